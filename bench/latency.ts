@@ -85,7 +85,8 @@ async function latenciesMs(
   while (ready < options.subscribers) await delay(5);
   for (let index = 0; index < options.transitions; index += 1) {
     const node = nodes[index % nodes.length];
-    if (node) await transact((work) => move(work, [node.id], "ENROLLED", "recover", { actor: "benchmark" }));
+    if (node)
+      await transact((work) => move(work, [node.id], { from: "ENROLLED", event: "recover" }, { actor: "benchmark" }));
     await delay(EVERY_MS);
   }
   await Promise.all(readers);

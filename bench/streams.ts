@@ -98,7 +98,7 @@ async function measure(site: Site, way: Way, count: number, events: number): Pro
   let position = await newestPosition(database.reader);
   const write = async (index: number): Promise<readonly [number, number]> => {
     const id = nodes[index % nodes.length]?.id ?? "";
-    await transact((work) => move(work, [id], "ENROLLED", "recover", { actor: "benchmark" }));
+    await transact((work) => move(work, [id], { from: "ENROLLED", event: "recover" }, { actor: "benchmark" }));
     return [(position += 1), performance.timeOrigin + performance.now()];
   };
   for (let index = 0; index < WARM_UP; index += 1) {

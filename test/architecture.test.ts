@@ -29,7 +29,7 @@ describe("the architecture test", () => {
     expect(IMPORTS).toContainEqual({ from: "src/engine/jobs/queue.ts", to: "pg-boss", typeOnly: false });
     expect(IMPORTS).toContainEqual({
       from: "src/engine/engine.ts",
-      to: "src/engine/admission/admit.ts",
+      to: "src/engine/context.ts",
       typeOnly: true,
     });
     expect(IMPORTS).toContainEqual({ from: "src/store/nodes.ts", to: "src/store/tables.ts", typeOnly: false });

@@ -2,7 +2,7 @@
 import { countNodes } from "../store/nodes.ts";
 import type { Reader } from "../store/postgres/database.ts";
 import type { Engine } from "../engine/engine.ts";
-import type { NewNode } from "../engine/inventory/register-nodes.ts";
+import type { NewNode } from "../engine/inventory/node-settings.ts";
 import type { Log } from "../log.ts";
 
 const CALLER = { actor: "demonstration", project: "default" };

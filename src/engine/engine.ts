@@ -1,85 +1,101 @@
-/** The engine's face: everything that changes anything goes through here. */
+/** The engine's face: every change goes through it, and every function behind it has the same parameters. */
 import type { Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
 import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
-import type { Notifier } from "../store/postgres/notifier.ts";
 import type { Database } from "../store/postgres/database.ts";
-import { watchReplicaPresence } from "./scheduling/replica-presence.ts";
-import { callBack } from "./execution/callback.ts";
-import type { CallBackAnswer } from "./execution/callback.ts";
-import { createCluster, deleteCluster, updateCluster } from "./inventory/clusters.ts";
-import type { ClusterChange, ClusterEdited, NewCluster } from "./inventory/clusters.ts";
-import { discoverNodes } from "./discovery/discover.ts";
-import type { DiscoverAnswer, DiscoverRequest } from "./discovery/discover.ts";
-import { unhold } from "./interruption/unhold.ts";
-import type { UnholdRequest } from "./interruption/unhold.ts";
-import { abortWork, stopTimeout, stopWork } from "./interruption/abort.ts";
-import type { AbortRequest, AbortResult, StopRequest } from "./interruption/abort.ts";
-import { deleteNodes, registerNodes, setMaintenance, setRetired, updateNode } from "./inventory/register-nodes.ts";
-import type { Edited, NewNode, NodeChange } from "./inventory/register-nodes.ts";
-import { createPowerReader } from "./power/power-reader.ts";
-import type { PowerAnswers } from "./power/power-reader.ts";
-import { reportPresence } from "./inventory/presence.ts";
-import type { PresenceEvent, PresenceReported, ReportedNode } from "./inventory/presence.ts";
-import { createProber } from "./discovery/prober.ts";
-import { createQueue } from "./jobs/queue.ts";
-import { startRecovery } from "./execution/recover.ts";
+import type { Notifier } from "../store/postgres/notifier.ts";
+import type { StoredJson } from "../store/records.ts";
+import { submitVerb } from "./admission/admit.ts";
+import type { VerbRequest } from "./admission/request-terms.ts";
 import { restartWork } from "./admission/restart.ts";
 import type { RestartRequest } from "./admission/restart.ts";
+import type { EngineContext } from "./context.ts";
+import { discoverNodes } from "./discovery/discover.ts";
+import type { DiscoverAnswer, DiscoverRequest } from "./discovery/discover.ts";
+import {
+  abortDiscovery,
+  selectedDiscovery,
+  stopDiscovery,
+  stopDiscoveryTimeout,
+} from "./discovery/interrupt-discovery.ts";
+import { createProber } from "./discovery/prober.ts";
+import { callBack } from "./execution/callback.ts";
+import type { CallBackAnswer } from "./execution/callback.ts";
+import { startRecovery } from "./execution/recover.ts";
+import { Runner } from "./execution/runner.ts";
+import type { SubmitAnswer } from "./input/answers.ts";
+import type { AbortRequest, AbortResult, StopRequest } from "./input/interrupt-request.ts";
+import type { ClusterRef, NodeSelector } from "./input/node-selector.ts";
+import { abortWork } from "./interruption/abort.ts";
+import { stopTimeout, stopWork } from "./interruption/stop.ts";
+import { unhold } from "./interruption/unhold.ts";
+import type { UnholdRequest } from "./interruption/unhold.ts";
+import { withdrawAbort } from "./interruption/withdraw-abort.ts";
+import type { WithdrawRequest } from "./interruption/withdraw-abort.ts";
+import { createCluster, deleteCluster, updateCluster } from "./inventory/clusters.ts";
+import type { ClusterChange, ClusterEdited, NewCluster } from "./inventory/clusters.ts";
+import { deleteNodes } from "./inventory/delete-nodes.ts";
+import type { Edited } from "./inventory/edit-nodes.ts";
+import { setMaintenance, setRetired } from "./inventory/node-flags.ts";
+import type { NewNode } from "./inventory/node-settings.ts";
+import { reportPresence } from "./inventory/presence.ts";
+import type { PresenceEvent, PresenceReported, ReportedNode } from "./inventory/presence.ts";
+import { registerNodes } from "./inventory/register-nodes.ts";
 import { startRetention } from "./inventory/retention.ts";
 import { createRunbook, deleteRunbook, updateRunbook } from "./inventory/runbooks.ts";
 import type { NewRunbook, RunbookChange, RunbookEdited } from "./inventory/runbooks.ts";
-import { Runner } from "./execution/runner.ts";
-import type { ClusterRef, NodeSelector } from "./input/node-selector.ts";
 import { updateSite } from "./inventory/site.ts";
 import type { SiteChange, SiteEdited } from "./inventory/site.ts";
-import { submitVerb } from "./admission/admit.ts";
-import type { SubmitAnswer, VerbRequest } from "./admission/admit.ts";
-import type { Caller } from "./transaction.ts";
-import { createTransact } from "./transaction.ts";
+import { updateNode } from "./inventory/update-node.ts";
+import type { NodeChange } from "./inventory/update-node.ts";
+import { createQueue } from "./jobs/queue.ts";
+import type { Timer } from "./jobs/queue.ts";
+import { createPowerReader } from "./power/power-reader.ts";
+import type { PowerAnswers } from "./power/power-reader.ts";
+import { watchReplicaPresence } from "./scheduling/replica-presence.ts";
 import { createSlotScheduler } from "./scheduling/slot-scheduler.ts";
 import { pauseIsOver, steerWaves } from "./scheduling/waves.ts";
 import type { WavesAnswer, WavesRequest } from "./scheduling/waves.ts";
-import { withdrawAbort } from "./interruption/withdraw-abort.ts";
-import type { WithdrawRequest } from "./interruption/withdraw-abort.ts";
-import type { StoredJson } from "../store/records.ts";
+import type { Caller } from "./transaction.ts";
+import { createTransact } from "./transaction.ts";
 
-// What the API shows of how the engine decides.
-export { limitsOf } from "./scheduling/capacity-limits.ts";
-export { stepUnderWay } from "./interruption/abort.ts";
-export { OFF_REASONS, catalogueOf } from "./plans/plan.ts";
-export { RESERVED_STEPS, isHold, isReservedWait, reservedArgsSchema } from "./plans/reserved-steps.ts";
-export { PRESENCE_CHANGES, PRESENCE_EVENTS } from "./inventory/presence.ts";
+// Re-exported for the GraphQL schema.
+export { factsOf } from "./admission/node-facts.ts";
+export { ACCEPTANCES } from "./admission/request-terms.ts";
 export { RESTART_FROM } from "./admission/restart.ts";
 export { findCluster } from "./input/node-selector.ts";
-export { ACCEPTANCES, factsOf } from "./admission/admit.ts";
+export { stepUnderWay } from "./interruption/abort.ts";
+export { PRESENCE_CHANGES, PRESENCE_EVENTS } from "./inventory/presence.ts";
+export { OFF_REASONS, catalogueOf } from "./plans/plan.ts";
+export { RESERVED_STEPS, isHold, isReservedWait, reservedArgsSchema } from "./plans/reserved-steps.ts";
+export { limitsOf } from "./scheduling/capacity-limits.ts";
 
 export interface Engine extends AsyncDisposable {
-  /** Begins to take work, where it works at all. Until then requests are admitted and wait. */
+  /** Starts to take work, unless `works` is false. Until then requests are admitted and wait. */
   start(): Promise<void>;
-  /** Takes no more work; what is running comes to the end of its step. Requests are admitted still, and wait for another process. */
+  /** Takes no more work; running steps end. Requests are still admitted, and wait for another replica. */
   rest(): void;
   submit(caller: Caller, request: VerbRequest): Promise<SubmitAnswer>;
   abort(caller: Caller, request: AbortRequest): Promise<AbortResult>;
   stop(caller: Caller, request: StopRequest): Promise<SubmitAnswer>;
   restart(caller: Caller, request: RestartRequest): Promise<SubmitAnswer>;
-  /** Takes pending aborts back. */
+  /** Withdraws pending aborts. */
   withdrawAbort(caller: Caller, request: WithdrawRequest): Promise<SubmitAnswer>;
   /** Lifts holds. */
   unhold(caller: Caller, request: UnholdRequest): Promise<SubmitAnswer>;
-  /** Moves the waves of an operation on, halts or resumes them. */
+  /** Advances, halts or resumes the waves of an operation. */
   steerWaves(caller: Caller, request: WavesRequest): Promise<WavesAnswer>;
   registerNodes(caller: Caller, nodes: readonly NewNode[]): Promise<Edited>;
-  /** Probes addresses and registers what answers. */
+  /** Probes addresses and registers the machines that answer. */
   discoverNodes(caller: Caller, request: DiscoverRequest): Promise<DiscoverAnswer>;
-  /** What monitoring has seen, or sees no more. */
+  /** Records nodes that monitoring has seen, or no longer sees. */
   reportPresence(caller: Caller, event: PresenceEvent, nodes: readonly ReportedNode[]): Promise<PresenceReported>;
   updateNode(caller: Caller, nodeId: string, change: NodeChange): Promise<Edited>;
   deleteNodes(caller: Caller, selector: NodeSelector): Promise<Edited>;
   setMaintenance(caller: Caller, selector: NodeSelector, reason: string | null): Promise<Edited>;
   setRetired(caller: Caller, selector: NodeSelector, reason: string | null): Promise<Edited>;
-  /** Reads the power of nodes now, up to 1,000 of them, within half a minute. Those that are at work are refused. */
+  /** Reads the power of up to 1,000 nodes now, within half a minute. Busy nodes are refused. */
   readPower(selector: NodeSelector): Promise<PowerAnswers>;
   createCluster(caller: Caller, cluster: NewCluster): Promise<ClusterEdited>;
   updateCluster(caller: Caller, ref: ClusterRef, change: ClusterChange): Promise<ClusterEdited>;
@@ -88,7 +104,7 @@ export interface Engine extends AsyncDisposable {
   updateRunbook(caller: Caller, name: string, change: RunbookChange): Promise<RunbookEdited>;
   deleteRunbook(caller: Caller, name: string, ifRevision: number | undefined): Promise<RunbookEdited>;
   updateSite(caller: Caller, change: SiteChange): Promise<SiteEdited>;
-  /** A machine calls back; `token` is the last part of the path it was given. */
+  /** Receives a machine's callback; `token` is the last part of the path that the machine was given. */
   callBack(token: string, body: StoredJson): Promise<CallBackAnswer>;
 }
 
@@ -97,28 +113,28 @@ export interface EngineOptions {
   readonly registry: Registry;
   readonly bell: Notifier;
   readonly log: Log;
-  /** Whom the work is told. Absent: nobody. */
+  /** Receives the events of the work. Default: no observer. */
   readonly observer?: Observer;
-  /** false: requests are admitted, and others do the work. */
+  /** false: requests are admitted, and other replicas do the work. */
   readonly works?: boolean;
-  /** Runs worked on at the same time. */
+  /** Maximum of runs at the same time. */
   readonly concurrency: number;
-  /** How long a step may take to end after its signal fired. */
+  /** How long a step may take to end after its abort signal. */
   readonly abortGraceMs?: number;
-  /** How long each part of a tear-down may take. */
+  /** How long each part of an abort clean-up may take. */
   readonly tearDownMs?: number;
   /** How long a probe of a discovery may take. */
   readonly probeMs?: number;
   /**
-   * Ends calls of drivers that are under way, whatever they are doing. Where there is such a thing, steps that do not end in
-   * time when the engine is disposed of are handed back at once; otherwise their leases have to run out.
+   * Ends all running calls of drivers. With it, steps that do not end in time when the engine is disposed of are handed
+   * back at once; without it, their leases have to expire.
    */
   readonly endCalls?: () => Promise<void>;
   /** How long running steps may take to end when the engine is disposed of. */
   readonly drainMs?: number;
-  /** How often the power of each node at rest is read, in seconds; absent or 0: never. */
+  /** Period, in seconds, in which the power of each node at rest is read; absent or 0: never. */
   readonly powerSeconds?: number;
-  /** How long transitions are kept, in days; absent or 0: for ever. */
+  /** Days after which transitions are deleted; absent or 0: never. */
   readonly retentionDays?: number;
 }
 
@@ -128,9 +144,59 @@ const PROBE_MS = 30_000;
 const DRAIN_MS = 5_000;
 
 export async function createEngine(options: EngineOptions): Promise<Engine> {
+  const parts = await createParts(options);
+  const { queue, runner, prober, powerReader, slots, context } = parts;
+  const { database, log, endCalls, drainMs = DRAIN_MS } = options;
+  const closers: { close(): void | Promise<void> }[] = [];
+  let restedAt = Number.POSITIVE_INFINITY;
+  const rest = () => {
+    if (restedAt < Number.POSITIVE_INFINITY) return;
+    restedAt = performance.now();
+    runner.drain();
+    prober.drain();
+    queue.rest();
+  };
+  const releaseRuns = async () => {
+    runner.release();
+    await endCalls?.();
+  };
+  return {
+    ...requestsOf(context, database),
+    readPower: (selector) => powerReader.read(selector),
+    rest,
+    async start() {
+      if (options.works === false) {
+        closers.push(watchReplicaPresence({ queue, log }));
+        return;
+      }
+      await queue.start({
+        run: (runId, job) => runner.run(runId, job),
+        discover: prober.run,
+        timer: (timer) => onTimer(context, database, timer),
+      });
+      slots.start();
+      closers.push(startRecovery({ database, queue, log }));
+      if (options.retentionDays) closers.push(startRetention({ database, log, days: options.retentionDays }));
+      if (options.powerSeconds) powerReader.start(options.powerSeconds);
+    },
+    async [Symbol.asyncDispose]() {
+      for (const one of closers) await one.close();
+      await powerReader.close();
+      await slots.close();
+      rest();
+      const graceMs = Math.max(0, restedAt + drainMs - performance.now());
+      const ended = await queue.stop(graceMs, endCalls && releaseRuns);
+      if (!ended) log.warn("steps were still running; another replica, or the next start, continues them");
+      runner.close();
+    },
+  };
+}
+
+/** Creates everything that lives as long as the engine. */
+async function createParts(options: EngineOptions) {
   const { database, registry, bell, log, concurrency, observer = noopObserver } = options;
   const transact = createTransact(database, bell, observer);
-  // The queue makes its tables at the first start, and of two that do so at once one would fail.
+  // The queue creates its tables at the first start; of two replicas that do so at the same time one would fail.
   const queue = await database.withStartLock(() =>
     createQueue({
       connection: database.connection,
@@ -142,93 +208,83 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       supervises: options.works !== false,
     }),
   );
-  const turns = createSlotScheduler({ database, transact, registry, queue, observer, log });
-  const { nudge } = turns;
+  const shared = { database, transact, registry, queue, observer, log };
+  const slots = createSlotScheduler(shared);
   const runner = new Runner({
-    database,
-    transact,
-    registry,
-    queue,
-    nudge,
+    ...shared,
     bell,
-    log,
-    observer,
+    nudge: slots.nudge,
     abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS,
     tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS,
   });
-  const parts = { transact, registry, queue, nudge, observer, checkInterrupts: () => runner.checkInterrupts() };
-  const prober = createProber({ database, transact, registry, log, observer, probeMs: options.probeMs ?? PROBE_MS });
-  const powerReader = createPowerReader({ database, transact, registry, bell, log, observer });
-  let attendance: { close(): void } | undefined;
-  let recovery: { close(): void } | undefined;
-  let retention: { close(): Promise<void> } | undefined;
-  let restedAt = Number.POSITIVE_INFINITY;
-  const { endCalls } = options;
-  const letGo = async () => {
-    runner.release();
-    await endCalls?.();
+  const prober = createProber({ ...shared, probeMs: options.probeMs ?? PROBE_MS });
+  const powerReader = createPowerReader({ ...shared, bell });
+  const context: EngineContext = {
+    transact,
+    registry,
+    queue,
+    observer,
+    log,
+    nudge: slots.nudge,
+    checkInterrupts: () => runner.checkInterrupts(),
   };
-  const rest = () => {
-    if (restedAt < Number.POSITIVE_INFINITY) return;
-    restedAt = performance.now();
-    runner.drain();
-    prober.drain();
-    queue.rest();
-  };
+  return { queue, slots, runner, prober, powerReader, context };
+}
+
+/** A function behind the engine's face: the context first, then the caller, then the request. */
+type Handler<Request, Answer> = (context: EngineContext, caller: Caller, request: Request) => Promise<Answer>;
+
+type Requests = Omit<Engine, "start" | "rest" | "readPower" | typeof Symbol.asyncDispose>;
+
+function requestsOf(context: EngineContext, { reader }: Database): Requests {
+  const handle =
+    <Request, Answer>(handler: Handler<Request, Answer>) =>
+    (caller: Caller, request: Request) =>
+      handler(context, caller, request);
   return {
-    rest,
-    async start() {
-      if (options.works === false) {
-        attendance = watchReplicaPresence({ queue, log });
-        return;
-      }
-      await queue.start({
-        run: (runId, job) => runner.run(runId, job),
-        discover: prober.run,
-        timer: ({ operationId, what, setAt }) =>
-          what === "STOP" ? stopTimeout(parts, operationId, setAt) : pauseIsOver(transact, parts, operationId),
-      });
-      turns.start();
-      recovery = startRecovery({ database, queue, log });
-      if (options.retentionDays) retention = startRetention({ database, log, days: options.retentionDays });
-      if (options.powerSeconds) powerReader.start(options.powerSeconds);
+    submit: handle(submitVerb),
+    // A discovery is an operation like any other to the caller, but works on addresses instead of runs.
+    async abort(caller, request) {
+      const operationId = await selectedDiscovery(reader, request.work);
+      return operationId === null
+        ? abortWork(context, caller, request)
+        : abortDiscovery(context, caller, { operationId, request });
     },
-    submit: (caller, request) => submitVerb(parts, caller, request),
-    abort: (caller, request) => abortWork(parts, caller, request),
-    stop: (caller, request) => stopWork(parts, caller, request),
-    restart: (caller, request) => restartWork(parts, caller, request),
-    withdrawAbort: (caller, request) => withdrawAbort(parts, caller, request),
-    unhold: (caller, request) => unhold(parts, caller, request),
-    steerWaves: (caller, request) => steerWaves(transact, parts, caller, request),
-    registerNodes: (caller, nodes) => registerNodes(parts, caller, nodes),
-    discoverNodes: (caller, request) => discoverNodes(parts, caller, request),
-    reportPresence: (caller, event, nodes) => reportPresence(parts, caller, event, nodes),
-    updateNode: (_caller, nodeId, change) => updateNode(parts, nodeId, change),
-    deleteNodes: (caller, selector) => deleteNodes(parts, caller, selector),
-    setMaintenance: (caller, selector, reason) => setMaintenance(parts, caller, selector, reason),
-    setRetired: (_caller, selector, reason) => setRetired(parts, selector, reason),
-    readPower: (selector) => powerReader.read(selector),
-    createCluster: (caller, cluster) => createCluster(transact, caller, cluster),
-    updateCluster: (_caller, ref, change) => updateCluster(transact, ref, change),
-    deleteCluster: (_caller, ref, ifRevision) => deleteCluster(transact, ref, ifRevision),
-    createRunbook: (_caller, runbook) => createRunbook(transact, runbook),
-    updateRunbook: (_caller, name, change) => updateRunbook(transact, name, change),
-    deleteRunbook: (_caller, name, ifRevision) => deleteRunbook(transact, name, ifRevision),
-    updateSite: (caller, change) => updateSite({ transact, registry, limitsChanged: nudge }, caller, change),
-    callBack: (token, body) => callBack({ ...parts, log }, token, body),
-    async [Symbol.asyncDispose]() {
-      attendance?.close();
-      recovery?.close();
-      await retention?.close();
-      await powerReader.close();
-      await turns.close();
-      rest();
-      const ended = await queue.stop(
-        Math.max(0, restedAt + (options.drainMs ?? DRAIN_MS) - performance.now()),
-        endCalls && letGo,
-      );
-      if (!ended) log.warn("steps were still running; another process, or the next start, takes them up");
-      runner.close();
+    async stop(caller, request) {
+      const operationId = await selectedDiscovery(reader, request.work);
+      return operationId === null
+        ? stopWork(context, caller, request)
+        : stopDiscovery(context, caller, { operationId, request });
     },
+    restart: handle(restartWork),
+    withdrawAbort: handle(withdrawAbort),
+    unhold: handle(unhold),
+    steerWaves: handle(steerWaves),
+    registerNodes: handle(registerNodes),
+    discoverNodes: handle(discoverNodes),
+    reportPresence: (caller, event, nodes) => reportPresence(context, caller, { event, nodes }),
+    updateNode: (caller, nodeId, change) => updateNode(context, caller, { nodeId, change }),
+    deleteNodes: handle(deleteNodes),
+    setMaintenance: (caller, nodes, reason) => setMaintenance(context, caller, { nodes, reason }),
+    setRetired: (caller, nodes, reason) => setRetired(context, caller, { nodes, reason }),
+    createCluster: handle(createCluster),
+    updateCluster: (caller, cluster, change) => updateCluster(context, caller, { cluster, change }),
+    deleteCluster: (caller, cluster, ifRevision) => deleteCluster(context, caller, { cluster, ifRevision }),
+    createRunbook: handle(createRunbook),
+    updateRunbook: (caller, name, change) => updateRunbook(context, caller, { name, change }),
+    deleteRunbook: (caller, name, ifRevision) => deleteRunbook(context, caller, { name, ifRevision }),
+    updateSite: handle(updateSite),
+    callBack: (token, body) => callBack(context, token, body),
   };
+}
+
+/** The timer of an operation has expired: the time of a stop is over, or the pause between two waves is. */
+async function onTimer(
+  context: EngineContext,
+  { reader }: Database,
+  { operationId, what, setAt }: Timer & { readonly setAt: number },
+): Promise<void> {
+  if (what === "WAVE") return pauseIsOver(context, operationId);
+  const isDiscovery = (await selectedDiscovery(reader, { operationId })) !== null;
+  return isDiscovery ? stopDiscoveryTimeout(context, operationId) : stopTimeout(context, operationId, setAt);
 }

@@ -1,8 +1,8 @@
 /**
- * The engine's transactions, and within them the only two functions that change a node's state: `move` takes many nodes along
- * one edge, `changeNodes` each along its own. Both update the node and note its transition; the transitions are appended as
- * the transaction's last statement, because positions are drawn under a lock that lasts until the commit. After the commit
- * the doorbell is rung.
+ * The engine's transactions, and the only two functions that change a node's state: `move` takes many nodes along one
+ * edge, `changeNodes` takes each along its own. Both update the node and collect its transition. The transitions are
+ * appended by the transaction's last statement, because positions are assigned under a lock that lasts until the commit.
+ * After the commit the other replicas are notified.
  */
 import { next } from "../lifecycle/machine.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
@@ -17,7 +17,7 @@ import type { HeldNodeChange, MovedNode, NodeMove } from "../store/nodes.ts";
 import { appendTransitions } from "../store/transitions.ts";
 import type { NewTransition } from "../store/transitions.ts";
 
-/** Who asks, and for which project. */
+/** The user who makes a request, and the project it is for. */
 export interface Caller {
   readonly actor: string;
   readonly project: string;
@@ -26,23 +26,23 @@ export interface Caller {
 /** One transaction of the engine. */
 export interface Transaction {
   readonly tx: Tx;
-  /** Notes a transition, to be appended at the end. */
+  /** Collects a transition, to be appended at the end. */
   log(transition: NewTransition): void;
-  /** Runs after the commit, and not at all without one. */
+  /** Runs the effect after the commit; drops it if the transaction rolls back. */
   afterCommit(effect: () => void): void;
 }
 
-export type Transact = <T>(work: (transaction: Transaction) => Promise<T>) => Promise<T>;
+export type Transact = <T>(change: (transaction: Transaction) => Promise<T>) => Promise<T>;
 
-export function createTransact(database: Database, bell: Notifier, observer: Observer = noopObserver): Transact {
-  return async (body) => {
+export function createTransact(database: Database, notifier: Notifier, observer: Observer = noopObserver): Transact {
+  return async (change) => {
     let effects: (() => void)[] = [];
     let transitions: NewTransition[] = [];
     const result = await database
       .transaction(async (tx) => {
         transitions = [];
         effects = [];
-        const answer = await body({
+        const answer = await change({
           tx,
           log: (transition) => transitions.push(transition),
           afterCommit: (effect) => effects.push(effect),
@@ -55,13 +55,20 @@ export function createTransact(database: Database, bell: Notifier, observer: Obs
         throw error;
       });
     if (transitions.length > 0) observer.appended(transitions.length);
-    bell.notify();
+    notifier.notify();
     for (const effect of effects) effect();
     return result;
   };
 }
 
-/** Why nodes are moved: goes into their transitions. */
+/** The edge that nodes take together, and what else changes of them. */
+export interface Move {
+  readonly from: NodeState;
+  readonly event: NodeEvent;
+  readonly change?: NodeMove;
+}
+
+/** What the transitions of moved nodes record. */
 export interface MoveContext {
   readonly actor: string;
   readonly reason?: string | null;
@@ -75,75 +82,67 @@ export interface MoveContext {
 /** A change of one node, with or without its state. */
 export interface Hop {
   readonly nodeId: string;
-  /** The state that it is in. */
+  /** The state that the node is in. */
   readonly from: NodeState;
-  /** The edge that it takes, and why; null: it stays where it is. */
+  /** The edge that the node takes, and what its transition records; null if the state stays. */
   readonly why: (Omit<MoveContext, "runIds"> & { readonly event: NodeEvent; readonly runId: string }) | null;
-  /** With `state` where it takes an edge. */
+  /** Contains `state` if the node takes an edge. */
   readonly change: HeldNodeChange;
 }
 
 /**
- * Moves nodes that are in one state along one edge. Throws when the table has no such edge, or when one of the nodes is
- * not in that state: the caller holds them locked, so that would be a fault of ours.
+ * Moves nodes that are in one state along one edge. Throws if there is no such edge, or if one of the nodes is in another
+ * state: the caller has locked them, so that is a bug.
  */
 export async function move(
   transaction: Transaction,
   nodeIds: readonly string[],
-  from: NodeState,
-  event: NodeEvent,
+  { from, event, change = {} }: Move,
   context: MoveContext,
-  change: NodeMove = {},
 ): Promise<NodeState> {
   const to = next(from, event);
   const moved = new Map((await moveNodes(transaction.tx, nodeIds, from, to, change)).map((node) => [node.id, node]));
-  const mayBreak = createYielding();
+  const yieldWhenDue = createYielding();
   for (const nodeId of nodeIds) {
-    await mayBreak();
+    await yieldWhenDue();
     const node = moved.get(nodeId);
-    if (!node) throw new Error(`Node ${nodeId} is not ${from}, though it was when it was locked.`);
-    transaction.log(transitionOf(node, from, to, event, { ...context, runId: context.runIds?.get(nodeId) ?? null }));
+    if (!node) throw new Error(`Node ${nodeId} is not ${from}, although it was when it was locked.`);
+    const runId = context.runIds?.get(nodeId) ?? null;
+    transaction.log(transitionOf(node, { from, to, event }, { ...context, runId }));
   }
   return to;
 }
 
 /**
- * Changes nodes, each by its own hops in their order: the first hops of all in one statement, then the second ones. Throws
- * like `move`. Nodes are locked in the order of their ids. Answers a promise for each statement, which are sent at once.
+ * Changes nodes, each by its own hops in their order: one statement for the first hops of all nodes, one for the second
+ * hops, and so on. Returns a promise for each statement; all are sent at once. Throws like `move`. Nodes are locked in
+ * the order of their ids.
  */
 export function changeNodes(transaction: Transaction, hopsOfNodes: readonly (readonly Hop[])[]): Promise<void>[] {
   const rounds = Math.max(0, ...hopsOfNodes.map(({ length }) => length));
   return Array.from({ length: rounds }, async (_, round) => {
     const hops = hopsOfNodes.flatMap((all) => all[round] ?? []);
-    const changed = new Map(
-      (
-        await changeHeldNodes(
-          transaction.tx,
-          hops.map(({ nodeId, from, change }) => ({ id: nodeId, state: from, change })),
-        )
-      ).map((node) => [node.id, node]),
-    );
+    const changes = hops.map(({ nodeId, from, change }) => ({ id: nodeId, state: from, change }));
+    const changed = new Map((await changeHeldNodes(transaction.tx, changes)).map((node) => [node.id, node]));
     for (const { nodeId, from, why, change } of hops) {
       const node = changed.get(nodeId);
-      if (!node) throw new Error(`Node ${nodeId} is not ${from}, though its run has left it so.`);
-      if (why) transaction.log(transitionOf(node, from, change.state ?? from, why.event, why));
+      if (!node) throw new Error(`Node ${nodeId} is not ${from}, although its run left it in that state.`);
+      if (why) transaction.log(transitionOf(node, { from, to: change.state ?? from, event: why.event }, why));
     }
   });
 }
 
 function transitionOf(
   node: MovedNode,
-  fromState: NodeState,
-  toState: NodeState,
-  event: NodeEvent,
+  { from, to, event }: { readonly from: NodeState; readonly to: NodeState; readonly event: NodeEvent },
   why: Omit<MoveContext, "runIds"> & { readonly runId: string | null },
 ): NewTransition {
   return {
     nodeId: node.id,
     nodeName: node.name,
     project: node.project,
-    fromState,
-    toState,
+    fromState: from,
+    toState: to,
     event,
     sequence: node.transitionCount,
     nodeRevision: node.revision,

@@ -17,3 +17,8 @@ export function canonicalJson(value: unknown): string {
 export function hashOf(value: unknown): string {
   return createHash("sha256").update(canonicalJson(value)).digest("hex");
 }
+
+/** Whether two values have the same JSON. */
+export function isSameJson(one: unknown, other: unknown): boolean {
+  return one === other || canonicalJson(one) === canonicalJson(other);
+}

@@ -1,6 +1,6 @@
 /** The answer to an abort, a stop or a withdrawal, in the form that the rules check. */
-import type { AbortResult } from "../../src/engine/interruption/abort.ts";
-import type { SubmitAnswer } from "../../src/engine/admission/admit.ts";
+import type { AbortResult } from "../../src/engine/input/interrupt-request.ts";
+import type { SubmitAnswer } from "../../src/engine/input/answers.ts";
 import type { Ask } from "./rules.ts";
 
 /** The answer to each node, and the code of the refusal of the whole where there is none to any. */

@@ -186,7 +186,7 @@ async function write(
         const some = random.some(Math.min(left, random.whole(1, 25)), able);
         left -= some.length;
         const [state, event] = PHASES[phase] ?? PHASES[0];
-        await transact(async (work) => void (await move(work, some, state, event, CALLER)));
+        await transact(async (work) => void (await move(work, some, { from: state, event }, CALLER)));
         pace.onWritten(some.length);
         for (const id of some) at.set(id, phase + 1 === PHASES.length ? MANAGEABLE : phase + 1);
       }

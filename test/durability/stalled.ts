@@ -175,7 +175,9 @@ async function healthy(url: string): Promise<{ take(): readonly number[]; readon
 async function write(lab: ServedLab, ids: readonly string[]): Promise<number> {
   let position = ids.length;
   for (let index = 0; !over || index === 0; index += 1) {
-    await lab.transact((work) => move(work, [ids[index % ids.length] ?? ""], "ENROLLED", "recover", CALLER));
+    await lab.transact((work) =>
+      move(work, [ids[index % ids.length] ?? ""], { from: "ENROLLED", event: "recover" }, CALLER),
+    );
     committedAt.set((position += 1), performance.now());
     await delay(EVERY_MS);
   }

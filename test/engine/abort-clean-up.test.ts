@@ -1,8 +1,8 @@
 /** How an abort leaves a node: what its steps have touched, its power, and the result of a clean-up that fails. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { Script } from "../../plugins/fake/settings.ts";
-import type { AbortRequest } from "../../src/engine/interruption/abort.ts";
-import type { VerbRequest } from "../../src/engine/admission/admit.ts";
+import type { AbortRequest } from "../../src/engine/input/interrupt-request.ts";
+import type { VerbRequest } from "../../src/engine/admission/request-terms.ts";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";

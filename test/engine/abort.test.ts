@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import type { Call, Driver } from "../../src/drivers/driver.ts";
 import { dispatchOf } from "../../src/drivers/isolation/dispatch.ts";
-import type { AbortRequest } from "../../src/engine/interruption/abort.ts";
+import type { AbortRequest } from "../../src/engine/input/interrupt-request.ts";
 import { passGate } from "../../plugins/fake/gates.ts";
 import type { Script } from "../../plugins/fake/settings.ts";
 import type { Interruptible } from "../../src/lifecycle/interrupts.ts";

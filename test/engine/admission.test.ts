@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
-import type { VerbRequest } from "../../src/engine/admission/admit.ts";
+import type { VerbRequest } from "../../src/engine/admission/request-terms.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());

@@ -9,7 +9,7 @@ import * as z from "zod";
 import type { Deadline } from "../../src/drivers/deadline.ts";
 import type { DiscoverCall, Driver } from "../../src/drivers/driver.ts";
 import type { DiscoverRequest } from "../../src/engine/discovery/discover.ts";
-import { isSealOf } from "../../src/engine/discovery/secret-fingerprint.ts";
+import { isFingerprintOf } from "../../src/engine/discovery/secret-fingerprint.ts";
 import type { Database, Tx } from "../../src/store/postgres/database.ts";
 import { discoveriesPages, discoverySecretsOf } from "../../src/store/discoveries.ts";
 import type { DiscoveryRow } from "../../src/store/discoveries.ts";
@@ -356,7 +356,7 @@ describe("discovery request", () => {
 
   test.each([
     ["tape", "INVALID_INPUT", /not loaded/],
-    ["blind", "UNSUPPORTED_BY_DRIVER", /cannot discover nodes \(those that can: fake, plain, finder\)/],
+    ["blind", "UNSUPPORTED_BY_DRIVER", /cannot discover nodes \(drivers that can: fake, plain, finder\)/],
   ])("discovery request with driver %s is refused with %s", async (driver, code, message) => {
     expect((await ask({ addresses: ["10.0.0.1"], driver })).refusals).toMatchObject([
       { code, path: ["input", "driver"], message: expect.stringMatching(message) },
@@ -432,8 +432,8 @@ describe("discovery request", () => {
     const hashOfKeyless = async (settings: object) =>
       (await ostler.operation((await ask({ ...request, settings })).operationId ?? "")).inputHash;
     expect(await hashOfKeyless({ password: PASSWORD })).toBe(await hashOfKeyless({ password: "another-one" }));
-    expect(await isSealOf({ password: PASSWORD }, one?.[1] ?? "")).toBe(true);
-    expect(await isSealOf({ password: "another-one" }, one?.[1] ?? "")).toBe(false);
+    expect(await isFingerprintOf({ password: PASSWORD }, one?.[1] ?? "")).toBe(true);
+    expect(await isFingerprintOf({ password: "another-one" }, one?.[1] ?? "")).toBe(false);
   });
 });
 

@@ -3,7 +3,8 @@
  * plan.
  */
 import { afterAll, describe, expect, test } from "vitest";
-import type { SubmitAnswer, VerbRequest } from "../../src/engine/admission/admit.ts";
+import type { SubmitAnswer } from "../../src/engine/input/answers.ts";
+import type { VerbRequest } from "../../src/engine/admission/request-terms.ts";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";

@@ -207,7 +207,7 @@ describe("unhold", () => {
         code: "INVALID_STATE",
         nodeId: busy.id,
         operationId: id,
-        message: expect.stringContaining("does not hold (RUNNING)"),
+        message: expect.stringContaining("is not on hold (RUNNING)"),
       },
       { code: "NOTHING_RUNNING", nodeId: idle.id },
     ]);

@@ -1,7 +1,7 @@
 /** Maintenance during a run: the running step ends, no new step starts, and the run waits until the flag is cleared. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { Script } from "../../plugins/fake/settings.ts";
-import type { VerbRequest } from "../../src/engine/admission/admit.ts";
+import type { VerbRequest } from "../../src/engine/admission/request-terms.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";

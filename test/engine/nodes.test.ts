@@ -1,6 +1,6 @@
 /** Registering, updating and deleting nodes: all or none, and never while something depends on the node. */
 import { afterAll, describe, expect, test } from "vitest";
-import type { BorrowedInterfaces } from "../../src/engine/inventory/register-nodes.ts";
+import type { BorrowedInterfaces } from "../../src/engine/inventory/node-settings.ts";
 import { secretFieldsOf, secretsOf } from "../../src/store/nodes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";

@@ -134,7 +134,7 @@ describe("presence report of an unknown node", () => {
       "UPDATED",
       "REGISTERED",
     ]);
-    expect(discovered.results[0]?.refusal?.message).toMatch(/no-driver is not registered; name its driver/);
+    expect(discovered.results[0]?.refusal?.message).toMatch(/no-driver is not registered\. Name its driver/);
     expect(discovered.results[3]?.refusal?.message).toMatch(/-bad-.*no good/);
     const gone = await report("DISAPPEARED", "ghost", known.name, "spectre");
     expect(gone.refusals).toEqual([]);

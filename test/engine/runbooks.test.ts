@@ -137,7 +137,7 @@ describe("updateRunbook", () => {
     const stale = [
       {
         code: "STALE_REVISION",
-        message: `Runbook ${name} is at revision 2, not 1; read it again and repeat the change.`,
+        message: `Runbook ${name} is at revision 2, not 1. Read it again and repeat the change.`,
         path: ["input", "ifRevision"],
       },
     ];

@@ -23,7 +23,7 @@ const registry = createRegistry([createFake({ log: () => {} }), other]);
 
 let notified = 0;
 const change = (input: SiteChange) =>
-  updateSite({ transact: ostler.transact, registry, limitsChanged: () => void (notified += 1) }, ALICE, input);
+  updateSite({ transact: ostler.transact, registry, nudge: () => void (notified += 1) }, ALICE, input);
 const site = () => readSite(ostler.database.reader);
 
 async function changed(input: SiteChange) {
@@ -100,7 +100,7 @@ describe("updateSite", () => {
       refusals: [
         {
           code: "STALE_REVISION",
-          message: `The site's policy is at revision ${revision + 1}, not ${revision}; read it again and repeat the change.`,
+          message: `The site's policy is at revision ${revision + 1}, not ${revision}. Read it again and repeat the change.`,
           path: ["input", "ifRevision"],
         },
       ],
@@ -126,7 +126,7 @@ describe("updateSite", () => {
 describe("slot scheduler", () => {
   test("slot scheduler is notified after the commit of a change of limits", async () => {
     let seen: unknown;
-    await updateSite({ transact: ostler.transact, registry, limitsChanged: () => void (seen = site()) }, ALICE, {
+    await updateSite({ transact: ostler.transact, registry, nudge: () => void (seen = site()) }, ALICE, {
       controllerLimit: 3,
     });
     expect(await seen).toMatchObject({ policy: { controllerLimit: 3 } });
@@ -198,13 +198,11 @@ describe("step policy of the site", () => {
     ]);
     const offered =
       "inspect.collect_inventory, deploy.prepare, deploy.write_image, deploy.boot_system, deploy.configure, deploy.remove_system, clean.erase_metadata, clean.erase_disks, clean.update_firmware";
-    expect(found[1]?.[1]).toBe(
-      `No loaded driver offers a step clean.polish; the steps there are: ${offered}, clean.tune.`,
-    );
+    expect(found[1]?.[1]).toBe(`No loaded driver offers a step clean.polish (offered: ${offered}, clean.tune).`);
     expect(found[2]?.[1]).toMatch(/A step is named interface\.name\.$/);
-    expect(found[3]?.[1]).toBe(`Driver fake does not offer a step clean.tune; the steps there are: ${offered}.`);
-    expect(found[4]?.[1]).toBe("Driver redfish is not loaded; loaded are fake, other.");
-    expect(found[6]?.[1]).toContain("give it a priority, or forbid it");
+    expect(found[3]?.[1]).toBe(`Driver fake does not offer a step clean.tune (offered: ${offered}).`);
+    expect(found[4]?.[1]).toBe("Driver redfish is not loaded (loaded: fake, other).");
+    expect(found[6]?.[1]).toContain("give it one of them");
     expect(found[7]?.[1]).toBe("The step clean.erase_disks of every driver is given twice.");
   });
 
@@ -231,7 +229,7 @@ describe("step policy of the site", () => {
     });
     expect(found.map(([place]) => place)).toEqual(["input.steps.0.priority", "input.steps.1.priority"]);
     expect(found[0]?.[1]).toMatch(
-      /^The step clean\.update_firmware of driver fake cannot run by itself: it needs arguments \(version: .+\)\. Ask for it by name/,
+      /^The step clean\.update_firmware of driver fake cannot run automatically: it needs arguments \(version: .+\)\. Request it by name/,
     );
     expect(
       (

@@ -417,7 +417,7 @@ describe("stop of nodes", () => {
         code: "NOTHING_RUNNING",
         nodeId: node.id,
         operationId: id,
-        message: expect.stringContaining("only being cleaned up"),
+        message: expect.stringContaining("is being cleaned up"),
       },
     ]);
     gate.open();

@@ -1,7 +1,7 @@
 /** updateNodes: undeploys an ACTIVE node, cleans it and deploys it again, with another host group if requested. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { Script } from "../../plugins/fake/settings.ts";
-import type { VerbRequest } from "../../src/engine/admission/admit.ts";
+import type { VerbRequest } from "../../src/engine/admission/request-terms.ts";
 import { NODE_STATE_NAMES } from "../../src/lifecycle/node-states.ts";
 import { isAtRest } from "../../src/lifecycle/machine.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";

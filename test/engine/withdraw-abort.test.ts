@@ -320,7 +320,7 @@ describe("refused withdrawal", () => {
         code: "INVALID_STATE",
         nodeId: node.id,
         operationId: id,
-        message: expect.stringContaining("is being carried out already"),
+        message: expect.stringContaining("has started already"),
       },
     ]);
     await undoing.arrivals();
@@ -347,7 +347,7 @@ describe("refused withdrawal", () => {
     gate.open();
     await power.arrivals();
     expect((await withdraw(node)).refusals).toMatchObject([
-      { code: "INVALID_STATE", message: expect.stringContaining("is being carried out already") },
+      { code: "INVALID_STATE", message: expect.stringContaining("has started already") },
     ]);
     power.open();
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");

@@ -209,7 +209,9 @@ describe("filtered node stream", () => {
     const gone = await ostler.aNode().in("AVAILABLE").made();
     const from = await newest();
     await feed.goRound([resting, gone]);
-    await ostler.transact(async (work) => void (await move(work, [gone.id], "AVAILABLE", "manage", { actor: "test" })));
+    await ostler.transact(
+      async (work) => void (await move(work, [gone.id], { from: "AVAILABLE", event: "manage" }, { actor: "test" })),
+    );
     const stream = feed.stream({ after: from, filter: { states: ["AVAILABLE"], ids: [resting.id, gone.id] } });
     const items = await takeUntil(stream, isCaughtUp);
     await stream.return?.();

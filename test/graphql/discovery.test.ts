@@ -341,7 +341,7 @@ describe("reportPresence", () => {
             code: "INVALID_INPUT",
             status: 400,
             path: ["input", "nodes", "0", "driver"],
-            message: expect.stringContaining("name its driver"),
+            message: expect.stringContaining("Name its driver"),
           },
         },
         { ref: name, change: "UPDATED", node: { name, presence: "DISCOVERED" }, error: null },

@@ -124,7 +124,7 @@ describe("registering nodes", () => {
       "INVALID_INPUT input.nodes.8.name",
     ]);
     expect(errors[1]?.message).toBe(
-      "Node borrows-its-own: fake is its own driver, and gives every interface that is taken from no other; leave it out.",
+      "Node borrows-its-own: fake is its own driver, which provides every interface that is not taken from another driver. Leave it out.",
     );
     expect(await ostler.dump()).toBe(before);
   });

@@ -62,7 +62,7 @@ test(
     const healthy = ostler.overSocket<{ nodeTransitions: { cursor?: string } }>(LIGHT);
     await healthy.next();
     for (let round = 0; round < 3; round += 1)
-      await ostler.transact((work) => move(work, nodeIds, "ENROLLED", "recover", { actor: "test" }));
+      await ostler.transact((work) => move(work, nodeIds, { from: "ENROLLED", event: "recover" }, { actor: "test" }));
     const seen = await takeUntil(healthy, ({ nodeTransitions }) => nodeTransitions.cursor === "1200");
     expect(seen).toHaveLength(900);
     // Each was handed a page or two; what the buffers on the way do not take stays in the log.

@@ -10,8 +10,9 @@ import { join } from "node:path";
 import { arrivedAt, openGate } from "../../plugins/fake/gates.ts";
 import type { Script } from "../../plugins/fake/settings.ts";
 import type { Engine } from "../../src/engine/engine.ts";
-import type { BorrowedInterfaces } from "../../src/engine/inventory/register-nodes.ts";
-import type { SubmitAnswer, VerbRequest } from "../../src/engine/admission/admit.ts";
+import type { BorrowedInterfaces } from "../../src/engine/inventory/node-settings.ts";
+import type { SubmitAnswer } from "../../src/engine/input/answers.ts";
+import type { VerbRequest } from "../../src/engine/admission/request-terms.ts";
 import type { Caller, Transact } from "../../src/engine/transaction.ts";
 import { move } from "../../src/engine/transaction.ts";
 import { NODE_EDGES } from "../../src/lifecycle/node-states.ts";
@@ -242,7 +243,12 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
       let at: NodeState = "ENROLLED";
       for (const event of wayTo(state)) {
         const arrived: NodeState = event === "done" && at === "DEPLOYING" ? "ACTIVE" : at;
-        at = await move(work, ids, at, event, { actor: "test" }, arrived === "ACTIVE" ? { stage: "DEPLOYED" } : {});
+        at = await move(
+          work,
+          ids,
+          { from: at, event, change: arrived === "ACTIVE" ? { stage: "DEPLOYED" } : {} },
+          { actor: "test" },
+        );
       }
     });
   }

@@ -52,7 +52,7 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
       const ids = nodes.map(({ id }) => id);
       for (let round = 0; round < rounds; round += 1) {
         for (const [from, event] of ROUND)
-          await transact(async (work) => void (await move(work, ids, from, event, { actor: "writer" })));
+          await transact(async (work) => void (await move(work, ids, { from, event }, { actor: "writer" })));
       }
     },
     log: () => transitionsAfter(database.reader, { after: 0, limit: 1_000_000 }),

@@ -1,6 +1,6 @@
 /**
- * Restart: an ordinary submission whose plans come from the runs that it takes up again. First it finds which of them ended
- * before their target, and the steps that each keeps; then it is admitted like all other work.
+ * Restart: a submission whose plans come from the runs that it continues. First the runs that ended before their target
+ * are found, with the steps that each keeps; then the restart is admitted like any other work.
  */
 import type { Refusal } from "../../errors.ts";
 import type { Stage } from "../../lifecycle/cluster-state.ts";
@@ -10,6 +10,7 @@ import type { Reader } from "../../store/postgres/database.ts";
 import { nodesByIds } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import { operationsByIds } from "../../store/operations.ts";
+import type { OperationRow } from "../../store/operations.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import type { Plan, PlannedStep } from "../../store/records.ts";
 import { cleanedUpNodes, newestWork } from "../../store/runs.ts";
@@ -17,13 +18,18 @@ import type { RunRow } from "../../store/runs.ts";
 import { listed } from "../input/name-rules.ts";
 import { keysOf } from "../plans/plan.ts";
 import { isReservedPower, leavesOff } from "../plans/reserved-steps.ts";
-import { refusedWhole, replayOf, submitRestart } from "./admit.ts";
-import type { EarlierWork, NodeAnswer, RequestTerms, SubmitAnswer, SubmitParts } from "./admit.ts";
+import type { EngineContext } from "../context.ts";
+import { refuseRequest, refusedNode } from "../input/answers.ts";
+import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
+import { submitRestart } from "./admit.ts";
+import { replayOf } from "./idempotency.ts";
+import type { RequestTerms } from "./request-terms.ts";
+import type { EarlierWork } from "./submission.ts";
 import type { Caller } from "../transaction.ts";
 import { selectEndedWork } from "../input/work-selector.ts";
 import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
 
-/** How much of what was done a restart keeps. */
+/** How much of the earlier work a restart keeps. */
 export const RESTART_FROM = {
   STAGE:
     "Keep the stage reached: an installed operating system is not installed again. All steps of the unfinished stage run again.",
@@ -37,81 +43,40 @@ export interface RestartRequest extends RequestTerms {
   readonly from?: RestartFrom | undefined;
 }
 
-export async function restartWork(parts: SubmitParts, caller: Caller, request: RestartRequest): Promise<SubmitAnswer> {
+export async function restartWork(
+  context: EngineContext,
+  caller: Caller,
+  request: RestartRequest,
+): Promise<SubmitAnswer> {
   const inputHash = hashOf({ ...request, kind: "RESTART" });
-  const prepared = await parts.transact(async ({ tx }) => {
+  const prepared = await context.transact(async ({ tx }) => {
     const found = await prepareRestart(tx, request);
     if (!("refusals" in found)) return found;
-    // Asked last: what a repeated request finds in its way is the work of the first, which may have begun just now.
-    const replay = await replayOf(tx, caller, request, (keptHash) => keptHash === inputHash);
-    return { refused: replay ?? { ...refusedWhole(found.refusals), results: found.results ?? [] } };
+    // Checked last: a repeated request finds the work of the first one in its way, which may have started just now.
+    const replay = await replayOf(tx, caller, request, (storedHash) => storedHash === inputHash);
+    return { answer: replay ?? { ...refuseRequest(found.refusals), results: found.results ?? [] } };
   });
-  if ("refused" in prepared) return prepared.refused;
-  const answer = await submitRestart(parts, caller, { ...request, ...prepared, inputHash });
+  if ("answer" in prepared) return prepared.answer;
+  const answer = await submitRestart(context, caller, { ...request, ...prepared, inputHash });
   return answer.replayed ? answer : { ...answer, results: [...answer.results, ...prepared.passedOver] };
 }
 
 const RESTARTABLE = new Set(["STOPPED", "FAILED", "ABORTED"]);
 
-/** What is to be submitted, and the answers to nodes that have nothing to restart; or why nothing is. */
+/** The work that a restart continues, and the answers for nodes without such work; or why nothing is restarted. */
 async function prepareRestart(reader: Reader, request: RestartRequest) {
   const found = await selectEndedWork(reader, request.work);
-  if ("refusals" in found) return { refusals: found.refusals, results: [] };
-  const { taken, passedOver, isUndone } = await whatIsLeft(reader, found);
+  if ("refusals" in found) return { refusals: found.refusals, results: [] satisfies NodeAnswer[] };
+  const left = await unfinishedWork(reader, found);
+  const { taken, passedOver } = left;
   const operations = await operationsByIds(reader, [...new Set(taken.map(({ run }) => run.operationId))]);
   const [operation] = operations.toSorted((a, b) => b.createdAt.getTime() - a.createdAt.getTime());
   if (!operation) {
     const busy = passedOver.flatMap(({ refusal }) => (refusal?.code === "BUSY" ? [refusal] : []));
-    if (busy.length > 0) return { refusals: busy, results: passedOver };
-    return {
-      refusals: [
-        {
-          code: "NOTHING_TO_RESTART",
-          message: "Nothing is stopped, failed or aborted there that could be restarted.",
-          path: ["input", "work"],
-        } satisfies Refusal,
-      ],
-      results: passedOver,
-    };
+    return { refusals: busy.length > 0 ? busy : [NOTHING_TO_RESTART], results: passedOver };
   }
-  // What one was asked for must not be done to the nodes of another.
-  const asked = new Set(
-    operations.map(({ kind, options, variables, onFailure }) =>
-      hashOf({ kind, options, variables, onFailure: request.onFailure ?? onFailure }),
-    ),
-  );
-  if (asked.size > 1) {
-    const which = listed(operations.map(({ id, kind }) => `${kind} ${id}`));
-    return {
-      refusals: [
-        {
-          code: "INVALID_INPUT",
-          message: `These nodes were left by different requests (${which}): not of one kind, or with other options, variables or another failure policy; restart them by operation.`,
-          path: ["input", "work"],
-        } satisfies Refusal,
-      ],
-      results: passedOver,
-    };
-  }
-  const plans = await plansByHashes(reader, [...new Set(taken.map(({ run }) => run.planHash))]);
-  const succeeded = await succeededSteps(
-    reader,
-    taken.map(({ run }) => run.id),
-  );
-  const earlier = new Map(
-    taken.flatMap(({ node, run }): [string, EarlierWork][] => {
-      const plan = plans.get(run.planHash);
-      if (!plan) return [];
-      const from = isUndone(run) ? "BEGINNING" : (request.from ?? "STAGE");
-      const poweredOff = node.powerState === "OFF" || run.leftAs?.power === "OFF";
-      return [
-        [
-          node.id,
-          { run, plan, ...keptOf(from, plan, succeeded.get(run.id) ?? new Set(), { stage: node.stage, poweredOff }) },
-        ],
-      ];
-    }),
-  );
+  const mixed = mixedWork(operations, request);
+  if (mixed) return { refusals: [mixed], results: passedOver };
   return {
     kind: operation.kind,
     restartOf: operation.id,
@@ -119,13 +84,58 @@ async function prepareRestart(reader: Reader, request: RestartRequest) {
     options: operation.options,
     earlierVariables: operation.variables,
     onFailure: request.onFailure ?? operation.onFailure,
-    earlier,
+    earlier: await earlierWork(reader, request, left),
     passedOver,
   };
 }
 
-/** The newest work of each node where it is left undone, or was undone by a failure policy; and the answers to the other nodes. */
-async function whatIsLeft(reader: Reader, { nodes: asked, operationId }: SelectedWork) {
+const NOTHING_TO_RESTART: Refusal = {
+  code: "NOTHING_TO_RESTART",
+  message: "Nothing is stopped, failed or aborted there that could be restarted.",
+  path: ["input", "work"],
+};
+
+/** The refusal of a restart of operations with different requests: the request of one must not apply to nodes of another. */
+function mixedWork(operations: readonly OperationRow[], request: RestartRequest): Refusal | null {
+  const requests = new Set(
+    operations.map(({ kind, options, variables, onFailure }) =>
+      hashOf({ kind, options, variables, onFailure: request.onFailure ?? onFailure }),
+    ),
+  );
+  if (requests.size <= 1) return null;
+  const names = listed(operations.map(({ id, kind }) => `${kind} ${id}`));
+  return {
+    code: "INVALID_INPUT",
+    message: `These nodes belong to different requests (${names}): they differ in kind, options, variables or failure policy. Restart them by operation.`,
+    path: ["input", "work"],
+  };
+}
+
+/** By node id. */
+async function earlierWork(
+  reader: Reader,
+  request: RestartRequest,
+  { taken, isUndone }: Awaited<ReturnType<typeof unfinishedWork>>,
+): Promise<Map<string, EarlierWork>> {
+  const plans = await plansByHashes(reader, [...new Set(taken.map(({ run }) => run.planHash))]);
+  const succeeded = await succeededSteps(
+    reader,
+    taken.map(({ run }) => run.id),
+  );
+  return new Map(
+    taken.flatMap(({ node, run }): [string, EarlierWork][] => {
+      const plan = plans.get(run.planHash);
+      if (!plan) return [];
+      const from = isUndone(run) ? "BEGINNING" : (request.from ?? "STAGE");
+      const poweredOff = node.powerState === "OFF" || run.leftAs?.power === "OFF";
+      const kept = keptOf(from, plan, succeeded.get(run.id) ?? new Set(), { stage: node.stage, poweredOff });
+      return [[node.id, { run, plan, ...kept }]];
+    }),
+  );
+}
+
+/** The newest work of each node if it is unfinished or was undone by a failure policy, and the answers for the other nodes. */
+async function unfinishedWork(reader: Reader, { nodes: asked, operationId }: SelectedWork) {
   const nodeIds = asked.map(({ nodeId }) => nodeId);
   const newest = new Map((await newestWork(reader, nodeIds, operationId)).map((run) => [run.nodeId, run]));
   const undone = new Set(
@@ -134,7 +144,7 @@ async function whatIsLeft(reader: Reader, { nodes: asked, operationId }: Selecte
     ),
   );
   const isUndone = (run: RunRow) => undone.has(`${run.operationId} ${run.nodeId}`);
-  // Those of an operation that was named may have been deleted since.
+  // Nodes of a named operation may have been deleted meanwhile.
   const nodes = new Map((await nodesByIds(reader, nodeIds)).map((node) => [node.id, node]));
   const taken: { readonly ref: string; readonly node: NodeRow; readonly run: RunRow }[] = [];
   const passedOver: NodeAnswer[] = [];
@@ -148,15 +158,7 @@ async function whatIsLeft(reader: Reader, { nodes: asked, operationId }: Selecte
       (operationId === null || run.operationId === operationId)
     )
       taken.push({ ref, node, run });
-    else
-      passedOver.push({
-        ref,
-        nodeId,
-        runId: null,
-        accepted: false,
-        refusal: refusalOf(ref, nodeId, node, run),
-        plan: null,
-      });
+    else passedOver.push(refusedNode(ref, nodeId, null, refusalOf(ref, nodeId, node, run)));
   }
   return { taken, passedOver, isUndone };
 }
@@ -165,7 +167,7 @@ function refusalOf(ref: string, nodeId: string, node: NodeRow | undefined, run: 
   if (run && run.finishedAt === null)
     return {
       code: "BUSY",
-      message: `Node ${ref} is at work in operation ${run.operationId}; stop it, or wait for its end, before you restart it.`,
+      message: `Node ${ref} is busy with operation ${run.operationId}. Stop it, or wait for its end, before you restart it.`,
       nodeId,
       operationId: run.operationId,
     };
@@ -178,11 +180,11 @@ function refusalOf(ref: string, nodeId: string, node: NodeRow | undefined, run: 
 
 function whyNothing(node: NodeRow | undefined, run: RunRow | undefined): string {
   if (!node) return "it was deleted";
-  if (!run) return "nothing was ever run on it";
-  return run.state === "SUCCEEDED" ? "its work is done" : `operation ${run.operationId} has worked on it since`;
+  if (!run) return "nothing has run on it";
+  return run.state === "SUCCEEDED" ? "its work succeeded" : `operation ${run.operationId} has run on it since`;
 }
 
-/** From which leg a restart goes, and which steps it keeps. */
+/** The first leg that a restart performs, and the steps that it keeps. */
 function keptOf(
   from: RestartFrom,
   plan: Plan,
@@ -194,10 +196,10 @@ function keptOf(
   const deploy = plan.legs.findIndex(({ phase }) => phase === "deploy");
   const provisioned = plan.steps.findIndex(({ reaches }, index) => reaches === "PROVISIONED" && isDone(index));
   if (from === "UNFINISHED_STEP") {
-    // Power that a list of steps has switched off itself is as it is to be.
+    // Power that a list of steps switched off is meant to be off.
     const lastPower = plan.steps.findLast((step, index) => isDone(index) && isReservedPower(step));
     const lostPower = poweredOff && !(lastPower && leavesOff(lastPower));
-    // What was done on the machine still holds only if its system stands, and what came after that only if it still runs.
+    // Deploy steps still hold only if the system is still installed; later ones only if the machine still runs.
     const holds = (step: PlannedStep, index: number) =>
       isDone(index) &&
       !(lostPower && isReservedPower(step)) &&

@@ -32,10 +32,10 @@ import { nodesByNames } from "../../store/nodes.ts";
 import { lockOperation, operationsBegin, operationsByIds, updateOperation } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { Failure } from "../../store/records.ts";
-import { finishDiscovery } from "./discover.ts";
-import { enroll } from "../inventory/enroll.ts";
-import type { Enrolment } from "../inventory/enroll.ts";
-import { prepare } from "../inventory/register-nodes.ts";
+import { finishDiscovery } from "./interrupt-discovery.ts";
+import { prepareSettings } from "../inventory/node-settings.ts";
+import { enrollNodes } from "../inventory/register-nodes.ts";
+import type { EnrolledNode } from "../inventory/register-nodes.ts";
 import { createRedactor, isStorable, sentence } from "../input/secret-redactor.ts";
 import type { Redactor } from "../input/secret-redactor.ts";
 import { CallTimeoutError, withDeadline } from "../execution/call-deadline.ts";
@@ -74,7 +74,7 @@ interface Held {
 }
 
 /** What a probe has seen: a machine as a node of it would be, or why there is none. */
-type Seen = Pick<Enrolment, "name" | "settings" | "secrets" | "controller"> | { readonly failure: Failure };
+type Seen = Pick<EnrolledNode, "name" | "settings" | "secrets" | "controller"> | { readonly failure: Failure };
 
 const PROBES_AT_ONCE = 16;
 const LOOK_EVERY_MS = 1_000;
@@ -232,7 +232,7 @@ export function createProber(parts: ProberParts): Prober {
       return junk("a probe without settings");
     const told = "name" in found && typeof found.name === "string" ? nameFrom(redactor.text(found.name)) : "";
     const name = told === "" ? nameFrom(`${operation.options.discovery?.namePrefix ?? ""}${address}`) : told;
-    const { settings, secrets, controller, refusals } = await prepare(
+    const { settings, secrets, controller, refusals } = await prepareSettings(
       registry,
       { name, driver: driver.name, settings: found.settings },
       [],
@@ -284,7 +284,7 @@ export function createProber(parts: ProberParts): Prober {
       clusterId,
       controller,
     };
-    const nodeId = await enroll(transaction, node, { actor, reason, operationId: id });
+    const [nodeId = ""] = await enrollNodes(transaction, [node], { actor, reason, operationId: id });
     await endDiscovery(tx, id, ordinal, { state: "REGISTERED", nodeId });
   }
 

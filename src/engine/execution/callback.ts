@@ -4,7 +4,6 @@
  * late is told from one that was made before and from one that was made up; each is recorded and none is applied.
  */
 import { createHmac, randomUUID, timingSafeEqual } from "node:crypto";
-import type { Log } from "../../log.ts";
 import type { StoredJson } from "../../store/records.ts";
 import { noteAnomaly } from "../../store/rejected-callbacks.ts";
 import { attemptsUnderWay, updateAttempt } from "../../store/attempts.ts";
@@ -14,15 +13,13 @@ import type { Anomaly } from "../../store/rejected-callbacks.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { isUuid } from "../input/node-selector.ts";
-import type { SubmitParts } from "../admission/admit.ts";
+import type { EngineContext } from "../context.ts";
 import type { Transaction } from "../transaction.ts";
 
 /** `UNKNOWN`: there is no such run. All but `TAKEN` changed nothing. */
 export type CallBackAnswer = "TAKEN" | Anomaly | "UNKNOWN";
 
-export interface CallBackParts extends SubmitParts {
-  readonly log: Log;
-}
+type CallBackParts = Pick<EngineContext, "transact" | "queue" | "log">;
 
 type Secret = Pick<RunRow, "id" | "callbackSecret">;
 

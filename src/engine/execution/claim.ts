@@ -17,7 +17,6 @@ import type { ClaimedRun, RunContext, RunDirective, RunEnvironment, StepContext 
 import { beginAbort, failRun } from "./end-run.ts";
 import { NeedsOwnTransactionError } from "./ledger.ts";
 import type { Ledger } from "./ledger.ts";
-import { endedByStop } from "../scheduling/parked.ts";
 import { nextPosition, stepLabel } from "../plans/plan.ts";
 import type { HeldJob } from "../jobs/leases.ts";
 import type { Queue } from "../jobs/queue.ts";
@@ -26,7 +25,7 @@ import { openMachine } from "./machine.ts";
 import type { Machine } from "./machine.ts";
 import { failStep, giveUpStep, isCancelledBy } from "./settle-step.ts";
 import type { Transaction } from "../transaction.ts";
-import { interruptOf } from "../scheduling/waiting-runs.ts";
+import { endedByStop, interruptOf } from "../scheduling/waiting-runs.ts";
 
 export interface ClaimParts extends RunEnvironment {
   readonly queue: Queue;

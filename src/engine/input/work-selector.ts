@@ -1,16 +1,14 @@
-/** Whose work: what abort, stop, restart and the lifting of holds are asked for. */
+/** Selects the work that abort, stop, restart, withdraw-abort and unhold are requested for. */
 import type { Refusal } from "../../errors.ts";
-import type { Reader } from "../../store/postgres/database.ts";
 import { operationsByIds } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
+import type { Reader } from "../../store/postgres/database.ts";
 import { runsOfOperation } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { isUuid, selectNodes } from "./node-selector.ts";
 import type { NodeSelector } from "./node-selector.ts";
-import { refusedWhole } from "../admission/admit.ts";
-import type { SubmitAnswer } from "../admission/admit.ts";
 
-/** Whose work. Exactly one member: an operation, or whatever runs (or ran last) on nodes. */
+/** Exactly one member: an operation, or nodes, which stand for the work that runs or ran last on them. */
 export type WorkSelector = { readonly operationId: string } | NodeSelector;
 
 interface Refused {
@@ -19,28 +17,28 @@ interface Refused {
 
 export interface SelectedWork {
   readonly nodes: readonly { readonly ref: string; readonly nodeId: string }[];
-  /** The operation that was named. */
+  /** The operation that the request named; null if it named nodes. */
   readonly operationId: string | null;
 }
 
-/** The nodes on which work goes on, for whoever wants something of it. */
+/** The nodes of work that has not ended. */
 export async function selectUnfinishedWork(reader: Reader, selector: WorkSelector): Promise<SelectedWork | Refused> {
   const found = await operationOrNodes(reader, selector);
   if (!("operation" in found)) return found;
   const { id, state, kind, finishedAt } = found.operation;
-  if (finishedAt) return nothingRunning(id, ` (${state})`);
+  if (finishedAt) return { refusals: operationEnded(id, state) };
   if (kind === "DISCOVER")
     return refused({
       code: "NOTHING_RUNNING",
-      message: `Operation ${id} is a discovery, which runs on addresses and on no node; it can be aborted or stopped.`,
+      message: `Operation ${id} is a discovery: it runs on addresses, not on nodes. Abort or stop it instead.`,
       operationId: id,
     });
   const runs = (await runsOfOperation(reader, id)).filter((run) => run.finishedAt === null);
-  // It may have ended since it was read.
-  return runs.length === 0 ? nothingRunning(id, "") : selected(id, runs);
+  // The operation may have ended since it was read.
+  return runs.length === 0 ? { refusals: operationEnded(id) } : selected(id, runs);
 }
 
-/** The nodes on which work has ended, for a restart. */
+/** The nodes of work that has ended, for a restart. */
 export async function selectEndedWork(reader: Reader, selector: WorkSelector): Promise<SelectedWork | Refused> {
   const found = await operationOrNodes(reader, selector);
   if (!("operation" in found)) return found;
@@ -48,13 +46,13 @@ export async function selectEndedWork(reader: Reader, selector: WorkSelector): P
   if (!finishedAt)
     return refused({
       code: "BUSY",
-      message: `Operation ${id} has not ended (${state}); stop it, or wait for its end, before you restart it.`,
+      message: `Operation ${id} has not ended (${state}). Stop it, or wait for its end, before you restart it.`,
       operationId: id,
     });
   if (kind === "DISCOVER")
     return refused({
       code: "NOTHING_TO_RESTART",
-      message: `Operation ${id} is a discovery: what it logged in with is forgotten with its end. Post its \`failedAddresses\` again with discoverNodes.`,
+      message: `Operation ${id} is a discovery; its login was deleted when it ended. Send its \`failedAddresses\` again with discoverNodes.`,
       operationId: id,
     });
   return selected(id, await runsOfOperation(reader, id, "WORK"));
@@ -69,7 +67,7 @@ async function operationOrNodes(
     return "refusals" in found ? found : { nodes: found.nodes, operationId: null };
   }
   const [operation] = isUuid(selector.operationId) ? await operationsByIds(reader, [selector.operationId]) : [];
-  return operation ? { operation } : { refusals: unknownOperation(selector.operationId).refusals };
+  return operation ? { operation } : { refusals: unknownOperation(selector.operationId) };
 }
 
 function selected(operationId: string, runs: readonly RunRow[]): SelectedWork {
@@ -80,21 +78,22 @@ function refused(refusal: Refusal): Refused {
   return { refusals: [{ ...refusal, path: ["input", "work", "operationId"] }] };
 }
 
-function nothingRunning(operationId: string, state: string): Refused {
+/** The refusal of an interrupt for an operation that has ended. */
+export function operationEnded(operationId: string, state?: string): readonly Refusal[] {
   return refused({
     code: "NOTHING_RUNNING",
-    message: `Operation ${operationId} has ended${state}; nothing of it is running.`,
+    message: `Operation ${operationId} has ended${state === undefined ? "" : ` (${state})`}; nothing of it is running.`,
     operationId,
-  });
+  }).refusals;
 }
 
-export function unknownOperation(id: string): SubmitAnswer {
-  return refusedWhole([
+export function unknownOperation(id: string): readonly Refusal[] {
+  return [
     {
       code: "NOT_FOUND",
       message: `There is no operation ${id}.`,
       path: ["input", "work", "operationId"],
       missing: [id],
     },
-  ]);
+  ];
 }

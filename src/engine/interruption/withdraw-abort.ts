@@ -1,90 +1,98 @@
 /**
- * Taking a pending abort back: as long as the running step has not ended, nothing of the abort has been done, and the work can
- * go on as if it had never been asked for. A stop that was asked for before the abort is taken back with it, but for one of
- * the whole operation that the abort did not concern as a whole, and the engine's own before everything is undone.
+ * Withdrawing a pending abort: until the running step ends, nothing of the abort has been carried out, and the work can
+ * continue as if the abort had never been requested. A stop that was requested before the abort is withdrawn with it. Two
+ * stops stay: one of the whole operation, if the abort did not concern the whole operation, and the engine's own stop
+ * before it cleans up all nodes.
  */
 import type { Refusal } from "../../errors.ts";
 import { judgeAbort } from "../../lifecycle/interrupts.ts";
-import { lockOperation, updateOperation, interruptOperation } from "../../store/operations.ts";
 import { attemptsUnderWay } from "../../store/attempts.ts";
-import { plansByHashes } from "../../store/plans.ts";
-import { countFailed, lockBegunRuns, updateRuns } from "../../store/runs.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
-import type { RunRow } from "../../store/runs.ts";
+import { lockOperation, updateOperation, interruptOperation } from "../../store/operations.ts";
+import type { Reader } from "../../store/postgres/database.ts";
+import { plansByHashes } from "../../store/plans.ts";
 import type { PlannedStep } from "../../store/records.ts";
-import { ENGINE } from "../scheduling/start-runs.ts";
-import { stepUnderWay, tellOfPending } from "./abort.ts";
-import { stepLabel } from "../plans/plan.ts";
+import { countFailed, lockBegunRuns, updateRuns } from "../../store/runs.ts";
+import type { RunRow } from "../../store/runs.ts";
+import type { EngineContext } from "../context.ts";
+import { acceptedNode, refusedNode } from "../input/answers.ts";
+import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
-import { refusedWhole } from "../admission/admit.ts";
-import type { NodeAnswer, SubmitAnswer, SubmitParts } from "../admission/admit.ts";
-import type { Caller, Transaction } from "../transaction.ts";
-import { selectUnfinishedWork } from "../input/work-selector.ts";
 import type { WorkSelector } from "../input/work-selector.ts";
+import { stepLabel } from "../plans/plan.ts";
+import { ENGINE } from "../scheduling/start-runs.ts";
+import type { Caller, Transaction } from "../transaction.ts";
+import { stepUnderWay } from "./abort.ts";
+import { interruptWork } from "./interrupt-runs.ts";
+import type { Accepted, Target } from "./interrupt-runs.ts";
+import { logPendingAbort } from "./record-interrupt.ts";
 
 export interface WithdrawRequest {
   readonly work: WorkSelector;
   readonly reason?: string | undefined;
 }
 
+/** The answer for one node, with the step that the abort waits for. */
+interface Withdrawal extends NodeAnswer {
+  readonly step: string | null;
+}
+
 export async function withdrawAbort(
-  parts: SubmitParts,
+  context: EngineContext,
   caller: Caller,
   request: WithdrawRequest,
 ): Promise<SubmitAnswer> {
-  const flaws = reasonFlaws(request.reason);
-  if (flaws.length > 0) return refusedWhole(flaws);
-  return parts.transact(async (transaction) => {
-    const found = await selectUnfinishedWork(transaction.tx, request.work);
-    if ("refusals" in found) return refusedWhole(found.refusals);
-    const runs = await lockBegunRuns(
-      transaction.tx,
-      found.nodes.map(({ nodeId }) => nodeId),
-    );
-    const runOf = new Map(
-      runs
-        .filter(({ operationId }) => found.operationId === null || operationId === found.operationId)
-        .map((run) => [run.nodeId, run]),
-    );
-    const plans = await plansByHashes(transaction.tx, [...new Set(runs.map(({ planHash }) => planHash))]);
-    const attempts = await attemptsUnderWay(
-      transaction.tx,
-      runs.map(({ id }) => id),
-    );
-    const stepOf = (run: RunRow) => plans.get(run.planHash)?.steps[run.position];
-    const results = found.nodes.map(({ ref, nodeId }): NodeAnswer => {
-      const run = runOf.get(nodeId);
-      const refusal = run ? refusalOf(ref, run, stepOf(run), attempts.get(run.id)) : nothingPending(ref, nodeId);
-      return { ref, nodeId, runId: run?.id ?? null, accepted: refusal === null, refusal, plan: null };
-    });
-    const accepted = new Set(results.flatMap((answer) => (answer.accepted ? [answer.runId] : [])));
-    const withdrawn = runs.filter(({ id }) => accepted.has(id));
-    await updateRuns(
-      transaction.tx,
-      withdrawn.map(({ id }) => id),
-      { interrupt: null, interruptBy: null, interruptReason: null, interruptAt: null, powerOff: null },
-    );
-    await tellOfPending(transaction, "abort_withdrawn", withdrawn, {
-      by: caller.actor,
-      reason: request.reason ?? null,
-      stepOf: (run) => stepLabel(stepOf(run)),
-    });
-    const operationIds = [...new Set(withdrawn.map(({ operationId }) => operationId))];
-    for (const operationId of operationIds.toSorted()) await takeBackFromOperation(transaction, operationId);
-    return {
-      operationId: found.operationId ?? (operationIds.length === 1 ? (operationIds[0] ?? null) : null),
-      results,
-      refusals: withdrawn.length === 0 ? results.flatMap(({ refusal }) => (refusal ? [refusal] : [])) : [],
-      replayed: false,
-    };
+  return interruptWork(context, request.work, reasonFlaws(request.reason), {
+    lock: lockBegunRuns,
+    decide: decideWithdrawals,
+    carryOut: (transaction, accepted) => withdraw(transaction, caller, request, accepted),
   });
 }
 
+async function decideWithdrawals(reader: Reader, targets: readonly Target[]): Promise<Withdrawal[]> {
+  const runs = targets.flatMap(({ run }) => (run ? [run] : []));
+  const plans = await plansByHashes(reader, [...new Set(runs.map(({ planHash }) => planHash))]);
+  const attempts = await attemptsUnderWay(
+    reader,
+    runs.map(({ id }) => id),
+  );
+  return targets.map(({ ref, nodeId, run }): Withdrawal => {
+    if (!run) return { ...refusedNode(ref, nodeId, null, nothingPending(ref, nodeId)), step: null };
+    const step = plans.get(run.planHash)?.steps[run.position];
+    const refusal = refusalOf(ref, run, step, attempts.get(run.id));
+    const answer = refusal ? refusedNode(ref, nodeId, run.id, refusal) : acceptedNode(ref, nodeId, run.id);
+    return { ...answer, step: stepLabel(step) };
+  });
+}
+
+async function withdraw(
+  transaction: Transaction,
+  caller: Caller,
+  request: WithdrawRequest,
+  accepted: readonly Accepted<Withdrawal>[],
+): Promise<void> {
+  const runs = accepted.map(({ run }) => run);
+  await updateRuns(
+    transaction.tx,
+    runs.map(({ id }) => id),
+    { interrupt: null, interruptBy: null, interruptReason: null, interruptAt: null, powerOff: null },
+  );
+  const steps = new Map(accepted.map(({ run, answer }) => [run.id, answer.step]));
+  await logPendingAbort(transaction, "abort_withdrawn", runs, {
+    by: caller.actor,
+    reason: request.reason ?? null,
+    stepOf: ({ id }) => steps.get(id) ?? null,
+  });
+  for (const operationId of [...new Set(runs.map((run) => run.operationId))].toSorted())
+    await withdrawFromOperation(transaction, operationId);
+}
+
 /**
- * The interrupt on the operation would reach the runs just freed; those that are still to be aborted have it themselves. Where
- * a failure had decided that everything is undone, before the abort took that interrupt's place, it is decided still.
+ * Clears the operation's abort, which would otherwise reach the runs just freed; runs that are still to be aborted have
+ * the abort themselves. If a failure had decided to clean up all nodes before the abort replaced that stop, the stop is
+ * set again.
  */
-async function takeBackFromOperation(transaction: Transaction, operationId: string): Promise<void> {
+async function withdrawFromOperation(transaction: Transaction, operationId: string): Promise<void> {
   const operation = await lockOperation(transaction.tx, operationId);
   if (operation?.interrupt !== "ABORT" || operation.finishedAt) return;
   if (operation.onFailure === "CLEAN_UP_ALL" && (await countFailed(transaction.tx, operationId)) > 0) {
@@ -114,16 +122,16 @@ function refusalOf(
   attempt: AttemptRow | undefined,
 ): Refusal | null {
   if (run.interrupt !== "ABORT") return nothingPending(ref, run.nodeId);
-  const verdict = judgeAbort(
+  const decision = judgeAbort(
     { id: run.nodeId, name: run.nodeName },
     { state: run.state, interrupt: run.interrupt, step: stepUnderWay(step, attempt) },
     "AFTER_STEP",
   );
-  if (verdict.accepted && verdict.effect === "PENDING" && attempt?.part !== "ABORT" && run.interruptFailure === null)
+  if (decision.accepted && decision.effect === "PENDING" && attempt?.part !== "ABORT" && run.interruptFailure === null)
     return null;
   return {
     code: "INVALID_STATE",
-    message: `The abort on node ${ref} is being carried out already; restart the work when it has ended.`,
+    message: `The abort on node ${ref} has started already. Wait for its end, then restart the work.`,
     nodeId: run.nodeId,
     operationId: run.operationId,
   };

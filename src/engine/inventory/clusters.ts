@@ -1,4 +1,4 @@
-/** Changes of clusters: their names, settings and members. A cluster that is deploying or stopping keeps its settings. */
+/** Clusters: their names, settings and members. A cluster that is deploying or stopping cannot be changed. */
 import { randomUUID } from "node:crypto";
 import { RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
@@ -13,12 +13,13 @@ import {
 import type { ClusterRow } from "../../store/clusters.ts";
 import { lockNodes, nodeKeys, updateNodes } from "../../store/nodes.ts";
 import { workOnClusters } from "../../store/operations.ts";
-import { differing } from "../input/edits.ts";
+import type { EngineContext } from "../context.ts";
+import { changedFields } from "../input/changed-fields.ts";
 import { listed, nameFlaw } from "../input/name-rules.ts";
 import { findCluster, selectNodes, unknownCluster } from "../input/node-selector.ts";
 import type { ClusterRef, NodeSelector } from "../input/node-selector.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
-import type { Caller, Transact, Transaction } from "../transaction.ts";
+import type { Caller, Transaction } from "../transaction.ts";
 import { isJsonObject, overlay, variablesFlaws } from "../input/variables.ts";
 
 export interface NewCluster {
@@ -36,15 +37,19 @@ export interface ClusterChange {
   readonly remove?: NodeSelector | undefined;
 }
 
-/** Where a request has them. */
+/** Path of the variables in a request. */
 const VARIABLES = ["input", "variables"];
 
 export type ClusterEdited = { readonly clusterId: string | null; readonly refusals: readonly Refusal[] };
 
-export async function createCluster(transact: Transact, caller: Caller, given: NewCluster): Promise<ClusterEdited> {
+export async function createCluster(
+  { transact }: EngineContext,
+  caller: Caller,
+  given: NewCluster,
+): Promise<ClusterEdited> {
   const flaws = [...nameFlaw(given.name, ["input", "name"]), ...variablesFlaws(given.variables, VARIABLES)];
   if (flaws.length > 0) return { clusterId: null, refusals: flaws };
-  return guarded(given.name, () =>
+  return editCluster(given.name, () =>
     transact(async (transaction) => {
       const id = randomUUID();
       await insertCluster(transaction.tx, {
@@ -60,28 +65,28 @@ export async function createCluster(transact: Transact, caller: Caller, given: N
 }
 
 export async function updateCluster(
-  transact: Transact,
-  ref: ClusterRef,
-  change: ClusterChange,
+  { transact }: EngineContext,
+  _caller: Caller,
+  { cluster: ref, change }: { readonly cluster: ClusterRef; readonly change: ClusterChange },
 ): Promise<ClusterEdited> {
   const flaws = [
     ...(change.name === undefined ? [] : nameFlaw(change.name, ["input", "name"])),
     ...variablesFlaws(change.variables, VARIABLES),
   ];
   if (flaws.length > 0) return { clusterId: null, refusals: flaws };
-  return guarded(change.name ?? "", () =>
+  return editCluster(change.name ?? "", () =>
     transact(async (transaction) => {
       const cluster = await lockKnown(transaction, ref, change.ifRevision);
       await refuseLocked(transaction, cluster);
       const variables = isJsonObject(change.variables) ? overlay(cluster.variables, change.variables) : undefined;
       const tooLarge = sizeFlaws(
-        "The variables together with those that the cluster has",
+        "The variables together with those of the cluster",
         variables,
         VARIABLES,
         cluster.variables,
       );
       if (tooLarge.length > 0) throw new RefusalError(tooLarge);
-      const changed = differing<ClusterRow>(cluster, {
+      const changed = changedFields<ClusterRow>(cluster, {
         ...(change.name !== undefined && { name: change.name }),
         ...(variables && { variables }),
       });
@@ -95,11 +100,11 @@ export async function updateCluster(
 
 /** Deletes a cluster; its nodes stay, in no cluster. */
 export async function deleteCluster(
-  transact: Transact,
-  ref: ClusterRef,
-  ifRevision: number | undefined,
+  { transact }: EngineContext,
+  _caller: Caller,
+  { cluster: ref, ifRevision }: { readonly cluster: ClusterRef; readonly ifRevision: number | undefined },
 ): Promise<ClusterEdited> {
-  return guarded("", () =>
+  return editCluster("", () =>
     transact(async (transaction) => {
       const cluster = await lockKnown(transaction, ref, ifRevision);
       await refuseLocked(transaction, cluster);
@@ -119,7 +124,8 @@ export async function deleteCluster(
   );
 }
 
-async function guarded(name: string, change: () => Promise<ClusterEdited>): Promise<ClusterEdited> {
+/** Carries out a change, and turns refusals that it throws into the answer. `name`: the new name of the cluster. */
+async function editCluster(name: string, change: () => Promise<ClusterEdited>): Promise<ClusterEdited> {
   try {
     return await change();
   } catch (error) {
@@ -146,7 +152,7 @@ async function lockKnown(
     throw new RefusalError([
       {
         code: "STALE_REVISION",
-        message: `Cluster ${cluster.name} is at revision ${cluster.revision}, not ${ifRevision}; read it again and repeat the change.`,
+        message: `Cluster ${cluster.name} is at revision ${cluster.revision}, not ${ifRevision}. Read it again and repeat the change.`,
         path: ["input", "ifRevision"],
       },
     ]);
@@ -162,7 +168,7 @@ async function refuseLocked(transaction: Transaction, cluster: ClusterRow): Prom
     throw new RefusalError([
       {
         code: "CLUSTER_LOCKED",
-        message: `Cluster ${cluster.name} is ${state}; wait for operation ${first.operationId}, or ${state === "STOPPING" ? "abort" : "stop"} it, before you change the cluster.`,
+        message: `Cluster ${cluster.name} is ${state}. Wait for operation ${first.operationId}, or ${state === "STOPPING" ? "abort" : "stop"} it, before you change the cluster.`,
         operationId: first.operationId,
         path: ["input", "cluster"],
       },
@@ -188,7 +194,7 @@ async function addNodes(
     throw new RefusalError([
       {
         code: "INVALID_STATE",
-        message: `${names} ${elsewhere.length === 1 ? "is" : "are"} in another cluster already; take them out of it first.`,
+        message: `${names} ${elsewhere.length === 1 ? "is" : "are"} in another cluster already. Remove ${elsewhere.length === 1 ? "it" : "them"} from that cluster first.`,
         path,
         ...(elsewhere[0] && { nodeId: elsewhere[0].id }),
       },
@@ -208,13 +214,13 @@ async function removeNodes(transaction: Transaction, cluster: ClusterRow, select
     transaction.tx,
     found.nodes.map(({ nodeId }) => nodeId),
   );
-  const strangers = nodes.filter((node) => node.clusterId !== cluster.id).map(({ name }) => name);
-  if (strangers.length > 0) {
+  const others = nodes.filter((node) => node.clusterId !== cluster.id).map(({ name }) => name);
+  if (others.length > 0) {
     throw new RefusalError([
       {
         code: "NOT_FOUND",
-        message: `${listed(strangers)} ${strangers.length === 1 ? "is" : "are"} not in cluster ${cluster.name}.`,
-        missing: strangers,
+        message: `${listed(others)} ${others.length === 1 ? "is" : "are"} not in cluster ${cluster.name}.`,
+        missing: others,
         path: ["input", "remove"],
       },
     ]);

@@ -1,16 +1,15 @@
 /**
- * What monitoring says of nodes: seen, or not any more. It starts no work and disturbs none. Each node of a report has an
- * answer of its own, and one that cannot be taken keeps no other from being taken. A report that says nothing new writes
- * nothing, so it may be repeated as often as monitoring likes.
+ * Reports of monitoring: nodes that it has seen, or no longer sees. A report starts no work and disturbs none. Each node
+ * has an answer of its own, and a refused node does not affect the others. A repeated report writes nothing.
  */
 import type { Refusal } from "../../errors.ts";
-import type { Registry } from "../../drivers/registry.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import { lockNodes, nodesByNames, updateNodes } from "../../store/nodes.ts";
-import { enroll } from "./enroll.ts";
-import type { Enrolment } from "./enroll.ts";
-import { prepare } from "./register-nodes.ts";
-import type { Caller, Transact, Transaction } from "../transaction.ts";
+import type { EngineContext } from "../context.ts";
+import type { Caller, Transaction } from "../transaction.ts";
+import { prepareSettings } from "./node-settings.ts";
+import { enrollNodes } from "./register-nodes.ts";
+import type { EnrolledNode } from "./register-nodes.ts";
 
 export const PRESENCE_EVENTS = {
   DISCOVERED: "The nodes are seen. An unknown node is registered as ENROLLED if a driver is given.",
@@ -18,7 +17,7 @@ export const PRESENCE_EVENTS = {
 } as const;
 export type PresenceEvent = keyof typeof PRESENCE_EVENTS;
 
-/** What a report did to a node. */
+/** The effect of a report on a node. */
 export const PRESENCE_CHANGES = {
   UPDATED: "The presence of the node changed.",
   UNCHANGED: "The node already had this presence; nothing was written.",
@@ -26,7 +25,7 @@ export const PRESENCE_CHANGES = {
 } as const;
 export type PresenceChange = keyof typeof PRESENCE_CHANGES;
 
-/** A node as monitoring reports it. What follows the name is for nodes that are not registered yet. */
+/** A node as monitoring reports it. The members after the name are for nodes that are not registered yet. */
 export interface ReportedNode {
   readonly name: string;
   readonly driver?: string | undefined;
@@ -44,75 +43,53 @@ export interface PresenceAnswer {
 
 export interface PresenceReported {
   readonly results: readonly PresenceAnswer[];
-  /** Why the report as a whole was refused. */
+  /** Reasons why the report as a whole was refused. */
   readonly refusals: readonly Refusal[];
 }
 
-export interface PresenceParts {
-  readonly transact: Transact;
-  readonly registry: Registry;
+export interface PresenceReport {
+  readonly event: PresenceEvent;
+  readonly nodes: readonly ReportedNode[];
 }
 
 export async function reportPresence(
-  parts: PresenceParts,
+  context: EngineContext,
   caller: Caller,
-  event: PresenceEvent,
-  reported: readonly ReportedNode[],
+  report: PresenceReport,
 ): Promise<PresenceReported> {
-  if (reported.length === 0)
-    return {
-      results: [],
-      refusals: [
-        {
-          code: "INVALID_INPUT",
-          message: "An empty list reports nothing; name at least one node.",
-          path: ["input", "nodes"],
-        },
-      ],
-    };
+  if (report.nodes.length === 0) {
+    const message = "An empty list reports nothing; name at least one node.";
+    return { results: [], refusals: [{ code: "INVALID_INPUT", message, path: ["input", "nodes"] }] };
+  }
   try {
-    return await parts.transact(async (transaction) => ({
-      results: await take(transaction, parts.registry, caller, event, reported),
-      refusals: [],
-    }));
+    const results = await context.transact((transaction) => takeReport(transaction, context, caller, report));
+    return { results, refusals: [] };
   } catch (error) {
-    // Somebody registered one of the names between our look and our insert.
-    if (violatedConstraint(error)?.startsWith("nodes_name")) return reportPresence(parts, caller, event, reported);
+    // Another request took one of the names between the check and the insert.
+    if (violatedConstraint(error)?.startsWith("nodes_name")) return reportPresence(context, caller, report);
     throw error;
   }
 }
 
-async function take(
+async function takeReport(
   transaction: Transaction,
-  registry: Registry,
+  context: EngineContext,
   caller: Caller,
-  event: PresenceEvent,
-  reported: readonly ReportedNode[],
+  { event, nodes: reported }: PresenceReport,
 ): Promise<PresenceAnswer[]> {
-  const known = await nodesByNames(transaction.tx, [...new Set(reported.map(({ name }) => name))]);
-  const differing = known.filter(({ presence }) => presence !== event);
-  const locked = await lockNodes(
-    transaction.tx,
-    differing.map(({ id }) => id),
-  );
-  const changed = locked.filter(({ presence }) => presence !== event).map(({ id }) => id);
-  await updateNodes(transaction.tx, changed, { presence: event });
-  // What was deleted between our look and our lock is not known any more.
-  const idOf = new Map(
-    [...known.filter(({ presence }) => presence === event), ...locked].map(({ name, id }) => [name, id]),
-  );
-  const untold = new Set(changed);
-  const entering = new Map<string, Enrolment>();
+  const { idOf, changed } = await updatePresence(transaction, event, reported);
+  const entering = new Map<string, EnrolledNode>();
   const drafts: Omit<PresenceAnswer, "nodeId">[] = [];
   for (const [index, node] of reported.entries()) {
     const { name: ref } = node;
     const nodeId = idOf.get(ref);
-    // Of a node that is named twice the first answer alone tells of the change.
+    // If a node is named twice, only its first answer reports the change.
     if (nodeId !== undefined)
-      drafts.push({ ref, change: untold.delete(nodeId) ? "UPDATED" : "UNCHANGED", refusal: null });
+      drafts.push({ ref, change: changed.delete(nodeId) ? "UPDATED" : "UNCHANGED", refusal: null });
     else if (entering.has(ref)) drafts.push({ ref, change: "UNCHANGED", refusal: null });
     else {
-      const seen = await firstSeen(registry, caller, event, node, ["input", "nodes", String(index)]);
+      const path = ["input", "nodes", String(index)];
+      const seen = await firstSeen(context, caller, { event, node }, path);
       if ("refusal" in seen) drafts.push({ ref, change: null, refusal: seen.refusal });
       else {
         entering.set(ref, seen);
@@ -120,22 +97,37 @@ async function take(
       }
     }
   }
-  // In the order of names, so that two reports of the same nodes do not wait for each other.
-  for (const name of [...entering.keys()].toSorted()) {
-    const enrolment = entering.get(name);
-    if (enrolment) idOf.set(name, await enroll(transaction, enrolment, caller));
+  // In the order of names, so that two reports of the same nodes cannot deadlock.
+  for (const [name, node] of [...entering].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
+    const [id] = await enrollNodes(transaction, [node], caller);
+    if (id !== undefined) idOf.set(name, id);
   }
   return drafts.map((draft) => ({ ...draft, nodeId: draft.refusal ? null : (idOf.get(draft.ref) ?? null) }));
 }
 
-/** A node that is not registered, as it would be; or why it will not. */
+/** Updates the presence of registered nodes. Returns the ids of all of them by name, and of those that changed. */
+async function updatePresence({ tx }: Transaction, event: PresenceEvent, reported: readonly ReportedNode[]) {
+  const known = await nodesByNames(tx, [...new Set(reported.map(({ name }) => name))]);
+  const differing = known.filter(({ presence }) => presence !== event);
+  const locked = await lockNodes(
+    tx,
+    differing.map(({ id }) => id),
+  );
+  const changed = locked.filter(({ presence }) => presence !== event).map(({ id }) => id);
+  await updateNodes(tx, changed, { presence: event });
+  // A node that was deleted between the read and the lock is not registered any more.
+  const present = [...known.filter(({ presence }) => presence === event), ...locked];
+  return { idOf: new Map(present.map(({ name, id }) => [name, id])), changed: new Set(changed) };
+}
+
+/** The node to register for a name that is not registered; or why it is refused. */
 async function firstSeen(
-  registry: Registry,
+  { registry }: EngineContext,
   caller: Caller,
-  event: PresenceEvent,
-  { name, driver, settings, labels }: ReportedNode,
+  { event, node }: { readonly event: PresenceEvent; readonly node: ReportedNode },
   path: readonly string[],
-): Promise<Enrolment | { readonly refusal: Refusal }> {
+): Promise<EnrolledNode | { readonly refusal: Refusal }> {
+  const { name, driver, settings, labels } = node;
   if (event === "DISAPPEARED")
     return {
       refusal: {
@@ -149,11 +141,11 @@ async function firstSeen(
     return {
       refusal: {
         code: "INVALID_INPUT",
-        message: `Node ${name} is not registered; name its driver to have it registered, or register it with registerNodes.`,
+        message: `Node ${name} is not registered. Name its driver to register it with this report, or use registerNodes.`,
         path: [...path, "driver"],
       },
     };
-  const prepared = await prepare(registry, { name, driver, settings, labels }, path);
+  const prepared = await prepareSettings(registry, { name, driver, settings, labels }, path);
   const [flaw] = prepared.refusals;
   if (flaw) return { refusal: { ...flaw, message: prepared.refusals.map(({ message }) => message).join(" ") } };
   return {

@@ -1,8 +1,7 @@
 /**
- * Forgets transitions that are older than is wanted: at the start and then once an hour, the oldest first, in batches
- * small enough that nobody waits for them. Positions and the numbers of each node's transitions go on as if nothing had
- * happened; a reader whose cursor is older than what is left is told that it has expired. Processes that do this at the
- * same time do no harm: what one has deleted, the others do not find.
+ * Deletes old transitions: at the start and then once an hour, the oldest first, in batches small enough not to block other
+ * statements. Positions and the sequence numbers of each node continue unchanged; a reader whose cursor is older than the
+ * remaining transitions gets CURSOR_EXPIRED. Several replicas may sweep at the same time.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../../log.ts";
@@ -11,11 +10,11 @@ import { deleteOldTransitions } from "../../store/transitions.ts";
 
 const EVERY_MS = 3_600_000;
 const BATCH = 5_000;
-/** Between two batches. */
+/** Pause between two batches. */
 const REST_MS = 100;
 
 export interface Retention {
-  /** Ends after the batch that is under way. */
+  /** Ends after the running batch. */
   close(): Promise<void>;
 }
 
@@ -29,14 +28,14 @@ export function startRetention(parts: {
   let isClosed = false;
 
   async function sweep(): Promise<void> {
-    let forgotten = 0;
+    let total = 0;
     for (let more = true; more && !isClosed;) {
       const deleted = await database.transaction((tx) => deleteOldTransitions(tx, days, BATCH));
-      forgotten += deleted;
+      total += deleted;
       more = deleted === BATCH;
       if (more) await delay(REST_MS);
     }
-    if (forgotten > 0) log.info({ transitions: forgotten, days }, "transitions from before were deleted");
+    if (total > 0) log.info({ transitions: total, days }, "old transitions were deleted");
   }
 
   let sweeping = Promise.resolve();
@@ -44,7 +43,7 @@ export function startRetention(parts: {
     sweeping = sweeping
       .then(sweep)
       .catch((error: unknown) =>
-        log.warn({ err: error }, "old transitions could not be deleted; it is tried again in an hour"),
+        log.warn({ err: error }, "old transitions could not be deleted; trying again in an hour"),
       );
   };
   attempt();

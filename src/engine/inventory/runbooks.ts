@@ -1,6 +1,6 @@
 /**
- * Changes of runbooks: named lists of clean steps. Their form is checked here. Whether a node can run them is checked when
- * they are used, because drivers and the site's policy change.
+ * Runbooks: named lists of clean steps. Their form is checked here. Whether a node can run them is checked when they are
+ * used, because drivers and the site's policy change.
  */
 import { randomUUID } from "node:crypto";
 import { RefusalError } from "../../errors.ts";
@@ -14,10 +14,11 @@ import {
 } from "../../store/runbooks.ts";
 import type { RunbookRow } from "../../store/runbooks.ts";
 import type { StepChoice } from "../../store/records.ts";
-import { differing } from "../input/edits.ts";
+import type { EngineContext } from "../context.ts";
+import { changedFields } from "../input/changed-fields.ts";
 import { nameFlaw } from "../input/name-rules.ts";
 import { formFlaws, lengthFlaws, stepLabel } from "../plans/plan.ts";
-import type { Transact, Transaction } from "../transaction.ts";
+import type { Caller, Transaction } from "../transaction.ts";
 
 export interface NewRunbook {
   readonly name: string;
@@ -29,7 +30,7 @@ export interface NewRunbook {
 export interface RunbookChange {
   readonly ifRevision?: number | undefined;
   readonly name?: string | undefined;
-  /** Null takes it away. */
+  /** Null removes it. */
   readonly description?: string | null | undefined;
   readonly steps?: readonly StepChoice[] | undefined;
 }
@@ -39,8 +40,12 @@ export type RunbookEdited = { readonly runbookId: string | null; readonly refusa
 const DESCRIPTION_LENGTH_MAX = 1_000;
 const STEP_NAME = /^[a-z][a-z0-9_]{0,99}$/;
 
-export async function createRunbook(transact: Transact, given: NewRunbook): Promise<RunbookEdited> {
-  return guarded(given, () =>
+export async function createRunbook(
+  { transact }: EngineContext,
+  _caller: Caller,
+  given: NewRunbook,
+): Promise<RunbookEdited> {
+  return editRunbook(given, () =>
     transact(async ({ tx }) => {
       const id = randomUUID();
       await insertRunbook(tx, { id, name: given.name, description: given.description ?? null, steps: given.steps });
@@ -49,12 +54,16 @@ export async function createRunbook(transact: Transact, given: NewRunbook): Prom
   );
 }
 
-/** Operations that were asked for with the runbook keep the list that it had then. */
-export async function updateRunbook(transact: Transact, name: string, change: RunbookChange): Promise<RunbookEdited> {
-  return guarded(change, () =>
+/** Operations that were requested with the runbook keep the steps that it had then. */
+export async function updateRunbook(
+  { transact }: EngineContext,
+  _caller: Caller,
+  { name, change }: { readonly name: string; readonly change: RunbookChange },
+): Promise<RunbookEdited> {
+  return editRunbook(change, () =>
     transact(async (transaction) => {
       const runbook = await lockKnown(transaction, name, change.ifRevision);
-      const changed = differing<RunbookRow>(runbook, {
+      const changed = changedFields<RunbookRow>(runbook, {
         ...(change.name !== undefined && { name: change.name }),
         ...(change.description !== undefined && { description: change.description }),
         ...(change.steps && { steps: change.steps }),
@@ -66,11 +75,11 @@ export async function updateRunbook(transact: Transact, name: string, change: Ru
 }
 
 export async function deleteRunbook(
-  transact: Transact,
-  name: string,
-  ifRevision: number | undefined,
+  { transact }: EngineContext,
+  _caller: Caller,
+  { name, ifRevision }: { readonly name: string; readonly ifRevision: number | undefined },
 ): Promise<RunbookEdited> {
-  return guarded({}, () =>
+  return editRunbook({}, () =>
     transact(async (transaction) => {
       const runbook = await lockKnown(transaction, name, ifRevision);
       await removeRunbook(transaction.tx, runbook.id);
@@ -79,7 +88,8 @@ export async function deleteRunbook(
   );
 }
 
-async function guarded(given: RunbookChange, change: () => Promise<RunbookEdited>): Promise<RunbookEdited> {
+/** Checks a change, carries it out, and turns refusals that it throws into the answer. */
+async function editRunbook(given: RunbookChange, change: () => Promise<RunbookEdited>): Promise<RunbookEdited> {
   const flaws = flawsOf(given);
   if (flaws.length > 0) return { runbookId: null, refusals: flaws };
   try {
@@ -106,7 +116,7 @@ function flawsOf({ name, description, steps }: RunbookChange): Refusal[] {
       ? [
           {
             code: "INVALID_INPUT",
-            message: `A description has at most ${DESCRIPTION_LENGTH_MAX} characters.`,
+            message: `Invalid description: use at most ${DESCRIPTION_LENGTH_MAX} characters.`,
             path: ["input", "description"],
           } as const,
         ]
@@ -125,7 +135,7 @@ function stepFlaws(step: StepChoice, path: readonly string[]): Refusal[] {
     return [
       {
         code: "INVALID_INPUT",
-        message: `The name ${JSON.stringify(step.name)} is no name of a step: lower-case letters, digits and underscores, beginning with a letter.`,
+        message: `Invalid step name ${JSON.stringify(step.name)}: use lower-case letters, digits and underscores; begin with a letter.`,
         path: [...path, "name"],
       },
     ];
@@ -143,7 +153,7 @@ async function lockKnown(transaction: Transaction, name: string, ifRevision: num
     throw new RefusalError([
       {
         code: "STALE_REVISION",
-        message: `Runbook ${name} is at revision ${runbook.revision}, not ${ifRevision}; read it again and repeat the change.`,
+        message: `Runbook ${name} is at revision ${runbook.revision}, not ${ifRevision}. Read it again and repeat the change.`,
         path: ["input", "ifRevision"],
       },
     ]);

@@ -1,32 +1,33 @@
 /**
- * The site's policy: limits, automatic cleaning, and the word on single steps. A change is checked as a whole against the
- * drivers that are loaded, and concerns what is planned from then on; plans that are stored stay as they are. Limits
- * alone concern work that is there already, so whoever keeps the turns is told of a change of them.
+ * The site's policy: limits, automatic cleaning, and the priority or prohibition of single steps. A change is checked as a
+ * whole against the loaded drivers, and applies to plans that are made from then on; stored plans stay. Limits also apply
+ * to runs that wait already, so the slot scheduler is nudged.
  */
 import type { Refusal } from "../../errors.ts";
 import { INTERFACES, stepsOf } from "../../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Registry } from "../../drivers/registry.ts";
+import { isSameJson } from "../../runtime/canonical-json.ts";
 import type { SitePolicy, StepPolicy } from "../../store/records.ts";
 import { changeSite, lockSite } from "../../store/site.ts";
-import { isSame } from "../input/edits.ts";
 import { LIMITED_PHASES } from "../scheduling/capacity-limits.ts";
 import { checkArgs, issueText } from "../plans/plan.ts";
-import type { Caller, Transact } from "../transaction.ts";
+import type { EngineContext } from "../context.ts";
+import type { Caller } from "../transaction.ts";
 
-/** A change of the policy. An absent member stays, null takes it away. */
+/** A change of the policy. An absent member stays, null removes it. */
 export interface SiteChange {
   readonly ifRevision?: number | undefined;
-  /** All of them. */
+  /** Replaces all of them. */
   readonly phaseLimits?: readonly { readonly phase: string; readonly limit: number }[] | null | undefined;
   readonly controllerLimit?: number | null | undefined;
   readonly automaticCleaning?: boolean | null | undefined;
   readonly correctPower?: boolean | null | undefined;
-  /** All of them. */
-  readonly steps?: readonly StepWord[] | null | undefined;
+  /** Replaces all of them. */
+  readonly steps?: readonly StepRule[] | null | undefined;
 }
 
-/** What a change says of one step. */
-export interface StepWord {
+/** The policy for one step, as a request gives it. */
+export interface StepRule {
   readonly step: string;
   readonly driver?: string | null | undefined;
   readonly priority?: number | null | undefined;
@@ -35,17 +36,10 @@ export interface StepWord {
 
 export type SiteEdited = { readonly done: boolean; readonly refusals: readonly Refusal[] };
 
-export interface SiteParts {
-  readonly transact: Transact;
-  readonly registry: Registry;
-  /** Called after the commit of a change of limits: waiting runs may have their turn now. */
-  readonly limitsChanged: () => void;
-}
-
 const PRIORITY_MAX = 1_000_000;
 
 export async function updateSite(
-  { transact, registry, limitsChanged }: SiteParts,
+  { transact, registry, nudge }: Pick<EngineContext, "transact" | "registry" | "nudge">,
   caller: Caller,
   change: SiteChange,
 ): Promise<SiteEdited> {
@@ -59,21 +53,20 @@ export async function updateSite(
         refusals: [
           {
             code: "STALE_REVISION",
-            message: `The site's policy is at revision ${site.revision}, not ${change.ifRevision}; read it again and repeat the change.`,
+            message: `The site's policy is at revision ${site.revision}, not ${change.ifRevision}. Read it again and repeat the change.`,
             path: ["input", "ifRevision"],
           },
         ],
       };
     }
     const policy = changed(site.policy, change);
-    if (!isSame(policy, site.policy)) await changeSite(transaction.tx, policy, caller.actor);
-    if (change.phaseLimits !== undefined || change.controllerLimit !== undefined)
-      transaction.afterCommit(limitsChanged);
+    if (!isSameJson(policy, site.policy)) await changeSite(transaction.tx, policy, caller.actor);
+    if (change.phaseLimits !== undefined || change.controllerLimit !== undefined) transaction.afterCommit(nudge);
     return { done: true, refusals: [] };
   });
 }
 
-/** The policy with the change in it. */
+/** The policy with the change applied. */
 function changed(policy: SitePolicy, change: SiteChange): SitePolicy {
   const { phaseLimits, controllerLimit, automaticCleaning, correctPower, steps } = change;
   const next = {
@@ -81,16 +74,16 @@ function changed(policy: SitePolicy, change: SiteChange): SitePolicy {
     controllerLimit,
     automaticCleaning,
     correctPower,
-    steps: steps ? steps.map(wordOf) : steps,
+    steps: steps ? steps.map(policyOf) : steps,
   };
-  const said = Object.entries({
+  const merged = Object.entries({
     ...policy,
     ...Object.fromEntries(Object.entries(next).filter(([, value]) => value !== undefined)),
   });
-  return Object.fromEntries(said.filter(([, value]) => value !== null));
+  return Object.fromEntries(merged.filter(([, value]) => value !== null));
 }
 
-function wordOf({ step, driver, priority, forbidden }: StepWord): StepPolicy {
+function policyOf({ step, driver, priority, forbidden }: StepRule): StepPolicy {
   return {
     step,
     ...(driver != null && { driver }),
@@ -116,7 +109,7 @@ function limitFlaws({ phaseLimits, controllerLimit }: SiteChange): Refusal[] {
         : [
             invalid(
               [...path, "phase"],
-              `Runs in the phase ${phase} have no limit; those in ${LIMITED_PHASES.join(", ")} may have one.`,
+              `The phase ${phase} cannot be limited; use one of ${LIMITED_PHASES.join(", ")}.`,
             ),
           ]),
       ...(all.findIndex((one) => one.phase === phase) < index
@@ -127,7 +120,7 @@ function limitFlaws({ phaseLimits, controllerLimit }: SiteChange): Refusal[] {
         : [
             invalid(
               [...path, "limit"],
-              `The limit of ${phase} is a whole number of runs, 1 or more; leave the phase out for no limit.`,
+              `Invalid limit of ${phase}: use a whole number of runs, 1 or more, or leave the phase out for no limit.`,
             ),
           ]),
     ];
@@ -138,7 +131,7 @@ function limitFlaws({ phaseLimits, controllerLimit }: SiteChange): Refusal[] {
       : [
           invalid(
             ["controllerLimit"],
-            "The limit of a management controller is a whole number of runs, 1 or more; null is no limit.",
+            "Invalid limit of a management controller: use a whole number of runs, 1 or more, or null for no limit.",
           ),
         ];
   return [...ofPhases, ...ofController];
@@ -152,58 +145,50 @@ interface Offer {
   readonly step: AnyStep;
 }
 
-async function stepFlaws(registry: Registry, words: readonly StepWord[]): Promise<Refusal[]> {
+async function stepFlaws(registry: Registry, rules: readonly StepRule[]): Promise<Refusal[]> {
   const offers = registry.drivers.flatMap((driver) =>
     INTERFACES.flatMap((name) =>
       (stepsOf(driver, name)?.steps ?? []).map((step): Offer => ({ driver, label: `${name}.${step.name}`, step })),
     ),
   );
-  const flaws = await Promise.all(words.map((word, index) => wordFlaws(registry, offers, words, word, index)));
+  const flaws = await Promise.all(rules.map((_, index) => ruleFlaws(registry, offers, rules, index)));
   return flaws.flat();
 }
 
-async function wordFlaws(
+async function ruleFlaws(
   registry: Registry,
   offers: readonly Offer[],
-  words: readonly StepWord[],
-  word: StepWord,
+  rules: readonly StepRule[],
   index: number,
 ): Promise<Refusal[]> {
-  const { step: label, driver, priority, forbidden } = word;
-  const invalid = (field: string, message: string): Refusal => ({
+  const rule = rules[index];
+  if (!rule) return [];
+  const { step: label, driver, priority, forbidden } = rule;
+  const flaws: { readonly field: string; readonly message: string }[] = [];
+  const invalid = (field: string, message: string) => flaws.push({ field, message });
+  if (driver != null && !registry.get(driver)) {
+    const loaded = registry.drivers.map(({ name }) => name).join(", ") || "none";
+    invalid("driver", `Driver ${driver} is not loaded (loaded: ${loaded}).`);
+  } else {
+    const offered = offers.filter((one) => driver == null || one.driver.name === driver);
+    for (const message of labelFlaws(offered, label, driver)) invalid("step", message);
+  }
+  if (rules.findIndex((one) => one.step === label && (one.driver ?? null) === (driver ?? null)) < index)
+    invalid("step", `The step ${label} of ${driver == null ? "every driver" : `driver ${driver}`} is given twice.`);
+  if (priority == null && forbidden == null)
+    invalid("step", `The step ${label} has neither a priority nor a prohibition; give it one of them.`);
+  if (priority != null && !(Number.isInteger(priority) && priority >= 0 && priority <= PRIORITY_MAX))
+    invalid(
+      "priority",
+      `Invalid priority of ${label}: use a whole number from 0 to ${PRIORITY_MAX}; 0 disables the step.`,
+    );
+  else if (priority != null && priority > 0)
+    for (const message of await argumentFlaws(offers, rules, rule)) invalid("priority", message);
+  return flaws.map(({ field, message }) => ({
     code: "INVALID_INPUT",
     message,
     path: ["input", "steps", String(index), field],
-  });
-  const flaws: Refusal[] = [];
-  if (driver != null && !registry.get(driver))
-    flaws.push(
-      invalid(
-        "driver",
-        `Driver ${driver} is not loaded; loaded are ${registry.drivers.map(({ name }) => name).join(", ") || "none"}.`,
-      ),
-    );
-  else
-    flaws.push(
-      ...labelFlaws(
-        offers.filter((one) => driver == null || one.driver.name === driver),
-        label,
-        driver,
-      ).map((message) => invalid("step", message)),
-    );
-  if (words.findIndex((one) => one.step === label && (one.driver ?? null) === (driver ?? null)) < index)
-    flaws.push(
-      invalid("step", `The step ${label} of ${driver == null ? "every driver" : `driver ${driver}`} is given twice.`),
-    );
-  if (priority == null && forbidden == null)
-    flaws.push(invalid("step", `Nothing is said of the step ${label}; give it a priority, or forbid it.`));
-  if (priority != null && !(Number.isInteger(priority) && priority >= 0 && priority <= PRIORITY_MAX))
-    flaws.push(
-      invalid("priority", `The priority of ${label} is a whole number from 0 to ${PRIORITY_MAX}; 0 switches it off.`),
-    );
-  else if (priority != null && priority > 0)
-    flaws.push(...(await argumentFlaws(offers, words, word)).map((message) => invalid("priority", message)));
-  return flaws;
+  }));
 }
 
 function labelFlaws(offers: readonly Offer[], label: string, driver: string | null | undefined): string[] {
@@ -211,26 +196,26 @@ function labelFlaws(offers: readonly Offer[], label: string, driver: string | nu
   const known = [...new Set(offers.map((one) => one.label))].join(", ") || "none";
   const form = /^[^.]+\.[^.]+$/.test(label) ? "" : " A step is named interface.name.";
   return [
-    `${driver == null ? "No loaded driver offers" : `Driver ${driver} does not offer`} a step ${label}; the steps there are: ${known}.${form}`,
+    `${driver == null ? "No loaded driver offers" : `Driver ${driver} does not offer`} a step ${label} (offered: ${known}).${form}`,
   ];
 }
 
-/** A step that cannot run without arguments cannot run by itself, whatever its priority. */
+/** A step that needs arguments cannot run automatically, so it cannot have a priority. */
 async function argumentFlaws(
   offers: readonly Offer[],
-  words: readonly StepWord[],
-  { step: label, driver }: StepWord,
+  rules: readonly StepRule[],
+  { step: label, driver }: StepRule,
 ): Promise<string[]> {
-  const hasOwnWord = (name: string) =>
-    words.some((one) => one.step === label && one.driver === name && one.priority != null);
+  const hasOwnRule = (name: string) =>
+    rules.some((one) => one.step === label && one.driver === name && one.priority != null);
   const concerned = offers.filter(
-    (one) => one.label === label && (driver == null ? !hasOwnWord(one.driver.name) : one.driver.name === driver),
+    (one) => one.label === label && (driver == null ? !hasOwnRule(one.driver.name) : one.driver.name === driver),
   );
-  const checked = await Promise.all(concerned.map(async (one) => ({ ...one, verdict: await checkArgs(one.step, {}) })));
-  return checked.flatMap(({ driver: { name }, verdict }) =>
-    "issues" in verdict
+  const checked = await Promise.all(concerned.map(async (one) => ({ ...one, result: await checkArgs(one.step, {}) })));
+  return checked.flatMap(({ driver: { name }, result }) =>
+    "issues" in result
       ? [
-          `The step ${label} of driver ${name} cannot run by itself: it needs arguments (${verdict.issues.map(issueText).join("; ")}). Ask for it by name, in a list of steps or a runbook.`,
+          `The step ${label} of driver ${name} cannot run automatically: it needs arguments (${result.issues.map(issueText).join("; ")}). Request it by name, in a list of steps or a runbook.`,
         ]
       : [],
   );

@@ -1,7 +1,7 @@
 /**
- * The limits of the service: so many runs at work in a phase, so many on one management controller. Which of them a run has to
- * wait for, which places it takes, and what there is of both. A limit is known by its key, as in `phase:clean` or
- * `controller:10.0.0.7`. Turns below them are given by turns.ts.
+ * The capacity limits of the site: a maximum of runs in a phase, and of runs on one management controller. Which limit a
+ * run has to wait for, which slots it takes, and the state of all limits. A limit has a key, as in `phase:clean` or
+ * `controller:10.0.0.7`. slot-scheduler.ts grants the slots.
  */
 import type { LegPhase } from "../../lifecycle/verbs.ts";
 import type { NewRun } from "../../store/new-runs.ts";
@@ -16,7 +16,7 @@ export const LIMITED_PHASES = [
   "undeploy",
 ] as const satisfies readonly LimitedPhase[];
 
-/** The places that a run takes of the service's limits while it is at work in a phase. */
+/** The slots that a run takes while it performs the steps of a phase. */
 export function slotsOf(
   phase: LegPhase | undefined,
   controller: string | null,
@@ -24,20 +24,23 @@ export function slotsOf(
   return { slotPhase: phase ?? null, slotController: controller };
 }
 
-/** What becomes of a run that is made, or has its turn: it begins, or it is QUEUED, for its turn or for a limit of the service. */
+/**
+ * How a run starts: it runs at once, or it is QUEUED. `mayStart`: whether its wave and `maxParallel` allow it to start;
+ * a queued run that may start waits for a slot.
+ */
 export function waitOf(
   policy: SitePolicy,
   { controller }: Pick<NodeRow, "controller">,
   plan: Plan,
-  { isInTurn }: { readonly isInTurn: boolean },
+  { mayStart }: { readonly mayStart: boolean },
 ): Pick<NewRun, "state" | "waitFor" | "slotPhase" | "slotController"> {
   const phase = plan.legs[0]?.phase;
-  const waitFor = isInTurn ? limitOn(policy, phase, controller) : null;
-  if (isInTurn && waitFor === null) return { state: "RUNNING", waitFor, ...slotsOf(phase, controller) };
+  const waitFor = mayStart ? limitOn(policy, phase, controller) : null;
+  if (mayStart && waitFor === null) return { state: "RUNNING", waitFor, ...slotsOf(phase, controller) };
   return { state: "QUEUED", waitFor, slotPhase: null, slotController: null };
 }
 
-/** What a run has to wait for before it begins a phase, phase first; null: nothing limits it. */
+/** The limit that a run waits for before it enters a phase, the phase's first; null if there is no limit. */
 export function limitOn(policy: SitePolicy, phase: LegPhase | undefined, controller: string | null): string | null {
   if (phase !== undefined && phase !== "power" && policy.phaseLimits?.[phase] !== undefined) return phaseLimit(phase);
   return controller !== null && policy.controllerLimit !== undefined ? controllerLimit(controller) : null;
@@ -53,7 +56,7 @@ export function controllerLimit(controller: string): string {
   return `${CONTROLLER}${controller}`;
 }
 
-/** The limits there are, and those that somebody still waits for: phases first, then controllers, by name. */
+/** The configured limits, and those for which runs still wait: phases first, then controllers, by name. */
 export function limitsOf(
   policy: SitePolicy,
   taken: { readonly phases: ReadonlyMap<string, number>; readonly controllers: ReadonlyMap<string, number> },

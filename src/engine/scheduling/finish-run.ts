@@ -1,15 +1,13 @@
 /**
- * What the end of a run means for its operation: the next queued run begins, the failure policy acts, and with the last
- * run the operation gets its final state. Always under the operation's lock, so that of two runs that end together one
- * is the last.
+ * The consequences of a run's end for its operation: the next queued runs start, the failure policy applies, and with the
+ * last run the operation gets its final state. Always under the operation's lock, so that of two runs that end together
+ * exactly one is the last.
  */
 import { randomUUID } from "node:crypto";
 import { outOfService } from "../../lifecycle/admission.ts";
 import { cleanUpRoute } from "../../lifecycle/verbs.ts";
 import { outcome } from "../../lifecycle/operation-states.ts";
 import type { FinalRunState } from "../../lifecycle/operation-states.ts";
-import type { Registry } from "../../drivers/registry.ts";
-import type { Observer } from "../../observer.ts";
 import { insertRuns } from "../../store/new-runs.ts";
 import type { NewRun } from "../../store/new-runs.ts";
 import { lockNodes } from "../../store/nodes.ts";
@@ -23,27 +21,25 @@ import {
   interruptOperation,
 } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
-import type { Failure } from "../../store/records.ts";
+import type { Failure, SitePolicy } from "../../store/records.ts";
 import { storePlans } from "../../store/plans.ts";
 import { busyNodes, finishRuns, lockQueuedRuns, newestWork, parkedRuns, runsOfOperation } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { cleansAutomatically, readSite } from "../../store/site.ts";
+import type { EngineContext } from "../context.ts";
 import { ENGINE, startQueued, startRuns } from "./start-runs.ts";
-import type { StartParts, Beginning } from "./start-runs.ts";
+import type { StartingRun } from "./start-runs.ts";
 import { waitOf } from "./capacity-limits.ts";
-import { endedByStop } from "./parked.ts";
+import { endedByStop } from "./waiting-runs.ts";
 import { nextPosition, planSteps } from "../plans/plan.ts";
 import type { Transaction } from "../transaction.ts";
 import { settleWaves } from "./waves.ts";
 
 const CLEAN_UP_REASON = "clean-up after a failure";
 
-export interface FinishParts extends StartParts {
-  readonly registry: Registry;
-  readonly observer: Observer;
-}
+export type FinishParts = Pick<EngineContext, "queue" | "nudge" | "registry" | "observer">;
 
-/** A run that has ended, and its failure where it has one. */
+/** A run that has ended, with its failure if it failed. */
 export interface RunEnd {
   readonly run: RunRow;
   readonly state: FinalRunState;
@@ -51,9 +47,8 @@ export interface RunEnd {
 }
 
 /**
- * Draws the consequences of runs that have ended together for their operations, one after the other in the order of their
- * ids. A run that failed because somebody ended it (it was deaf to its abort, or its stop took too long) is no reason to
- * undo the others: then the failure policy is left alone.
+ * Applies the ends of runs to their operations, in the order of the operations' ids. A run that failed because of an
+ * interrupt (it ignored its abort, or its stop took too long) does not trigger the failure policy.
  */
 export async function applyRunEnds(
   transaction: Transaction,
@@ -94,7 +89,7 @@ async function settleOperation(
     if (run.interrupt !== "ABORT") await applyFailurePolicy(transaction, parts, operation, { ...run, state });
     operation = await lockOperation(transaction.tx, operationId);
   }
-  await giveTurn(transaction, parts, operation);
+  await startNext(transaction, parts, operation);
   await finishWhenDone(transaction, parts, operationId);
 }
 
@@ -112,7 +107,7 @@ async function applyFailurePolicy(
         interruptReason: null,
       });
       await stopQueued(transaction, operation.id);
-      // Nothing else would: they wait for somebody, or for a place, and the clean-up waits for them.
+      // The clean-up waits for these runs, and they wait for a user, a time or a slot: without a wake-up both would wait forever.
       await parts.queue.wakeMany(
         transaction,
         (await endedByStop(transaction.tx, await parkedRuns(transaction.tx, operation.id))).map(({ id }) => id),
@@ -126,15 +121,15 @@ async function applyFailurePolicy(
   }
 }
 
-/** Draws the consequences for an operation some of whose runs were ended together. */
+/** Continues an operation after some of its runs were ended at once. */
 export async function settleMany(transaction: Transaction, parts: FinishParts, operationId: string): Promise<void> {
-  await giveTurn(transaction, parts, await lockOperation(transaction.tx, operationId));
+  await startNext(transaction, parts, await lockOperation(transaction.tx, operationId));
   transaction.afterCommit(parts.nudge);
   await finishWhenDone(transaction, parts, operationId);
 }
 
-/** What the end of a run opens to others of its operation: the next wave first, then places below `maxParallel`. */
-async function giveTurn(
+/** Starts the runs that the end of others allows: those of the next wave first, then those below `maxParallel`. */
+async function startNext(
   transaction: Transaction,
   parts: FinishParts,
   operation: OperationRow | undefined,
@@ -146,7 +141,7 @@ async function giveTurn(
   if (settled) await startQueued(transaction, parts, settled);
 }
 
-/** Runs that have not had their turn end where they are: their nodes were never touched. */
+/** Ends queued runs, whose nodes were never touched. */
 async function stopQueued(transaction: Transaction, operationId: string): Promise<void> {
   const queued = await lockQueuedRuns(transaction.tx, operationId);
   await finishRuns(
@@ -156,23 +151,23 @@ async function stopQueued(transaction: Transaction, operationId: string): Promis
   );
 }
 
-/** Gives the operation its final state when no run is unfinished; first, where the policy says so, cleans up. */
+/** Gives the operation its final state if all of its runs have ended; first cleans up if the failure policy says so. */
 export async function finishWhenDone(transaction: Transaction, parts: FinishParts, operationId: string): Promise<void> {
   if (await hasUnfinishedRun(transaction.tx, operationId)) return;
   const operation = await lockOperation(transaction.tx, operationId);
   if (!operation || operation.finishedAt) return;
   const counts = await finalCounts(transaction.tx, operationId);
-  // Once clean-ups have begun it has failed, whatever is asked of them.
+  // Once clean-ups have started the operation has failed, even if they are interrupted.
   const cleanedUpAll =
     operation.onFailure === "CLEAN_UP_ALL" && (operation.interruptBy === ENGINE || counts.cleanUps > 0);
   if (cleanedUpAll && counts.cleanUps === 0) {
-    const begun = await startCleanUps(
+    const started = await startCleanUps(
       transaction,
       parts,
       operation,
       await runsOfOperation(transaction.tx, operationId, "WORK"),
     );
-    if (begun > 0) return;
+    if (started > 0) return;
   }
   const state = outcome(counts, { interrupt: operation.interrupt, cleanedUpAll });
   await finishOperation(transaction.tx, operationId, state);
@@ -181,94 +176,101 @@ export async function finishWhenDone(transaction: Transaction, parts: FinishPart
   );
 }
 
-function isDeaf(run: RunRow | undefined): boolean {
+/** Whether a run failed because it ignored its abort. Its step may still be running on the machine. */
+function ignoredAbort(run: RunRow | undefined): boolean {
   return run?.state === "FAILED" && run.interrupt === "ABORT";
 }
 
-/**
- * Begins clean-up runs for nodes of an operation. Left out are nodes that are gone, busy again, protected since, or need
- * none, those that other work has had in hand after this operation (what is on them is no longer of its making), and those
- * that were deaf to their abort: a step may still be at work there.
- */
+/** Starts clean-up runs for nodes of an operation, and returns their number. `failed`: the runs to clean up after. */
 async function startCleanUps(
   transaction: Transaction,
   parts: FinishParts,
   operation: OperationRow,
-  of: readonly RunRow[],
+  failed: readonly RunRow[],
 ): Promise<number> {
-  const nodes = await lockNodes(
-    transaction.tx,
-    of.map(({ nodeId }) => nodeId),
-  );
-  const busy = new Set(
-    (
-      await busyNodes(
-        transaction.tx,
-        nodes.map(({ id }) => id),
-      )
-    ).map(({ nodeId }) => nodeId),
-  );
-  const newest = new Map(
-    (
-      await newestWork(
-        transaction.tx,
-        nodes.map(({ id }) => id),
-        null,
-      )
-    ).map((run) => [run.nodeId, run.operationId]),
-  );
-  const isLeftOut = ({ id, isProtected }: NodeRow) =>
-    isProtected || busy.has(id) || newest.get(id) !== operation.id || isDeaf(byNode.get(id));
-  const byNode = new Map(of.map((run) => [run.nodeId, run]));
+  const nodes = await nodesToCleanUp(transaction, operation, failed);
   const { policy } = await readSite(transaction.tx);
-  const beginnings: (Beginning & { readonly node: NodeRow })[] = [];
-  for (const node of nodes) {
-    const way = isLeftOut(node) ? null : cleanUpRoute(node.state);
-    const route = way && node.retiredReason !== null ? outOfService(way, node.state) : way;
-    const composed = parts.registry.compose(node);
-    if (!route || "problem" in composed) continue;
-    const planned = await planSteps({
-      nodeName: node.name,
-      route,
-      composition: composed.composition,
-      policy,
-      automaticCleaning: cleansAutomatically(policy, node),
-    });
-    if ("plan" in planned) beginnings.push({ runId: randomUUID(), node, plan: planned.plan, target: route.target });
-  }
+  const planned = await Promise.all(nodes.map((node) => planCleanUp(parts, policy, node)));
+  const starting = planned.flatMap((one) => (one ? [{ ...one, runId: randomUUID() }] : []));
   const hashes = await storePlans(
     transaction.tx,
-    beginnings.map(({ plan }) => plan),
+    starting.map(({ plan }) => plan),
   );
-  const rows = beginnings.map(({ runId, node, plan, target }, index): NewRun => {
-    const run = byNode.get(node.id);
-    return {
-      id: runId,
-      operationId: operation.id,
-      nodeId: node.id,
-      nodeName: run?.nodeName ?? "",
-      ordinal: operation.totalCount + (run?.ordinal ?? 0),
-      purpose: "CLEAN_UP",
-      ...waitOf(policy, node, plan, { isInTurn: true }),
-      controller: node.controller,
-      wave: run?.wave ?? 0,
-      planHash: hashes[index] ?? "",
-      variables: run?.variables ?? {},
-      position: nextPosition(plan, 0),
-      target,
-      movesState: true,
-      attempt: 1,
-      restartOf: null,
-    };
-  });
+  const runOf = new Map(failed.map((run) => [run.nodeId, run]));
+  const rows = starting.map((run, index): NewRun => ({
+    ...cleanUpRun(operation, run, runOf.get(run.node.id)),
+    ...waitOf(policy, run.node, run.plan, { mayStart: true }),
+    planHash: hashes[index] ?? "",
+  }));
   await insertRuns(transaction.tx, rows);
   await startRuns(
     transaction,
     parts.queue,
-    { id: operation.id, reason: CLEAN_UP_REASON },
-    ENGINE,
-    beginnings.filter((_, index) => rows[index]?.state === "RUNNING"),
+    { operationId: operation.id, reason: CLEAN_UP_REASON, actor: ENGINE },
+    starting.filter((_, index) => rows[index]?.state === "RUNNING"),
   );
   transaction.afterCommit(parts.nudge);
-  return beginnings.length;
+  return starting.length;
+}
+
+/**
+ * The nodes of an operation that may be cleaned up, locked. Left out are nodes that were deleted, are busy again, were
+ * protected meanwhile, or have had other work after this operation (their contents are no longer its result), and those
+ * whose run ignored its abort: a step may still be running there.
+ */
+async function nodesToCleanUp(
+  transaction: Transaction,
+  operation: OperationRow,
+  failed: readonly RunRow[],
+): Promise<readonly NodeRow[]> {
+  const runOf = new Map(failed.map((run) => [run.nodeId, run]));
+  const nodes = await lockNodes(transaction.tx, [...runOf.keys()]);
+  const ids = nodes.map(({ id }) => id);
+  const busy = new Set((await busyNodes(transaction.tx, ids)).map(({ nodeId }) => nodeId));
+  const newest = new Map((await newestWork(transaction.tx, ids, null)).map((run) => [run.nodeId, run.operationId]));
+  return nodes.filter(
+    ({ id, isProtected }) =>
+      !isProtected && !busy.has(id) && newest.get(id) === operation.id && !ignoredAbort(runOf.get(id)),
+  );
+}
+
+type CleanUp = Omit<StartingRun, "runId" | "node"> & { readonly node: NodeRow };
+
+/** The plan of a node's clean-up; null if the node needs none or its drivers cannot be used. */
+async function planCleanUp(parts: FinishParts, policy: SitePolicy, node: NodeRow): Promise<CleanUp | null> {
+  const way = cleanUpRoute(node.state);
+  const route = way && node.retiredReason !== null ? outOfService(way, node.state) : way;
+  const composed = parts.registry.compose(node);
+  if (!route || "problem" in composed) return null;
+  const planned = await planSteps({
+    nodeName: node.name,
+    route,
+    composition: composed.composition,
+    policy,
+    automaticCleaning: cleansAutomatically(policy, node),
+  });
+  return "plan" in planned ? { node, plan: planned.plan, target: route.target } : null;
+}
+
+function cleanUpRun(
+  operation: OperationRow,
+  { runId, node, plan, target }: CleanUp & { readonly runId: string },
+  failed: RunRow | undefined,
+): Omit<NewRun, keyof ReturnType<typeof waitOf> | "planHash"> {
+  return {
+    id: runId,
+    operationId: operation.id,
+    nodeId: node.id,
+    nodeName: failed?.nodeName ?? "",
+    ordinal: operation.totalCount + (failed?.ordinal ?? 0),
+    purpose: "CLEAN_UP",
+    controller: node.controller,
+    wave: failed?.wave ?? 0,
+    variables: failed?.variables ?? {},
+    position: nextPosition(plan, 0),
+    target,
+    movesState: true,
+    attempt: 1,
+    restartOf: null,
+  };
 }

@@ -1,29 +1,30 @@
 /**
- * Turns below the limits of the service: so many runs at work in a phase, so many on one management controller. A run
- * that exceeds a limit waits without a job (QUEUED where its node is untouched yet, else WAITING between two steps) and is
- * given its turn here, those first that have waited longest. It keeps its phase's place until it leaves the phase, and
- * its controller's until it ends, parked or not; a hold and a maintenance give both back.
+ * Slots below the capacity limits: a maximum of runs in a phase, and of runs on one management controller. A run that
+ * finds its limit full waits without a job (QUEUED while its node is untouched, else WAITING between two steps) and gets
+ * its slot here; the longest waiting runs go first. It keeps its phase's slot until it leaves the phase, and its
+ * controller's slot until it ends, parked or not. A hold and a maintenance release both.
  *
- * One transaction at a time, over all processes, gives turns: it holds the site's row, so its counts are true. It waits
- * for no other lock: a run or a node that somebody holds just now is passed over and looked at again.
+ * One transaction at a time, over all replicas, grants slots: it locks the site's row, so its counts are exact. It waits
+ * for no other lock: a run or a node that is locked is skipped and looked at again.
  *
- * Looked at after commits that freed or wanted a place, whenever limits change, and every two seconds for what another
- * process left undone. Then operations are looked at too: whoever begins or ends queued runs passes over those that are
- * held just then, and what was passed over is begun or ended here.
+ * The scheduler looks after commits that freed or need a slot, when limits change, and every two seconds for work that
+ * another replica left. At the same interval it looks for overlooked operations: a transaction that starts or ends queued
+ * runs skips locked ones, and the skipped runs are started or ended here.
  */
 import type { LegPhase } from "../../lifecycle/verbs.ts";
 import type { Log } from "../../log.ts";
-import type { Observer } from "../../observer.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import { lockFreeNodes } from "../../store/nodes.ts";
-import type { Registry } from "../../drivers/registry.ts";
+import type { NodeRow } from "../../store/nodes.ts";
 import { keepFreeOperations, lockOperation, operationsOverlooked } from "../../store/operations.ts";
-import type { LimitedPhase, SitePolicy } from "../../store/records.ts";
+import type { OperationRow } from "../../store/operations.ts";
+import type { LimitedPhase, Plan, SitePolicy } from "../../store/records.ts";
 import { isAnyWaiting, lockWaiting, takenPlaces, waitingRuns } from "../../store/slots.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import { finishRuns, lockQueuedRuns, updateRun } from "../../store/runs.ts";
+import type { RunRow } from "../../store/runs.ts";
 import { lockSite } from "../../store/site.ts";
-import { startRuns } from "./start-runs.ts";
+import { causeOf, startRuns } from "./start-runs.ts";
 import { controllerLimit, phaseLimit, slotsOf } from "./capacity-limits.ts";
 import type { Queue } from "../jobs/queue.ts";
 import { settleMany } from "./finish-run.ts";
@@ -31,61 +32,61 @@ import type { FinishParts } from "./finish-run.ts";
 import type { Transact, Transaction } from "../transaction.ts";
 
 export interface SlotScheduler {
-  /** Looks, soon, whether runs that wait can have their turn. */
+  /** Looks soon for waiting runs that can get a slot. Calls that follow each other closely share one look. */
   nudge(): void;
   start(): void;
   close(): Promise<void>;
 }
 
-const LOOK_EVERY_MS = 2_000;
-/** Nudges come with every end of a run: those of a moment are answered together. */
-const GATHER_MS = 50;
-const OVERLOOKED_AT_ONCE = 100;
-
-export function createSlotScheduler(parts: {
+export interface SlotSchedulerParts extends Omit<FinishParts, "nudge"> {
   readonly database: Database;
   readonly transact: Transact;
-  readonly registry: Registry;
-  readonly queue: Queue;
-  readonly observer: Observer;
   readonly log: Log;
-}): SlotScheduler {
-  const { database, transact, registry, queue, observer, log } = parts;
+}
+
+const LOOK_EVERY_MS = 2_000;
+/** Every end of a run causes a nudge; those within this time share one look. */
+const DEBOUNCE_MS = 50;
+const OVERLOOKED_MAX = 100;
+
+export function createSlotScheduler(parts: SlotSchedulerParts): SlotScheduler {
+  const { database, transact, queue, log } = parts;
   let soon: NodeJS.Timeout | undefined;
   let looking: Promise<void> = Promise.resolve();
   let poll: NodeJS.Timeout | undefined;
   let closed = false;
 
-  async function look(): Promise<void> {
+  async function grant(): Promise<void> {
     if (!(await isAnyWaiting(database.reader))) return;
-    const lookAgain = await transact((transaction) => giveTurns(transaction, queue));
+    const lookAgain = await transact((transaction) => grantSlots(transaction, queue));
     if (lookAgain) nudge();
   }
 
-  async function lookForOverlooked(): Promise<void> {
-    for (const id of await operationsOverlooked(database.reader, OVERLOOKED_AT_ONCE))
-      await transact((transaction) => takeUpOverlooked(transaction, { registry, queue, nudge, observer }, id));
+  async function takeUpOverlooked(): Promise<void> {
+    for (const id of await operationsOverlooked(database.reader, OVERLOOKED_MAX))
+      await transact((transaction) => continueOperation(transaction, { ...parts, nudge }, id));
   }
 
-  function afterwards(what: () => Promise<void>): void {
+  /** Runs after the look that is running, if any. */
+  function schedule(look: () => Promise<void>): void {
     looking = looking
-      .then(() => (closed ? undefined : what()))
-      .catch((error: unknown) => log.warn({ err: error }, "turns could not be given; it is tried again"));
+      .then(() => (closed ? undefined : look()))
+      .catch((error: unknown) => log.warn({ err: error }, "slots could not be granted; trying again"));
   }
 
   function nudge(): void {
     if (closed) return;
     soon ??= setTimeout(() => {
       soon = undefined;
-      afterwards(look);
-    }, GATHER_MS);
+      schedule(grant);
+    }, DEBOUNCE_MS);
   }
 
   return {
     nudge,
     start() {
       poll = setInterval(() => {
-        afterwards(lookForOverlooked);
+        schedule(takeUpOverlooked);
         nudge();
       }, LOOK_EVERY_MS);
       nudge();
@@ -99,8 +100,8 @@ export function createSlotScheduler(parts: {
   };
 }
 
-/** Begins or ends queued runs of an operation that whoever was to do so has passed over. */
-async function takeUpOverlooked(transaction: Transaction, parts: FinishParts, operationId: string): Promise<void> {
+/** Starts or ends the queued runs of an operation that an earlier transaction skipped. */
+async function continueOperation(transaction: Transaction, parts: FinishParts, operationId: string): Promise<void> {
   const operation = await lockOperation(transaction.tx, operationId);
   if (!operation || operation.finishedAt) return;
   if (operation.interrupt !== null) {
@@ -114,74 +115,44 @@ async function takeUpOverlooked(transaction: Transaction, parts: FinishParts, op
   await settleMany(transaction, parts, operationId);
 }
 
-/** Runs that are looked at together. */
+/** Waiting runs that are looked at together. */
 const PAGE = 500;
 
-/** Answers whether there may be somebody more who can have a turn. */
-async function giveTurns(transaction: Transaction, queue: Queue): Promise<boolean> {
+/** Grants free slots to waiting runs. Returns whether another look may grant more. */
+async function grantSlots(transaction: Transaction, queue: Queue): Promise<boolean> {
   const { policy } = await lockSite(transaction.tx);
-  const places = freePlaces(policy, await takenPlaces(transaction.tx));
+  const slots = new FreeSlots(policy, await takenPlaces(transaction.tx));
   const waiting = await waitingRuns(transaction.tx, {
-    except: places.exhausted,
-    most: mostPlaces(policy),
+    except: slots.exhausted(),
+    most: largestLimit(policy),
     limit: PAGE,
   });
   if (waiting.length === 0) return false;
   const runs = await lockWaiting(transaction.tx, waiting);
-  const nodes = new Map(
-    (
-      await lockFreeNodes(
-        transaction.tx,
-        runs.map(({ nodeId }) => nodeId),
-      )
-    ).map((node) => [node.id, node]),
-  );
-  const plans = await plansByHashes(transaction.tx, [...new Set(runs.map(({ planHash }) => planHash))]);
-  // Kept until the commit: of an operation that was halted or stopped nothing begins after the answer.
-  const beginning = runs.flatMap(({ state, operationId }) => (state === "QUEUED" ? [operationId] : []));
-  const operations = new Map(
-    (await keepFreeOperations(transaction.tx, [...new Set(beginning)])).map((one) => [one.id, one]),
-  );
+  const reads = await readWaiting(transaction, runs);
   let lookAgain = runs.length < waiting.length || waiting.length === PAGE;
   const woken: string[] = [];
   for (const run of runs) {
-    const plan = plans.get(run.planHash);
-    const operation = operations.get(run.operationId);
-    if (!plan) throw new Error(`Waiting run ${run.id} has lost its plan.`);
-    if (run.state === "QUEUED" && !operation) {
+    const decision = decide(run, reads, slots);
+    if (decision === "NOT_YET") continue;
+    if (decision === "LOCKED") {
       lookAgain = true;
       continue;
     }
-    if (
-      run.state === "QUEUED" &&
-      run.purpose === "WORK" &&
-      operation &&
-      (operation.interrupt !== null || operation.waveState === "HALTED")
-    )
-      continue;
-    const phase = plan.legs[run.state === "QUEUED" ? 0 : (plan.steps[run.position]?.leg ?? run.leg)]?.phase;
-    const controller = run.slotController === null ? run.controller : null;
-    const full = places.full(phase, controller);
-    if (full !== null) {
-      if (full !== run.waitFor) {
-        await updateRun(transaction.tx, run.id, { waitFor: full });
-        // It has left the line that it stood in, so the next one there may be let in.
+    if ("full" in decision) {
+      if (decision.full !== run.waitFor) {
+        await updateRun(transaction.tx, run.id, { waitFor: decision.full });
+        // The run has left its former line, so the next run in that line may get a slot.
         lookAgain = true;
       }
       continue;
     }
-    const node = nodes.get(run.nodeId);
-    if (!node) {
-      lookAgain = true;
-      continue;
-    }
-    places.take(phase, controller);
-    const change = { waitFor: null, waitingSince: null, waitReason: null, ...slotsOf(phase, run.controller) };
+    const { plan, node, operation, slot } = decision;
+    slots.take(slot);
+    const change = { waitFor: null, waitingSince: null, waitReason: null, ...slotsOf(slot.phase, run.controller) };
     if (run.state === "QUEUED" && operation) {
       await updateRun(transaction.tx, run.id, { ...change, state: "RUNNING" });
-      await startRuns(transaction, queue, operation, operation.actor, [
-        { runId: run.id, node, plan, target: run.target },
-      ]);
+      await startRuns(transaction, queue, causeOf(operation), [{ runId: run.id, node, plan, target: run.target }]);
     } else {
       await updateRun(transaction.tx, run.id, change);
       woken.push(run.id);
@@ -191,36 +162,108 @@ async function giveTurns(transaction: Transaction, queue: Queue): Promise<boolea
   return lookAgain;
 }
 
-/** No limit has more places than this; where none is left, everybody who waits for it goes. */
-function mostPlaces({ phaseLimits = {}, controllerLimit: perController }: SitePolicy): number {
+/** The rows that decisions about waiting runs need. Nodes and operations that another transaction has locked are missing. */
+interface WaitingReads {
+  readonly nodes: ReadonlyMap<string, NodeRow>;
+  readonly plans: ReadonlyMap<string, Plan>;
+  readonly operations: ReadonlyMap<string, OperationRow>;
+}
+
+async function readWaiting({ tx }: Transaction, runs: readonly RunRow[]): Promise<WaitingReads> {
+  const nodes = await lockFreeNodes(
+    tx,
+    runs.map(({ nodeId }) => nodeId),
+  );
+  const plans = await plansByHashes(tx, [...new Set(runs.map(({ planHash }) => planHash))]);
+  // Locked until the commit: no run of a halted or stopped operation starts after the answer to that request.
+  const queued = runs.flatMap(({ state, operationId }) => (state === "QUEUED" ? [operationId] : []));
+  const operations = await keepFreeOperations(tx, [...new Set(queued)]);
+  return {
+    nodes: new Map(nodes.map((node) => [node.id, node])),
+    plans,
+    operations: new Map(operations.map((operation) => [operation.id, operation])),
+  };
+}
+
+/** The slots that a run needs for the phase that it enters. `controller`: null if the run has that slot already. */
+interface Slot {
+  readonly phase: LegPhase | undefined;
+  readonly controller: string | null;
+}
+
+/**
+ * LOCKED: another transaction has locked the node or the operation. NOT_YET: the operation starts no runs now. `full`: the
+ * limit that has no free slot.
+ */
+type Decision =
+  | "LOCKED"
+  | "NOT_YET"
+  | { readonly full: string }
+  | {
+      readonly slot: Slot;
+      readonly plan: Plan;
+      readonly node: NodeRow;
+      readonly operation: OperationRow | undefined;
+    };
+
+function decide(run: RunRow, { nodes, plans, operations }: WaitingReads, slots: FreeSlots): Decision {
+  const plan = plans.get(run.planHash);
+  if (!plan) throw new Error(`Waiting run ${run.id} has no plan.`);
+  const isQueued = run.state === "QUEUED";
+  const operation = operations.get(run.operationId);
+  if (isQueued && !operation) return "LOCKED";
+  const startsNone = operation !== undefined && (operation.interrupt !== null || operation.waveState === "HALTED");
+  if (isQueued && run.purpose === "WORK" && startsNone) return "NOT_YET";
+  const phase = plan.legs[isQueued ? 0 : (plan.steps[run.position]?.leg ?? run.leg)]?.phase;
+  const slot = { phase, controller: run.slotController === null ? run.controller : null };
+  const full = slots.full(slot);
+  if (full !== null) return { full };
+  const node = nodes.get(run.nodeId);
+  return node ? { slot, plan, node, operation } : "LOCKED";
+}
+
+/** The largest limit, an upper bound on the runs that one look can admit. Unbounded if no limit is configured. */
+function largestLimit({ phaseLimits = {}, controllerLimit: perController }: SitePolicy): number {
   const limits = [...Object.values(phaseLimits), ...(perController === undefined ? [] : [perController])];
   return limits.length === 0 ? Number.MAX_SAFE_INTEGER : Math.max(...limits);
 }
 
-function freePlaces(policy: SitePolicy, taken: Awaited<ReturnType<typeof takenPlaces>>) {
-  const phases = new Map(taken.phases);
-  const controllers = new Map(taken.controllers);
-  const limitOf = (phase: string | undefined) =>
-    policy.phaseLimits?.[phase as LimitedPhase] ?? Number.POSITIVE_INFINITY;
-  const perController = policy.controllerLimit ?? Number.POSITIVE_INFINITY;
-  return {
-    /** Limits that leave no place. */
-    exhausted: [
-      ...[...phases].flatMap(([phase, count]) => (count >= limitOf(phase) ? [phaseLimit(phase)] : [])),
-      ...[...controllers].flatMap(([controller, count]) =>
-        count >= perController ? [controllerLimit(controller)] : [],
-      ),
-    ] as readonly string[],
-    /** The limit that leaves no place, the phase's first; null: none does. */
-    full(phase: LegPhase | undefined, controller: string | null): string | null {
-      if (phase !== undefined && (phases.get(phase) ?? 0) >= limitOf(phase)) return phaseLimit(phase);
-      if (controller !== null && (controllers.get(controller) ?? 0) >= perController)
-        return controllerLimit(controller);
-      return null;
-    },
-    take(phase: LegPhase | undefined, controller: string | null): void {
-      if (phase !== undefined) phases.set(phase, (phases.get(phase) ?? 0) + 1);
-      if (controller !== null) controllers.set(controller, (controllers.get(controller) ?? 0) + 1);
-    },
-  };
+class FreeSlots {
+  readonly #policy: SitePolicy;
+  readonly #phases: Map<string, number>;
+  readonly #controllers: Map<string, number>;
+
+  constructor(policy: SitePolicy, taken: Awaited<ReturnType<typeof takenPlaces>>) {
+    this.#policy = policy;
+    this.#phases = new Map(taken.phases);
+    this.#controllers = new Map(taken.controllers);
+  }
+
+  /** Keys of the limits without a free slot. */
+  exhausted(): readonly string[] {
+    return [
+      ...[...this.#phases.keys()].filter((phase) => this.#isPhaseFull(phase)).map(phaseLimit),
+      ...[...this.#controllers.keys()].filter((name) => this.#isControllerFull(name)).map(controllerLimit),
+    ];
+  }
+
+  /** The limit that has no free slot, the phase's first; null if there is a free slot below both. */
+  full({ phase, controller }: Slot): string | null {
+    if (phase !== undefined && this.#isPhaseFull(phase)) return phaseLimit(phase);
+    return controller !== null && this.#isControllerFull(controller) ? controllerLimit(controller) : null;
+  }
+
+  take({ phase, controller }: Slot): void {
+    if (phase !== undefined) this.#phases.set(phase, (this.#phases.get(phase) ?? 0) + 1);
+    if (controller !== null) this.#controllers.set(controller, (this.#controllers.get(controller) ?? 0) + 1);
+  }
+
+  #isPhaseFull(phase: string): boolean {
+    const limit = this.#policy.phaseLimits?.[phase as LimitedPhase] ?? Number.POSITIVE_INFINITY;
+    return (this.#phases.get(phase) ?? 0) >= limit;
+  }
+
+  #isControllerFull(controller: string): boolean {
+    return (this.#controllers.get(controller) ?? 0) >= (this.#policy.controllerLimit ?? Number.POSITIVE_INFINITY);
+  }
 }

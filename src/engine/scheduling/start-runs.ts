@@ -1,86 +1,83 @@
 /**
- * The beginning of runs: their nodes take the first edge and each run gets its job. Who may begin is asked here too: a run
- * has its turn when its wave is open and `maxParallel` leaves a place, in the order of the request; then, where the site
- * limits its first phase or its controller (limits.ts), it waits for that place as well (turns.ts gives it).
+ * Starting runs: their nodes take the first edge, and each run gets its job. A queued run may start when its wave is open
+ * and `maxParallel` allows one more, in the order of the request. If the site limits its first phase or its controller
+ * (capacity-limits.ts), it then waits for a slot, which slot-scheduler.ts grants.
  */
 import type { NodeState } from "../../lifecycle/node-states.ts";
+import { createYielding } from "../../runtime/yielding.ts";
 import { lockNodes } from "../../store/nodes.ts";
 import type { NodeMove, NodeRow } from "../../store/nodes.ts";
 import { countRunsInTurn } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
-import type { Plan } from "../../store/records.ts";
 import { plansByHashes } from "../../store/plans.ts";
+import type { Plan } from "../../store/records.ts";
 import { changeHeldRuns, lockRunsInTurn } from "../../store/runs.ts";
 import type { HeldRunChange, RunRow } from "../../store/runs.ts";
 import { readSite } from "../../store/site.ts";
-import { createYielding } from "../../runtime/yielding.ts";
-import { waitOf } from "./capacity-limits.ts";
+import type { EngineContext } from "../context.ts";
 import type { Queue } from "../jobs/queue.ts";
 import { move } from "../transaction.ts";
 import type { Transaction } from "../transaction.ts";
+import { waitOf } from "./capacity-limits.ts";
 
-/** Who the engine says it is in transitions that no user caused. */
+/** The actor in transitions that no user caused. */
 export const ENGINE = "engine";
 
-export interface StartParts {
-  readonly queue: Queue;
-  /** Looks, after the commit, whether runs that wait for a limit can have their turn. */
-  readonly nudge: () => void;
-}
+export type StartParts = Pick<EngineContext, "queue" | "nudge">;
 
-/** A run that is to begin, with what its first move needs. */
-export interface Beginning {
+/** A run that starts, with the parts of it that its first transitions need. */
+export interface StartingRun {
   readonly runId: string;
   readonly node: Pick<NodeRow, "id" | "state" | "stage">;
   readonly plan: Plan;
   readonly target: NodeState;
 }
 
+/** What the transitions of starting runs record. */
+export interface StartCause {
+  readonly operationId: string;
+  readonly reason: string | null;
+  readonly actor: string;
+}
+
 /**
- * Begins runs: their nodes take the first edge and each run gets a job. The nodes are locked; their runs are stored as
- * RUNNING by the caller. Nodes in the same position move in one statement.
+ * Starts runs whose nodes are locked and whose rows the caller stores as RUNNING. Nodes that take the same edges from the
+ * same state move in one statement.
  */
 export async function startRuns(
   transaction: Transaction,
   queue: Queue,
-  operation: { readonly id: string; readonly reason: string | null },
-  actor: string,
-  beginnings: readonly Beginning[],
+  { operationId, reason, actor }: StartCause,
+  starting: readonly StartingRun[],
 ): Promise<void> {
-  const groups = new Map<string, Beginning[]>();
-  const mayBreak = createYielding();
-  for (const beginning of beginnings) {
-    await mayBreak();
-    const { node, plan, target } = beginning;
+  const groups = new Map<string, StartingRun[]>();
+  const yieldWhenDue = createYielding();
+  for (const run of starting) {
+    await yieldWhenDue();
+    const { node, plan, target } = run;
     const key = JSON.stringify([node.state, plan.legs[0]?.enter ?? [], target, stageOnEntering(plan, 0)]);
     const group = groups.get(key);
-    if (group) group.push(beginning);
-    else groups.set(key, [beginning]);
+    if (group) group.push(run);
+    else groups.set(key, [run]);
   }
   for (const group of groups.values()) {
     const [first] = group;
     if (!first) continue;
     const runIds = new Map(group.map(({ node, runId }) => [node.id, runId]));
-    let state = first.node.state;
-    for (const event of first.plan.legs[0]?.enter ?? []) {
-      const context = { actor, reason: operation.reason, target: first.target, operationId: operation.id, runIds };
-      state = await move(
-        transaction,
-        group.map(({ node }) => node.id),
-        state,
-        event,
-        context,
-        stageOnEntering(first.plan, 0),
-      );
-    }
+    const nodeIds = group.map(({ node }) => node.id);
+    const context = { actor, reason, target: first.target, operationId, runIds };
+    const change = stageOnEntering(first.plan, 0);
+    let from = first.node.state;
+    for (const event of first.plan.legs[0]?.enter ?? [])
+      from = await move(transaction, nodeIds, { from, event, change }, context);
   }
   await queue.enqueue(
     transaction,
-    beginnings.map(({ runId }) => runId),
+    starting.map(({ runId }) => runId),
   );
 }
 
-/** What entering a leg makes of the node's stage: work on the disks undoes it, unless the plan keeps what stands. */
+/** The change of a node's stage when a run enters a leg: work on the disks resets it, unless the plan keeps the system. */
 export function stageOnEntering(plan: Plan, leg: number): NodeMove {
   const phase = plan.legs[leg]?.phase;
   if (phase === "clean" || phase === "undeploy") return { stage: "NONE" };
@@ -88,51 +85,54 @@ export function stageOnEntering(plan: Plan, leg: number): NodeMove {
   return plan.steps.some(({ kept, reaches }) => kept && reaches === "PROVISIONED") ? {} : { stage: "NONE" };
 }
 
-/** Pages of runs that have their turn together. */
+/** Runs that are started together. */
 const PAGE = 500;
 
-/** Gives their turn to queued runs of an operation: whose wave is open, as far as `maxParallel` goes. Its lock is held. */
+/** Starts queued runs of an operation as far as its open waves and `maxParallel` allow. The operation is locked. */
 export async function startQueued(transaction: Transaction, parts: StartParts, operation: OperationRow): Promise<void> {
+  const { id, wave, maxParallel } = operation;
   if (operation.interrupt !== null || operation.waveState === "HALTED") return;
-  if (operation.maxParallel === null && operation.waves === null) return;
-  const inTurn = operation.maxParallel === null ? 0 : await countRunsInTurn(transaction.tx, operation.id);
-  let room = operation.maxParallel === null ? Number.POSITIVE_INFINITY : operation.maxParallel - inTurn;
-  while (room > 0) {
-    const queued = await lockRunsInTurn(transaction.tx, operation.id, operation.wave, Math.min(room, PAGE));
+  if (maxParallel === null && operation.waves === null) return;
+  let left = Number.POSITIVE_INFINITY;
+  if (maxParallel !== null) left = maxParallel - (await countRunsInTurn(transaction.tx, id));
+  while (left > 0) {
+    const queued = await lockRunsInTurn(transaction.tx, id, wave, Math.min(left, PAGE));
     if (queued.length === 0) return;
-    await beginThose(transaction, parts, operation, queued);
-    room -= queued.length;
+    await startPage(transaction, parts, operation, queued);
+    left -= queued.length;
   }
 }
 
-async function beginThose(
+async function startPage(
   transaction: Transaction,
   parts: StartParts,
   operation: OperationRow,
   queued: readonly RunRow[],
 ): Promise<void> {
-  const nodes = new Map(
-    (
-      await lockNodes(
-        transaction.tx,
-        queued.map(({ nodeId }) => nodeId),
-      )
-    ).map((node) => [node.id, node]),
+  const locked = await lockNodes(
+    transaction.tx,
+    queued.map(({ nodeId }) => nodeId),
   );
+  const nodes = new Map(locked.map((node) => [node.id, node]));
   const plans = await plansByHashes(transaction.tx, [...new Set(queued.map(({ planHash }) => planHash))]);
   const { policy } = await readSite(transaction.tx);
-  const beginnings: Beginning[] = [];
+  const starting: StartingRun[] = [];
   const changes: { readonly id: string; readonly change: HeldRunChange }[] = [];
   for (const run of queued) {
     const node = nodes.get(run.nodeId);
     const plan = plans.get(run.planHash);
-    if (!node || !plan) throw new Error(`Queued run ${run.id} has lost its node or its plan.`);
-    const turn = waitOf(policy, run, plan, { isInTurn: true });
-    const begins = turn.state === "RUNNING";
-    changes.push({ id: run.id, change: { ...turn, ...(begins && { waitingSince: null }) } });
-    if (begins) beginnings.push({ runId: run.id, node, plan, target: run.target });
+    if (!node || !plan) throw new Error(`Queued run ${run.id} has no node or no plan.`);
+    const start = waitOf(policy, run, plan, { mayStart: true });
+    const starts = start.state === "RUNNING";
+    changes.push({ id: run.id, change: { ...start, ...(starts && { waitingSince: null }) } });
+    if (starts) starting.push({ runId: run.id, node, plan, target: run.target });
   }
   await changeHeldRuns(transaction.tx, changes);
-  await startRuns(transaction, parts.queue, operation, operation.actor, beginnings);
-  if (beginnings.length < queued.length) transaction.afterCommit(parts.nudge);
+  await startRuns(transaction, parts.queue, causeOf(operation), starting);
+  if (starting.length < queued.length) transaction.afterCommit(parts.nudge);
+}
+
+/** The cause of runs that start because the operation was requested. */
+export function causeOf({ id, reason, actor }: Pick<OperationRow, "id" | "reason" | "actor">): StartCause {
+  return { operationId: id, reason, actor };
 }

@@ -1,17 +1,20 @@
-/** What is wanted of a run: by an interrupt of its own, or by one of its operation. */
+/** Parked runs: the interrupt that applies to one, and which of them a stop ends. */
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import { lockInterrupts } from "../../store/operations.ts";
+import { plansByHashes } from "../../store/plans.ts";
+import type { Reader } from "../../store/postgres/database.ts";
 import type { RunRow } from "../../store/runs.ts";
 import type { Queue } from "../jobs/queue.ts";
+import { ENGINE_INTERFACE } from "../plans/reserved-steps.ts";
 import type { Transaction } from "../transaction.ts";
 
-/** A run as far as interrupts go. */
+/** The part of a run that determines its interrupt. */
 export type WithInterrupt = Pick<RunRow, "id" | "operationId" | "purpose" | "interrupt">;
 
 /**
- * What is wanted of a run. Of its operation's interrupts only a stop counts: an abort is recorded on each run that it concerns, and
- * the operation is read beside the run, not under its lock, so that its abort may have been taken back by now. A clean-up
- * run is a consequence of its operation's stop, so that stop is not for it.
+ * The interrupt that applies to a run: its own, or the stop of its operation. An abort of the operation does not count: it
+ * is recorded on each run that it concerns, and the operation is read without a lock, so that its abort may have been
+ * withdrawn meanwhile. The stop of its operation does not apply to a clean-up run, which exists because of that stop.
  */
 export function interruptOf(
   run: Pick<WithInterrupt, "interrupt" | "purpose">,
@@ -22,8 +25,24 @@ export function interruptOf(
 }
 
 /**
- * Wakes those of some runs, just parked where a stop ends them, that are to end: whoever stops an operation wakes what is parked
- * then, and must not miss these.
+ * The runs that are parked and that a stop ends at once. The engine's own waits and holds may end early, and between two
+ * steps or two attempts nothing is running. A parked step of a driver is waited for.
+ */
+export async function endedByStop(reader: Reader, runs: readonly RunRow[]): Promise<readonly RunRow[]> {
+  const parked = runs.filter(
+    ({ state, waitReason }) => (state === "WAITING" || state === "HOLDING") && waitReason !== "CALLBACK",
+  );
+  const inStep = parked.filter(({ waitReason }) => waitReason === "TIME");
+  const plans = await plansByHashes(reader, [...new Set(inStep.map(({ planHash }) => planHash))]);
+  return parked.filter(
+    ({ waitReason, planHash, position }) =>
+      waitReason !== "TIME" || plans.get(planHash)?.steps[position]?.interface === ENGINE_INTERFACE,
+  );
+}
+
+/**
+ * Wakes runs that were just parked although a stop ends them there. A stop wakes the runs that are parked when it is
+ * recorded; runs that park at the same moment are found here, under the lock of their operations.
  */
 export async function wakeStopped(
   transaction: Transaction,

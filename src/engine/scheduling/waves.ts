@@ -1,7 +1,7 @@
 /**
- * Waves of an operation: opened one after the other as the nodes of the one before have ended, held when too many have
- * failed, and moved on, halted and resumed by request. Everything happens under the operation's lock. The verdicts are
- * those of lifecycle/waves.ts.
+ * Waves of an operation: each opens when the nodes of the one before have ended, all are halted when too many nodes have
+ * failed, and users advance, halt and resume them. Everything happens under the operation's lock. lifecycle/waves.ts
+ * decides.
  */
 import type { Refusal } from "../../errors.ts";
 import { judgeWaves, waveSizes, countOf } from "../../lifecycle/waves.ts";
@@ -14,12 +14,13 @@ import { ENGINE, startQueued } from "./start-runs.ts";
 import type { StartParts } from "./start-runs.ts";
 import { isUuid } from "../input/node-selector.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
-import type { Caller, Transact, Transaction } from "../transaction.ts";
+import type { EngineContext } from "../context.ts";
+import type { Caller, Transaction } from "../transaction.ts";
 
 const WAVES_MAX = 1_000;
 const PAUSE_SECONDS_MAX = 30 * 86_400;
 
-/** What is wrong with waves as they are asked for. */
+/** The flaws of requested waves. */
 export function waveFlaws(options: WaveOptions): readonly Refusal[] {
   const path = ["input", "waves"];
   const flaw = (field: string, message: string): Refusal => ({
@@ -30,24 +31,27 @@ export function waveFlaws(options: WaveOptions): readonly Refusal[] {
   const { sizes, pauseSeconds = 0, maxFailures } = options;
   return [
     ...(sizes.length === 0 || sizes.length > WAVES_MAX
-      ? [flaw("sizes", `Waves have 1 to ${WAVES_MAX} sizes; the last one is repeated.`)]
+      ? [flaw("sizes", `Invalid sizes: use 1–${WAVES_MAX} sizes; the last one is repeated.`)]
       : []),
     ...sizes.flatMap((size, index) =>
       isShare(size, 1)
         ? []
         : [
             {
-              ...flaw("sizes", "The size of a wave is a count of 1 or more, or a percent above 0 and up to 100."),
+              ...flaw(
+                "sizes",
+                "Invalid size of a wave: use a count of 1 or more, or a percentage above 0 and up to 100.",
+              ),
               path: [...path, "sizes", String(index)],
             },
           ],
     ),
     ...(pauseSeconds >= 0 && pauseSeconds <= PAUSE_SECONDS_MAX
       ? []
-      : [flaw("pauseSeconds", `A pause is 0 to ${PAUSE_SECONDS_MAX} seconds.`)]),
+      : [flaw("pauseSeconds", `Invalid pauseSeconds: use 0–${PAUSE_SECONDS_MAX} seconds.`)]),
     ...(maxFailures === undefined || isShare(maxFailures, 0)
       ? []
-      : [flaw("maxFailures", "maxFailures is a count of 0 or more, or a percent from 0 to 100.")]),
+      : [flaw("maxFailures", "Invalid maxFailures: use a count of 0 or more, or a percentage from 0 to 100.")]),
   ];
 }
 
@@ -66,11 +70,11 @@ export function resolveWaves(options: WaveOptions, total: number): Waves {
   };
 }
 
-/** Draws the consequences of a run's end for the waves of its operation. */
+/** Applies the end of a run to the waves of its operation. */
 export async function settleWaves(transaction: Transaction, parts: StartParts, operation: OperationRow): Promise<void> {
   const { waves, waveState, wave } = operation;
   if (!waves || !waveState || operation.interrupt !== null) return;
-  // Every run's end comes by here, so failures are counted only where they count.
+  // This runs at the end of every run, so failures are counted only if there is a limit.
   const failures = waves.maxFailures === null ? 0 : (await countFailed(transaction.tx, operation.id)) - waves.forgiven;
   const unfinished = await hasUnfinishedInWaves(transaction.tx, operation.id, wave);
   const queued = await hasQueued(transaction.tx, operation.id);
@@ -78,7 +82,7 @@ export async function settleWaves(transaction: Transaction, parts: StartParts, o
     case "NOTHING":
       return;
     case "HALT": {
-      const waveReason = `${failures} ${failures === 1 ? "node" : "nodes"} failed, and ${waves.maxFailures} may; the rest is held. Go on with resumeWaves, or stop the operation.`;
+      const waveReason = `${failures} ${failures === 1 ? "node" : "nodes"} failed and maxFailures is ${waves.maxFailures}, so no further node starts. Continue with resumeWaves, or stop the operation.`;
       return updateOperation(transaction.tx, operation.id, {
         waveState: "HALTED",
         waveReason,
@@ -89,12 +93,12 @@ export async function settleWaves(transaction: Transaction, parts: StartParts, o
     case "AWAIT":
       return updateOperation(transaction.tx, operation.id, {
         waveState: "AWAITING",
-        waveReason: `Wave ${wave + 1} of ${waves.sizes.length} has ended; advanceWaves begins the next one.`,
+        waveReason: `Wave ${wave + 1} of ${waves.sizes.length} has ended. Start the next one with advanceWaves.`,
         waveBy: ENGINE,
       });
     case "PAUSE":
       await pauseWaves(transaction.tx, operation.id, waves.pauseSeconds, {
-        waveReason: `Wave ${wave + 1} of ${waves.sizes.length} has ended; a pause of ${waves.pauseSeconds} s.`,
+        waveReason: `Wave ${wave + 1} of ${waves.sizes.length} has ended. The next one starts after a pause of ${waves.pauseSeconds} s.`,
         waveBy: ENGINE,
       });
       return parts.queue.timer(transaction, { operationId: operation.id, what: "WAVE" }, waves.pauseSeconds);
@@ -103,7 +107,7 @@ export async function settleWaves(transaction: Transaction, parts: StartParts, o
   }
 }
 
-/** Opens the next wave that has a node left to begin; one whose nodes have all been aborted would never end. */
+/** Opens the next wave with a queued run. A wave whose runs were all aborted is skipped, because it would never end. */
 async function openNext(
   transaction: Transaction,
   parts: StartParts,
@@ -117,25 +121,25 @@ async function openNext(
   await startQueued(transaction, parts, { ...operation, ...change });
 }
 
-/** The pause of an operation is over. */
-export async function pauseIsOver(transact: Transact, parts: StartParts, operationId: string): Promise<void> {
-  await transact(async (transaction) => {
+/** The pause between two waves of an operation is over. */
+export async function pauseIsOver(context: EngineContext, operationId: string): Promise<void> {
+  await context.transact(async (transaction) => {
     const operation = await lockOperation(transaction.tx, operationId);
     if (operation?.waveState !== "PAUSED" || operation.interrupt !== null) return;
     const left = await pauseLeft(transaction.tx, operationId);
-    // Too early: the clock was set back, or this was the timer of an earlier pause. Nothing else may come for the rest.
-    if (left > CLOCK_TOLERANCE_SECONDS) return parts.queue.timer(transaction, { operationId, what: "WAVE" }, left);
-    await openNext(transaction, parts, operation, ENGINE);
+    // Too early: the clock was set back, or this is the timer of an earlier pause. No other timer may exist for the rest.
+    if (left > CLOCK_TOLERANCE_SECONDS) return context.queue.timer(transaction, { operationId, what: "WAVE" }, left);
+    await openNext(transaction, context, operation, ENGINE);
   });
 }
 
-/** Between the beginning of the transaction that set the end of the pause and the moment its timer was stored for. */
+/** The transaction that sets the end of a pause begins before its timer is stored; the two differ by less than this. */
 const CLOCK_TOLERANCE_SECONDS = 0.1;
 
 export const WAVE_ACTIONS = {
-  ADVANCE: "Begin the next wave now.",
-  HALT: "Let no further node begin.",
-  RESUME: "Go on after a halt; failures so far are forgiven.",
+  ADVANCE: "Start the next wave now.",
+  HALT: "Start no further node.",
+  RESUME: "Continue after a halt; failures so far no longer count.",
 } as const;
 export type WaveAction = keyof typeof WAVE_ACTIONS;
 
@@ -147,16 +151,12 @@ export interface WavesRequest {
 
 export type WavesAnswer = { readonly operationId: string | null; readonly refusals: readonly Refusal[] };
 
-/** Moves the waves of an operation on, halts or resumes them. */
-export async function steerWaves(
-  transact: Transact,
-  parts: StartParts,
-  caller: Caller,
-  { operationId: id, action, reason }: WavesRequest,
-): Promise<WavesAnswer> {
-  const flaws = reasonFlaws(reason);
+/** Advances, halts or resumes the waves of an operation. */
+export async function steerWaves(context: EngineContext, caller: Caller, request: WavesRequest): Promise<WavesAnswer> {
+  const { operationId: id } = request;
+  const flaws = reasonFlaws(request.reason);
   if (flaws.length > 0) return { operationId: null, refusals: flaws };
-  return transact(async (transaction): Promise<WavesAnswer> => {
+  return context.transact(async (transaction): Promise<WavesAnswer> => {
     const operation = isUuid(id) ? await lockOperation(transaction.tx, id) : undefined;
     if (!operation)
       return refused({
@@ -165,48 +165,64 @@ export async function steerWaves(
         missing: [id],
         path: ["input", "operationId"],
       });
-    const { waves, waveState } = operation;
-    const wrong = (message: string) =>
-      refused({
-        code: "INVALID_STATE",
-        message: `Operation ${id} ${message}`,
-        operationId: id,
-        path: ["input", "operationId"],
-      });
-    if (!waves || !waveState) return wrong("has no waves; its nodes were taken on all at once.");
-    if (operation.finishedAt) return wrong(`has ended (${operation.state}).`);
-    if (operation.interrupt !== null)
-      return wrong(`is being ${operation.interrupt === "STOP" ? "stopped" : "aborted"}.`);
-    switch (action) {
-      case "HALT":
-        await updateOperation(transaction.tx, id, {
-          waveState: "HALTED",
-          waveReason: reason ?? (waveState === "HALTED" ? operation.waveReason : "halted by request"),
-          waveBy: caller.actor,
-          waveUntil: null,
-        });
-        break;
-      case "ADVANCE":
-        if ((await nextQueuedWave(transaction.tx, id, operation.wave)) === null)
-          return wrong(
-            `is at its last wave already${waveState === "HALTED" ? "; resumeWaves lets the rest of it begin" : ""}.`,
-          );
-        await openNext(transaction, parts, await forgive(transaction, operation), caller.actor);
-        break;
-      case "RESUME": {
-        if (waveState !== "HALTED") return wrong(`is not halted (${waveState}).`);
-        const resumed = { ...(await forgive(transaction, operation)), waveState: "RUNNING" } as const;
-        await updateOperation(transaction.tx, id, { waveState: "RUNNING", waveReason: null, waveBy: caller.actor });
-        await startQueued(transaction, parts, resumed);
-        await settleWaves(transaction, parts, resumed);
-        transaction.afterCommit(parts.nudge);
-      }
-    }
-    return { operationId: id, refusals: [] };
+    const flaw =
+      steerFlaw(operation) ?? (await STEER[request.action](transaction, context, { caller, request, operation }));
+    if (flaw === null) return { operationId: id, refusals: [] };
+    return refused({
+      code: "INVALID_STATE",
+      message: `Operation ${id} ${flaw}`,
+      operationId: id,
+      path: ["input", "operationId"],
+    });
   });
 }
 
-/** Failures that somebody has seen and gone on after do not count again. */
+/** Why the waves of an operation cannot be steered, as the end of a sentence; null if they can. */
+function steerFlaw({ waves, waveState, finishedAt, state, interrupt }: OperationRow): string | null {
+  if (!waves || !waveState) return "has no waves.";
+  if (finishedAt) return `has ended (${state}).`;
+  return interrupt === null ? null : `is being ${interrupt === "STOP" ? "stopped" : "aborted"}.`;
+}
+
+interface Steering {
+  readonly caller: Caller;
+  readonly request: WavesRequest;
+  readonly operation: OperationRow;
+}
+
+/** Each carries out one action, or returns why it cannot, as the end of a sentence. */
+const STEER: Readonly<
+  Record<WaveAction, (transaction: Transaction, context: EngineContext, steering: Steering) => Promise<string | null>>
+> = {
+  async HALT(transaction, _context, { caller, request, operation }) {
+    const wasHalted = operation.waveState === "HALTED";
+    await updateOperation(transaction.tx, operation.id, {
+      waveState: "HALTED",
+      waveReason: request.reason ?? (wasHalted ? operation.waveReason : "Halted by request."),
+      waveBy: caller.actor,
+      waveUntil: null,
+    });
+    return null;
+  },
+  async ADVANCE(transaction, context, { caller, operation }) {
+    if ((await nextQueuedWave(transaction.tx, operation.id, operation.wave)) === null)
+      return `is at its last wave already.${operation.waveState === "HALTED" ? " Start the rest of it with resumeWaves." : ""}`;
+    await openNext(transaction, context, await forgive(transaction, operation), caller.actor);
+    return null;
+  },
+  async RESUME(transaction, context, { caller, operation }) {
+    if (operation.waveState !== "HALTED") return `is not halted (${operation.waveState}).`;
+    const resumed = { ...(await forgive(transaction, operation)), waveState: "RUNNING" } as const;
+    const change = { waveState: "RUNNING", waveReason: null, waveBy: caller.actor } as const;
+    await updateOperation(transaction.tx, operation.id, change);
+    await startQueued(transaction, context, resumed);
+    await settleWaves(transaction, context, resumed);
+    transaction.afterCommit(context.nudge);
+    return null;
+  },
+};
+
+/** Failures before a user continues the waves do not count again. */
 async function forgive(transaction: Transaction, operation: OperationRow): Promise<OperationRow> {
   if (!operation.waves) return operation;
   const waves = { ...operation.waves, forgiven: await countFailed(transaction.tx, operation.id) };

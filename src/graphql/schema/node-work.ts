@@ -1,5 +1,5 @@
 /** Answers of verbs, and of abort, stop and restart: one result per node, and the stored operation. */
-import type { NodeAnswer, SubmitAnswer } from "../../engine/admission/admit.ts";
+import type { NodeAnswer, SubmitAnswer } from "../../engine/input/answers.ts";
 import type { AbortEffect } from "../../lifecycle/interrupts.ts";
 import { QueryRef, builder } from "../base/builder.ts";
 import { AbortEffectEnum } from "../base/enums.ts";

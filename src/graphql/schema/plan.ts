@@ -3,7 +3,7 @@
  * besides. Estimates are made of the durations of the site's own attempts; where there are none, none is given.
  */
 import { isHold, isReservedWait } from "../../engine/engine.ts";
-import type { SubmitAnswer } from "../../engine/admission/admit.ts";
+import type { SubmitAnswer } from "../../engine/input/answers.ts";
 import type { Refusal } from "../../errors.ts";
 import { pointOfNoReturn, touchesOf } from "../../lifecycle/touches.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";

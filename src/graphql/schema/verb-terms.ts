@@ -1,5 +1,5 @@
 /** Terms that all verbs share: their input fields, and what the engine takes. */
-import type { RequestTerms } from "../../engine/admission/admit.ts";
+import type { RequestTerms } from "../../engine/admission/request-terms.ts";
 import { given } from "../base/builder.ts";
 import type { InputFields } from "../base/builder.ts";
 import { AcceptanceEnum, FailurePolicyEnum } from "../base/enums.ts";

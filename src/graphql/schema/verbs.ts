@@ -1,5 +1,5 @@
 /** The verbs: mutations that start work on selected nodes, each with its input. */
-import type { SubmitAnswer } from "../../engine/admission/admit.ts";
+import type { SubmitAnswer } from "../../engine/input/answers.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { VerbOptions } from "../../store/records.ts";
 import { builder, needs } from "../base/builder.ts";

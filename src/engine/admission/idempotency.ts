@@ -1,0 +1,47 @@
+/** Idempotency keys: a repeated request gets the answer of the first; a different request with the same key is refused. */
+import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
+import type { Reader } from "../../store/postgres/database.ts";
+import { operationByKey } from "../../store/operations.ts";
+import { runsOfOperation } from "../../store/runs.ts";
+import { acceptedNode, refuseRequest } from "../input/answers.ts";
+import type { SubmitAnswer } from "../input/answers.ts";
+import type { Caller } from "../transaction.ts";
+import type { RequestTerms } from "./request-terms.ts";
+
+/** Whether the input is the same as the one whose hash was stored with the key. */
+export type IsSameInput = (storedHash: string | null) => boolean | Promise<boolean>;
+
+/** The answer to an earlier request with the same key; null if there was none. */
+export async function replayOf(
+  reader: Reader,
+  caller: Caller,
+  terms: RequestTerms,
+  isSameInput: IsSameInput,
+): Promise<SubmitAnswer | null> {
+  if (terms.idempotencyKey === undefined || terms.dryRun) return null;
+  const operation = await operationByKey(reader, caller.actor, terms.idempotencyKey);
+  if (!operation) return null;
+  if (await isSameInput(operation.inputHash)) {
+    const runs = await runsOfOperation(reader, operation.id, "WORK");
+    const results = runs.map(({ nodeName, nodeId, id }) => acceptedNode(nodeName, nodeId, id));
+    return { operationId: operation.id, results, refusals: [], replayed: true };
+  }
+  return refuseRequest([
+    {
+      code: "IDEMPOTENCY_MISMATCH",
+      message: `Idempotency key "${terms.idempotencyKey}" was used for operation ${operation.id} with a different input. Use a new key for a new request.`,
+      path: ["input", "idempotencyKey"],
+      operationId: operation.id,
+    },
+  ]);
+}
+
+/** Admits a request; admits it a second time, as a replay, if a request with the same key was stored at the same moment. */
+export async function admitOnce<Answer>(admit: () => Promise<Answer>): Promise<Answer> {
+  try {
+    return await admit();
+  } catch (error) {
+    if (violatedConstraint(error) === "operations_idempotency") return admit();
+    throw error;
+  }
+}

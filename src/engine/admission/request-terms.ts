@@ -1,0 +1,69 @@
+/** The terms of a request for work: the part that every verb, a restart and a discovery share. */
+import type { Refusal } from "../../errors.ts";
+import { defaultFailurePolicy } from "../../lifecycle/operation-states.ts";
+import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
+import type { OperationKind } from "../../lifecycle/verbs.ts";
+import type { WaveOptions } from "../../lifecycle/waves.ts";
+import type { VerbOptions } from "../../store/records.ts";
+import type { NodeSelector } from "../input/node-selector.ts";
+import { reasonFlaws } from "../input/size-limits.ts";
+import { variablesFlaws } from "../input/variables.ts";
+import { waveFlaws } from "../scheduling/waves.ts";
+
+/** What a refused node means for the request as a whole, before any work starts. */
+export const ACCEPTANCES = {
+  ALL_OR_NOTHING: "Refuse the whole request if one node is refused.",
+  BEST_EFFORT: "Start on the nodes that are accepted.",
+} as const;
+export type Acceptance = keyof typeof ACCEPTANCES;
+
+export interface RequestTerms {
+  readonly acceptance?: Acceptance | undefined;
+  readonly idempotencyKey?: string | undefined;
+  readonly maxParallel?: number | undefined;
+  readonly waves?: WaveOptions | undefined;
+  /** The request is refused unless its plan has this hash. */
+  readonly planHash?: string | undefined;
+  readonly onFailure?: FailurePolicy | undefined;
+  readonly variables?: unknown;
+  readonly reason?: string | undefined;
+  readonly dryRun?: boolean | undefined;
+}
+
+export interface VerbRequest extends RequestTerms {
+  readonly kind: OperationKind;
+  readonly nodes: NodeSelector;
+  readonly options?: VerbOptions | undefined;
+}
+
+const KEY_LENGTH_MAX = 200;
+
+export function termsFlaws(terms: RequestTerms): Refusal[] {
+  const { maxParallel, idempotencyKey, waves } = terms;
+  const flaws: Refusal[] = [];
+  const invalid = (field: string, message: string) =>
+    flaws.push({ code: "INVALID_INPUT", message, path: ["input", field] });
+  if (maxParallel !== undefined && !(Number.isInteger(maxParallel) && maxParallel >= 1))
+    invalid(
+      "maxParallel",
+      "Invalid maxParallel: use a whole number of nodes, 1 or more, or leave it out for no limit.",
+    );
+  if (idempotencyKey !== undefined && (idempotencyKey.length === 0 || idempotencyKey.length > KEY_LENGTH_MAX))
+    invalid("idempotencyKey", `Invalid idempotencyKey: use 1–${KEY_LENGTH_MAX} characters.`);
+  flaws.push(...reasonFlaws(terms.reason));
+  if (waves) flaws.push(...waveFlaws(waves));
+  if (waves?.maxFailures !== undefined && terms.onFailure === "CLEAN_UP_ALL")
+    invalid(
+      "onFailure",
+      "CLEAN_UP_ALL ends the operation with the first failure. With waves.maxFailures use CLEAN_UP_FAILED or LEAVE.",
+    );
+  return [...flaws, ...variablesFlaws(terms.variables, ["input", "variables"])];
+}
+
+/** With `waves.maxFailures`, one failed node does not undo the others unless the request asks for it. */
+export function failurePolicyOf(terms: RequestTerms, kind: OperationKind): FailurePolicy {
+  const usual = defaultFailurePolicy(kind);
+  return (
+    terms.onFailure ?? (terms.waves?.maxFailures !== undefined && usual === "CLEAN_UP_ALL" ? "CLEAN_UP_FAILED" : usual)
+  );
+}

@@ -1,0 +1,44 @@
+/** What is submitted on some terms: a verb on nodes, or the work that a restart continues. */
+import type { Refusal } from "../../errors.ts";
+import type { OperationKind } from "../../lifecycle/verbs.ts";
+import type { NodeRow } from "../../store/nodes.ts";
+import type { JsonObject, Plan, VerbOptions } from "../../store/records.ts";
+import type { RunRow } from "../../store/runs.ts";
+import type { Selection } from "../input/node-selector.ts";
+import type { Transaction } from "../transaction.ts";
+import type { RequestTerms } from "./request-terms.ts";
+
+export interface Submission {
+  readonly kind: OperationKind;
+  readonly options: VerbOptions;
+  readonly restartOf: string | null;
+  readonly earlierVariables: JsonObject;
+  /** Stored with the idempotency key, to recognize a repeated request. */
+  readonly inputHash: string;
+  readonly select: (transaction: Transaction) => Promise<Selection | { readonly refusals: readonly Refusal[] }>;
+  /** The earlier work of a node that a restart continues; null for a verb. */
+  readonly earlierOf: ((node: NodeRow) => EarlierWork | null) | null;
+}
+
+/** The run of a node that a restart continues, with its plan and what the restart keeps of it. */
+export interface EarlierWork {
+  readonly run: RunRow;
+  readonly plan: Plan;
+  /** The first leg that is performed again. */
+  readonly firstLeg: number;
+  /** Keys (`keysOf`) of the steps that are not performed again. */
+  readonly done: ReadonlySet<string>;
+}
+
+/** A restart after the work that it continues has been found. */
+export interface PreparedRestart extends RequestTerms {
+  /** Hash of the request as the caller sent it; the work found for it differs each time. */
+  readonly inputHash: string;
+  readonly kind: OperationKind;
+  readonly restartOf: string;
+  readonly selection: Selection;
+  readonly options: VerbOptions;
+  readonly earlierVariables: JsonObject;
+  /** By node id. */
+  readonly earlier: ReadonlyMap<string, EarlierWork>;
+}

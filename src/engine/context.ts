@@ -1,0 +1,18 @@
+/** The parts that the engine's functions share. `createEngine` makes them once; every request gets the same. */
+import type { Registry } from "../drivers/registry.ts";
+import type { Log } from "../log.ts";
+import type { Observer } from "../observer.ts";
+import type { Queue } from "./jobs/queue.ts";
+import type { Transact } from "./transaction.ts";
+
+export interface EngineContext {
+  readonly transact: Transact;
+  readonly registry: Registry;
+  readonly queue: Queue;
+  readonly observer: Observer;
+  readonly log: Log;
+  /** Makes the slot scheduler look soon for waiting runs that can start. Called after a commit that may have freed a slot. */
+  readonly nudge: () => void;
+  /** Makes the runner of this replica look for interrupts now instead of at its next poll. */
+  readonly checkInterrupts: () => void;
+}

@@ -1,0 +1,49 @@
+/** Requests to abort or stop work, whether runs on nodes or a discovery. */
+import type { Refusal } from "../../errors.ts";
+import type { AbortEffect, AbortMode } from "../../lifecycle/interrupts.ts";
+import type { NodeAnswer, SubmitAnswer } from "./answers.ts";
+import { reasonFlaws } from "./size-limits.ts";
+import type { WorkSelector } from "./work-selector.ts";
+
+export interface AbortRequest {
+  readonly work: WorkSelector;
+  readonly mode?: AbortMode | undefined;
+  /** Whether to power the node off. Absent: off after clean and deploy, otherwise unchanged. */
+  readonly powerOff?: boolean | undefined;
+  readonly reason?: string | undefined;
+}
+
+/** The answer for one node of an abort. */
+export interface AbortAnswer extends NodeAnswer {
+  readonly effect: AbortEffect | null;
+  readonly afterStep: string | null;
+}
+
+export interface AbortResult extends SubmitAnswer {
+  readonly results: readonly AbortAnswer[];
+}
+
+export interface StopRequest {
+  readonly work: WorkSelector;
+  /** How long running steps may continue, in seconds. */
+  readonly timeoutSeconds?: number | undefined;
+  readonly reason?: string | undefined;
+}
+
+const STOP_TIMEOUT_SECONDS = 600;
+const STOP_TIMEOUT_SECONDS_MAX = 86_400;
+
+export function timeoutOf({ timeoutSeconds = STOP_TIMEOUT_SECONDS }: StopRequest): number {
+  return timeoutSeconds;
+}
+
+export function stopFlaws(request: StopRequest): Refusal[] {
+  const seconds = timeoutOf(request);
+  const isValid = seconds >= 1 && seconds <= STOP_TIMEOUT_SECONDS_MAX;
+  const flaw: Refusal = {
+    code: "INVALID_INPUT",
+    message: `Invalid timeoutSeconds: use 1–${STOP_TIMEOUT_SECONDS_MAX} seconds.`,
+    path: ["input", "timeoutSeconds"],
+  };
+  return [...reasonFlaws(request.reason), ...(isValid ? [] : [flaw])];
+}

@@ -1,0 +1,83 @@
+/**
+ * The skeleton of abort, stop, withdraw-abort and unhold. All four check the request, select the work, lock its runs,
+ * decide for each node, carry out the decision for the accepted runs, and answer, in one transaction. An interruption
+ * supplies the lock, the decision and the effect.
+ */
+import type { Refusal } from "../../errors.ts";
+import type { Reader, Tx } from "../../store/postgres/database.ts";
+import type { RunRow } from "../../store/runs.ts";
+import type { EngineContext } from "../context.ts";
+import { commonOperation, refuseRequest } from "../input/answers.ts";
+import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
+import { selectUnfinishedWork } from "../input/work-selector.ts";
+import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
+import type { Transaction } from "../transaction.ts";
+
+/** A node of the request with the run that the interruption concerns, if it has one. */
+export interface Target {
+  readonly ref: string;
+  readonly nodeId: string;
+  readonly run: RunRow | undefined;
+}
+
+/** A target whose node was accepted. */
+export interface Accepted<Answer extends NodeAnswer> {
+  readonly run: RunRow;
+  readonly answer: Answer;
+}
+
+export interface Interruption<Answer extends NodeAnswer> {
+  /** Runs of the nodes, locked. At most one run for a node. */
+  lock(tx: Tx, nodeIds: readonly string[]): Promise<readonly RunRow[]>;
+  /** One answer for each target, in their order. Writes nothing. */
+  decide(reader: Reader, targets: readonly Target[]): Promise<readonly Answer[]>;
+  carryOut(transaction: Transaction, accepted: readonly Accepted<Answer>[]): Promise<void>;
+  /** The runs whose operation the answer names. Default: the accepted ones. */
+  answeredRuns?(accepted: readonly RunRow[], targets: readonly Target[]): readonly RunRow[];
+}
+
+export type InterruptionAnswer<Answer extends NodeAnswer> = SubmitAnswer & { readonly results: readonly Answer[] };
+
+/** Interrupts the unfinished work that a request selects. `flaws`: what is wrong with the request itself. */
+export async function interruptWork<Answer extends NodeAnswer>(
+  context: EngineContext,
+  selector: WorkSelector,
+  flaws: readonly Refusal[],
+  interruption: Interruption<Answer>,
+): Promise<InterruptionAnswer<Answer>> {
+  if (flaws.length > 0) return refuseRequest(flaws);
+  return context.transact(async (transaction) => {
+    const selected = await selectUnfinishedWork(transaction.tx, selector);
+    if ("refusals" in selected) return refuseRequest(selected.refusals);
+    return interruptSelected(transaction, selected, interruption);
+  });
+}
+
+/** Locks, decides, carries out and answers for work that is already selected. */
+export async function interruptSelected<Answer extends NodeAnswer>(
+  transaction: Transaction,
+  { nodes, operationId }: SelectedWork,
+  interruption: Interruption<Answer>,
+): Promise<InterruptionAnswer<Answer>> {
+  const runs = await interruption.lock(
+    transaction.tx,
+    nodes.map(({ nodeId }) => nodeId),
+  );
+  const runOf = new Map(
+    runs.filter((run) => operationId === null || run.operationId === operationId).map((run) => [run.nodeId, run]),
+  );
+  const targets = nodes.map(({ ref, nodeId }) => ({ ref, nodeId, run: runOf.get(nodeId) }));
+  const results = await interruption.decide(transaction.tx, targets);
+  const accepted = results.flatMap((answer, index) => {
+    const run = targets[index]?.run;
+    return run && answer.accepted ? [{ run, answer }] : [];
+  });
+  await interruption.carryOut(transaction, accepted);
+  const acceptedRuns = accepted.map(({ run }) => run);
+  return {
+    operationId: operationId ?? commonOperation(interruption.answeredRuns?.(acceptedRuns, targets) ?? acceptedRuns),
+    results,
+    refusals: accepted.length === 0 ? results.flatMap(({ refusal }) => (refusal ? [refusal] : [])) : [],
+    replayed: false,
+  };
+}

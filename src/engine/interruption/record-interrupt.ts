@@ -1,0 +1,161 @@
+/**
+ * Recording an abort or a stop on locked runs. The replica that has claimed a run carries the interrupt out
+ * (execution/runner.ts). A run that no replica has claimed yet ends here, in the same transaction.
+ */
+import { edge } from "../../lifecycle/machine.ts";
+import type { NodeEvent } from "../../lifecycle/node-states.ts";
+import type { Interrupt } from "../../lifecycle/operation-states.ts";
+import { lockNodes } from "../../store/nodes.ts";
+import type { NodeRow } from "../../store/nodes.ts";
+import { lockOperation, interruptOperation } from "../../store/operations.ts";
+import { countUnfinished, finishRuns, interruptRuns } from "../../store/runs.ts";
+import type { RunRow } from "../../store/runs.ts";
+import type { EngineContext } from "../context.ts";
+import { settleMany } from "../scheduling/finish-run.ts";
+import type { Caller, Transaction } from "../transaction.ts";
+import { move } from "../transaction.ts";
+
+/** How an interrupt ends the runs that it concerns. */
+export interface InterruptEffect {
+  readonly interrupt: Parameters<typeof interruptRuns>[2];
+  /** State of the runs that end at once. */
+  readonly end: "ABORTED" | "STOPPED";
+  /** Parked runs that the interrupt ends, so that a worker has to take them up now. */
+  readonly wake: readonly RunRow[];
+}
+
+/** The actor, the reason and the step that transitions record. */
+export interface InterruptCause {
+  readonly by: string;
+  readonly reason: string | null;
+  readonly stepOf: (run: RunRow) => string | null;
+}
+
+/**
+ * Records an interrupt on locked runs. Runs without any effect yet end at once: queued runs, whose nodes were never
+ * touched, and runs that have entered their first state but were never claimed. The raised fence makes their jobs stale.
+ */
+export async function interruptLockedRuns(
+  transaction: Transaction,
+  context: EngineContext,
+  runs: readonly RunRow[],
+  { interrupt, end, wake }: InterruptEffect,
+): Promise<void> {
+  const unclaimed = runs.filter(({ state, fence }) => state === "QUEUED" || fence === 0);
+  await interruptRuns(
+    transaction.tx,
+    runs.map(({ id }) => id),
+    interrupt,
+  );
+  await leaveFirstState(
+    transaction,
+    unclaimed.filter(({ state }) => state !== "QUEUED"),
+    end === "ABORTED" ? "abort" : "stop",
+    { by: interrupt.interruptBy, reason: interrupt.interruptReason, stepOf: () => null },
+  );
+  await finishRuns(
+    transaction.tx,
+    unclaimed.map(({ id }) => id),
+    end,
+  );
+  await context.queue.wakeMany(
+    transaction,
+    wake.map(({ id }) => id),
+    "ending",
+  );
+  for (const operationId of [...new Set(unclaimed.map((run) => run.operationId))].toSorted())
+    await settleMany(transaction, context, operationId);
+}
+
+/**
+ * Records an interrupt on each operation of which it concerns every unfinished run, whether the request named the
+ * operation, a cluster or nodes: the operation's state then shows it. If one run of an operation refused, only the other
+ * runs have the interrupt, because an interrupt of the operation applies to all of its runs.
+ */
+export async function interruptWholeOperations(
+  transaction: Transaction,
+  caller: Caller,
+  concerned: readonly RunRow[],
+  { kind, reason }: { readonly kind: Interrupt; readonly reason: string | undefined },
+): Promise<void> {
+  // Locked in the order of their ids, like everywhere, so that two requests cannot deadlock.
+  const byOperation = [...Map.groupBy(concerned, (run) => run.operationId)].toSorted(([a], [b]) => (a < b ? -1 : 1));
+  for (const [operationId, runs] of byOperation) {
+    if (runs.length < (await countUnfinished(transaction.tx, operationId))) continue;
+    const operation = await lockOperation(transaction.tx, operationId);
+    if (!operation || operation.finishedAt || operation.interrupt === kind) continue;
+    await interruptOperation(transaction.tx, operationId, {
+      interrupt: kind,
+      interruptBy: caller.actor,
+      interruptReason: reason ?? null,
+    });
+  }
+}
+
+/** Writes a pending abort, or its withdrawal, to the transitions, so that subscribers of the node receive it. */
+export async function logPendingAbort(
+  transaction: Transaction,
+  event: "abort_pending" | "abort_withdrawn",
+  runs: readonly RunRow[],
+  cause: InterruptCause,
+): Promise<void> {
+  await moveNodesOf(transaction, { runs, nodes: await lockNodesOf(transaction, runs), event, cause });
+}
+
+async function leaveFirstState(
+  transaction: Transaction,
+  runs: readonly RunRow[],
+  event: "abort" | "stop",
+  cause: InterruptCause,
+): Promise<void> {
+  const nodes = await lockNodesOf(transaction, runs);
+  const leaving = runs.filter(({ nodeId }) => {
+    const state = nodes.get(nodeId)?.state;
+    return state && edge(state, event);
+  });
+  await moveNodesOf(transaction, { runs: leaving, nodes, event, cause });
+}
+
+async function lockNodesOf(
+  transaction: Transaction,
+  runs: readonly RunRow[],
+): Promise<ReadonlyMap<string, Pick<NodeRow, "id" | "state">>> {
+  const nodes = await lockNodes(
+    transaction.tx,
+    runs.map(({ nodeId }) => nodeId),
+  );
+  return new Map(nodes.map((node) => [node.id, node]));
+}
+
+interface NodeMoves {
+  readonly runs: readonly RunRow[];
+  readonly nodes: ReadonlyMap<string, Pick<NodeRow, "state">>;
+  readonly event: NodeEvent;
+  readonly cause: InterruptCause;
+}
+
+/** Moves the locked nodes of runs. Nodes whose transitions are equal are moved in one statement. */
+async function moveNodesOf(transaction: Transaction, { runs, nodes, event, cause }: NodeMoves): Promise<void> {
+  const groups = Map.groupBy(runs, (run) =>
+    JSON.stringify([nodes.get(run.nodeId)?.state, run.target, run.operationId, cause.stepOf(run)]),
+  );
+  for (const group of groups.values()) {
+    const [first] = group;
+    const state = first && nodes.get(first.nodeId)?.state;
+    if (!first || !state) continue;
+    const nodeIds = group.map(({ nodeId }) => nodeId);
+    await move(
+      transaction,
+      nodeIds,
+      { from: state, event },
+      {
+        actor: cause.by,
+        reason: cause.reason,
+        target: first.target,
+        operationId: first.operationId,
+        step: cause.stepOf(first),
+        runIds: new Map(group.map(({ nodeId, id }) => [nodeId, id])),
+      },
+    );
+  }
+}

@@ -1,0 +1,221 @@
+/**
+ * Stop: running steps end, then the work pauses and can be restarted. The request is recorded here in one short
+ * transaction; the replica that has claimed a run carries it out between two steps. A timer limits how long the steps may
+ * continue.
+ */
+import type { Refusal } from "../../errors.ts";
+import { isFinalOperation } from "../../lifecycle/operation-states.ts";
+import { lockOperation, unfinishedOperationsOfCluster, interruptOperation } from "../../store/operations.ts";
+import type { OperationRow } from "../../store/operations.ts";
+import type { Reader, Tx } from "../../store/postgres/database.ts";
+import { plansByHashes } from "../../store/plans.ts";
+import type { Failure, PlannedStep } from "../../store/records.ts";
+import { lockUnfinishedRuns, newestWork, runsOfOperation, interruptRuns } from "../../store/runs.ts";
+import type { RunRow } from "../../store/runs.ts";
+import type { EngineContext } from "../context.ts";
+import { acceptedNode, refuseRequest, refusedNode } from "../input/answers.ts";
+import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
+import { stopFlaws, timeoutOf } from "../input/interrupt-request.ts";
+import type { StopRequest } from "../input/interrupt-request.ts";
+import { selectNodes } from "../input/node-selector.ts";
+import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
+import { unknownOperation } from "../input/work-selector.ts";
+import { isUuid } from "../input/node-selector.ts";
+import { stepLabel } from "../plans/plan.ts";
+import { finishWhenDone } from "../scheduling/finish-run.ts";
+import { ENGINE } from "../scheduling/start-runs.ts";
+import { endedByStop } from "../scheduling/waiting-runs.ts";
+import type { Caller, Transaction } from "../transaction.ts";
+import { interruptSelected } from "./interrupt-runs.ts";
+import type { Interruption, Target } from "./interrupt-runs.ts";
+import { interruptLockedRuns, interruptWholeOperations } from "./record-interrupt.ts";
+
+/** A stop as it is recorded. */
+interface Stop {
+  readonly interrupt: {
+    readonly interrupt: "STOP";
+    readonly interruptBy: string;
+    readonly interruptReason: string | null;
+  };
+  readonly reason: string | undefined;
+  readonly seconds: number;
+}
+
+/** Stops an operation as a whole, or the work on some nodes. */
+export async function stopWork(context: EngineContext, caller: Caller, request: StopRequest): Promise<SubmitAnswer> {
+  const flaws = stopFlaws(request);
+  if (flaws.length > 0) return refuseRequest(flaws);
+  const stop: Stop = {
+    interrupt: { interrupt: "STOP", interruptBy: caller.actor, interruptReason: request.reason ?? null },
+    reason: request.reason,
+    seconds: timeoutOf(request),
+  };
+  return context.transact(async (transaction) => {
+    const selected = await selectWork(transaction.tx, request.work);
+    if ("refusals" in selected) return refuseRequest(selected.refusals);
+    return "wholeOperation" in selected
+      ? stopOperation(transaction, context, selected.wholeOperation, stop)
+      : interruptSelected(transaction, selected, nodesStop(context, caller, stop));
+  });
+}
+
+/** The operation to stop as a whole, or nodes. A cluster stands for the operation that was requested for it. */
+async function selectWork(
+  reader: Reader,
+  selector: WorkSelector,
+): Promise<{ readonly wholeOperation: string } | SelectedWork | { readonly refusals: readonly Refusal[] }> {
+  if ("operationId" in selector) return { wholeOperation: selector.operationId };
+  const found = await selectNodes(reader, selector, ["input", "work"]);
+  if ("refusals" in found) return found;
+  const { nodes, clusterId } = found;
+  const unfinished = clusterId === null ? [] : await unfinishedOperationsOfCluster(reader, clusterId);
+  const whole = unfinished.find((operation) => operation.clusterId === clusterId);
+  return whole ? { wholeOperation: whole.id } : { nodes, operationId: null };
+}
+
+async function stopOperation(
+  transaction: Transaction,
+  context: EngineContext,
+  id: string,
+  { interrupt, seconds }: Stop,
+): Promise<SubmitAnswer> {
+  if (!isUuid(id)) return refuseRequest(unknownOperation(id));
+  const runs = await lockUnfinishedRuns(transaction.tx, { operationId: id });
+  const operation = await lockOperation(transaction.tx, id);
+  if (!operation) return refuseRequest(unknownOperation(id));
+  if (!isFinalOperation(operation.state) && (operation.interrupt === null || isStopOfPolicy(operation, runs))) {
+    await interruptOperation(transaction.tx, id, interrupt);
+    const asked = runs.filter(({ interrupt, purpose }) => interrupt === null && purpose === "WORK");
+    await interruptLockedRuns(transaction, context, asked, {
+      interrupt,
+      end: "STOPPED",
+      wake: await endedByStop(transaction.tx, asked),
+    });
+    await context.queue.timer(transaction, { operationId: id, what: "STOP" }, seconds);
+    await finishWhenDone(transaction, context, id);
+  }
+  const all = await runsOfOperation(transaction.tx, id, "WORK");
+  return {
+    operationId: id,
+    results: all.map(({ id: runId, nodeId, nodeName }) => acceptedNode(nodeName, nodeId, runId)),
+    refusals: [],
+    replayed: false,
+  };
+}
+
+/**
+ * Whether the stop of an operation is the failure policy's, which stops the other runs before it cleans up. A stop that a
+ * user requests before the clean-up begins replaces it, so that everything stays as it is.
+ */
+function isStopOfPolicy({ interrupt, interruptBy }: OperationRow, unfinished: readonly RunRow[]): boolean {
+  return interrupt === "STOP" && interruptBy === ENGINE && unfinished.every(({ purpose }) => purpose === "WORK");
+}
+
+function nodesStop(
+  context: EngineContext,
+  caller: Caller,
+  { interrupt, reason, seconds }: Stop,
+): Interruption<NodeAnswer> {
+  return {
+    lock: lockUnfinishedOrNewest,
+    decide: async (_reader, targets) => targets.map(decideStop),
+    async carryOut(transaction, accepted) {
+      const stopped = accepted.flatMap(({ run }) => (run.finishedAt === null ? [run] : []));
+      const notAborted = stopped.filter(({ interrupt }) => interrupt !== "ABORT");
+      await interruptWholeOperations(transaction, caller, notAborted, { kind: "STOP", reason });
+      const asked = stopped.filter(({ interrupt }) => interrupt === null);
+      await interruptLockedRuns(transaction, context, asked, {
+        interrupt,
+        end: "STOPPED",
+        wake: await endedByStop(transaction.tx, asked),
+      });
+      for (const operationId of new Set(stopped.map((run) => run.operationId)))
+        await context.queue.timer(transaction, { operationId, what: "STOP" }, seconds);
+    },
+    answeredRuns(accepted, targets) {
+      const stopped = accepted.filter(({ finishedAt }) => finishedAt === null);
+      return stopped.length > 0 ? stopped : targets.flatMap(({ run }) => (run && run.finishedAt !== null ? [run] : []));
+    },
+  };
+}
+
+/** Unfinished runs, locked, and for the other nodes the newest run: a stop that comes after the end reports that end. */
+async function lockUnfinishedOrNewest(tx: Tx, nodeIds: readonly string[]): Promise<RunRow[]> {
+  const unfinished = await lockUnfinishedRuns(tx, { nodeIds });
+  const busy = new Set(unfinished.map(({ nodeId }) => nodeId));
+  const newest = await newestWork(
+    tx,
+    nodeIds.filter((nodeId) => !busy.has(nodeId)),
+    null,
+  );
+  return [...unfinished, ...newest];
+}
+
+function decideStop({ ref, nodeId, run }: Target): NodeAnswer {
+  const refused = (message: string): NodeAnswer =>
+    refusedNode(ref, nodeId, run?.id ?? null, {
+      code: "NOTHING_RUNNING",
+      message,
+      nodeId,
+      ...(run && { operationId: run.operationId }),
+    });
+  if (!run) return refused(`Nothing is running on node ${ref} that could be stopped.`);
+  // A repeated stop of a run that is stopped already succeeds.
+  if (run.finishedAt !== null && run.state !== "STOPPED")
+    return refused(
+      `Nothing is running on node ${ref}: its work in operation ${run.operationId} has ended (${run.state}).`,
+    );
+  if (run.finishedAt === null && run.purpose !== "WORK")
+    return refused(`Node ${ref} is being cleaned up after a failure. Wait for the end of the clean-up, or abort it.`);
+  return acceptedNode(ref, nodeId, run.id);
+}
+
+/**
+ * The time for a graceful stop is over: runs that still run fail with STOP_TIMEOUT. Runs that a later stop of other nodes
+ * stopped after this timer was set have a timer of their own. `setAt`: when the timer was set, in ms since 1970.
+ */
+export async function stopTimeout(context: EngineContext, operationId: string, setAt: number): Promise<void> {
+  await context.transact(async (transaction) => {
+    const runs = (await lockUnfinishedRuns(transaction.tx, { operationId })).filter(
+      ({ purpose, interruptFailure }) => purpose === "WORK" && interruptFailure === null,
+    );
+    const operation = await lockOperation(transaction.tx, operationId);
+    // A stop of the whole operation also ends runs that were aborted meanwhile and whose step has not ended.
+    const isWhole =
+      operation?.interrupt === "STOP" &&
+      operation.interruptBy !== ENGINE &&
+      (operation.interruptAt?.getTime() ?? 0) <= setAt;
+    const late = runs.filter(({ interrupt, interruptAt }) =>
+      interrupt === "STOP" ? (interruptAt?.getTime() ?? 0) <= setAt : isWhole,
+    );
+    const plans = await plansByHashes(transaction.tx, [...new Set(late.map(({ planHash }) => planHash))]);
+    for (const run of late) await failLate(transaction, run, plans.get(run.planHash)?.steps[run.position]);
+    const parked = late.filter(({ state }) => state === "WAITING" || state === "HOLDING");
+    await context.queue.wakeMany(
+      transaction,
+      parked.map(({ id }) => id),
+      "ending",
+    );
+  });
+  context.checkInterrupts();
+}
+
+async function failLate(transaction: Transaction, run: RunRow, step: PlannedStep | undefined): Promise<void> {
+  const label = stepLabel(step);
+  const failure: Failure = {
+    code: "STOP_TIMEOUT",
+    message: `Node ${run.nodeName}: ${label ?? "its step"} was still running when the time for the stop was over. Check the machine, then restart the work.`,
+    step: label,
+    nodeId: run.nodeId,
+    nodeName: run.nodeName,
+    at: new Date().toISOString(),
+    retryable: true,
+  };
+  await interruptRuns(transaction.tx, [run.id], {
+    interrupt: "ABORT",
+    interruptBy: ENGINE,
+    interruptReason: failure.message,
+    interruptFailure: failure,
+    powerOff: false,
+  });
+}

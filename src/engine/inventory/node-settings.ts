@@ -1,0 +1,216 @@
+/** A node as a request describes it, and the check of its drivers and their settings. */
+import type { Refusal } from "../../errors.ts";
+import { INTERFACES, controllerOf, isInterfaceName } from "../../drivers/registry.ts";
+import type { AnyDriver, Registry } from "../../drivers/registry.ts";
+import type { Secrets } from "../../store/nodes.ts";
+import type { JsonObject } from "../../store/records.ts";
+import { hostGroupFlaw, labelFlaws, nameFlaw } from "../input/name-rules.ts";
+import type { ClusterRef } from "../input/node-selector.ts";
+import { createRedactor } from "../input/secret-redactor.ts";
+import { sizeFlaws } from "../input/size-limits.ts";
+
+export interface NewNode {
+  readonly name: string;
+  readonly driver: string;
+  readonly settings?: unknown;
+  readonly interfaces?: readonly BorrowedInterfaces[] | undefined;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly cluster?: ClusterRef | undefined;
+  /** Role in its cluster. */
+  readonly hostGroup?: string | undefined;
+  /** Whether automatic cleaning runs; absent: the site's policy decides. */
+  readonly automaticCleaning?: boolean | undefined;
+}
+
+/** Interfaces taken from another driver, with that driver's settings. */
+export interface BorrowedInterfaces {
+  readonly kinds: readonly string[];
+  readonly driver: string;
+  readonly settings?: unknown;
+}
+
+/** The checked settings of a node, secrets apart. Valid only if there are no refusals. */
+export interface PreparedSettings {
+  readonly settings: Readonly<Record<string, JsonObject>>;
+  readonly secrets: Secrets;
+  /** Address of the management controller; null if the driver reports none, so that the controller is the node's own. */
+  readonly controller: string | null;
+  readonly refusals: readonly Refusal[];
+}
+
+/** Settings that a node has already, secrets included: driver name → settings. */
+export type StoredSettings = Readonly<Record<string, JsonObject>>;
+
+const CONTROLLER_LENGTH_MAX = 253;
+const ISSUES_MAX = 10;
+
+/** Checks a node's drivers and settings, and separates the secrets. The settings are laid over the `stored` ones. */
+export async function prepareSettings(
+  registry: Registry,
+  node: NewNode,
+  path: readonly string[],
+  stored: StoredSettings = {},
+): Promise<PreparedSettings> {
+  const refusals: Refusal[] = [
+    ...nameFlaw(node.name, [...path, "name"]),
+    ...labelFlaws(node.labels, path),
+    ...hostGroupFlaw(node.hostGroup, path),
+    ...driverFlaws(registry, node, path),
+  ];
+  const settings: Record<string, JsonObject> = {};
+  const secrets: Record<string, Readonly<Record<string, string>>> = {};
+  for (const driver of driversOf(registry, node)) {
+    const checked = await checkSettings(registry, { node, driver, path }, stored[driver.name]);
+    if ("refusals" in checked) {
+      refusals.push(...checked.refusals);
+      continue;
+    }
+    refusals.push(...checked.sizeFlaws);
+    settings[driver.name] = checked.settings;
+    if (Object.keys(checked.secrets).length > 0) secrets[driver.name] = checked.secrets;
+  }
+  if (refusals.length > 0) return { settings, secrets, refusals, controller: null };
+  try {
+    return { settings, secrets, refusals, controller: controllerFor(registry, node, settings, secrets) };
+  } catch {
+    // The error may contain a secret, so neither the refusal nor the log repeats it.
+    const message = `Node ${node.name}: its driver failed to determine the management controller from these settings. Report this to the author of the driver.`;
+    return {
+      settings,
+      secrets,
+      controller: null,
+      refusals: [{ code: "UNSUPPORTED_BY_DRIVER", message, path: [...path, "driver"] }],
+    };
+  }
+}
+
+interface DriverOfNode {
+  readonly node: NewNode;
+  readonly driver: AnyDriver;
+  readonly path: readonly string[];
+}
+
+async function checkSettings(
+  registry: Registry,
+  { node, driver, path }: DriverOfNode,
+  stored: JsonObject | undefined,
+): Promise<
+  | { readonly refusals: readonly Refusal[] }
+  | {
+      readonly settings: JsonObject;
+      readonly secrets: Readonly<Record<string, string>>;
+      readonly sizeFlaws: readonly Refusal[];
+    }
+> {
+  const source = settingsFor(node, driver, path);
+  const given = source.value ?? {};
+  const isObject = typeof given === "object" && !Array.isArray(given);
+  const checked = await registry.checkSettings(driver, isObject ? { ...stored, ...given } : given);
+  if (!checked.ok)
+    return {
+      refusals: checked.issues.slice(0, ISSUES_MAX).map((issue): Refusal => ({
+        code: "INVALID_INPUT",
+        message: `Node ${node.name}, settings of driver ${driver.name}${issue.path.length > 0 ? ` (${issue.path.join(".")})` : ""}: ${issue.message}.`,
+        path: [...source.path, ...issue.path],
+      })),
+    };
+  const { settings, secrets } = checked;
+  const what = `Node ${node.name}: its settings for driver ${driver.name}`;
+  return { settings, secrets, sizeFlaws: sizeFlaws(what, { ...settings, ...secrets }, source.path, stored) };
+}
+
+/** All flaws of the drivers that a node names. */
+function driverFlaws(registry: Registry, node: NewNode, path: readonly string[]): Refusal[] {
+  const own = registry.compose({ driver: node.driver, borrowed: {} });
+  const flaws = [
+    ...("problem" in own ? [{ what: own.problem, at: ["driver"] }] : []),
+    ...(node.interfaces ?? []).flatMap((_, index) => borrowedFlaws(registry, node, index)),
+  ];
+  return flaws.map(({ what, at }) => ({
+    code: "INVALID_INPUT",
+    message: `Node ${node.name}: ${what}`,
+    path: [...path, ...at],
+  }));
+}
+
+interface Flaw {
+  readonly what: string;
+  /** Path below the node. */
+  readonly at: readonly string[];
+}
+
+function borrowedFlaws(registry: Registry, node: NewNode, index: number): Flaw[] {
+  const all = node.interfaces ?? [];
+  const { driver = "", kinds = [] } = all[index] ?? {};
+  const at = ["interfaces", String(index)];
+  const atDriver = [...at, "driver", driver];
+  const flaws: Flaw[] = [];
+  if (driver === node.driver)
+    flaws.push({
+      what: `${driver} is its own driver, which provides every interface that is not taken from another driver. Leave it out.`,
+      at: atDriver,
+    });
+  if (all.findIndex((one) => one.driver === driver) !== index)
+    flaws.push({
+      what: `the driver ${driver} is named twice. Name it once, with all interfaces that are taken from it.`,
+      at: atDriver,
+    });
+  if (kinds.length === 0)
+    flaws.push({
+      what: `no interface is taken from the driver ${driver}. Name one, or leave the driver out.`,
+      at: [...at, "kinds"],
+    });
+  const earlier = all.slice(0, index).flatMap((one) => one.kinds);
+  for (const [position, kind] of kinds.entries()) {
+    const where = [...at, "kinds", String(position)];
+    if (earlier.includes(kind) || kinds.indexOf(kind) !== position)
+      flaws.push({ what: `its interface ${kind} is given twice.`, at: where });
+    if (!isInterfaceName(kind)) {
+      flaws.push({ what: `there is no interface "${kind}" (there are ${INTERFACES.join(", ")}).`, at: where });
+      continue;
+    }
+    const giver = registry.compose({ driver, borrowed: { [kind]: driver } });
+    if ("problem" in giver) flaws.push({ what: giver.problem, at: registry.get(driver) ? where : [...at, "driver"] });
+  }
+  return flaws;
+}
+
+/** The loaded drivers that a node names, each once. */
+function driversOf(registry: Registry, node: NewNode): AnyDriver[] {
+  return [...new Set([node.driver, ...(node.interfaces ?? []).map(({ driver }) => driver)])].flatMap(
+    (name) => registry.get(name) ?? [],
+  );
+}
+
+/** Address of the management controller, as the driver that provides power reports it. */
+function controllerFor(
+  registry: Registry,
+  node: NewNode,
+  settings: PreparedSettings["settings"],
+  secrets: Secrets,
+): string | null {
+  const composed = registry.compose({ driver: node.driver, borrowed: borrowedOf(node.interfaces) });
+  const giver = "composition" in composed ? composed.composition.giver("power") : null;
+  const controller = giver && controllerOf(giver, { ...settings[giver.name], ...secrets[giver.name] });
+  if (!controller) return controller;
+  const redactor = createRedactor(Object.values(secrets).flatMap((fields) => Object.values(fields)));
+  return redactor.text(controller).slice(0, CONTROLLER_LENGTH_MAX);
+}
+
+function settingsFor(
+  node: NewNode,
+  driver: AnyDriver,
+  path: readonly string[],
+): { readonly value: unknown; readonly path: readonly string[] } {
+  if (driver.name === node.driver) return { value: node.settings, path: [...path, "driver", driver.name] };
+  const index = (node.interfaces ?? []).findIndex((one) => one.driver === driver.name);
+  return {
+    value: node.interfaces?.[index]?.settings,
+    path: [...path, "interfaces", String(index), "driver", driver.name],
+  };
+}
+
+/** Interface → driver that provides it. */
+export function borrowedOf(interfaces: readonly BorrowedInterfaces[] | undefined): Record<string, string> {
+  return Object.fromEntries((interfaces ?? []).flatMap(({ kinds, driver }) => kinds.map((kind) => [kind, driver])));
+}

@@ -1,0 +1,148 @@
+/** Changing one node: its name, drivers, settings, labels and flags. */
+import { RefusalError } from "../../errors.ts";
+import type { Refusal } from "../../errors.ts";
+import { isSameJson } from "../../runtime/canonical-json.ts";
+import { lockNodes, nodesByNames, putSecrets, secretsOf, updateNode as changeNode } from "../../store/nodes.ts";
+import type { NodeRow, Secrets } from "../../store/nodes.ts";
+import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
+import type { EngineContext } from "../context.ts";
+import { changedFields } from "../input/changed-fields.ts";
+import { hostGroupFlaw, labelFlaws, nameFlaw } from "../input/name-rules.ts";
+import { isUuid } from "../input/node-selector.ts";
+import type { Caller, Transaction } from "../transaction.ts";
+import { refuseEdit } from "./edit-nodes.ts";
+import type { Edited } from "./edit-nodes.ts";
+import { borrowedOf, prepareSettings } from "./node-settings.ts";
+import type { BorrowedInterfaces, NewNode, PreparedSettings, StoredSettings } from "./node-settings.ts";
+
+/** A change of one node. An absent field stays. */
+export interface NodeChange {
+  readonly ifRevision?: number | undefined;
+  readonly name?: string | undefined;
+  readonly driver?: string | undefined;
+  /** Laid over the settings of its own driver: an absent setting stays, null removes one. */
+  readonly settings?: unknown;
+  /** Replaces all of them; their settings are laid over those that the node has for the driver. */
+  readonly interfaces?: readonly BorrowedInterfaces[] | undefined;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly isProtected?: boolean | undefined;
+  /** Null removes it. */
+  readonly hostGroup?: string | null | undefined;
+  /** Null: the site's policy decides. */
+  readonly automaticCleaning?: boolean | null | undefined;
+}
+
+export interface UpdateNodeRequest {
+  readonly nodeId: string;
+  readonly change: NodeChange;
+}
+
+export async function updateNode(context: EngineContext, caller: Caller, request: UpdateNodeRequest): Promise<Edited> {
+  const { nodeId } = request;
+  if (!isUuid(nodeId)) return refuseEdit([unknownNode(nodeId)]);
+  try {
+    await context.transact((transaction) => applyChange(transaction, context, request));
+    return { nodeIds: [nodeId], refusals: [] };
+  } catch (error) {
+    if (error instanceof RefusalError) return refuseEdit(error.refusals);
+    // Another request took the name between the check and the update.
+    if (violatedConstraint(error)?.startsWith("nodes_name")) return updateNode(context, caller, request);
+    throw error;
+  }
+}
+
+async function applyChange(
+  transaction: Transaction,
+  context: EngineContext,
+  { nodeId, change }: UpdateNodeRequest,
+): Promise<void> {
+  const { tx } = transaction;
+  const [node] = await lockNodes(tx, [nodeId]);
+  if (!node) throw new RefusalError([unknownNode(nodeId)]);
+  if (change.ifRevision !== undefined && change.ifRevision !== node.revision)
+    throw new RefusalError([staleRevision(node, change.ifRevision)]);
+  const changesDrivers =
+    change.driver !== undefined || change.settings !== undefined || change.interfaces !== undefined;
+  const secrets = changesDrivers ? await secretsOf(tx, nodeId) : {};
+  const next = merged(node, change);
+  const prepared = changesDrivers
+    ? await prepareSettings(context.registry, next, ["input"], storedSettings(node, secrets))
+    : null;
+  const flaws = [...(prepared?.refusals ?? fieldFlaws(change)), ...(await nameTaken(transaction, node, change))];
+  if (flaws.length > 0) throw new RefusalError(flaws);
+  const changed = changedFields<NodeRow>(node, rowChange(change, next, prepared));
+  const newSecrets = prepared && !isSameJson(prepared.secrets, secrets) ? prepared.secrets : null;
+  if (changed || newSecrets) await changeNode(tx, nodeId, changed ?? {});
+  if (newSecrets) await putSecrets(tx, [{ nodeId, secrets: newSecrets }]);
+}
+
+function rowChange(change: NodeChange, next: NewNode, prepared: PreparedSettings | null): Partial<NodeRow> {
+  return {
+    ...(change.name !== undefined && { name: change.name }),
+    ...(change.labels !== undefined && { labels: change.labels }),
+    ...(change.isProtected !== undefined && { isProtected: change.isProtected }),
+    ...(change.hostGroup !== undefined && { hostGroup: change.hostGroup }),
+    ...(change.automaticCleaning !== undefined && { automaticCleaning: change.automaticCleaning }),
+    ...(prepared && {
+      driver: next.driver,
+      borrowed: borrowedOf(next.interfaces),
+      settings: prepared.settings,
+      controller: prepared.controller,
+    }),
+  };
+}
+
+function fieldFlaws({ name, labels, hostGroup }: NodeChange): Refusal[] {
+  return [
+    ...(name === undefined ? [] : nameFlaw(name, ["input", "name"])),
+    ...labelFlaws(labels, ["input"]),
+    ...hostGroupFlaw(hostGroup, ["input"]),
+  ];
+}
+
+/** The node as a registration, with the change applied. */
+function merged(node: NodeRow, change: NodeChange): NewNode {
+  const driver = change.driver ?? node.driver;
+  return {
+    name: change.name ?? node.name,
+    driver,
+    settings: change.settings,
+    interfaces: change.interfaces ?? borrowedBy(node).filter((one) => one.driver !== driver),
+    labels: change.labels ?? node.labels,
+    hostGroup: change.hostGroup ?? undefined,
+  };
+}
+
+function borrowedBy({ borrowed }: NodeRow): BorrowedInterfaces[] {
+  return [...new Set(Object.values(borrowed))].map((driver) => ({
+    driver,
+    kinds: Object.keys(borrowed).filter((kind) => borrowed[kind] === driver),
+  }));
+}
+
+function storedSettings({ settings }: NodeRow, secrets: Secrets): StoredSettings {
+  return Object.fromEntries(
+    Object.entries(settings).map(([driver, open]) => [driver, { ...open, ...secrets[driver] }]),
+  );
+}
+
+async function nameTaken(transaction: Transaction, node: NodeRow, change: NodeChange): Promise<Refusal[]> {
+  if (change.name === undefined || change.name === node.name) return [];
+  const [other] = await nodesByNames(transaction.tx, [change.name]);
+  if (!other) return [];
+  const message = `A node ${change.name} exists already.`;
+  return [{ code: "INVALID_INPUT", message, nodeId: other.id, path: ["input", "name"] }];
+}
+
+function staleRevision({ id, name, revision }: NodeRow, ifRevision: number): Refusal {
+  return {
+    code: "STALE_REVISION",
+    message: `Node ${name} is at revision ${revision}, not ${ifRevision}. Read it again and repeat the change.`,
+    nodeId: id,
+    path: ["input", "ifRevision"],
+  };
+}
+
+function unknownNode(id: string): Refusal {
+  return { code: "NOT_FOUND", message: `There is no node ${id}.`, missing: [id], path: ["input", "id"] };
+}
