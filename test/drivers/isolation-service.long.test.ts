@@ -1,6 +1,6 @@
 /**
- * Isolation as users meet it: a whole service, as it is started, with a driver that misbehaves. And what becomes of a
- * driver at work when the service is killed, or paused for so long that others take it for dead.
+ * Isolation of a whole service with a misbehaving driver, and the end of a running driver when the service is killed,
+ * or paused until others consider it dead.
  */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
@@ -64,7 +64,7 @@ function apiAt(url: () => string) {
       );
       expect(registerNodes.errors).toEqual([]);
     },
-    /** Begins to commission the nodes, each for itself; answers the operation. */
+    /** Starts a commission of the nodes, each independent of the others; returns the operation. */
     async commission(names: readonly string[]): Promise<string> {
       const { commissionNodes } = await ask<{
         commissionNodes: { operation: { uuid: string } | null; errors: { message: string }[] };
@@ -91,7 +91,7 @@ function apiAt(url: () => string) {
   };
 }
 
-describe("a service with a driver that misbehaves", () => {
+describe("service with a misbehaving driver", () => {
   let service: Service;
   const api = apiAt(() => `${service.url}/graphql`);
   beforeAll(async () => {
@@ -106,12 +106,12 @@ describe("a service with a driver that misbehaves", () => {
     "kills its process",
     "fills its heap",
     "throws in a timer",
-    "rejects where nobody waits",
+    "rejects without a handler",
     "writes into the channel",
   ];
-  const ENDLESS = ["hangs", "spins for ever", "sleeps in a call to the system"];
+  const ENDLESS = ["hangs", "spins forever", "sleeps in a system call"];
 
-  test("fails the steps of that driver, each with a reason; the others of that driver end as they should, and the API answers meanwhile [R-072]", async () => {
+  test("service with a misbehaving driver fails its steps with a reason, completes the others of that driver, and answers requests meanwhile [R-072]", async () => {
     const bad = [...ENDING, ...ENDLESS];
     const nameOf = (does: string) => does.replaceAll(" ", "-");
     await api.register(
@@ -144,7 +144,7 @@ describe("a service with a driver that misbehaves", () => {
     for (const does of ENDLESS) expect(seen.runs[nameOf(does)], does).toMatchObject({ state: "RUNNING" });
     expect(seen.finishedAt).toBeNull();
 
-    // Those that never end are aborted, and end: their processes are killed before the engine would leave them alone.
+    // Steps that never end are aborted, and end: their processes are killed before the engine would release them.
     await api.ask("mutation Abort($input: AbortInput!) { abort(input: $input) { errors { message } } }", {
       input: { work: { operationId: id } },
     });
@@ -160,14 +160,14 @@ describe("a service with a driver that misbehaves", () => {
   }, 150_000);
 });
 
-describe("a driver at work", () => {
+describe("running driver", () => {
   const children = new Set<ChildProcess>();
   afterAll(() => {
     for (const child of children) if (child.exitCode === null && child.signalCode === null) child.kill("SIGKILL");
   });
 
-  /** A service in a process of its own, in which a driver has begun to write to a file, and does not end. */
-  async function underWork(data: string, does: string) {
+  /** A service in its own process, whose driver has started to write to a file and does not end. */
+  async function withRunningDriver(data: string, does: string) {
     const child = spawn(process.execPath, [MAIN, ...flags(data)], { stdio: ["ignore", "pipe", "ignore"] });
     children.add(child);
     let output = "";
@@ -187,11 +187,12 @@ describe("a driver at work", () => {
     return statSync(file).size === size;
   };
 
-  // A worker that loops does not notice that its service is gone; where the kernel can be told to, it kills it.
-  test.each(["goes on writing", ...(process.platform === "linux" ? ["writes in a loop"] : [])])(
-    "that %s dies with its service",
+  // A worker that loops does not notice the end of its service; where the kernel supports it, the kernel kills the
+  // worker.
+  test.each(["keeps writing", ...(process.platform === "linux" ? ["writes in a loop"] : [])])(
+    "running driver that %s dies with its service",
     async (does) => {
-      const { child, file } = await underWork(does.replaceAll(" ", "-"), does);
+      const { child, file } = await withRunningDriver(does.replaceAll(" ", "-"), does);
       child.kill("SIGKILL");
       await once(child, "exit");
       await eventually("it writes no more", writesNoMore(file), 5_000);
@@ -199,8 +200,8 @@ describe("a driver at work", () => {
     90_000,
   );
 
-  test("ends when its service has been paused for as long as a lease lasts", async () => {
-    const { child, file } = await underWork("paused", "goes on writing");
+  test("running driver ends when its service has been paused for the lease time", async () => {
+    const { child, file } = await withRunningDriver("paused", "keeps writing");
     child.kill("SIGSTOP");
     await eventually("it writes no more", writesNoMore(file), 20_000);
     child.kill("SIGKILL");

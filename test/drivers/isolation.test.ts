@@ -1,6 +1,6 @@
 /**
- * Isolation: whatever a driver does to its process, its own call ends with an error that says so, and calls of the same
- * driver for other nodes, made at the same moment, end as they should. Real processes; the driver is `misbehaving/evil.ts`.
+ * Isolation: whatever a driver does to its process, its own call fails with an error that says so, and simultaneous
+ * calls of the same driver for other nodes succeed. Real processes; the driver is `misbehaving/evil.ts`.
  */
 import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
@@ -39,14 +39,14 @@ interface Heard {
   readonly timed: string[];
 }
 
-/** A driver in isolation, and the means to call it. */
+/** A driver in isolation, and functions that call it. */
 interface Lab extends AsyncDisposable {
   readonly pool: Pool;
   readonly driver: AnyDriver;
   /** Lines of the service's log. */
   readonly log: string[];
   step(name?: string): AnyStep;
-  /** A call of a step for a node whose driver does this. */
+  /** A call of a step for a node whose driver shows this behavior. */
   call(
     does: string,
     more?: Omit<Partial<StepCall<unknown>>, "node"> & {
@@ -105,7 +105,7 @@ async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
         callbackPath: "/callback/none",
         attemptKey: "run:0:1",
         variables: {},
-        // As the engine has it: through the driver that gives the node its power.
+        // As the engine does it: through the driver that provides the power of the node.
         power: {
           read: () => driver.power.read(nested()),
           set: (action: PowerAction) => driver.power.set(nested(), action),
@@ -147,9 +147,9 @@ const writesNoMore = (file: string) => async () => {
   await delay(100);
   return statSync(file).size === size;
 };
-/** Nothing is heard in this process for so long. */
+/** Blocks this process. */
 const holdUp = (ms: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
-/** A worker by itself, ready for a call. */
+/** A single worker, ready for a call. */
 async function openWorker() {
   const states: Handle["state"][] = [];
   const plugin = { module: pathToFileURL(EVIL).href, name: "evil", version: "1.0.0", memory: createMemory() };
@@ -180,7 +180,7 @@ async function openWorker() {
 const SOUND = { kind: "done", output: { pid: expect.any(Number) } };
 const heardNothing = (): Heard => ({ lines: [], progress: [], timed: [] });
 
-describe("a step that ends by itself harms no other", () => {
+describe("step that ends its process", () => {
   interface Deed {
     readonly does: string;
     readonly error: Record<string, unknown>;
@@ -195,15 +195,15 @@ describe("a step that ends by itself harms no other", () => {
     { does: "throws", error: { name: "Error", message: "it broke" } },
     {
       does: "throws a failure",
-      error: { name: "DriverError", kind: "UNREACHABLE", retryable: true, message: "the wire is cut" },
+      error: { name: "DriverError", kind: "UNREACHABLE", retryable: true, message: "the wire is broken" },
     },
-    { does: "throws what cannot be looked at", error: { message: "it threw a value that cannot be serialized" } },
+    { does: "throws a value that cannot be read", error: { message: "it threw a value that cannot be serialized" } },
     { does: "ends its process", error: ended("exit code 0") },
     { does: "ends its process with a code", error: ended("exit code 7") },
     { does: "kills its process", error: ended("signal SIGKILL") },
     { does: "aborts its process", error: ended("signal SIGABRT") },
     { does: "fills its heap", error: ended("it exceeded its 256 MiB of memory") },
-    { does: "asks for too much at once", error: ended("it exceeded its 256 MiB of memory") },
+    { does: "allocates too much at once", error: ended("it exceeded its 256 MiB of memory") },
     {
       does: "throws in a timer",
       error: {
@@ -213,19 +213,19 @@ describe("a step that ends by itself harms no other", () => {
       },
     },
     {
-      does: "rejects where nobody waits",
+      does: "rejects without a handler",
       error: {
         name: "DriverError",
         retryable: false,
-        message: "The driver threw an unhandled error: nobody waits",
+        message: "The driver threw an unhandled error: no handler",
       },
     },
     {
-      does: "emits an error that nobody hears",
+      does: "emits an error without a listener",
       error: {
         name: "DriverError",
         retryable: false,
-        message: "The driver threw an unhandled error: nobody hears",
+        message: "The driver threw an unhandled error: no listener",
       },
     },
     { does: "writes into the channel", error: ended("it sent an invalid message") },
@@ -233,34 +233,37 @@ describe("a step that ends by itself harms no other", () => {
       does: "closes the channel",
       error: { name: "DriverError", message: expect.stringContaining("ended during clean.erase") },
     },
-  ])("that $does", async ({ does, error }) => {
+  ])("step that $does does not affect other calls", async ({ does, error }) => {
     await using lab = await openLab();
     const bad = thrownBy(lab.run(does));
     const others = Array.from({ length: 6 }, () => lab.run("sound"));
     expect(await Promise.all(others)).toEqual(others.map(() => SOUND));
     expect(await bad).toMatchObject(error);
-    // And those that come after it.
+    // And later calls.
     expect(await lab.run("sound")).toEqual(SOUND);
   });
 
-  test("that throws what is no error", async () => {
+  test("step that throws a value that is not an error does not affect other calls", async () => {
     await using lab = await openLab();
-    expect(await thrownBy(lab.run("throws what is no error"))).toBe("a word");
+    expect(await thrownBy(lab.run("throws a value that is not an error"))).toBe("a word");
   });
 
   test.each([
     ["returns nothing", (result: unknown) => expect(result).toBeUndefined()],
     ["returns a function", (result: unknown) => expect(result).toBeTypeOf("function")],
-    ["returns a circle", (result: unknown) => expect(result).toEqual({ kind: "done", output: expect.any(BigInt) })],
+    [
+      "returns a circular value",
+      (result: unknown) => expect(result).toEqual({ kind: "done", output: expect.any(BigInt) }),
+    ],
     ["returns too much", (result: unknown) => expect(result).toEqual({ kind: "done", output: expect.any(BigInt) })],
-    ["returns what throws when it is looked at", (result: unknown) => expect(result).toBeTypeOf("bigint")],
-  ])("that %s: the engine is given what it refuses", async (does, holds) => {
+    ["returns a value that throws when it is read", (result: unknown) => expect(result).toBeTypeOf("bigint")],
+  ])("step that %s returns a value that the engine rejects", async (does, holds) => {
     await using lab = await openLab();
     holds(await lab.run(does));
     expect(await lab.run("sound")).toEqual(SOUND);
   });
 
-  test("that must not be made twice says so, when its process has ended under it", async () => {
+  test("step that is not idempotent is not retryable after the end of its process", async () => {
     await using lab = await openLab();
     expect(await thrownBy(lab.step("flash").run(lab.call("ends its process")))).toMatchObject({
       name: "DriverError",
@@ -268,16 +271,16 @@ describe("a step that ends by itself harms no other", () => {
     });
   });
 
-  test("that ends its process: the programs that it has started end with it", async () => {
+  test("step that ends its process also ends the programs that it started", async () => {
     await using lab = await openLab();
     const file = aFile();
-    expect(await thrownBy(lab.run("leaves a process that goes on, and ends its own", { file }))).toMatchObject(
+    expect(await thrownBy(lab.run("leaves a process that continues, and ends its own", { file }))).toMatchObject(
       ended("exit code 1"),
     );
     await eventually("they write no more", writesNoMore(file));
   });
 
-  test("of a discovery", async () => {
+  test("step of a discovery that ends its process does not affect other probes", async () => {
     await using lab = await openLab();
     const probe = (does: string) => {
       const { signal, deadline, log, timed } = lab.call("sound");
@@ -295,17 +298,11 @@ describe("a step that ends by itself harms no other", () => {
   });
 });
 
-describe("a step that does not end harms no other", () => {
-  const HANGING = [
-    "hangs",
-    "spins for ever",
-    "sleeps in a call to the system",
-    "waits on a lock for ever",
-    "prints without end",
-  ];
+describe("step that does not end", () => {
+  const HANGING = ["hangs", "spins forever", "sleeps in a system call", "waits on a lock forever", "prints endlessly"];
 
   test.each(HANGING)(
-    "while it %s, calls for other nodes go on; when it was told to end, it is killed [R-072]",
+    "step that %s does not delay other calls, and is killed after its cancellation [R-072]",
     async (does) => {
       await using lab = await openLab({ graceMs: 300 });
       const cut = new AbortController();
@@ -326,16 +323,16 @@ describe("a step that does not end harms no other", () => {
     },
   );
 
-  test.each(HANGING.slice(0, 3))("one that %s is killed after its deadline, though nobody aborts it", async (does) => {
+  test.each(HANGING.slice(0, 3))("step that %s is killed after its deadline without an abort", async (does) => {
     await using lab = await openLab();
     const bad = thrownBy(lab.run(does, { deadline: new Date(Date.now() + 500) }));
     expect(await lab.run("sound")).toEqual(SOUND);
     expect(await bad).toMatchObject({ name: "DriverError", kind: "TIMEOUT" });
   });
 
-  test("one that goes on by itself does nothing any more once it has been killed, nor do processes that it started", async () => {
+  test("step that is killed has no further effect, nor have processes that it started", async () => {
     await using lab = await openLab({ graceMs: 50 });
-    for (const does of ["goes on writing", "leaves a process that goes on"]) {
+    for (const does of ["keeps writing", "leaves a process that continues"]) {
       const file = aFile();
       const cut = new AbortController();
       const bad = thrownBy(lab.run(does, { file, signal: cut.signal }));
@@ -346,10 +343,10 @@ describe("a step that does not end harms no other", () => {
     }
   });
 
-  test("all places are taken by steps that hang: readings go on, and so do steps when one is killed", async () => {
+  test("hanging steps in all slots do not delay readings, and a killed one frees its slot", async () => {
     await using lab = await openLab({ workers: 2, graceMs: 50 });
     const cuts = [new AbortController(), new AbortController()];
-    const bad = cuts.map(({ signal }) => thrownBy(lab.run("spins for ever", { signal })));
+    const bad = cuts.map(({ signal }) => thrownBy(lab.run("spins forever", { signal })));
     await eventually("both are at it", () => lab.pool.figures.processes.called === 2);
     const waiting = lab.run("sound");
     expect(await lab.driver.power.read(lab.call("sound", { dispatch: { lane: "READING" } }))).toBe("OFF");
@@ -360,12 +357,12 @@ describe("a step that does not end harms no other", () => {
     await Promise.all(bad);
   });
 
-  test("all places are taken by steps that hang: what carries out an abort waits for none", async () => {
+  test("hanging steps in all slots do not delay an abort, which waits for no slot", async () => {
     await using lab = await openLab({ workers: 1, graceMs: 50 });
     const cut = new AbortController();
     const bad = thrownBy(lab.run("hangs", { signal: cut.signal }));
     await eventually("the place is taken", () => lab.pool.figures.processes.called === 1);
-    expect(await lab.run("asks for power", { dispatch: { lane: "ENDING" } })).toMatchObject({
+    expect(await lab.run("uses the power", { dispatch: { lane: "ENDING" } })).toMatchObject({
       output: { power: "ON" },
     });
     expect(lab.pool.figures.processes.called).toBe(1);
@@ -373,18 +370,18 @@ describe("a step that does not end harms no other", () => {
     await bad;
   });
 
-  test("readings that hang keep no step from its place", async () => {
+  test("hanging readings take no slot from steps", async () => {
     await using lab = await openLab({ workers: 2, graceMs: 50 });
     const cut = new AbortController();
     const readings = Array.from({ length: 5 }, () =>
       thrownBy(lab.run("hangs", { signal: cut.signal, dispatch: { lane: "READING" } })),
     );
-    expect(await Promise.all([lab.run("works for a while"), lab.run("works for a while")])).toEqual([SOUND, SOUND]);
+    expect(await Promise.all([lab.run("runs for a while"), lab.run("runs for a while")])).toEqual([SOUND, SOUND]);
     cut.abort();
     await Promise.all(readings);
   });
 
-  test("neither probes that hang nor readings of nodes in trouble keep a reading from its place", async () => {
+  test("hanging probes and readings of failing nodes take no slot from readings", async () => {
     await using lab = await openLab({ workers: 1, graceMs: 50 });
     const cut = new AbortController();
     const bad = (["TROUBLED", "PROBE"] as const).flatMap((lane) =>
@@ -397,7 +394,7 @@ describe("a step that does not end harms no other", () => {
   });
 
   test.each(["READING", "TROUBLED", "PROBE"] as const)(
-    "the time of a call in lane %s begins when it has a place",
+    "timeout of a call in lane %s starts when it has a slot",
     async (lane) => {
       await using lab = await openLab({ workers: 1, graceMs: 50 });
       const cut = new AbortController();
@@ -416,25 +413,22 @@ describe("a step that does not end harms no other", () => {
   );
 });
 
-describe("what a call leaves behind harms no other", () => {
+describe("remains of a call", () => {
   test.each([
     ["leaves a timer that throws", "threw after its call had ended: left behind"],
     ["leaves a promise that rejects", "threw after its call had ended: left behind"],
     ["leaves a timer that ends the process", "called process.exit after it had ended"],
-  ])(
-    "one that %s: the call of another node in the same process ends well, and the process is replaced",
-    async (does, says) => {
-      await using lab = await openLab({ workers: 1 });
-      const first = pidOf(await lab.run(does));
-      const second = pidOf(await lab.run("works for a while"));
-      expect(second).toBe(first);
-      await eventually("it is told", () => lab.log.some((line) => line.includes(says)));
-      expect(pidOf(await lab.run("sound"))).not.toBe(first);
-    },
-  );
+  ])("call that %s: the next call in the process succeeds, and then the process is replaced", async (does, says) => {
+    await using lab = await openLab({ workers: 1 });
+    const first = pidOf(await lab.run(does));
+    const second = pidOf(await lab.run("runs for a while"));
+    expect(second).toBe(first);
+    await eventually("it is logged", () => lab.log.some((line) => line.includes(says)));
+    expect(pidOf(await lab.run("sound"))).not.toBe(first);
+  });
 
   test.each(["asks by HTTP", "prints"])(
-    "one that %s leaves nothing behind that keeps its process from the next call",
+    "call that %s leaves nothing that keeps its process from the next call",
     async (does) => {
       const server = createServer((_request, response) => response.end("{}")).listen(0, "127.0.0.1");
       onTestFinished(() => server.close().closeAllConnections());
@@ -447,23 +441,23 @@ describe("what a call leaves behind harms no other", () => {
     },
   );
 
-  test("one that leaves a timer that throws between two calls: its process ends, and is not kept for a next one", async () => {
+  test("call that leaves a timer that throws between two calls: its process ends and is not used again", async () => {
     await using lab = await openLab({ workers: 1 });
     const first = pidOf(await lab.run("leaves a timer that throws between two calls"));
-    await eventually("it is told", () =>
+    await eventually("it is logged", () =>
       lab.log.some((line) => line.includes("threw after its call had ended: left behind")),
     );
     await eventually("it ends", () => !isAlive(first));
   });
 
-  test("one that leaves a timer that goes on: its process is given no other call, and is killed in the end", async () => {
+  test("call that leaves a repeating timer: its process gets no other call and is killed", async () => {
     await using lab = await openLab({ workers: 1 });
-    const first = pidOf(await lab.run("leaves a timer that goes on", { file: aFile() }));
+    const first = pidOf(await lab.run("leaves a timer that repeats", { file: aFile() }));
     expect(pidOf(await lab.run("sound"))).not.toBe(first);
     await eventually("it is killed", () => !isAlive(first), 20_000);
   });
 
-  test("one that has left something behind for a moment loses nothing when the service was held up meanwhile", async () => {
+  test("call that leaves a short timer: its process is kept, although the service was blocked meanwhile", async () => {
     await using lab = await openLab({ workers: 1, idleMs: 200, busyMs: 300 });
     const pid = pidOf(await lab.run("leaves a timer for a moment"));
     const next = lab.run("sound");
@@ -471,11 +465,11 @@ describe("what a call leaves behind harms no other", () => {
     expect(pidOf(await next)).toBe(pid);
   });
 
-  test("a process that has been killed becomes nothing but ended, whatever it has said before", async () => {
+  test("worker that is killed only becomes ended, whatever it has sent before", async () => {
     const { worker, states, job } = await openWorker();
     expect(await worker.call(job("leaves a timer for a moment"))).toMatchObject({ kind: "done" });
     expect(worker.state).toBe("busy");
-    // That it is clean is in the channel by then.
+    // Its message that it is idle is in the channel by then.
     holdUp(1_000);
     worker.kill("as a test");
     expect(await thrownBy(worker.call(job("sound")))).toBeInstanceOf(CallNotStartedError);
@@ -483,14 +477,14 @@ describe("what a call leaves behind harms no other", () => {
     expect(states).toEqual(["idle", "busy", "ended"]);
   });
 
-  test("a call that a killed process has not taken was not begun", async () => {
+  test("worker that is killed before it took a call reports the call as not started", async () => {
     const { worker, job } = await openWorker();
     const call = worker.call(job("sound"));
     worker.kill("as a test");
     expect(await thrownBy(call)).toBeInstanceOf(CallNotStartedError);
   });
 
-  test("one that cannot be started is an error in the log", async () => {
+  test("worker that cannot be started is an error in the log", async () => {
     const lines: string[] = [];
     const plugin = {
       module: pathToFileURL(join(folder, "nowhere.ts")).href,
@@ -508,12 +502,15 @@ describe("what a call leaves behind harms no other", () => {
     expect(lines).toEqual([expect.stringContaining("failed to start; calls of this driver fail until one starts")]);
   });
 
-  test.skipIf(process.platform !== "linux")("a process is the first that a machine without memory takes", async () => {
-    await using lab = await openLab({ workers: 1 });
-    expect(readFileSync(`/proc/${pidOf(await lab.run("sound"))}/oom_score_adj`, "utf8").trim()).toBe("1000");
-  });
+  test.skipIf(process.platform !== "linux")(
+    "worker is the first process that the kernel kills when memory runs out",
+    async () => {
+      await using lab = await openLab({ workers: 1 });
+      expect(readFileSync(`/proc/${pidOf(await lab.run("sound"))}/oom_score_adj`, "utf8").trim()).toBe("1000");
+    },
+  );
 
-  test("a process that dies between two calls costs neither", async () => {
+  test("worker that dies between two calls is replaced without a failed call", async () => {
     await using lab = await openLab({ workers: 1 });
     const first = pidOf(await lab.run("sound"));
     process.kill(first, "SIGKILL");
@@ -521,11 +518,11 @@ describe("what a call leaves behind harms no other", () => {
   });
 });
 
-describe("a driver that says too much harms no other", () => {
-  test("lines are kept up to a measure, and how many were not is told", async () => {
+describe("output of a driver", () => {
+  test("log lines of a call are limited, and the number of dropped lines is logged", async () => {
     await using lab = await openLab();
     const heard = heardNothing();
-    const [result, other] = await Promise.all([lab.run("says too much", { heard }), lab.run("sound")]);
+    const [result, other] = await Promise.all([lab.run("logs too much", { heard }), lab.run("sound")]);
     expect(result).toEqual({ kind: "done" });
     expect(other).toEqual(SOUND);
     expect(heard.lines.length).toBeLessThan(20_000);
@@ -533,9 +530,9 @@ describe("a driver that says too much harms no other", () => {
     expect(heard.lines.at(-1)).toMatch(/^\d+ lines were dropped: the driver logged too fast\.$/);
   });
 
-  test("what was said between two calls, and has not been heard yet, keeps no call waiting", async () => {
+  test("log lines between two calls do not delay the next call", async () => {
     const { worker, job } = await openWorker();
-    await worker.call(job("says much when it has ended, bit by bit"));
+    await worker.call(job("logs much after its end, in parts"));
     holdUp(300);
     const call = worker.call(job("sound"));
     await new Promise((sent) => process.nextTick(sent));
@@ -543,15 +540,15 @@ describe("a driver that says too much harms no other", () => {
     expect(await call).toEqual(SOUND);
   });
 
-  test("progress is told as it was last", async () => {
+  test("progress of a call is limited, and the last value is reported", async () => {
     await using lab = await openLab();
     const heard = heardNothing();
-    expect(await lab.run("reports without end", { heard })).toEqual({ kind: "done" });
+    expect(await lab.run("reports progress endlessly", { heard })).toEqual({ kind: "done" });
     expect(heard.progress.length).toBeLessThan(1_000);
     expect(heard.progress.at(-1)).toEqual([199_999 / 2_000, "on its way"]);
   });
 
-  test("questions for the power are answered one after the other", async () => {
+  test("power requests of a call are answered one after the other", async () => {
     await using lab = await openLab();
     let open = 0;
     let most = 0;
@@ -565,11 +562,11 @@ describe("a driver that says too much harms no other", () => {
       set: async () => {},
       setBootDevice: async () => {},
     };
-    expect(await lab.run("asks for power without end", { power })).toEqual({ kind: "done" });
+    expect(await lab.run("reads the power endlessly", { power })).toEqual({ kind: "done" });
     expect(most).toBe(1);
   });
 
-  test("what it prints is in the log, without its secrets", async () => {
+  test("printed lines are logged without secrets", async () => {
     await using lab = await openLab();
     await lab.run("prints its secret");
     await eventually(
@@ -580,13 +577,13 @@ describe("a driver that says too much harms no other", () => {
     expect(lab.log.join("")).not.toContain("correct-horse");
   });
 
-  test("what it prints last is in the log, though it ends no line", async () => {
+  test("printed text without a line end is logged when the process ends", async () => {
     await using lab = await openLab();
-    await thrownBy(lab.run("ends with a word that ends no line"));
+    await thrownBy(lab.run("ends with an incomplete line"));
     await eventually("it is there", () => lab.log.some((line) => line.includes("the last word was ***")));
   });
 
-  test("what it prints of a key with many lines is in the log without any of them", async () => {
+  test("printed key of several lines is logged without any of them", async () => {
     await using lab = await openLab();
     await lab.run("prints its secret", {
       password: "-----BEGIN KEY-----\r\nMIIEvQIBADAN\nBgkqhkiG9w0B\n-----END KEY-----\n",
@@ -596,10 +593,10 @@ describe("a driver that says too much harms no other", () => {
     expect(lab.log.join("")).not.toMatch(/KEY|MIIE|Bgkq/);
   });
 
-  test("what is shortened shows no half of a secret", async () => {
+  test("truncated text contains no half of a secret", async () => {
     await using lab = await openLab();
     const heard = heardNothing();
-    const error = (await thrownBy(lab.run("says its secret at the end of much", { heard }))) as Error;
+    const error = (await thrownBy(lab.run("logs its secret at the end of a long text", { heard }))) as Error;
     await eventually("it is printed", () => lab.log.some((line) => line.includes("printed x")));
     for (const text of [error.message, heard.lines.join(""), lab.log.join("")]) {
       expect(text).toContain("xxx");
@@ -608,10 +605,10 @@ describe("a driver that says too much harms no other", () => {
   });
 });
 
-describe("a call is carried over whole", () => {
-  test("what it is given", async () => {
+describe("transfer of a call", () => {
+  test("transfer of a call passes all its arguments", async () => {
     await using lab = await openLab();
-    const call = lab.call("shows what it was given", {
+    const call = lab.call("returns its call", {
       args: { version: "2.1" },
       memo: { page: 3 },
       callback: [1, null],
@@ -636,13 +633,13 @@ describe("a call is carried over whole", () => {
     });
   });
 
-  test("what it says, in order, and before it ends", async () => {
+  test("transfer of a call passes its log lines and progress in order, and before its end", async () => {
     await using lab = await openLab();
     const heard = heardNothing();
-    await lab.run("tells its time", { heard });
+    await lab.run("reports its times", { heard });
     expect(heard.lines).toEqual(["one", "two"]);
     expect(heard.progress).toEqual([
-      [40, "under way"],
+      [40, "in progress"],
       [90, "nearly there"],
     ]);
     expect(heard.timed.toSorted()).toEqual([
@@ -653,18 +650,18 @@ describe("a call is carried over whole", () => {
     ]);
   });
 
-  test("its signal, with the reason", async () => {
+  test("transfer of a call passes its signal with the reason", async () => {
     await using lab = await openLab();
     const cut = new AbortController();
     const obeying = thrownBy(lab.run("obeys", { signal: cut.signal }));
-    const failing = thrownBy(lab.run("fails when it is told to end", { signal: cut.signal }));
-    await eventually("both are under way", () => lab.pool.figures.processes.called === 2);
+    const failing = thrownBy(lab.run("fails when it is cancelled", { signal: cut.signal }));
+    await eventually("both are in progress", () => lab.pool.figures.processes.called === 2);
     cut.abort(Object.assign(new Error("It took too long."), { name: "TimeoutError" }));
     expect(await obeying).toMatchObject({ name: "TimeoutError", message: "It took too long." });
     expect(await failing).toMatchObject({ message: "The driver threw an unhandled error: in the listener" });
   });
 
-  test("what cannot be made into JSON is refused, and costs no process", async () => {
+  test("transfer of a call refuses values that JSON cannot represent, and keeps the process", async () => {
     await using lab = await openLab({ workers: 1 });
     const pid = pidOf(await lab.run("sound"));
     for (const odd of [1n, "x".repeat(20_000_000)]) {
@@ -679,7 +676,7 @@ describe("a call is carried over whole", () => {
     expect(pidOf(await lab.run("sound"))).toBe(pid);
   });
 
-  test("a call whose signal has fired is not made", async () => {
+  test("transfer of a call whose signal has fired does not call the driver", async () => {
     await using lab = await openLab();
     expect(await thrownBy(lab.run("sound", { signal: AbortSignal.abort(new Error("too late")) }))).toMatchObject({
       message: "too late",
@@ -687,7 +684,7 @@ describe("a call is carried over whole", () => {
     expect(lab.pool.figures.processes.starting).toBe(0);
   });
 
-  test("every function of a step, and of power", async () => {
+  test("transfer works for every function of a step, and of power", async () => {
     await using lab = await openLab();
     const file = aFile();
     expect(await lab.step().verify?.(lab.call("sound", { memo: "look again" }))).toEqual({
@@ -703,7 +700,7 @@ describe("a call is carried over whole", () => {
     ).toEqual(["ON", "ON", "ON", "ON"]);
   });
 
-  test("secrets of the service are not in the environment of a driver", async () => {
+  test("transfer passes no secret of the service in the environment", async () => {
     const names = [
       "OSTLER_TOKEN",
       "OSTLER_LISTEN_URL",
@@ -718,7 +715,7 @@ describe("a call is carried over whole", () => {
     for (const name of names) process.env[name] = "0123456789abcdef";
     try {
       await using lab = await openLab();
-      const output = outputOf(await lab.run("shows its environment"));
+      const output = outputOf(await lab.run("returns its environment"));
       expect(output["PATH"]).toBe(process.env["PATH"]);
       for (const name of names) expect(output).not.toHaveProperty(name);
     } finally {
@@ -730,8 +727,8 @@ describe("a call is carried over whole", () => {
   });
 });
 
-describe("a call that waited is confirmed when it can be made", () => {
-  /** One that waits for the only place, which is free then. */
+describe("check of a call that waited for its slot", () => {
+  /** A call that waits for the only slot, which is released then. */
   async function waited(lab: Lab, confirm: () => Promise<void>): Promise<unknown> {
     const cut = new AbortController();
     const first = thrownBy(lab.run("obeys", { signal: cut.signal }));
@@ -753,12 +750,12 @@ describe("a call that waited is confirmed when it can be made", () => {
     return answer;
   }
 
-  test("and made then", async () => {
+  test("call that waited for its slot is sent after a successful check", async () => {
     await using lab = await openLab({ workers: 1 });
     expect(await waited(lab, async () => {})).toEqual(SOUND);
   });
 
-  test("and not made when it must not be; its process is there for others", async () => {
+  test("call that waited for its slot is not sent after a failed check, and its process serves others", async () => {
     await using lab = await openLab({ workers: 1 });
     expect(await waited(lab, () => Promise.reject(new Error("the run is another's")))).toMatchObject({
       message: "the run is another's",
@@ -767,7 +764,7 @@ describe("a call that waited is confirmed when it can be made", () => {
     expect(await lab.run("sound")).toEqual(SOUND);
   });
 
-  test("and made by another process when its own has died meanwhile", async () => {
+  test("call that waited for its slot is sent by another process if its own has died meanwhile", async () => {
     await using lab = await openLab({ workers: 1 });
     const pid = pidOf(await lab.run("sound"));
     const confirm = async () => {
@@ -780,33 +777,33 @@ describe("a call that waited is confirmed when it can be made", () => {
 });
 
 describe("power within a step", () => {
-  test("is asked of the service, and its errors come back as they are", async () => {
+  test("power within a step is requested from the service, and returns its errors", async () => {
     await using lab = await openLab();
-    expect(await lab.run("asks for power")).toMatchObject({ output: { power: "ON" } });
-    expect(await lab.run("asks for power that fails")).toEqual({
+    expect(await lab.run("uses the power")).toMatchObject({ output: { power: "ON" } });
+    expect(await lab.run("uses power that fails")).toEqual({
       kind: "done",
       output: { name: "DriverError", kind: "REFUSED", retryable: true, message: "the plug is stuck" },
     });
   });
 
-  test("never waits for the place that its own step holds, though all are taken", async () => {
+  test("power within a step never waits for a slot, although all are taken", async () => {
     await using lab = await openLab({ workers: 3 });
-    const results = await Promise.all(Array.from({ length: 9 }, () => lab.run("asks for power")));
+    const results = await Promise.all(Array.from({ length: 9 }, () => lab.run("uses the power")));
     expect(results).toHaveLength(9);
     expect(results.every((result) => outputOf(result)["power"] === "ON")).toBe(true);
   });
 });
 
-describe("processes", () => {
-  test("are as many as there are places, and no more", async () => {
+describe("worker processes", () => {
+  test("worker processes are at most as many as slots", async () => {
     await using lab = await openLab({ workers: 2 });
-    const calls = Array.from({ length: 6 }, () => lab.run("works for a while"));
+    const calls = Array.from({ length: 6 }, () => lab.run("runs for a while"));
     await eventually("both places are taken", () => lab.pool.figures.processes.called === 2);
     const pids = (await Promise.all(calls)).map(pidOf);
     expect(new Set(pids).size).toBe(2);
   });
 
-  test("are not more while what calls have left behind is not gone", async () => {
+  test("worker processes do not exceed the slots while busy ones still have remains of calls", async () => {
     await using lab = await openLab({ workers: 2, busyMs: 60_000 });
     let most = 0;
     const watch = setInterval(() => {
@@ -819,13 +816,13 @@ describe("processes", () => {
     } finally {
       clearInterval(watch);
     }
-    // Two for steps, and one each for readings, nodes in trouble, and probes.
+    // Two for steps, and one each for readings, failing nodes, and probes.
     expect(most).toBeLessThanOrEqual(5);
   });
 
-  test("end when nobody needs them, all but one", async () => {
+  test("worker processes end when idle, except for one", async () => {
     await using lab = await openLab({ idleMs: 100 });
-    const pids = new Set((await Promise.all(Array.from({ length: 4 }, () => lab.run("works for a while")))).map(pidOf));
+    const pids = new Set((await Promise.all(Array.from({ length: 4 }, () => lab.run("runs for a while")))).map(pidOf));
     expect(pids.size).toBeGreaterThan(1);
     await eventually(
       "one is left",
@@ -836,7 +833,7 @@ describe("processes", () => {
     expect(lab.pool.figures.processes).toEqual({ starting: 0, idle: 1, called: 0, busy: 0, ended: 0 });
   });
 
-  test("let their driver close when the service ends, and are gone then", async () => {
+  test("worker processes close their driver when the service ends, and have ended then", async () => {
     const file = aFile();
     process.env["EVIL_CLOSED"] = file;
     try {
@@ -852,7 +849,7 @@ describe("processes", () => {
     }
   });
 
-  test("let their driver close once, however often they are told to end", async () => {
+  test("worker processes close their driver once, however often they are asked to end", async () => {
     const file = aFile();
     process.env["EVIL_CLOSED"] = file;
     onTestFinished(() => void delete process.env["EVIL_CLOSED"]);
@@ -861,11 +858,11 @@ describe("processes", () => {
     expect(readFileSync(file, "utf8").trim().split("\n")).toHaveLength(1);
   });
 
-  test("are gone when the service ends in the middle of a call", async () => {
+  test("worker processes end when the service ends during a call", async () => {
     let call: Promise<unknown>;
     {
       await using lab = await openLab();
-      call = thrownBy(lab.run("spins for ever"));
+      call = thrownBy(lab.run("spins forever"));
       await eventually("it spins", () => lab.pool.figures.processes.called === 1);
     }
     expect(await call).toMatchObject({ message: expect.stringContaining("the service is shutting down") });

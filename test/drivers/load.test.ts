@@ -181,8 +181,8 @@ describe("broken plugin", () => {
     },
     {
       what: "whose settings cannot be written as JSON Schema",
-      source: withDriver({ settings: declaring(`(() => { throw new Error("Dates cannot be told"); })()`) }),
-      says: "its settings cannot be told as JSON Schema (Dates cannot be told); use types that JSON has.",
+      source: withDriver({ settings: declaring(`(() => { throw new Error("Dates have no JSON Schema"); })()`) }),
+      says: "its settings cannot be told as JSON Schema (Dates have no JSON Schema); use types that JSON has.",
     },
     {
       what: "whose settings are not an object",
@@ -310,9 +310,9 @@ describe("described driver", () => {
   });
 
   test("described driver gets the information that it is only described, and may ignore it", async () => {
-    const telling = aPlugin(withDriver().replace(`name: "sound"`, `name: host.describing ? "described" : "loaded"`));
-    expect((await describeDrivers([telling])).map(({ name }) => name)).toEqual(["described"]);
-    await using registry = await loadPlugins([telling], log);
+    const aware = aPlugin(withDriver().replace(`name: "sound"`, `name: host.describing ? "described" : "loaded"`));
+    expect((await describeDrivers([aware])).map(({ name }) => name)).toEqual(["described"]);
+    await using registry = await loadPlugins([aware], log);
     expect(registry.drivers.map(({ name }) => name)).toEqual(["loaded"]);
   });
 

@@ -162,9 +162,9 @@ describe("driver settings", () => {
     const settings = z.strictObject({
       password: z.string().default("calvin").meta({ writeOnly: true, description: "Password." }),
     });
-    const telling = { ...driver, settings, discover: { settings } } as unknown as AnyDriver;
-    expect(JSON.stringify([settingsSchema(telling), discoverySchema(telling)])).not.toContain("calvin");
-    expect(settingsSchema(telling)).toMatchObject({ properties: { password: { type: "string", writeOnly: true } } });
+    const repeating = { ...driver, settings, discover: { settings } } as unknown as AnyDriver;
+    expect(JSON.stringify([settingsSchema(repeating), discoverySchema(repeating)])).not.toContain("calvin");
+    expect(settingsSchema(repeating)).toMatchObject({ properties: { password: { type: "string", writeOnly: true } } });
   });
 
   test("driver settings are described by the JSON Schema of the driver", () => {

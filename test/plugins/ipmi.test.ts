@@ -216,7 +216,7 @@ describe("failure of ipmitool", () => {
   const judge = (text: string, killedAfterSeconds?: number) =>
     judgeFailure({
       bmc: "10.0.0.7:623",
-      task: "tell its power",
+      task: "read its power",
       username: "admin",
       cipherSuite: 17,
       privilege: "OPERATOR",
@@ -294,7 +294,7 @@ describe("failure of ipmitool", () => {
       true,
       /did not answer/,
     ],
-    [`${CHATTER}\nsomething nobody has seen`, "OTHER", true, /something nobody has seen/],
+    [`${CHATTER}\nan unknown message`, "OTHER", true, /an unknown message/],
     [CHATTER, "OTHER", true, /gave no reason/],
   ])("failure of ipmitool: %j", (text, kind, retryable, sentence) => {
     const judgement = judge(text);

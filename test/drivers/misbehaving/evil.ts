@@ -1,6 +1,6 @@
 /**
- * A driver that does to its process what drivers should not, one thing a node: `does` in its settings says which. With
- * `sound` it behaves, and tells in which process.
+ * A driver that misbehaves towards its process; `does` in the settings of a node selects how. With `sound` it behaves,
+ * and returns the id of its process.
  */
 import { execSync, spawn } from "node:child_process";
 import { appendFileSync, closeSync, existsSync, writeSync } from "node:fs";
@@ -10,31 +10,31 @@ import type { Call, Driver, Json, PluginHost, Step, StepCall, StepResult } from 
 
 const settings = z
   .strictObject({
-    does: z.string().default("sound").meta({ description: "What it does." }),
-    file: z.string().default("").meta({ description: "Where it leaves a trace, or what it asks for." }),
+    does: z.string().default("sound").meta({ description: "The behavior." }),
+    file: z.string().default("").meta({ description: "The file that it writes, or the URL that it requests." }),
     password: z.string().default("correct-horse").meta({ writeOnly: true, description: "A secret." }),
   })
   .meta({ description: "A driver that misbehaves." });
 type Settings = z.infer<typeof settings>;
 
-const forEver = () => new Promise<never>(() => {});
+const never = () => new Promise<never>(() => {});
 const junk = (value: unknown) => value as StepResult;
 const kept: unknown[] = [];
-/** As the host has it: a line that is of no call. */
-let sayOutside: PluginHost["log"] = () => {};
+/** The log of the host, for lines outside of a call. */
+let logOutside: PluginHost["log"] = () => {};
 let nextCall = Promise.withResolvers<void>();
 
-/** In the middle of the next call, on behalf of this one. */
+/** Runs `work` in the middle of the next call. */
 function inTheNextCall(work: () => void): void {
   void nextCall.promise.then(() => setTimeout(work, 20).unref());
 }
 
-/** A program that writes without end. */
+/** Starts a program that writes endlessly. */
 function writeFromOutside(file: string): void {
   spawn("sh", ["-c", `while true; do printf . >> '${file}'; sleep 0.01; done`], { stdio: "ignore" });
 }
 
-const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | Promise<StepResult>>> = {
+const BEHAVIORS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | Promise<StepResult>>> = {
   sound: () => ({ kind: "done", output: { pid: process.pid } }),
   "asks by HTTP": async ({ settings: { file } }) => {
     await (await fetch(file)).text();
@@ -49,12 +49,12 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
     throw new Error("it broke");
   },
   "throws a failure": () => {
-    throw Object.assign(new Error("the wire is cut"), { name: "DriverError", kind: "UNREACHABLE", retryable: true });
+    throw Object.assign(new Error("the wire is broken"), { name: "DriverError", kind: "UNREACHABLE", retryable: true });
   },
-  "throws what is no error": () => {
+  "throws a value that is not an error": () => {
     throw "a word";
   },
-  "throws what cannot be looked at": () => {
+  "throws a value that cannot be read": () => {
     throw new Proxy(new Error("no"), {
       get: () => {
         throw new Error("nor this");
@@ -63,27 +63,27 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
   },
   "returns nothing": () => junk(undefined),
   "returns a function": () => junk(() => {}),
-  "returns a circle": () => {
+  "returns a circular value": () => {
     const circle: Record<string, unknown> = { kind: "done" };
     circle["output"] = circle;
     return junk(circle);
   },
   "returns too much": () => ({ kind: "done", output: "x".repeat(50_000_000) }),
-  "returns what throws when it is looked at": () =>
+  "returns a value that throws when it is read": () =>
     junk({
       get kind() {
         throw new Error("do not look");
       },
     }),
-  hangs: forEver,
-  "spins for ever": () => {
+  hangs: never,
+  "spins forever": () => {
     for (;;);
   },
-  "sleeps in a call to the system": () => {
+  "sleeps in a system call": () => {
     execSync("sleep 600");
     return { kind: "done" };
   },
-  "waits on a lock for ever": () => {
+  "waits on a lock forever": () => {
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
     return { kind: "done" };
   },
@@ -91,61 +91,61 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
   "ends its process with a code": () => process.exit(7),
   "kills its process": async () => {
     process.kill(process.pid, "SIGKILL");
-    return forEver();
+    return never();
   },
   "aborts its process": () => process.abort(),
   "fills its heap": () => {
     const all = new Map<number, number>();
     for (let index = 0; ; index += 1) all.set(index, index);
   },
-  "asks for too much at once": () => {
+  "allocates too much at once": () => {
     for (;;) kept.push(Array.from({ length: 30_000_000 }, () => kept));
   },
   "throws in a timer": () => {
     setTimeout(() => {
       throw new Error("out of a timer");
     }, 1);
-    return forEver();
+    return never();
   },
-  "rejects where nobody waits": () => {
-    void Promise.reject(new Error("nobody waits"));
-    return forEver();
+  "rejects without a handler": () => {
+    void Promise.reject(new Error("no handler"));
+    return never();
   },
-  "emits an error that nobody hears": async () => {
+  "emits an error without a listener": async () => {
     const { EventEmitter } = await import("node:events");
-    setImmediate(() => new EventEmitter().emit("error", new Error("nobody hears")));
-    return forEver();
+    setImmediate(() => new EventEmitter().emit("error", new Error("no listener")));
+    return never();
   },
   "writes into the channel": () => {
-    writeSync(3, "this is no message\n");
-    return forEver();
+    writeSync(3, "this is not a message\n");
+    return never();
   },
   "closes the channel": () => {
     closeSync(3);
-    return forEver();
+    return never();
   },
-  "says too much": ({ log }) => {
+  "logs too much": ({ log }) => {
     for (let line = 0; line < 200_000; line += 1) log(`line ${line}`);
     return { kind: "done" };
   },
-  "prints without end": () => {
+  "prints endlessly": () => {
     for (;;) console.log("the same line again and again ".repeat(20));
   },
-  "says much when it has ended, bit by bit": () => {
+  "logs much after its end, in parts": () => {
     let lines = 0;
     const next = () => {
       lines += 1;
-      sayOutside(`${lines} ${"x".repeat(10_000)}`);
+      logOutside(`${lines} ${"x".repeat(10_000)}`);
       if (lines < 15) setTimeout(next, 1).unref();
     };
     setTimeout(next, 1).unref();
     return { kind: "done" };
   },
-  "reports without end": ({ progress }) => {
+  "reports progress endlessly": ({ progress }) => {
     for (let times = 0; times < 200_000; times += 1) progress(times / 2_000, "on its way");
     return { kind: "done" };
   },
-  "asks for power without end": async ({ power }) => {
+  "reads the power endlessly": async ({ power }) => {
     await Promise.race(Array.from({ length: 100_000 }, () => power.read()));
     return { kind: "done" };
   },
@@ -155,17 +155,17 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
     log("printed");
     return { kind: "done" };
   },
-  "says its secret at the end of much": ({ settings: { password }, log }) => {
+  "logs its secret at the end of a long text": ({ settings: { password }, log }) => {
     // Halves of it are within the bounds of a message and of a printed line.
     console.log(`printed ${"x".repeat(3_984)}${password}`);
     log(`${"x".repeat(15_993)}${password}`);
     throw new Error(`${"x".repeat(15_993)}${password}`);
   },
-  "ends with a word that ends no line": ({ settings: { password } }) => {
+  "ends with an incomplete line": ({ settings: { password } }) => {
     process.stderr.write(`the last word was ${password}`);
     return process.exit(1);
   },
-  // What it leaves behind goes off after it has ended.
+  // Effects that happen after the end of the call.
   "leaves a timer that throws": () => {
     inTheNextCall(() => {
       throw new Error("left behind");
@@ -186,7 +186,7 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
     }, 20).unref();
     return { kind: "done", output: { pid: process.pid } };
   },
-  "leaves a timer that goes on": ({ settings: { file } }) => {
+  "leaves a timer that repeats": ({ settings: { file } }) => {
     setInterval(() => appendFileSync(file, "."), 5);
     return { kind: "done", output: { pid: process.pid } };
   },
@@ -198,18 +198,18 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
     setTimeout(() => {}, 1_000);
     return { kind: "done", output: { pid: process.pid } };
   },
-  "leaves a process that goes on": ({ settings: { file } }) => {
+  "leaves a process that continues": ({ settings: { file } }) => {
     writeFromOutside(file);
-    return forEver();
+    return never();
   },
-  "leaves a process that goes on, and ends its own": async ({ settings: { file } }) => {
+  "leaves a process that continues, and ends its own": async ({ settings: { file } }) => {
     writeFromOutside(file);
     while (!existsSync(file)) await delay(5);
     return process.exit(1);
   },
-  "goes on writing": ({ settings: { file } }) => {
+  "keeps writing": ({ settings: { file } }) => {
     setInterval(() => appendFileSync(file, "."), 5);
-    return forEver();
+    return never();
   },
   "writes in a loop": ({ settings: { file } }) => {
     const pause = new Int32Array(new SharedArrayBuffer(4));
@@ -218,39 +218,39 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
       Atomics.wait(pause, 0, 0, 5);
     }
   },
-  "tells its time": async ({ timed, log, progress }) => {
+  "reports its times": async ({ timed, log, progress }) => {
     log("one");
     await timed("evil look", () => delay(1));
     await timed("evil break", () => Promise.reject(new Error("broken"))).catch(() => {});
-    progress(40, "under way");
+    progress(40, "in progress");
     log("two");
     progress(90, "nearly there");
     return { kind: "done" };
   },
   obeys: ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
-  "fails when it is told to end": ({ signal }) => {
+  "fails when it is cancelled": ({ signal }) => {
     signal.addEventListener("abort", () => {
       throw new Error("in the listener");
     });
-    return forEver();
+    return never();
   },
-  "works for a while": async () => {
+  "runs for a while": async () => {
     nextCall.resolve();
     nextCall = Promise.withResolvers<void>();
     await delay(200);
     return { kind: "done", output: { pid: process.pid } };
   },
-  "asks for power": async ({ power }) => {
+  "uses the power": async ({ power }) => {
     await power.set("ON");
     await power.setBootDevice("PXE", { persistent: true });
     return { kind: "done", output: { power: await power.read(), pid: process.pid } };
   },
-  "asks for power that fails": async ({ power }) => {
+  "uses power that fails": async ({ power }) => {
     const error: unknown = await power.set("OFF").catch((thrown: unknown) => thrown);
     const { name, kind, retryable, message } = error as Error & { kind: string; retryable: boolean };
     return { kind: "done", output: { name, kind, retryable, message } };
   },
-  "shows what it was given": ({
+  "returns its call": ({
     signal,
     deadline,
     log: _log,
@@ -262,13 +262,13 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
     kind: "done",
     output: { ...(data as unknown as Record<string, Json>), deadline: deadline.getTime(), isAborted: signal.aborted },
   }),
-  "shows its environment": () => ({ kind: "done", output: { ...process.env } as Record<string, string> }),
+  "returns its environment": () => ({ kind: "done", output: { ...process.env } as Record<string, string> }),
 };
 
-function deed(call: StepCall<Settings>): StepResult | Promise<StepResult> {
-  const done = DEEDS[call.settings.does];
-  if (!done) throw new Error(`There is no deed ${JSON.stringify(call.settings.does)}.`);
-  return done(call);
+function behave(call: StepCall<Settings>): StepResult | Promise<StepResult> {
+  const behavior = BEHAVIORS[call.settings.does];
+  if (!behavior) throw new Error(`Unknown behavior ${JSON.stringify(call.settings.does)}.`);
+  return behavior(call);
 }
 
 const step = (more: Partial<Step<Settings>>): Step<Settings> => ({
@@ -280,13 +280,13 @@ const step = (more: Partial<Step<Settings>>): Step<Settings> => ({
   timeoutSeconds: 600,
   idempotent: true,
   touches: [],
-  run: async (call) => deed(call),
+  run: async (call) => behave(call),
   ...more,
 });
 
 export default function createEvil({ memory, log }: PluginHost): Driver<Settings> {
-  log("evil is made");
-  sayOutside = log;
+  log("evil is created");
+  logOutside = log;
   const powerOf = async ({ node }: Call<Settings>) => ((await memory?.get(node.id)) === "ON" ? "ON" : "OFF");
   return {
     contract: 1,
@@ -316,7 +316,7 @@ export default function createEvil({ memory, log }: PluginHost): Driver<Settings
         }),
         step({
           name: "flash",
-          title: "Likewise, and not twice",
+          title: "Does what its settings say, not idempotent",
           idempotent: false,
           interruptible: "NEVER",
           priority: 0,
@@ -325,8 +325,8 @@ export default function createEvil({ memory, log }: PluginHost): Driver<Settings
     },
     discover: {
       settings: z
-        .strictObject({ does: z.string().default("sound").meta({ description: "What a probe does." }) })
-        .meta({ description: "How to find." }),
+        .strictObject({ does: z.string().default("sound").meta({ description: "The behavior of a probe." }) })
+        .meta({ description: "Settings of a discovery." }),
       async probe({ address, settings: { does } }) {
         if (does === "ends its process") process.exit(3);
         return { settings: { does: "sound", file: "", password: "correct-horse" }, name: `at-${address}` };
