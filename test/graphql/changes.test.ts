@@ -63,7 +63,7 @@ describe("a change", () => {
     );
     expect(changes).toEqual({ refused: [], decided: ["Field Query.old was removed."], undone: [], dangerous: [] });
     expect(reportOf(changes, "1.2.0")).toEqual({
-      text: "Breaks since 1.2.0 that decisions name:\n  Field Query.old was removed.\n",
+      text: "Breaking changes since 1.2.0 that a decision allows:\n  Field Query.old was removed.\n",
       passes: true,
     });
   });
@@ -96,7 +96,7 @@ describe("a change", () => {
         since((text) => text.replace("old: Int", '"Described." old: Int new: Int')),
         "1.2.0",
       ),
-    ).toEqual({ text: "Nothing that could break a client has changed since 1.2.0.\n", passes: true });
+    ).toEqual({ text: "No breaking or dangerous change since 1.2.0.\n", passes: true });
   });
 });
 

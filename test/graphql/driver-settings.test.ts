@@ -262,7 +262,7 @@ describe("the types of a driver's settings", () => {
     {
       what: "a type of the schema",
       list: [{ ...rich, name: "driver" }],
-      says: 'The settings of driver "driver" need a type DriverSettingsInput, and the schema has one already; rename the driver or its setting.',
+      says: 'Driver "driver" needs a type DriverSettingsInput for its settings, but the schema already has a type of this name; rename the driver or the setting.',
     },
     {
       what: "a type of another driver",
@@ -270,7 +270,7 @@ describe("the types of a driver's settings", () => {
         { ...plain, name: "x", discover: { settings: (sealed as unknown as AnyDriver).settings } },
         { ...sealed, name: "x_discovery" },
       ],
-      says: 'The settings of driver "x" need a type XDiscoverySettingsInput, and those of driver "x_discovery" have one already; rename the driver or its setting.',
+      says: 'Driver "x" needs a type XDiscoverySettingsInput for its settings, but driver "x_discovery" already has a type of this name; rename the driver or the setting.',
     },
   ])("that would bear the name of $what are refused", ({ list, says }) => {
     expect(() => buildSchema(list as never)).toThrow(says);

@@ -404,7 +404,7 @@ describe("garbage", () => {
       ).errors,
     ).toMatchObject([
       {
-        message: expect.stringContaining("At most 32 brackets within each other") as string,
+        message: expect.stringContaining("At most 32 nested brackets") as string,
         extensions: { code: "LIMIT_EXCEEDED" },
       },
     ]);

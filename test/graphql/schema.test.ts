@@ -14,7 +14,7 @@ test("schema.graphql is what the code prints", () => {
 
 test("a root field without a scope would stop the start", () => {
   builder.queryField("unguarded", (t) => t.boolean({ description: "None.", resolve: () => true }));
-  expect(() => buildSchema([])).toThrow("Query.unguarded does not say which scope it needs.");
+  expect(() => buildSchema([])).toThrow("Query.unguarded declares no scope; add needs(…).");
 });
 
 test("inputs of which exactly one field is given are marked so", () => {

@@ -297,7 +297,7 @@ describe("a password that the database cannot hold", () => {
     expect(answer.errors).toMatchObject([
       {
         message: expect.stringContaining(
-          "input.nodes.0.driver.fake.password holds a character that cannot be stored",
+          "input.nodes.0.driver.fake.password contains a character that cannot be stored",
         ) as string,
         extensions: { code: "BAD_USER_INPUT" },
       },

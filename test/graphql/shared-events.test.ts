@@ -214,7 +214,7 @@ describe("a result", () => {
     for (const end of ends) {
       expect(end.status).toBe("rejected");
       expect(String((end as PromiseRejectedResult).reason)).toMatch(
-        /INTERNAL: Unexpected error; the log has it under request/,
+        /INTERNAL: Unexpected error\. The log has the cause under request/,
       );
     }
     expect(ostler.logLines.some((line) => line.includes("hunter2"))).toBe(true);

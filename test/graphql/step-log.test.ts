@@ -258,7 +258,9 @@ describe.each(WAYS)("runLog over $over", ({ way }) => {
 
   test.each(["abc", "-1", "1.5", ""])("refuses the cursor %j", async (after) => {
     const { runId } = await cleaned();
-    await expect(takeAll(stream(way, { runId, after }))).rejects.toThrow(/BAD_USER_INPUT: .*is no cursor of a stream/);
+    await expect(takeAll(stream(way, { runId, after }))).rejects.toThrow(
+      /BAD_USER_INPUT: .*is not a cursor of a stream/,
+    );
   });
 
   test("answers a cursor that is not of this log with CURSOR_EXPIRED", async () => {
@@ -272,7 +274,7 @@ describe.each(WAYS)("runLog over $over", ({ way }) => {
     "refuses %j, which does not exist",
     async (runId) => {
       await expect(takeAll(stream(way, { runId }))).rejects.toThrow(
-        `NOT_FOUND: There is no run ${JSON.stringify(runId)}.`,
+        `NOT_FOUND: Run ${JSON.stringify(runId)} does not exist.`,
       );
     },
   );

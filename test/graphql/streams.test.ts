@@ -166,7 +166,9 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
   test.each(["abc", "-1", "1.5", "", "99999999999999999999", "Tm9kZTox"])(
     "refuses %j, which is no cursor",
     async (after) => {
-      await expect(takeAll(transitions(way, { after }))).rejects.toThrow(/BAD_USER_INPUT: .*is no cursor of a stream/);
+      await expect(takeAll(transitions(way, { after }))).rejects.toThrow(
+        /BAD_USER_INPUT: .*is not a cursor of a stream/,
+      );
     },
   );
 
@@ -247,7 +249,7 @@ describe.each(WAYS)("operationUpdates over $over", ({ way }) => {
     "refuses %j, which does not exist [R-125]",
     async (id) => {
       await expect(takeAll(updates(way, id))).rejects.toThrow(
-        `NOT_FOUND: There is no operation ${JSON.stringify(id)}.`,
+        `NOT_FOUND: Operation ${JSON.stringify(id)} does not exist.`,
       );
     },
   );

@@ -447,7 +447,7 @@ describe("what nobody should meet", () => {
     );
     expect(answer.errors).toEqual([
       {
-        message: "Unexpected error; the log has it under request find-me-7.",
+        message: "Unexpected error. The log has the cause under request find-me-7.",
         path: ["clusters"],
         extensions: { code: "INTERNAL", requestId: "find-me-7" },
       },

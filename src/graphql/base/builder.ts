@@ -1,4 +1,4 @@
-/** The schema builder, its scalars, and the two helpers that every file of the room uses. */
+/** The schema builder, its scalars, and small helpers for all files of the schema. */
 import SchemaBuilder from "@pothos/core";
 import type { ArgBuilder } from "@pothos/core";
 import { GraphQLError } from "graphql";
@@ -44,7 +44,10 @@ builder.scalarType("DateTime", {
   serialize: (value) => new Date(value).toISOString(),
   parseValue: (value) => {
     const date = typeof value === "string" ? new Date(value) : new Date(Number.NaN);
-    if (Number.isNaN(date.getTime())) throw new GraphQLError(`${JSON.stringify(value)} is no RFC 3339 instant.`);
+    if (Number.isNaN(date.getTime()))
+      throw new GraphQLError(
+        `${JSON.stringify(value)} is not an RFC 3339 timestamp such as "2026-01-31T09:30:00.000Z".`,
+      );
     return date;
   },
 });
@@ -55,7 +58,7 @@ builder.scalarType("UUID", {
   serialize: (value) => value,
   parseValue: (value) => {
     if (typeof value !== "string" || !/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(value))
-      throw new GraphQLError(`${JSON.stringify(value)} is no UUID.`);
+      throw new GraphQLError(`${JSON.stringify(value)} is not a UUID.`);
     return value.toLowerCase();
   },
 });
@@ -67,17 +70,17 @@ builder.scalarType("JSON", {
   parseValue: (value) => value,
 });
 
-/** What a root field must say of itself: the scope that its caller needs. Checked in schema.ts. */
+/** The scope that callers of a root field need. Required for every root field; schema.ts enforces it. */
 export function needs(scope: Scope): { readonly extensions: { readonly scope: Scope } } {
   return { extensions: { scope } };
 }
 
-/** Why a field is deprecated that has another name now. */
+/** Deprecation reason of a renamed field. */
 export function renamedTo(name: string): string {
   return `Renamed: use \`${name}\`.`;
 }
 
-/** The values of an enum, from one of our tables of name → meaning. */
+/** The values of an enum from a table of name → description. */
 export function enumValues<Name extends string>(
   meanings: Readonly<Record<Name, string | { readonly description: string }>>,
 ): Record<Name, { description: string }> {
@@ -90,7 +93,7 @@ export function enumValues<Name extends string>(
   ) as Record<Name, { description: string }>;
 }
 
-/** An input field that was left out or null, as our own functions want it: undefined. */
+/** Null as undefined: the engine does not distinguish an omitted input field from null. */
 export function given<Value>(value: Value | null | undefined): Value | undefined {
   return value ?? undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * Connections as Relay's specification has them: edges with cursors, page info, and the arguments that ask for a page.
- * The types are made here because everything of the schema has a description and a fixed nullability, arguments included.
+ * Connections as in Relay's specification: edges with cursors, page info, and the arguments of a page. Written by hand,
+ * because every type, field and argument of the schema has a description and a fixed nullability.
  */
 import { GraphQLError } from "graphql";
 import { cursorOf, readCursor } from "../../store/postgres/pagination.ts";
@@ -18,7 +18,7 @@ export interface Connection<Row> {
     readonly startCursor: string | null;
     readonly endCursor: string | null;
   };
-  /** Counted only when asked for. */
+  /** Called only if the field is selected. */
   readonly totalCount?: () => Promise<number>;
 }
 
@@ -97,7 +97,7 @@ export interface PageArgs {
 
 export const PAGE_DEFAULT = 50;
 export const PAGE_MAX = 100;
-/** Of nodes, which a page may hold more of: their lists are the ones that people read whole. */
+/** Larger for nodes, because clients read whole lists of them. */
 export const NODES_PAGE_MAX = 1_000;
 export const TRANSITIONS_PAGE_MAX = 500;
 
@@ -113,21 +113,21 @@ export function pageArgs(arg: FieldArgs, most = PAGE_MAX) {
   };
 }
 
-/** What a request that cannot be meant is answered with. */
+/** The error of a request with an invalid argument. */
 export function badInput(message: string): GraphQLError {
   return new GraphQLError(message, { extensions: { code: "BAD_USER_INPUT" } });
 }
 
-/** How many items are asked for, and from which end. */
+/** The number of items requested, and whether they are counted from the end of the list. */
 export function pageSize(args: PageArgs, most = PAGE_MAX): { readonly limit: number; readonly fromEnd: boolean } {
   if (args.first != null && args.last != null) throw badInput("Give `first` or `last`, not both.");
   const limit = args.first ?? args.last ?? Math.min(PAGE_DEFAULT, most);
   if (limit < 1 || limit > most)
-    throw badInput(`\`${args.last == null ? "first" : "last"}\` is ${limit}; a page has 1 to ${most} items.`);
+    throw badInput(`\`${args.last == null ? "first" : "last"}\` is ${limit}; use 1 to ${most}.`);
   return { limit, fromEnd: args.last != null };
 }
 
-/** The page asked for, of a list that is ordered by a key, a text or an instant, and the id. */
+/** The requested page of a list that is sorted by a key (a text or a timestamp) and the id. */
 export function pageRequest(args: PageArgs, key: "text" | "instant", most = PAGE_MAX): PageRequest {
   const { limit, fromEnd } = pageSize(args, most);
   return { limit, fromEnd, after: keyIn(args.after, key), before: keyIn(args.before, key) };
@@ -145,29 +145,31 @@ function keyIn(cursor: string | null | undefined, kind: "text" | "instant"): Pag
     )
       return { key, id };
   } catch {
-    // Refused below, like every other text that is no cursor of ours.
+    // Rejected below, like every invalid cursor.
   }
-  throw badInput(`${JSON.stringify(cursor)} is no cursor of this list.`);
+  throw badInput(`${JSON.stringify(cursor)} is not a cursor of this list; use one that the list returned.`);
 }
 
-/** A place in an operation as a cursor. */
+/** The position in an operation that a cursor stands for. */
 export function placeOf(cursor: string | null | undefined): number | undefined {
   if (cursor == null) return undefined;
-  if (!/^\d{1,9}$/.test(cursor)) throw badInput(`${JSON.stringify(cursor)} is no cursor of this list.`);
+  if (!/^\d{1,9}$/.test(cursor))
+    throw badInput(`${JSON.stringify(cursor)} is not a cursor of this list; use one that the list returned.`);
   return Number(cursor);
 }
 
-/** A position in the log as a cursor, and back. */
+/** The position in the log that a cursor stands for. */
 export function positionOf(cursor: string | null | undefined): number | undefined {
   if (cursor == null) return undefined;
-  if (!/^\d{1,15}$/.test(cursor)) throw badInput(`${JSON.stringify(cursor)} is no cursor of a stream.`);
+  if (!/^\d{1,15}$/.test(cursor))
+    throw badInput(`${JSON.stringify(cursor)} is not a cursor of a stream; use one that a stream returned.`);
   return Number(cursor);
 }
 
-/** What a page is where there is nothing. */
+/** The page of an empty list. */
 export const EMPTY_PAGE = { rows: [], hasNext: false, hasPrevious: false } as const;
 
-/** The page asked for, of a list that is in the order of a number. */
+/** The requested page of a list that is sorted by a number. */
 export function numberedRequest(args: PageArgs, most = TRANSITIONS_PAGE_MAX, cursor = positionOf): NumberedRequest {
   const { limit, fromEnd } = pageSize(args, most);
   return { limit, fromEnd, after: cursor(args.after), before: cursor(args.before) };

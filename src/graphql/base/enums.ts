@@ -1,4 +1,4 @@
-/** Enums, each from the table that the code itself goes by. */
+/** Enums of the schema, most of them from the tables that the code uses. */
 import { ERROR_MEANING } from "../../errors.ts";
 import { ACCEPTANCES, OFF_REASONS, RESTART_FROM } from "../../engine/engine.ts";
 import { RESET_REASONS } from "../../feed/node-stream.ts";

@@ -1,6 +1,6 @@
 /**
- * Errors on their way out. What was meant for the caller goes out, but without the values that graphql-js prints into
- * its messages: an input with a typing error may hold a password beside it. Anything else is logged and masked.
+ * Masks errors in responses. Errors for the caller keep their message, without the values that graphql-js prints into it:
+ * the input around a typing error may contain a password. All other errors are logged and replaced.
  */
 import { GraphQLError } from "graphql";
 import { REQUEST_ERRORS } from "../../errors.ts";
@@ -11,13 +11,13 @@ export function maskError(error: unknown, requestId: string, log: Log): GraphQLE
   if (isForCaller(error)) return shown(error);
   log.error({ err: error, requestId }, "unexpected error");
   const path = error instanceof GraphQLError ? (error.path ?? null) : null;
-  return new GraphQLError(`Unexpected error; the log has it under request ${requestId}.`, {
+  return new GraphQLError(`Unexpected error. The log has the cause under request ${requestId}.`, {
     path,
     extensions: { code: "INTERNAL", requestId },
   });
 }
 
-/** Whether an error was meant for the caller: it was made as one of GraphQL, and is not what something else threw. */
+/** Whether an error is for the caller: it was created as a GraphQL error and does not wrap another exception. */
 export function isForCaller(error: unknown): error is GraphQLError {
   return (
     error instanceof GraphQLError &&
@@ -28,7 +28,7 @@ export function isForCaller(error: unknown): error is GraphQLError {
   );
 }
 
-/** An error that was meant for the caller, with a code of ours and without values. */
+/** An error for the caller, with a documented code and without values. */
 export function shown(error: GraphQLError): GraphQLError {
   const given = error.extensions["code"] ?? (error.path ? "BAD_USER_INPUT" : "GRAPHQL_VALIDATION_FAILED");
   const code = typeof given === "string" && given in REQUEST_ERRORS ? given : "BAD_REQUEST";
@@ -43,14 +43,17 @@ export function shown(error: GraphQLError): GraphQLError {
   return http === undefined ? made : withStatus(made, http);
 }
 
-/** What Yoga is told of the HTTP answer to an error. `spec`: only for clients that accept `application/graphql-response+json`. */
+/**
+ * How Yoga answers an error over HTTP. `spec`: the status applies only to clients that accept
+ * `application/graphql-response+json`.
+ */
 export interface HttpHint {
   readonly spec?: boolean;
   readonly status?: number;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** The same error with such a hint, where only Yoga comes by it: over WebSocket nobody would take it out. */
+/** The error with an HTTP hint that is not enumerable: Yoga reads it, and messages over WebSocket do not contain it. */
 export function withStatus(error: GraphQLError, http: HttpHint): GraphQLError {
   Object.defineProperty(error.extensions, "http", {
     value: { ...http },
@@ -61,7 +64,7 @@ export function withStatus(error: GraphQLError, http: HttpHint): GraphQLError {
   return error;
 }
 
-/** What is said of a value that is printed after it, at the end of the message. */
+/** Messages of graphql-js that end with a printed value. */
 const PRINTED: readonly RegExp[] = [
   /(cannot represent [\w -]*value): [\s\S]*$/,
   /(Expected value of type [\s\S]*?)[,;] found: [\s\S]*$/,
@@ -69,17 +72,17 @@ const PRINTED: readonly RegExp[] = [
 ];
 const INVALID_VALUE = /(got invalid value) (?:"(?:[^"\\]|\\.)*"|[^"{[\s;]+)(?= at |;)/;
 const NO_SUCH_VALUE = /Value "(?:[^"\\]|\\.)*" does not exist in/;
-/** A value of the document that the parser did not expect where it stands. */
+/** A syntax error at a value of the document. */
 const UNEXPECTED = /^(Syntax Error: [\s\S]*\b(?:String|BlockString|Int|Float)) "[\s\S]*$/;
 
 /**
- * The message without the values that graphql-js printed into it. What it may print anywhere goes as well: every object and
- * list becomes `{…}`, `[…]`. Type names stand in quotes and stay, as do places in a list: `nodes[0]`.
+ * The message without the values that graphql-js printed into it. Every object and list becomes `{…}` or `[…]`, wherever
+ * it is. Type names in quotes and list indexes (`nodes[0]`) stay.
  */
 export function withoutValues(message: string): string {
   let text = message.replace(INVALID_VALUE, "$1").replace(NO_SUCH_VALUE, "The value does not exist in");
   for (const printed of [...PRINTED, UNEXPECTED])
-    text = text.replace(printed, (_all, said: string) => (/[.?]$/.test(said) ? said : `${said}.`));
+    text = text.replace(printed, (_all, kept: string) => (/[.?]$/.test(kept) ? kept : `${kept}.`));
   return withoutObjects(text);
 }
 
@@ -109,7 +112,7 @@ function withoutObjects(message: string): string {
   return kept;
 }
 
-/** Where the string that begins at a quotation mark ends; a string that does not end takes the rest of the message. */
+/** Index of the closing quotation mark; the end of the message if there is none. */
 function endOfString(message: string, start: number): number {
   for (let at = start + 1; at < message.length; at += 1) {
     if (message[at] === "\\") at += 1;

@@ -1,4 +1,4 @@
-/** Expected refusals as types: one interface, a type for each set of data that a client needs to act on it. */
+/** Expected refusals: one interface, and a type for each set of data that a client needs to react. */
 import { ERROR_STATUS } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";

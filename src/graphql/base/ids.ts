@@ -1,11 +1,11 @@
-/** Global IDs: opaque to clients, type and UUID to us. */
+/** Global IDs: opaque to clients, and composed of type and key. */
 
 import type { IdType } from "../../store/global-id.ts";
 
 export { globalId } from "../../store/global-id.ts";
 export type { IdType };
 
-/** The key in a global ID of that type; what is no such ID is handed on as it came, and will not be found. */
+/** The key in a global ID of that type. Any other text is returned as it is, and matches no object. */
 export function keyOf(type: IdType, id: string): string {
   const read = readId(id);
   return read?.type === type ? read.key : id;
@@ -13,12 +13,12 @@ export function keyOf(type: IdType, id: string): string {
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** Whether a text can be looked up as a UUID at all: the database fails on anything else. */
+/** Whether the database accepts a text as a UUID: a query with any other text fails. */
 export function isUuid(text: string): boolean {
   return UUID.test(text);
 }
 
-/** A UUID, or one that matches nothing: in a filter an ID that is none of ours. */
+/** The text if it is a UUID, otherwise a UUID that matches no object. For filters by ID. */
 export function uuidOrNone(text: string): string {
   return isUuid(text) ? text : "00000000-0000-0000-0000-000000000000";
 }

@@ -1,4 +1,4 @@
-/** Names of the object types and the rows behind them, apart from their fields, so that types can refer to each other. */
+/** Object types by name and row, without their fields, so that types can refer to each other. */
 import type { AnyDriver } from "../../drivers/registry.ts";
 import type { ClusterRow } from "../../store/clusters.ts";
 import type { NodeRow } from "../../store/nodes.ts";

@@ -1,6 +1,6 @@
 /**
- * What one request may ask at most, and how more is refused: with the limit's name, what was asked and what is allowed,
- * so that a program can act on it, and with advice for people. docs/limits.md tells how to live with each.
+ * Limits of one request, and the error for exceeding one: its name, the requested and the allowed value for programs, and
+ * advice for people. docs/limits.md describes how to stay within each.
  */
 import { GraphQLError } from "graphql";
 import type { ASTNode } from "graphql";
@@ -9,64 +9,63 @@ import { withStatus } from "./error-masking.ts";
 export const LIMITS = {
   /** Lexical tokens of a document. */
   tokens: 2_000,
-  /** Brackets within each other: of a document, and of the values of variables. */
+  /** Nesting of brackets in a document, and of objects and lists in the values of variables. */
   nesting: 32,
-  /** Fields below each other. Introspection is not counted: its own rule bounds it. */
+  /** Nesting of fields. Introspection is not counted: another rule limits it. */
   depth: 10,
-  /** Fields of the operation itself, under whatever names. */
+  /** Root fields of an operation, aliases included. */
   rootFields: 20,
-  /** Comparisons of fields that answer under one name: validation holds each against each. */
+  /** Comparisons of fields with the same response name: validation compares each with each. */
   comparisons: 500_000,
-  /** Objects that the answer may hold; cost.ts says how they are counted. */
+  /** Number of objects that the response may contain, as counted in cost.ts. */
   cost: 5_000,
-  /** Filters in a filter's `or`, those within them included. Lists of ids and names are not bounded. */
+  /** Filters in a filter's `or`, nested ones included. Lists of ids and names have no limit. */
   alternatives: 100,
-  /** Characters of the filter of a stream, as JSON: it is held, several times over, for as long as the stream lasts. */
+  /** Characters of a stream's filter as JSON: memory holds it several times as long as the stream is open. */
   streamFilter: 65_536,
-  /** Characters of the answer to a query, about. */
+  /** Approximate number of characters of the response to a query. */
   answer: 16 * 1024 * 1024,
-  /** How long a query may take, in seconds. Mutations take their time, and streams last. */
+  /** Maximum duration of a query in seconds. Mutations and streams have no such limit. */
   seconds: 10,
 } as const;
 
 export type Limit = keyof typeof LIMITS;
 
 const UNITS: Readonly<Record<Limit, { readonly what: string; readonly advice: string }>> = {
-  tokens: { what: "tokens in the document", advice: "Give values as variables, or ask in several requests." },
-  nesting: { what: "brackets within each other", advice: "Make the value flatter." },
-  depth: { what: "fields below each other", advice: "Ask for the inner objects in a request of their own." },
-  rootFields: { what: "fields at the root of an operation", advice: "Ask in several requests, or for a list." },
-  comparisons: { what: "comparisons of fields that answer under one name", advice: "Ask for each field once." },
+  tokens: { what: "tokens in the document", advice: "Pass values as variables, or use several requests." },
+  nesting: { what: "nested brackets", advice: "Make the document or the value flatter." },
+  depth: { what: "nested fields", advice: "Select the inner objects in a separate request." },
+  rootFields: { what: "root fields in an operation", advice: "Use several requests, or a list field." },
+  comparisons: { what: "comparisons of fields with the same response name", advice: "Select each field once." },
   cost: {
-    what: "objects that the answer may hold (`extensions.cost`)",
-    advice: "Ask for smaller pages (`first`), or for inner lists in a request of their own.",
+    what: "objects in the response (`extensions.cost`)",
+    advice: "Select smaller pages (`first`), or inner lists in a separate request.",
   },
   alternatives: {
     what: "alternatives in a filter",
-    advice: "Name the nodes by `ids` or `name: { in: … }`, of which there may be any number.",
+    advice: "Use `ids` or `name: { in: … }`, which accept any number of nodes.",
   },
   streamFilter: {
     what: "characters in the JSON of a stream's filter",
-    advice: "Choose by `cluster` or `labels`, or take the stream unfiltered and choose on the client.",
+    advice: "Filter by `cluster` or `labels`, or subscribe without a filter and filter on the client.",
   },
   answer: {
-    what: "characters in the answer to a query",
-    advice:
-      "Ask for smaller pages (`first`), or for large values, as outputs and variables, of fewer objects at a time.",
+    what: "characters in the response to a query",
+    advice: "Select smaller pages (`first`), or large values such as outputs and variables of fewer objects at a time.",
   },
-  seconds: { what: "seconds for a query", advice: "Ask for smaller pages, or for less of each item." },
+  seconds: { what: "seconds for a query", advice: "Select smaller pages, or fewer fields of each item." },
 };
 
 export interface Excess {
-  /** What was asked for, where it is known. */
+  /** The requested value, if known. */
   readonly requested?: number;
-  /** HTTP status for clients that accept `application/graphql-response+json`; the others are answered with 200. */
+  /** HTTP status for clients that accept `application/graphql-response+json`; others get 200. */
   readonly status?: number;
   readonly nodes?: readonly ASTNode[];
   readonly more?: Readonly<Record<string, unknown>>;
 }
 
-/** The error of a request that goes beyond a limit. */
+/** The error of a request that exceeds a limit. */
 export function beyond(limit: Limit, { requested, status = 400, nodes, more }: Excess = {}): GraphQLError {
   const { what, advice } = UNITS[limit];
   const max = LIMITS[limit];

@@ -1,4 +1,4 @@
-/** The queue below the limits of the service: how many places there are, who has them, who waits, in which order. */
+/** Capacity limits of the service: their slots, the runs that use them, and the queue for them. */
 import { limitsOf } from "../../engine/engine.ts";
 import { runsWaitingForEach, takenPlaces, waitingCounts } from "../../store/slots.ts";
 import { readSite } from "../../store/site.ts";
@@ -8,7 +8,7 @@ import { PhaseEnum } from "../base/enums.ts";
 import { RunRef } from "../base/refs.ts";
 
 interface Limit {
-  /** As runs name it in `waiting.waitFor`. */
+  /** As in `Waiting.waitFor`. */
   readonly key: string;
   readonly phase: "verify" | "inspect" | "clean" | "deploy" | "undeploy" | null;
   readonly controller: string | null;
@@ -50,7 +50,7 @@ const CapacityLimitRef = builder.objectRef<Limit>("CapacityLimit").implement({
         first: t.arg.int({ required: true, defaultValue: 10, description: `Number of runs, 1 to ${NEXT_MAX}.` }),
       },
       resolve: ({ key }, { first }, { load }) => {
-        if (first < 1 || first > NEXT_MAX) throw badInput(`\`first\` is 1 to ${NEXT_MAX}.`);
+        if (first < 1 || first > NEXT_MAX) throw badInput(`\`first\` is ${first}; use 1 to ${NEXT_MAX}.`);
         return load.below(runsWaitingForEach, key, { first }, []);
       },
     }),

@@ -1,4 +1,4 @@
-/** What steps there are: those that a driver declares, what a node and the site make of them, and the reserved ones. */
+/** Catalogues of steps: those that a driver declares, those of a node under the site's policy, and the reserved ones. */
 import type { DriverPhase } from "../../drivers/driver.ts";
 import { INTERFACE_OF_PHASE } from "../../drivers/registry.ts";
 import type { AnyStep } from "../../drivers/registry.ts";
@@ -67,7 +67,7 @@ export const StepDefinitionRef = builder.objectRef<AnyStep>("StepDefinition").im
 
 // ---- a node's
 
-/** An entry with its place among those that run. */
+/** An entry with its position among the steps that run automatically. */
 type Placed = CatalogueEntry & { readonly order: number | null };
 
 export const CatalogueStepRef = builder.objectRef<Placed>("CatalogueStep").implement({
@@ -111,7 +111,7 @@ export const CatalogueStepRef = builder.objectRef<Placed>("CatalogueStep").imple
   }),
 });
 
-/** All steps that a node's drivers offer for a phase, first those that run by themselves. None where they are not loaded. */
+/** All steps that a node's drivers offer for a phase, the automatic ones first; empty if a driver is not loaded. */
 export async function stepCatalogue(
   node: NodeRow,
   phase: string,

@@ -1,4 +1,4 @@
-/** Clusters: the type, its queries and the mutations that change them. */
+/** Clusters: the type, its queries and its mutations. */
 import type { ClusterEdited } from "../../engine/inventory/clusters.ts";
 import { clusterByName, clustersPage } from "../../store/clusters.ts";
 import { CLUSTER_FIELDS } from "../../store/node-fields.ts";

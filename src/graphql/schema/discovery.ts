@@ -1,4 +1,4 @@
-/** What comes into being by being found: discoveries, address by address, and what monitoring reports of presence. */
+/** Discovery of nodes at addresses, and presence reports from monitoring. */
 import { PRESENCE_CHANGES, PRESENCE_EVENTS } from "../../engine/engine.ts";
 import type { DiscoverAnswer } from "../../engine/discovery/discover.ts";
 import type { PresenceAnswer, PresenceReported } from "../../engine/inventory/presence.ts";
@@ -22,7 +22,7 @@ import {
   DiscoverySettingsRef,
   DriverSettingsInput,
   chosenDriver,
-  toldDiscoverySettings,
+  visibleDiscoverySettings,
 } from "./driver-settings.ts";
 import { UserErrorRef } from "../base/errors.ts";
 import { DriverRef, FailureRef, NodeRef, OperationRef } from "../base/refs.ts";
@@ -80,7 +80,7 @@ const DiscoveryTermsRef = builder
         nullable: true,
         description: "Settings of the probes, without secrets; null while the driver is not loaded.",
         resolve: ({ driver, settings }, _args, { services }) =>
-          toldDiscoverySettings(services.registry.get(driver), settings),
+          visibleDiscoverySettings(services.registry.get(driver), settings),
       }),
       namePrefix: t.string({
         nullable: true,

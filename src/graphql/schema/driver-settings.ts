@@ -1,7 +1,7 @@
 /**
- * The settings of drivers as GraphQL types. The schema names them in a few types that have a field for each loaded driver;
- * what stands behind those fields follows from the settings that each plugin declares, and is laid over the schema when it
- * is built. What GraphQL cannot tell of a setting stands in its description, and its driver refuses it.
+ * Drivers' settings as GraphQL types. The schema declares a few types with a field per loaded driver. The types of these
+ * fields follow from the settings that each plugin declares, and extend the schema when it is built. Constraints that
+ * GraphQL cannot express are in the descriptions, and the driver checks them.
  */
 import { extendSchema, parse } from "graphql";
 import type { GraphQLSchema } from "graphql";
@@ -11,7 +11,7 @@ import type { Field, JsonSchema, Shape } from "../../drivers/settings-shape.ts";
 import type { JsonObject } from "../../store/records.ts";
 import { builder } from "../base/builder.ts";
 
-/** A driver and settings for it: one field, which is named as the driver is. */
+/** A driver and its settings: an object with one field, named like the driver. */
 type Choice = Readonly<Record<string, unknown>>;
 
 type ObjectShape = Extract<Shape, { kind: "object" }>;
@@ -49,23 +49,26 @@ export const DiscoverySettingsRef = builder.objectRef<Choice>("DiscoverySettings
   fields: () => ({}),
 });
 
-/** What was chosen: the driver and its settings. */
+/** The chosen driver and its settings. */
 export function chosenDriver(choice: Choice): { readonly driver: string; readonly settings: unknown } {
   const [[driver, settings] = ["", undefined]] = Object.entries(choice);
   return { driver, settings };
 }
 
-/** A node's settings as they are told; null where the driver is not loaded. */
-export function toldSettings(driver: AnyDriver | undefined, settings: JsonObject | undefined): Choice | null {
+/** The settings of a node that clients can see; null if the driver is not loaded. */
+export function visibleSettings(driver: AnyDriver | undefined, settings: JsonObject | undefined): Choice | null {
   return driver ? { [driver.name]: fitting(shapeOf(driver.settings), settings ?? {}) } : null;
 }
 
-/** What a discovery probes with, as it is told; null where the driver is not loaded, or discovers nothing any more. */
-export function toldDiscoverySettings(driver: AnyDriver | undefined, settings: JsonObject): Choice | null {
+/** The settings of a discovery that clients can see; null if the driver is not loaded or no longer discovers. */
+export function visibleDiscoverySettings(driver: AnyDriver | undefined, settings: JsonObject): Choice | null {
   return driver?.discover ? { [driver.name]: fitting(shapeOf(driver.discover.settings), settings) } : null;
 }
 
-/** The value as far as its type holds it: what a plugin of before has left, and this one takes for a secret or does not know, is not told. */
+/**
+ * The part of a stored value that its present type can represent. An earlier version of the plugin may have stored settings
+ * that this version declares as secret or does not know: those are left out.
+ */
 function fitting(shape: Shape, value: unknown): unknown {
   switch (shape.kind) {
     case "text":
@@ -98,7 +101,7 @@ function fittingFields(shape: ObjectShape, value: JsonObject): Record<string, un
 
 // ---- types
 
-/** The schema with the types of these drivers' settings. Throws a sentence where two types would bear the same name. */
+/** Extends the schema by the types of these drivers' settings. Throws if two types would have the same name. */
 export function withDriverSettings(schema: GraphQLSchema, drivers: readonly AnyDriver[]): GraphQLSchema {
   const types = createTypes(new Set(Object.keys(schema.getTypeMap())));
   const discovering = drivers.flatMap((driver) =>
@@ -138,13 +141,13 @@ export function withDriverSettings(schema: GraphQLSchema, drivers: readonly AnyD
   );
 }
 
-/** A type to be: what it says, whose it is, and its name. */
+/** A type to define: its structure, its driver and its name. */
 interface Named {
   readonly driver: AnyDriver;
   readonly shape: Shape;
-  /** Without the ending of an input. */
+  /** Without the suffix `Input`. */
   readonly name: string;
-  /** Setting whose type it is; of the settings as a whole: none. */
+  /** The setting that has the type; empty for the settings as a whole. */
   readonly field: string;
 }
 
@@ -155,14 +158,14 @@ function createTypes(taken: ReadonlySet<string>) {
     const other = made.get(name);
     if (taken.has(name) || (other && (other.driver !== driver.name || other.text !== text))) {
       throw new Error(
-        `The settings of driver "${driver.name}" need a type ${name}, and ${other ? `those of driver "${other.driver}" have` : "the schema has"} one already; rename the driver or its setting.`,
+        `Driver "${driver.name}" needs a type ${name} for its settings, but ${other ? `driver "${other.driver}"` : "the schema"} already has a type of this name; rename the driver or the setting.`,
       );
     }
     made.set(name, { driver: driver.name, text });
     return name;
   }
 
-  /** An enum bears the short name, so that a discovery shares it with the nodes; unless that has other values. */
+  /** An enum gets the short name, so that node and discovery settings share it, unless they have different values. */
   function enumOf(of: Named, values: readonly string[], field: string): string {
     const text = (name: string) =>
       `${quoted(`Values of the setting \`${field}\`.`)} enum ${name} {${values.map((value) => line(`Value of the setting \`${field}\`.`, value)).join("")}}`;
@@ -173,8 +176,8 @@ function createTypes(taken: ReadonlySet<string>) {
     return define({ ...of, name }, text(name));
   }
 
-  /** The type of what is given or told; of an object and of all that is in it too. */
-  function typeOf(of: Named, use: "given" | "told"): string {
+  /** The type of an input or output value; also defines the types of objects and enums in it. */
+  function typeOf(of: Named, use: "input" | "output"): string {
     const { shape, name, driver } = of;
     switch (shape.kind) {
       case "text":
@@ -190,16 +193,16 @@ function createTypes(taken: ReadonlySet<string>) {
       case "list":
         return `[${typeOf({ ...of, shape: shape.of }, use)}${shape.of.nullable ? "" : "!"}]`;
       case "object": {
-        const fields = isTyped(shape) ? shape.fields.filter(({ secret }) => use === "given" || !secret) : [];
+        const fields = isTyped(shape) ? shape.fields.filter(({ secret }) => use === "input" || !secret) : [];
         if (fields.length === 0) return "JSON";
         const text = (field: Field) => {
           const type = typeOf(inside(of, field), use);
-          return use === "told"
+          return use === "output"
             ? line(described(field), `${field.name}: ${type}${deprecation(field)}`)
             : inputLine(field, type);
         };
         const about = sentence(textOf(shape.schema, "description") ?? `Settings for driver ${driver.name}.`);
-        const [word, ending] = use === "given" ? ["input", "Input"] : ["type", ""];
+        const [word, ending] = use === "input" ? ["input", "Input"] : ["type", ""];
         return define(
           { ...of, name: name + ending },
           `${quoted(about)} ${word} ${name}${ending} {${fields.map(text).join("")}}`,
@@ -209,14 +212,14 @@ function createTypes(taken: ReadonlySet<string>) {
   }
 
   return {
-    input: (of: Named) => typeOf(of, "given"),
-    output: (of: Named) => typeOf(of, "told"),
-    /** Every field of an input, to be given or left out. */
+    input: (of: Named) => typeOf(of, "input"),
+    output: (of: Named) => typeOf(of, "output"),
+    /** An input in which every field is optional. */
     change(of: Named): string {
       const { shape, driver } = of;
       if (!isTyped(shape)) return "JSON";
       const fields = shape.fields.map((field) =>
-        inputLine({ ...field, required: false, fallback: undefined }, typeOf(inside(of, field), "given")),
+        inputLine({ ...field, required: false, fallback: undefined }, typeOf(inside(of, field), "input")),
       );
       const name = `${of.name}ChangeInput`;
       return define(
@@ -232,12 +235,12 @@ function inside({ driver, name }: Named, { shape, name: field }: Field): Named {
   return { driver, shape, name: name + pascal(field), field };
 }
 
-/** Whether an object becomes a type: it names all its fields, and has some. Otherwise it is JSON. */
+/** Whether an object becomes a type: it declares all its fields, and at least one. Otherwise it is JSON. */
 function isTyped(shape: Shape): shape is ObjectShape {
   return shape.kind === "object" && !shape.open && shape.fields.length > 0;
 }
 
-/** Whether a text becomes an enum: its values are listed, and GraphQL can write them. Otherwise it is a String. */
+/** Whether a text becomes an enum: its values are declared, and are valid names in GraphQL. Otherwise it is a String. */
 function isEnum(shape: Shape): boolean {
   return (
     shape.kind === "text" &&
@@ -261,7 +264,7 @@ function deprecation({ shape }: Field): string {
   return shape.schema["deprecated"] === true ? ` @deprecated(reason: "Deprecated by the driver.")` : "";
 }
 
-/** A default as GraphQL writes it; null where it cannot, or where its own type would refuse it. */
+/** A default as a GraphQL literal; null if it cannot be written, or if its type would reject it. */
 function literal(shape: Shape, value: unknown): string | null {
   switch (shape.kind) {
     case "text":
@@ -303,11 +306,11 @@ function plainLiteral(value: unknown): string | null {
   return typeof value === "object" && value !== null ? objectLiteral(value, () => ANYTHING) : JSON.stringify(value);
 }
 
-// ---- words
+// ---- descriptions
 
-/** What a setting is, and what its type cannot tell of it. */
+/** The description of a setting, with the constraints that its type cannot express. */
 function described({ name, shape, secret, fallback }: Field): string {
-  const told =
+  const fallbackText =
     fallback === undefined || fallback === null || literal(shape, fallback) !== null
       ? []
       : [`Default: \`${JSON.stringify(fallback)}\`.`];
@@ -315,7 +318,7 @@ function described({ name, shape, secret, fallback }: Field): string {
     sentence(textOf(shape.schema, "description") ?? `The setting \`${name}\`.`),
     ...(secret ? ["Secret: can be written, but not read."] : []),
     ...bounds(shape),
-    ...told,
+    ...fallbackText,
   ].join(" ");
 }
 
@@ -355,7 +358,7 @@ function bounds(shape: Shape): string[] {
   }
 }
 
-/** The bounds that a schema sets with two words, where they are more than those of any number. */
+/** The bounds of two keywords of a JSON Schema, except bounds that every number has. */
 function range(schema: JsonSchema, least: string, most: string, unit: string): string[] {
   const bound = (key: string) =>
     typeof schema[key] === "number" && Math.abs(schema[key]) < Number.MAX_SAFE_INTEGER ? schema[key] : undefined;

@@ -1,4 +1,4 @@
-/** Drivers that are loaded, with what they offer. */
+/** Loaded drivers with their interfaces and steps. */
 import type { AnyDriver, AnyStep, InterfaceName } from "../../drivers/registry.ts";
 import { INTERFACES, settingsSchema } from "../../drivers/registry.ts";
 import type { StoredJson } from "../../store/records.ts";

@@ -1,4 +1,4 @@
-/** Inventories: what each inspection of a node found, and how two of them differ. */
+/** Inventories: the result of each inspection of a node, and the differences between two of them. */
 import { inventoriesPages } from "../../store/nodes.ts";
 import type { InventoryRow, NodeRow } from "../../store/nodes.ts";
 import type { PageRequest } from "../../store/postgres/pagination.ts";
@@ -28,7 +28,7 @@ InventoryRef.implement({
 
 export const InventoryConnection = connectionType("Inventory", InventoryRef);
 
-/** One place in which two inventories differ; a side on which it is not there is undefined. */
+/** A difference between two inventories; `undefined` on the side where the path does not exist. */
 interface InventoryChange {
   readonly path: readonly string[];
   readonly before: StoredJson | undefined;
@@ -63,7 +63,7 @@ export const InventoryChangeRef = builder.objectRef<InventoryChange>("InventoryC
   }),
 });
 
-/** How two snapshots of a node differ; unless said otherwise the newest, and the one before. None, as long as there is no such two. */
+/** Differences between two inventories of a node, by default the newest two; empty if there are fewer than two. */
 export async function inventoryDiff(
   node: NodeRow,
   asked: { readonly from?: string | null | undefined; readonly to?: string | null | undefined },
@@ -71,7 +71,7 @@ export async function inventoryDiff(
 ): Promise<InventoryChange[]> {
   const newest = async (request: PageRequest) =>
     (await context.load.below(inventoriesPages, node.id, request, EMPTY_PAGE)).rows;
-  // Where neither is named both are read at once, so that nodes of a list are read together.
+  // By default one query reads both, so that a list of nodes is read in one statement.
   const [last, before] =
     asked.to == null ? await newest({ limit: asked.from == null ? 2 : 1 }) : [await snapshot(node, asked.to, context)];
   const to = last;
@@ -89,9 +89,7 @@ async function snapshot(node: NodeRow, id: string, { load }: Context): Promise<I
   const key = keyOf("Inventory", id);
   const found = isUuid(key) ? await load.inventoryById.load(key) : null;
   if (found?.nodeId !== node.id)
-    throw badInput(
-      `Node ${node.name} has no inventory ${JSON.stringify(id)}; \`Node.inventories\` lists those it has.`,
-    );
+    throw badInput(`Node ${node.name} has no inventory ${JSON.stringify(id)}. Use an ID from \`Node.inventories\`.`);
   return found;
 }
 
@@ -108,7 +106,7 @@ function changesBetween(
   );
 }
 
-/** What an object or a list holds, by key; null: the value holds nothing. */
+/** The members of an object or a list by key; null for any other value. */
 function membersOf(value: StoredJson | undefined): Map<string, StoredJson> | null {
   if (typeof value !== "object" || value === null) return null;
   if (!isList(value)) return new Map(Object.entries(value));

@@ -1,3 +1,4 @@
+/** Lists of nodes: their connection, order and arguments, and the queries `node` and `nodes`. */
 import { NODE_FIELDS } from "../../store/node-fields.ts";
 import { nodesJson } from "../../store/node-json.ts";
 import { countNodes, nodeCounts, nodesByNames, nodesPage, nodesPages } from "../../store/nodes.ts";
@@ -49,10 +50,10 @@ interface NodeListArgs extends PageArgs {
   readonly orderBy?: { readonly field: keyof typeof NODE_KEYS; readonly direction: "ASC" | "DESC" } | null | undefined;
 }
 
-/** A list of nodes says with this which of their fields the database can put into JSON. */
+/** Extension of a field that lists nodes: the node fields that the database can write as JSON. */
 export const NODES_AS_TEXT = { asText: NODE_FIELDS };
 
-/** A list of nodes; its text, where `asked` is all that is asked for. */
+/** A list of nodes; as JSON text from the database if `asked` covers the whole selection. */
 export async function nodeList(
   args: NodeListArgs,
   { services, load }: Context,

@@ -1,3 +1,4 @@
+/** Nodes: the type with its fields. Lists, verbs and mutations of nodes have files of their own. */
 import { NODE_FIELDS } from "../../store/node-fields.ts";
 import { inventoriesPages } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
@@ -13,7 +14,7 @@ import {
   TRANSITIONS_PAGE_MAX,
 } from "../base/connection.ts";
 import { CatalogueStepRef, stepCatalogue } from "./catalogue.ts";
-import { DriverSettingsRef, toldSettings } from "./driver-settings.ts";
+import { DriverSettingsRef, visibleSettings } from "./driver-settings.ts";
 import type { Context } from "../base/context.ts";
 import {
   DriverInterfaceEnum,
@@ -67,7 +68,7 @@ const NodeDriverRef = builder.objectRef<DriverShare>("NodeDriver").implement({
       nullable: true,
       description: "Settings without secrets. Null while the driver is not loaded; `Node.verbs` then has the reason.",
       resolve: ({ node, driver }, _args, { services }) =>
-        toldSettings(services.registry.get(driver), node.settings[driver]),
+        visibleSettings(services.registry.get(driver), node.settings[driver]),
     }),
     secretsSet: t.stringList({
       description: "Names of the secret settings that are set. Their values are never returned.",

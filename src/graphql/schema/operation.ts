@@ -1,4 +1,4 @@
-/** Operations: the type and its queries. The mutations that make them are in verbs.ts. */
+/** Operations: the type and its queries. verbs.ts and work.ts have the mutations that start them. */
 import { findCluster } from "../../engine/engine.ts";
 import { UNFINISHED_RUN_STATES } from "../../lifecycle/operation-states.ts";
 import type { RunState } from "../../lifecycle/operation-states.ts";

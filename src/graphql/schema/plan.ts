@@ -1,6 +1,6 @@
 /**
- * What would be done, and how long it would take: the query `plan`, and what steps, runs and the answers to verbs tell
- * besides. Estimates are made of the durations of the site's own attempts; where there are none, none is given.
+ * Plans: the query `plan`, and the planned target, point of no return and estimates of steps, runs and results. Estimates
+ * use the durations of earlier attempts on this site; without any there is no estimate.
  */
 import { isHold, isReservedWait } from "../../engine/engine.ts";
 import type { SubmitAnswer } from "../../engine/input/answers.ts";
@@ -54,12 +54,12 @@ const EstimateRef = builder.objectRef<StepHistory>("Estimate").implement({
   }),
 });
 
-/** Times are stored to the millisecond; medians and sums of them have digits that say nothing. */
+/** Durations are stored in milliseconds; further digits of medians and sums have no meaning. */
 function toMilliseconds(seconds: number): number {
   return Math.round(seconds * 1000) / 1000;
 }
 
-/** Null where there is no history, and of a hold: it lasts until somebody lifts it. */
+/** Null without a history, and for a hold, which lasts until an operator releases it. */
 async function estimateOf({ planned, nodeId }: StepView, { load }: Context): Promise<StepHistory | null> {
   if (isHold(planned)) return null;
   if (isReservedWait(planned)) {
@@ -74,7 +74,7 @@ async function estimateOf({ planned, nodeId }: StepView, { load }: Context): Pro
   });
 }
 
-/** Of all steps that would run; null unless each of them has one. */
+/** The estimate of all steps that would run; null if one of them has none. */
 async function estimateOfAll(steps: readonly StepView[], context: Context): Promise<StepHistory | null> {
   const found = await Promise.all(
     steps.filter(({ planned }) => !planned.kept).map((step) => estimateOf(step, context)),
@@ -91,7 +91,7 @@ async function estimateOfAll(steps: readonly StepView[], context: Context): Prom
   };
 }
 
-// ---- what steps, runs and answers tell besides
+// ---- fields of steps, runs and results
 
 function stepOfNoReturn(steps: readonly StepView[]): StepView | null {
   const index = pointOfNoReturn(steps.map(({ planned }) => planned));
@@ -211,7 +211,7 @@ const PlanPayloadRef = builder.objectRef<SubmitAnswer>("PlanPayload").implement(
 
 type PlanRequest = typeof PlanInput.$inferInput;
 
-/** The members that only some verbs take. */
+/** Members of the input that only some verbs take. */
 const TAKEN_BY = {
   until: ["COMMISSION"],
   steps: ["CLEAN", "DEPLOY"],
@@ -220,14 +220,15 @@ const TAKEN_BY = {
   force: ["DECOMMISSION"],
 } as const satisfies Record<string, readonly OperationKind[]>;
 
-/** What no mutation could be asked, because the verb has no such member, lacks one, or is asked for no nodes. */
+/** Errors that the types of the verbs' mutations rule out: a member that the verb does not have, or a missing one. */
 function flawsOf(input: PlanRequest): Refusal[] {
   const { kind } = input;
   if (kind === "DISCOVER")
     return [
       {
         code: "INVALID_INPUT",
-        message: "A discovery is asked for addresses, not for nodes, and has no plan.",
+        message:
+          "DISCOVER works on addresses, not on nodes, and cannot be planned. Use discoverNodes with `dryRun: true`.",
         path: ["input", "kind"],
       },
     ];
@@ -236,13 +237,13 @@ function flawsOf(input: PlanRequest): Refusal[] {
   );
   const flaws = stray.map((member): Refusal => ({
     code: "INVALID_INPUT",
-    message: `${kind} takes no ${member}; ${TAKEN_BY[member].join(" and ")} ${TAKEN_BY[member].length > 1 ? "do" : "does"}.`,
+    message: `${kind} does not accept \`${member}\`; only ${TAKEN_BY[member].join(" and ")} ${TAKEN_BY[member].length > 1 ? "do" : "does"}. Remove it.`,
     path: ["input", member],
   }));
   if (kind === "POWER" && input.action == null)
     flaws.push({
       code: "INVALID_INPUT",
-      message: "POWER needs an action: what to do with the power.",
+      message: "POWER requires `action`: ON, OFF, SOFT_OFF or REBOOT.",
       path: ["input", "action"],
     });
   return flaws;

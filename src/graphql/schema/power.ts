@@ -1,4 +1,4 @@
-/** Reading the power of nodes now. What changes it is a verb (verbs.ts). */
+/** Reading the power state of nodes now. The verb that changes it is in verbs.ts. */
 import type { PowerAnswer, PowerAnswers } from "../../engine/power/power-reader.ts";
 import { QueryRef, builder, needs } from "../base/builder.ts";
 import { PowerStateEnum } from "../base/enums.ts";

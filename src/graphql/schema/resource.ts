@@ -1,4 +1,4 @@
-/** Objects by their global ID: for everybody as `resource`, and for Relay, which refetches a type through a root field of its own. */
+/** Objects by global ID: the query `resource`, and a refetch field per type for Relay. */
 import { DirectiveLocation, GraphQLDirective, GraphQLNonNull, GraphQLString } from "graphql";
 import type { GraphQLSchema } from "graphql";
 import type { AnyDriver } from "../../drivers/registry.ts";
@@ -15,7 +15,7 @@ import type { IdType } from "../base/ids.ts";
 import { InventoryRef } from "./inventory.ts";
 import { ClusterRef, DriverRef, NodeRef, OperationRef, ResourceRef, RunRef } from "../base/refs.ts";
 
-/** Relay's compiler looks for it on a type that does not implement Relay's own interface. */
+/** Relay's compiler expects it on types that do not implement Relay's own interface. */
 export const fetchable = new GraphQLDirective({
   name: "fetchable",
   description:
@@ -29,7 +29,7 @@ export const fetchable = new GraphQLDirective({
   },
 });
 
-/** The text of a schema with what `printSchema` leaves out of it: the directive on each type that has a `fetch__` field. */
+/** Adds the directive, which `printSchema` leaves out, to each type with a `fetch__` field. */
 export function withFetchable(text: string, schema: GraphQLSchema): string {
   const fetched = new Set(
     Object.keys(schema.getQueryType()?.getFields() ?? {}).flatMap((name) => /^fetch__(\w+)$/.exec(name)?.[1] ?? []),

@@ -1,4 +1,4 @@
-/** Steps that somebody chooses, and runbooks: named lists of them. */
+/** Lists of steps in requests, and runbooks: stored lists with a name. */
 import type { RunbookEdited } from "../../engine/inventory/runbooks.ts";
 import type { JsonObject, StepChoice } from "../../store/records.ts";
 import { allRunbooks, runbookById, runbookByName } from "../../store/runbooks.ts";
@@ -25,7 +25,7 @@ export const StepInput = builder.inputType("StepInput", {
   }),
 });
 
-/** What the engine makes of a list of steps; undefined where none was given. */
+/** A list of steps as the engine takes it; undefined if none was given. */
 export function stepChoices(
   steps:
     | readonly {

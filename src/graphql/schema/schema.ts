@@ -1,4 +1,4 @@
-/** The schema, whole: every file of the room registers its share when it is loaded, and here it is built and held to our rules. */
+/** The whole schema: each imported file registers its part; here it is built, and checks of scopes and arguments are added. */
 import { createHash } from "node:crypto";
 import {
   GraphQLError,
@@ -45,7 +45,7 @@ import "./work.ts";
 import "./waves.ts";
 import "./waiting.ts";
 
-/** Builds the schema for these drivers. Throws when a root field does not say which scope it needs, or where their settings cannot be typed side by side. */
+/** Builds the schema for these drivers. Throws if a root field declares no scope, or if types of settings conflict. */
 export function buildSchema(drivers: readonly AnyDriver[]): GraphQLSchema {
   const schema = withDriverSettings(builder.toSchema({ directives: [...specifiedDirectives, fetchable] }), drivers);
   for (const type of Object.values(schema.getTypeMap()))
@@ -55,7 +55,7 @@ export function buildSchema(drivers: readonly AnyDriver[]): GraphQLSchema {
   return schema;
 }
 
-/** Puts before each field a check that its arguments are something that the database can hold, whatever their types. */
+/** Adds a check to each field that the database can store its arguments. */
 function checkArguments(type: GraphQLObjectType): void {
   for (const field of Object.values(type.getFields())) {
     const first = field.subscribe ? "subscribe" : "resolve";
@@ -69,17 +69,17 @@ function checkArguments(type: GraphQLObjectType): void {
   }
 }
 
-/** Puts the check of the caller's scope before each root field. */
+/** Adds a check of the caller's scope to each root field. */
 function guard(type: GraphQLObjectType): void {
   for (const field of Object.values(type.getFields())) {
     const scope = field.extensions["scope"] as Scope | undefined;
-    if (!scope) throw new Error(`${type.name}.${field.name} does not say which scope it needs.`);
+    if (!scope) throw new Error(`${type.name}.${field.name} declares no scope; add needs(…).`);
     const first = field.subscribe ? "subscribe" : "resolve";
     const inner = field[first];
     if (!inner) continue;
     field[first] = (source, args, context: Context, info) => {
       if (!hasScope(context.actor, scope)) {
-        throw new GraphQLError(`${type.name}.${field.name} needs the scope ${scope}.`, {
+        throw new GraphQLError(`${type.name}.${field.name} requires the scope ${scope}. Use a token that has it.`, {
           extensions: { code: "FORBIDDEN" },
         });
       }
@@ -88,7 +88,10 @@ function guard(type: GraphQLObjectType): void {
   }
 }
 
-/** The schema as text, in an order that does not depend on the order of files. It says what `@oneOf` is, since generators that are older than that do not know it. */
+/**
+ * The schema as text, sorted, so that it does not depend on the order of files. It declares `@oneOf` for code generators
+ * that do not know the directive.
+ */
 export function schemaText(schema: GraphQLSchema): string {
   return `${printDirective(GraphQLOneOfDirective)}\n\n${withFetchable(printSchema(lexicographicSortSchema(schema)), schema)}\n`;
 }

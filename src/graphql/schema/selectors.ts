@@ -1,4 +1,4 @@
-/** Inputs that say which nodes, which cluster, whose work; and what the engine makes of them. */
+/** Inputs that select nodes, clusters and work, and their conversion for the engine. */
 import type { WorkSelector } from "../../engine/input/work-selector.ts";
 import type { ClusterRef as ClusterChoice, NodeSelector } from "../../engine/input/node-selector.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
@@ -137,7 +137,7 @@ export function clusterChoice(ref: {
   return ref.id == null ? { name: ref.name ?? "" } : { id: keyOf("Cluster", ref.id) };
 }
 
-/** Each becomes a condition of its own, which the database plans and asks of every node. */
+/** The number of alternatives in a filter: each becomes an SQL condition that is evaluated for every node. */
 function alternativesOf({ or, not }: NodeFilterShape): number {
   return (or ?? []).reduce((sum, one) => sum + 1 + alternativesOf(one), not ? alternativesOf(not) : 0);
 }
@@ -176,7 +176,7 @@ export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilt
   };
 }
 
-/** The filter of a stream, which is bounded in what it names as well. */
+/** The filter of a stream. Its size is limited, because it stays in memory. */
 export function streamFilter(filter: NodeFilterShape | null | undefined): NodeFilter | undefined {
   const characters = JSON.stringify(filter ?? {}).length;
   if (characters > LIMITS.streamFilter) throw beyond("streamFilter", { requested: characters });

@@ -1,4 +1,4 @@
-/** The service itself: version and limits, and the caller. */
+/** The service and the caller. */
 import { builder, needs } from "../base/builder.ts";
 import { PAGE_MAX, TRANSITIONS_PAGE_MAX } from "../base/connection.ts";
 import type { Context } from "../base/context.ts";

@@ -1,4 +1,4 @@
-/** The site's policy: what holds for all nodes. */
+/** The site's policy. */
 import type { SiteEdited } from "../../engine/inventory/site.ts";
 import type { LimitedPhase, SitePolicy, StepPolicy } from "../../store/records.ts";
 import { readSite } from "../../store/site.ts";

@@ -1,4 +1,4 @@
-/** What steps said: the log of a run, of one step, and the stream of both. */
+/** Logs of steps: of a run, of one step, and as a stream. */
 import { logStream } from "../../feed/log-stream.ts";
 import type { LogStreamItem } from "../../feed/log-stream.ts";
 import { logPages } from "../../store/step-log.ts";
@@ -57,7 +57,7 @@ builder.objectField(StepRef, "log", (t) =>
       }),
     },
     resolve: async ({ planned, index, attempts }, { tail }, { load }) => {
-      if (tail < 1 || tail > TAIL_MAX) throw badInput(`\`tail\` is ${tail}; a log's tail has 1 to ${TAIL_MAX} lines.`);
+      if (tail < 1 || tail > TAIL_MAX) throw badInput(`\`tail\` is ${tail}; use 1 to ${TAIL_MAX}.`);
       const [first] = attempts;
       const rows = first ? await load.logTail.load({ runId: first.runId, step: index, tail }) : [];
       return rows.map((row): Line => ({ kind: "line", row, label: stepName(planned) }));
@@ -101,7 +101,7 @@ builder.subscriptionField("runLog", (t) =>
     },
     subscribe: async (_root, { runId, after }, { services, load }) => {
       const run = await load.run.load(uuidOrNone(keyOf("Run", runId)));
-      if (!run) throw notFound(`There is no run ${JSON.stringify(runId)}.`);
+      if (!run) throw notFound(`Run ${JSON.stringify(runId)} does not exist.`);
       return logStream(services, run.id, positionOf(after) ?? 0);
     },
     resolve: (item) => item,

@@ -1,3 +1,4 @@
+/** Steps of a run with their attempts. */
 import type { PlannedStep } from "../../store/records.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import type { RunRow } from "../../store/runs.ts";
@@ -41,14 +42,14 @@ export const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt").implement
   }),
 });
 
-/** A step of the plan with its tries. */
+/** A planned step with its attempts. */
 export interface StepView {
   readonly index: number;
   readonly planned: PlannedStep;
   readonly attempts: readonly AttemptRow[];
-  /** Whether its turn can still come. */
+  /** Whether the step can still start. */
   readonly open: boolean;
-  /** The node it is planned for. */
+  /** The node of the plan. */
   readonly nodeId: string | null;
 }
 
@@ -134,7 +135,7 @@ export const StepRef = builder.objectRef<StepView>("Step").implement({
   }),
 });
 
-/** `interface.name`, as messages and logs name a step. */
+/** `interface.name`, as in messages and logs. */
 export function stepName(planned: Pick<PlannedStep, "interface" | "name"> | undefined): string {
   return planned ? `${planned.interface}.${planned.name}` : "";
 }

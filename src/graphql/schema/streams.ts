@@ -1,4 +1,4 @@
-/** Subscriptions: the streams of src/feed with types on them. */
+/** Subscriptions for nodes and operations: types for the streams of src/feed. */
 import { GraphQLError } from "graphql";
 import { nodeStream } from "../../feed/node-stream.ts";
 import type { NodeStreamItem } from "../../feed/node-stream.ts";
@@ -53,7 +53,7 @@ export const StreamResetRef = builder.objectRef<Of<"reset">>("StreamReset").impl
       description: "Earliest cursor that is still valid; after SHUTTING_DOWN, the cursor from which to continue.",
       resolve: ({ position }) => String(position),
     }),
-    // Not `reason`: `Transition.reason` is a text, and a query that selects both from the union would be invalid.
+    // Not `reason`: `Transition.reason` is a String, and a query could not select both from the union.
     code: t.field({
       type: StreamResetReasonEnum,
       description: "Reason. After CURSOR_EXPIRED, subscribe again with `snapshot: true`.",
@@ -66,19 +66,19 @@ const NodeStreamItemRef = builder.unionType("NodeStreamItem", {
   description:
     "Item of a node stream. Every item has a cursor: after a disconnect, subscribe again with `after: <last cursor>`.",
   types: [NodeSnapshotRef, TransitionRef, StreamBookmarkRef, StreamResetRef],
-  // A transition in a stream is its row itself, so that it has the fields of any other transition.
+  // A transition in a stream is its database row, like any other transition.
   resolveType: (item) =>
     "kind" in item
       ? { snapshot: "NodeSnapshot", bookmark: "StreamBookmark", reset: "StreamReset" }[item.kind]
       : "Transition",
 });
 
-/** What a stream of something that does not exist is answered with. */
+/** The error of a stream for an object that does not exist. */
 export function notFound(message: string): GraphQLError {
   return new GraphQLError(message, { extensions: { code: "NOT_FOUND" } });
 }
 
-/** Whoever reads the log meets the same transitions, snapshots, and marks. A position does not move when a node is edited: its revision does. */
+/** Equal for items that look the same to all readers. Editing a node changes its revision, not its position in the log. */
 const eventKey: EventKey<NodeStreamItem> = (item) => {
   switch (item.kind) {
     case "transition":
@@ -113,7 +113,7 @@ builder.subscriptionField("nodeTransitions", (t) =>
     },
     subscribe: (_root, { filter, after, snapshot }, { services }) => {
       if (snapshot && after != null)
-        throw badInput("Give `after` to go on from a cursor, or `snapshot` to begin anew, not both.");
+        throw badInput("Use either `after` to continue from a cursor, or `snapshot` to start again, not both.");
       return nodeStream(services, { filter: streamFilter(filter), after: positionOf(after), snapshot });
     },
     resolve: (item) => (item.kind === "transition" ? item.row : item),
@@ -148,7 +148,7 @@ builder.subscriptionField("operationUpdates", (t) =>
     args: { id: t.arg.id({ required: true, description: "Global ID or UUID of the operation." }) },
     subscribe: async (_root, { id }, { services, load }) => {
       const operation = await load.operation.load(uuidOrNone(keyOf("Operation", id)));
-      if (!operation) throw notFound(`There is no operation ${JSON.stringify(id)}.`);
+      if (!operation) throw notFound(`Operation ${JSON.stringify(id)} does not exist.`);
       return operationStream(services, operation.id);
     },
     resolve: (update) => update,

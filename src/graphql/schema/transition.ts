@@ -1,4 +1,4 @@
-/** Transitions: the log as a type, as a list, and as the list's cursors, which are the stream's. */
+/** Transitions: the type and the list, which has the same cursors as the stream. */
 import { GraphQLError } from "graphql";
 import type { Reader } from "../../store/postgres/database.ts";
 import { newestPosition, oldestPosition, transitionsAfter, transitionsBefore } from "../../store/transitions.ts";
@@ -21,7 +21,7 @@ import { NodeRef, OperationRef, RunRef, TransitionRef } from "../base/refs.ts";
 import { NodeFilterInput, nodeFilter } from "./selectors.ts";
 
 builder.objectType(TransitionRef, {
-  // No `Resource`: it is not fetched by its ID, and its `operation` and `target` may be null where a run's may not.
+  // Not a `Resource`: it cannot be fetched by ID, and its `operation` and `target` are nullable, unlike those of a run.
   description: "State change of a node. Written in the same database transaction as the change itself.",
   isTypeOf: (value) => typeof value === "object" && value !== null && "toState" in value,
   fields: (t) => ({
@@ -102,7 +102,7 @@ builder.objectType(TransitionRef, {
 
 export const TransitionConnection = connectionType("Transition", TransitionRef);
 
-/** A page of the log as a connection: its cursors are positions. */
+/** A page of the log as a connection; its cursors are positions in the log. */
 export function transitionConnection(page: Page<TransitionRow>) {
   return connectionWith(page, ({ position }) => String(position));
 }
@@ -122,7 +122,7 @@ export async function transitionsOf(reader: Reader, filter: TransitionFilter | u
         ...(before !== undefined && { until: before - 1 }),
         ...scope,
       });
-  // Asked after the rows were read: what is deleted in between is not taken for complete.
+  // Checked after reading: rows may have been deleted in between.
   if (after !== undefined && rows[0]?.position !== after + 1) await requireKept(reader, after);
   const kept = rows.slice(0, limit);
   const surplus = rows.length > limit;
@@ -133,12 +133,12 @@ export async function transitionsOf(reader: Reader, filter: TransitionFilter | u
   );
 }
 
-/** Throws unless everything after the cursor is still there, as a stream from it would end with CURSOR_EXPIRED. */
+/** Throws CURSOR_EXPIRED, like a stream, unless everything after the cursor still exists. */
 async function requireKept(reader: Reader, after: number): Promise<void> {
   const earliest = (await oldestPosition(reader)) - 1;
   if (after >= earliest && after <= (await newestPosition(reader))) return;
   throw new GraphQLError(
-    `What follows the cursor ${after} is not kept any more, or it is not of this log. The earliest that is good is ${earliest}.`,
+    `The log after cursor ${after} is no longer kept, or the cursor is not from this log. Continue from ${earliest}, the earliest valid cursor.`,
     { extensions: { code: "CURSOR_EXPIRED", cursor: String(earliest) } },
   );
 }

@@ -1,4 +1,4 @@
-/** What a run waits for: as data for programs, as a sentence for people. */
+/** The reason why a run waits: as data for programs and as a sentence for people. */
 import { waitingOf } from "../../lifecycle/waiting.ts";
 import type { Waiting } from "../../lifecycle/waiting.ts";
 import type { RunRow } from "../../store/runs.ts";
@@ -48,7 +48,7 @@ const WaitingRef = builder.objectRef<Waiting & { readonly run: RunRow }>("Waitin
 });
 
 async function waiting(run: RunRow, { load }: Context): Promise<(Waiting & { readonly run: RunRow }) | null> {
-  // At work, as most are: nothing is read for those.
+  // Most runs are running or ended; skip the reads for them.
   if (run.finishedAt !== null || (run.state === "RUNNING" && run.startedAt !== null)) return null;
   const [operation, plan] = await Promise.all([load.operation.load(run.operationId), load.plan.load(run.planHash)]);
   if (!operation) return null;

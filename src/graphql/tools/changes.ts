@@ -1,6 +1,6 @@
 /**
- * `npm run schema:changes`: what has changed in the schema since the last release, and whether that may be released. What
- * breaks a client is refused unless a decision says so, in a line of its own: `Breaks <last release>: <change>`.
+ * `npm run schema:changes`: prints the changes of the schema since the last release, and fails for a breaking change unless
+ * a decision allows it with a line `Breaks <last release>: <change>`.
  */
 import { globSync, readFileSync } from "node:fs";
 import { basename } from "node:path";
@@ -10,7 +10,7 @@ import type { GraphQLSchema } from "graphql";
 import { describeDrivers } from "../../drivers/load.ts";
 import { buildSchema } from "../schema/schema.ts";
 
-const HOUSE = fileURLToPath(new URL("../../..", import.meta.url));
+const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
 
 export interface Release {
   readonly version: string;
@@ -18,17 +18,17 @@ export interface Release {
 }
 
 export interface ChangesSince {
-  /** Breaks that no decision names. */
+  /** Breaking changes that no decision allows. */
   readonly refused: readonly string[];
-  /** Breaks that one does. */
+  /** Breaking changes that a decision allows. */
   readonly decided: readonly string[];
-  /** What decisions name and nobody did, so that no later break goes through under their name. */
+  /** Changes that a decision allows but that were not made: no later change may use its permission. */
   readonly undone: readonly string[];
-  /** What breaks no request, but may surprise who reads an answer. */
+  /** Changes that break no request, but may surprise readers of a response. */
   readonly dangerous: readonly string[];
 }
 
-/** What is new since a release, in the light of the decisions. */
+/** The changes since a release, grouped by whether a decision allows them. */
 export function changesSince(release: Release, schema: GraphQLSchema, decisions: readonly string[]): ChangesSince {
   const changes = findSchemaChanges(release.schema, schema);
   const breaks = new Set(
@@ -48,7 +48,7 @@ function breaksNamedIn(decision: string, version: string): string[] {
   return [...lines].flatMap(([, since, change = ""]) => (since === version ? [change.trim()] : []));
 }
 
-/** The version that comes last by semantic versioning: 0.2.0-preview.10 after 0.2.0-preview.9, and 0.2.0 after both. */
+/** The latest version by semantic versioning: 0.2.0 after 0.2.0-preview.10 after 0.2.0-preview.9. */
 export function newest(versions: readonly string[]): string | undefined {
   return versions.toSorted(byPrecedence).at(-1);
 }
@@ -58,7 +58,7 @@ function byPrecedence(one: string, other: string): number {
   for (let at = 0; at < Math.max(left.length, right.length); at += 1) {
     const [a, b] = [left[at], right[at]];
     if (a === b) continue;
-    // The release follows its own previews; of two previews the longer follows.
+    // A release follows its previews; of two previews, the longer one is later.
     if (a === undefined || b === undefined) return (a === undefined) === (at === 3) ? 1 : -1;
     if (typeof a === typeof b) return a < b ? -1 : 1;
     return typeof a === "number" ? -1 : 1;
@@ -70,18 +70,18 @@ function partsOf(version: string): (number | string)[] {
   return version.split(/[.-]/).map((part) => (/^\d+$/.test(part) ? Number(part) : part));
 }
 
-/** The last release, as docs/releases keeps it. */
+/** The schema of the last release in docs/releases. */
 export function lastRelease(): Release {
-  const version = newest(globSync("docs/releases/*.graphql", { cwd: HOUSE }).map((file) => basename(file, ".graphql")));
-  if (version === undefined) throw new Error("There is no schema in docs/releases; see its README.");
-  return { version, schema: parsedSchema(readFileSync(`${HOUSE}/docs/releases/${version}.graphql`, "utf8")) };
+  const version = newest(globSync("docs/releases/*.graphql", { cwd: ROOT }).map((file) => basename(file, ".graphql")));
+  if (version === undefined) throw new Error("docs/releases has no schema; see its README.");
+  return { version, schema: parsedSchema(readFileSync(`${ROOT}/docs/releases/${version}.graphql`, "utf8")) };
 }
 
 export function allDecisions(): string[] {
-  return globSync("docs/decisions/*.md", { cwd: HOUSE }).map((file) => readFileSync(`${HOUSE}/${file}`, "utf8"));
+  return globSync("docs/decisions/*.md", { cwd: ROOT }).map((file) => readFileSync(`${ROOT}/${file}`, "utf8"));
 }
 
-/** What there is to say of changes, and whether they may be released. */
+/** A report of the changes, and whether they may be released. */
 export function reportOf(
   { refused, decided, undone, dangerous }: ChangesSince,
   version: string,
@@ -89,18 +89,18 @@ export function reportOf(
   const list = (title: string, changes: readonly string[]) =>
     changes.length === 0 ? "" : `${title}:\n${changes.map((change) => `  ${change}\n`).join("")}`;
   const text =
-    list(`Breaks since ${version} that decisions name`, decided) +
-    list(`Dangerous since ${version}`, dangerous) +
+    list(`Breaking changes since ${version} that a decision allows`, decided) +
+    list(`Dangerous changes since ${version}`, dangerous) +
     list(
-      "A change breaks clients. Take it back, or write a decision in docs/decisions with the line",
+      "Breaking changes without a decision. Revert them, or write a decision in docs/decisions with these lines",
       refused.map((change) => `Breaks ${version}: ${change}`),
     ) +
     list(
-      "A decision names a break that is none; take the line out",
+      "Decisions allow changes that were not made. Remove these lines",
       undone.map((change) => `Breaks ${version}: ${change}`),
     );
   return {
-    text: text === "" ? `Nothing that could break a client has changed since ${version}.\n` : text,
+    text: text === "" ? `No breaking or dangerous change since ${version}.\n` : text,
     passes: refused.length + undone.length === 0,
   };
 }

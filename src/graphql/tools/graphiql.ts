@@ -1,13 +1,13 @@
-/** The page of GraphiQL: Yoga's, whole and from our own files, with what it lacks. */
+/** The GraphiQL page: Yoga's, served completely from this process, with two fixes. */
 import { renderGraphiQL } from "@graphql-yoga/render-graphiql";
 
 /**
- * A tab is shifted as soon as it is pressed, by what an animation has left behind: the press ends beside it, and nothing
- * happens. Who presses again is heard. So no tab is ever shifted.
+ * An animation moves a tab while the pointer is down, so the click ends beside the tab and only the second click works.
+ * Without the transform no tab moves.
  */
 const STYLE = "<style>.graphiql-tab { transform: none !important; }</style>";
 
-/** Headers belong to one tab. A token that was given in one holds for all of them until the page is left; it is stored nowhere. */
+/** GraphiQL keeps headers per tab. This uses a token entered in one tab for all tabs until the page closes; it is not stored. */
 const SCRIPT = `<script>
   {
     const send = window.fetch;

@@ -1,8 +1,8 @@
-/** Which types stand behind each interface and union: what a client with a normalised cache must know beforehand. */
+/** The object types of each interface and union. Clients with a normalized cache need them in advance. */
 import { isAbstractType } from "graphql";
 import type { GraphQLSchema } from "graphql";
 
-/** As text of possibleTypes.json, in the shape that Apollo's cache takes; the order does not depend on the order of files. */
+/** The text of possibleTypes.json in the format of Apollo's cache, sorted so that it does not depend on the order of files. */
 export function possibleTypesText(schema: GraphQLSchema): string {
   const abstract = Object.values(schema.getTypeMap()).filter((type) => isAbstractType(type));
   const entries = abstract.map((type): [string, string[]] => [

@@ -1,4 +1,4 @@
-/** `npm run schema`: writes schema.graphql and possibleTypes.json anew; with `--check` says whether they are fresh. */
+/** `npm run schema`: writes schema.graphql and possibleTypes.json; with `--check`, fails if they are out of date. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { describeDrivers } from "../../drivers/load.ts";
 import { possibleTypesText } from "./possible-types.ts";
@@ -11,7 +11,7 @@ for (const [name, text] of Object.entries(printed)) {
   const file = new URL(`../../../${name}`, import.meta.url);
   if (!process.argv.includes("--check")) writeFileSync(file, text);
   else if (readFileSync(file, "utf8") !== text) {
-    process.stderr.write(`${name} is not what the code prints; run \`npm run schema\` and commit it.\n`);
+    process.stderr.write(`${name} is out of date; run \`npm run schema\` and commit it.\n`);
     process.exitCode = 1;
   }
 }

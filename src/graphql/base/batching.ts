@@ -1,0 +1,91 @@
+/**
+ * Data loaders that read many keys in one statement. They cache nothing: a subscription lives long and must not see an
+ * old row.
+ */
+import { setTimeout as delay } from "node:timers/promises";
+import DataLoader from "dataloader";
+import type { Reader } from "../../store/postgres/database.ts";
+
+/** A query of the store about several parents at once; its answer is a map by parent. */
+export type Question<Asked, Found> = (
+  reader: Reader,
+  parents: readonly string[],
+  asked: Asked,
+) => Promise<ReadonlyMap<string, Found>>;
+
+/** An object that is made on first use: most of thousands of subscribers never use their loaders. */
+export function lazily<Made extends object>(make: () => Made): Made {
+  let made: Made | undefined;
+  return new Proxy({} as Made, { get: (_none, name) => Reflect.get((made ??= make()), name) as unknown });
+}
+
+/** A loader of one value per key; `absent` for keys that are not found. */
+export function byKey<Value>(
+  read: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>,
+  absent: Value,
+  batchScheduleFn?: (send: () => void) => void,
+): DataLoader<string, Value> {
+  return new DataLoader(
+    async (keys) => {
+      const found = await read([...new Set(keys)]);
+      return keys.map((key) => found.get(key) ?? absent);
+    },
+    { cache: false, ...(batchScheduleFn && { batchScheduleFn }) },
+  );
+}
+
+/** Like `byKey`, for callers at different times: keys requested while a statement runs go into the next one. */
+export function whileOthersRead<Value>(
+  read: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>,
+  absent: Value,
+): DataLoader<string, Value> {
+  let underWay: Promise<unknown> = Promise.resolve();
+  return byKey(
+    (keys) => {
+      const reading = read(keys);
+      // A statement on a hung connection must not delay later ones.
+      underWay = Promise.race([reading.catch(() => {}), delay(GATHERED_MS, undefined, { ref: false })]);
+      return reading;
+    },
+    absent,
+    (send) => void underWay.then(() => process.nextTick(send)),
+  );
+}
+
+/** Maximum delay of a batch by the running statement, in milliseconds. */
+const GATHERED_MS = 20;
+
+export type Below = <Asked, Found>(
+  question: Question<Asked, Found>,
+  parent: string,
+  asked: Asked,
+  absent: Found,
+) => Promise<Found>;
+
+/** A `Below` that groups questions by their query and arguments, and sends one statement per group. */
+export function belowOf(reader: Reader): Below {
+  interface Key {
+    readonly question: Question<unknown, unknown>;
+    readonly parent: string;
+    readonly asked: unknown;
+    readonly absent: unknown;
+  }
+  const loader = new DataLoader<Key, unknown>(
+    async (keys) => {
+      const answers = new Map<Key, unknown>();
+      const reads = [...Map.groupBy(keys, ({ question }) => question)].flatMap(([question, alike]) =>
+        [...Map.groupBy(alike, ({ asked }) => JSON.stringify(asked)).values()].map(async (same) => {
+          const found = await question(reader, [...new Set(same.map(({ parent }) => parent))], same[0]?.asked);
+          for (const key of same) answers.set(key, found.get(key.parent) ?? key.absent);
+        }),
+      );
+      await Promise.all(reads);
+      return keys.map((key) => answers.get(key));
+    },
+    { cache: false },
+  );
+  return async <Asked, Found>(question: Question<Asked, Found>, parent: string, asked: Asked, absent: Found) => {
+    const key: Key = { question: question as Question<unknown, unknown>, parent, asked, absent };
+    return (await loader.load(key)) as Found;
+  };
+}

@@ -1,0 +1,152 @@
+/** The data loaders of a request, and those that all subscriptions share. */
+import DataLoader from "dataloader";
+import { clusterState } from "../../lifecycle/cluster-state.ts";
+import type { ClusterState } from "../../lifecycle/cluster-state.ts";
+import type { NodeState } from "../../lifecycle/node-states.ts";
+import type { RunState } from "../../lifecycle/operation-states.ts";
+import type { Database, Reader } from "../../store/postgres/database.ts";
+import { clustersByIds, nodeCountsOf } from "../../store/clusters.ts";
+import type { ClusterRow } from "../../store/clusters.ts";
+import { stepHistories } from "../../store/step-durations.ts";
+import type { StepHistory, StepKind } from "../../store/step-durations.ts";
+import { addressCounts } from "../../store/discoveries.ts";
+import { inventoriesByIds, newestInventories, nodesByIds, secretFieldsOf } from "../../store/nodes.ts";
+import type { InventoryRow, NodeRow } from "../../store/nodes.ts";
+import { cleanUpFailures, operationsByIds, runStateCounts, workOnClusters } from "../../store/operations.ts";
+import type { OperationRow } from "../../store/operations.ts";
+import type { Failure, Plan } from "../../store/records.ts";
+import { anomaliesOf } from "../../store/rejected-callbacks.ts";
+import { attemptsOf } from "../../store/attempts.ts";
+import { waitingPositions } from "../../store/slots.ts";
+import { plansByHashes } from "../../store/plans.ts";
+import { runsByIds, unfinishedRuns } from "../../store/runs.ts";
+import type { AnomalyRow } from "../../store/rejected-callbacks.ts";
+import type { AttemptRow } from "../../store/attempts.ts";
+import type { RunRow } from "../../store/runs.ts";
+import { readSite } from "../../store/site.ts";
+import type { SiteRow } from "../../store/site.ts";
+import { logTails } from "../../store/step-log.ts";
+import type { StepLogRow } from "../../store/step-log.ts";
+import { belowOf, byKey, whileOthersRead } from "./batching.ts";
+import type { Below } from "./batching.ts";
+
+export interface ClusterFacts {
+  readonly state: ClusterState;
+  readonly counts: readonly { readonly state: NodeState; readonly count: number }[];
+}
+
+/** Batched reads by key. */
+export interface Loaders {
+  readonly node: DataLoader<string, NodeRow | null>;
+  readonly cluster: DataLoader<string, ClusterRow | null>;
+  readonly clusterFacts: DataLoader<string, ClusterFacts>;
+  readonly operation: DataLoader<string, OperationRow | null>;
+  readonly runCounts: DataLoader<string, Partial<Record<RunState, number>>>;
+  /** Failures of the clean-up runs of an operation. */
+  readonly cleanUpFailures: DataLoader<string, readonly Failure[]>;
+  /** Addresses of a discovery per state, in place of run counts. */
+  readonly addressCounts: DataLoader<string, Partial<Record<RunState, number>>>;
+  readonly run: DataLoader<string, RunRow | null>;
+  /** The unfinished run of a node. */
+  readonly currentRun: DataLoader<string, RunRow | null>;
+  readonly plan: DataLoader<string, Plan | null>;
+  readonly attempts: DataLoader<string, readonly AttemptRow[]>;
+  /** Newest log lines of a step. */
+  readonly logTail: DataLoader<
+    { readonly runId: string; readonly step: number; readonly tail: number },
+    readonly StepLogRow[]
+  >;
+  /** Rejected callbacks of a run. */
+  readonly anomalies: DataLoader<string, readonly AnomalyRow[]>;
+  /** Position of a run in the queue for its slot. */
+  readonly waitingPosition: DataLoader<string, number | null>;
+  /** Durations of earlier attempts of a step. */
+  readonly history: DataLoader<StepKind, StepHistory | null>;
+  readonly inventory: DataLoader<string, InventoryRow | null>;
+  readonly inventoryById: DataLoader<string, InventoryRow | null>;
+  readonly site: DataLoader<"policy", SiteRow>;
+  /** Reads what belongs to a parent, usually a page of a list; the same question about several parents is one statement. */
+  readonly below: Below;
+  readonly secretFields: DataLoader<string, Readonly<Record<string, readonly string[]>>>;
+}
+
+/** Loaders of the rows that transitions and other events refer to. */
+type Rows = Pick<Loaders, "node" | "operation" | "run">;
+
+const rowsOfSubscriptions = new WeakMap<Database, Rows>();
+
+/** Loaders for one subscription: rows that events refer to are loaded together with those of all other subscriptions. */
+export function loadersOfSubscription(database: Database): Loaders {
+  const rows = rowsOfSubscriptions.get(database) ?? rowLoaders(database.reader, whileOthersRead);
+  rowsOfSubscriptions.set(database, rows);
+  return { ...createLoaders(database), ...rows };
+}
+
+export function createLoaders({ reader }: Database): Loaders {
+  return {
+    ...rowLoaders(reader, byKey),
+    cluster: byKey(async (ids) => keyed(await clustersByIds(reader, ids)), null),
+    clusterFacts: byKey(
+      async (ids) => {
+        const [counts, work] = await Promise.all([nodeCountsOf(reader, ids), workOnClusters(reader, ids)]);
+        return new Map(
+          ids.map((id) => [
+            id,
+            factsOf(
+              counts.filter(({ clusterId }) => clusterId === id),
+              work.filter(({ clusterId }) => clusterId === id),
+            ),
+          ]),
+        );
+      },
+      { state: "NEW", counts: [] },
+    ),
+    runCounts: byKey((ids) => runStateCounts(reader, ids), {}),
+    cleanUpFailures: byKey((ids) => cleanUpFailures(reader, ids), []),
+    addressCounts: byKey((ids) => addressCounts(reader, ids), {}),
+    currentRun: byKey(
+      async (nodeIds) => new Map((await unfinishedRuns(reader, nodeIds)).map((run) => [run.nodeId, run])),
+      null,
+    ),
+    plan: byKey((hashes) => plansByHashes(reader, hashes), null),
+    logTail: new DataLoader((steps) => logTails(reader, steps), { cache: false }),
+    anomalies: byKey(async (runIds) => Map.groupBy(await anomaliesOf(reader, runIds), ({ runId }) => runId), []),
+    waitingPosition: byKey((runIds) => waitingPositions(reader, runIds), null),
+    attempts: byKey(async (runIds) => Map.groupBy(await attemptsOf(reader, runIds), ({ runId }) => runId), []),
+    history: new DataLoader((kinds) => stepHistories(reader, kinds), { cache: false }),
+    inventoryById: byKey(async (ids) => keyed(await inventoriesByIds(reader, ids)), null),
+    site: new DataLoader(
+      async (asked) => {
+        const site = await readSite(reader);
+        return asked.map(() => site);
+      },
+      { cache: false },
+    ),
+    below: belowOf(reader),
+    inventory: byKey((nodeIds) => newestInventories(reader, nodeIds), null),
+    secretFields: byKey((nodeIds) => secretFieldsOf(reader, nodeIds), {}),
+  };
+}
+
+function factsOf(
+  counts: Awaited<ReturnType<typeof nodeCountsOf>>,
+  work: Awaited<ReturnType<typeof workOnClusters>>,
+): ClusterFacts {
+  const byState = Map.groupBy(counts, ({ state }) => state);
+  return {
+    state: clusterState({ nodes: counts, work }),
+    counts: [...byState].map(([state, rows]) => ({ state, count: rows.reduce((sum, { count }) => sum + count, 0) })),
+  };
+}
+
+function keyed<Row extends { readonly id: string }>(rows: readonly Row[]): Map<string, Row> {
+  return new Map(rows.map((row) => [row.id, row]));
+}
+
+function rowLoaders(reader: Reader, batched: typeof byKey): Rows {
+  return {
+    node: batched(async (ids) => keyed(await nodesByIds(reader, ids)), null),
+    operation: batched(async (ids) => keyed(await operationsByIds(reader, ids)), null),
+    run: batched(async (ids) => keyed(await runsByIds(reader, ids)), null),
+  };
+}
