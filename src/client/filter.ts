@@ -26,13 +26,13 @@ export interface NodeFilter {
   readonly not?: NodeFilter | null | undefined;
 }
 
-/** What a stream with a filter can prove of itself. */
+/** How a client can detect missing items of a stream with a given filter. */
 export type Proof =
-  /** Unfiltered: positions have no holes. */
+  /** Without a filter: positions have no gaps. */
   | "POSITIONS"
-  /** By IDs alone: every transition of these nodes is told, and theirs are numbered without holes. */
+  /** Filter by IDs only: all transitions of these nodes are sent, with sequence numbers per node without gaps. */
   | "SEQUENCES"
-  /** A node may match at one time and not at another: what is not told need not be missing. */
+  /** Other filters: a node may start or stop matching, so a skipped item is not necessarily missing. */
   | "NONE";
 
 export function proofOf(filter: NodeFilter | null | undefined): Proof {

@@ -1,6 +1,6 @@
-/** What a watcher is told, and what the server says of it: the words that the files of this room share. */
+/** Items that a watcher emits, and items of the server's stream. */
 
-/** State before any transition: of a node in the snapshot, or as it is when a transition is told. */
+/** A node: in a snapshot, or in its current state when a transition is delivered. */
 export type WatchedNode<Fields = NodeFields> = Fields & {
   readonly uuid: string;
   /** The `sequence` of the node's newest transition. */
@@ -9,20 +9,20 @@ export type WatchedNode<Fields = NodeFields> = Fields & {
   readonly revision: number;
 };
 
-/** What is known of a node unless more is asked for. */
+/** Default fields of a node. */
 export interface NodeFields {
   readonly name: string;
   readonly state: string;
 }
 
 export interface Transition {
-  /** Position in the log: to go on from, in another process too. */
+  /** Position in the log; another process can resume after it. */
   readonly cursor: string;
   readonly nodeUuid: string;
   readonly nodeName: string;
-  /** 1 for the node's registration, then up by one without holes. */
+  /** 1 for the node's registration, then increasing by one without gaps. */
   readonly sequence: number;
-  /** Revision of the node after it. */
+  /** Revision of the node after the transition. */
   readonly nodeRevision: number;
   /** null: the node was registered. */
   readonly from: string | null;
@@ -34,29 +34,29 @@ export interface Transition {
 }
 
 /**
- * Why what was known before counts no more: it is the beginning; the cursor was too old, or not of this log; or the
- * connection broke before the snapshot was whole.
+ * Why a new snapshot follows: the watch starts; the cursor was too old or belongs to another log; or the connection was
+ * lost before the snapshot was complete.
  */
 export type BeginReason = "START" | "CURSOR_EXPIRED" | "SNAPSHOT_BROKEN";
 
 export type WatchItem<Fields = NodeFields, More = unknown> =
-  /** Forget the nodes that you knew: all that match follow. */
+  /** A snapshot follows: discard all known nodes. */
   | { readonly kind: "begin"; readonly reason: BeginReason }
-  /** One of them. It has no cursor, because nobody can go on from the middle of a snapshot. */
+  /** A node of the snapshot. It has no cursor: a watch cannot resume in the middle of a snapshot. */
   | { readonly kind: "node"; readonly node: WatchedNode<Fields> }
-  /** These were all, as of the cursor. */
+  /** The snapshot is complete, as of the cursor. */
   | { readonly kind: "complete"; readonly cursor: string }
-  /** `node` is the node as it is when this is told; null: it has been deleted by then. */
+  /** `node`: the node's current state when the transition is delivered; null if it is deleted by then. */
   | {
       readonly kind: "transition";
       readonly cursor: string;
       readonly transition: Transition & More;
       readonly node: WatchedNode<Fields> | null;
     }
-  /** Everything up to the cursor has been told. `live`: all that had happened when the stream began. */
+  /** All items up to the cursor were delivered. `live`: including everything that happened before the stream began. */
   | { readonly kind: "bookmark"; readonly cursor: string; readonly live: boolean };
 
-/** An item of the subscription, as `watchNodes` asks for it. */
+/** An item of the subscription that `watchNodes` requests. */
 export type StreamItem =
   | { readonly __typename: "NodeSnapshot"; readonly cursor: string; readonly node: WatchedNode<object> | null }
   | (Transition & { readonly __typename: "Transition"; readonly node?: WatchedNode<object> | null })
@@ -68,12 +68,12 @@ export type StreamItem =
     }
   | { readonly __typename: "StreamReset"; readonly cursor: string; readonly code: string };
 
-/** What cannot be waited out. */
+/** A failure that a retry cannot resolve. */
 export class WatchError extends Error {
   override readonly name = "WatchError";
-  /** GAP: something was not told. REFUSED: the server takes this client, or this request, not at all. */
+  /** GAP: items are missing. REFUSED: the server rejects this client or this request. */
   readonly code: "GAP" | "REFUSED";
-  /** How the socket was closed, if that was it. */
+  /** Close code of the WebSocket, if its closure is the reason. */
   readonly closeCode: number | null;
 
   constructor(code: "GAP" | "REFUSED", message: string, closeCode: number | null = null) {

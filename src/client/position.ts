@@ -1,38 +1,39 @@
 /**
- * Where a watcher stands in the log, over all its connections: it judges each item that the server sends. What was told
- * before is dropped, what is missing is found, and it says from where the next connection has to go on.
+ * A watcher's position in the log, across its connections. Checks each item from the server: drops duplicates, detects
+ * gaps, and determines where the next connection resumes. Pure: no clock, no connection.
  *
- * Modes: beginning (no cursor; the next connection asks for a snapshot), and following (the next one goes on after the
- * cursor). Following begins with the end of the snapshot and ends with CURSOR_EXPIRED. Pure: no clock, no connection.
+ * Modes:
+ * - beginning: no cursor; the next connection requests a snapshot. Left when the snapshot is complete.
+ * - following: the next connection resumes after the cursor. Left on CURSOR_EXPIRED.
  */
 import type { Proof } from "./filter.ts";
 import { WatchError } from "./items.ts";
 import type { BeginReason, StreamItem, Transition, WatchItem, WatchedNode } from "./items.ts";
 
 export interface Position {
-  /** What the next connection has to ask for, and what the watcher has to be told before it. */
+  /** Arguments of the next subscription, and the `begin` item to emit before it; null: none. */
   connect(): { readonly after: string | null; readonly snapshot: boolean; readonly begin: BeginReason | null };
-  /** What to tell the watcher of an item; nothing, when it knows it. Throws when something is missing before it. */
+  /** The item to emit; null for a duplicate. Throws a `WatchError` if items are missing before it. */
   take(item: Exclude<StreamItem, { __typename: "StreamReset" }>): WatchItem<object> | null;
-  /** The server ends the stream. */
+  /** The server ended the stream with this code. */
   reset(code: string): void;
 }
 
-/** Positions of at most 15 digits: a number holds them. */
+/** At most 15 digits, so that a number represents it exactly. */
 const CURSOR = /^\d{1,15}$/;
 
 export function createPosition(proof: Proof, after: string | null): Position {
   let cursor = after === null ? null : read(after);
   let reason: BeginReason = "START";
-  /** Of each node the newest number; kept only where it is the proof. */
+  /** The newest sequence number of each node; used only for the proof SEQUENCES. */
   const sequences = new Map<string, number>();
 
-  /** Throws when there is something up to a position that was not told, where positions prove it. */
-  function checkHole(upTo: number): void {
+  /** Throws if positions up to `upTo` are missing and the proof is POSITIONS. */
+  function checkGap(upTo: number): void {
     if (proof === "POSITIONS" && cursor !== null && upTo > cursor)
       throw new WatchError(
         "GAP",
-        upTo === cursor + 1 ? `Position ${upTo} was not told.` : `Positions ${cursor + 1} to ${upTo} were not told.`,
+        upTo === cursor + 1 ? `Position ${upTo} is missing.` : `Positions ${cursor + 1} to ${upTo} are missing.`,
       );
   }
 
@@ -57,16 +58,16 @@ export function createPosition(proof: Proof, after: string | null): Position {
       switch (item.__typename) {
         case "NodeSnapshot":
           if (cursor !== null || item.node === null)
-            throw new WatchError("GAP", "The server tells a snapshot that was not asked for.");
+            throw new WatchError("GAP", "The server sent a snapshot that was not requested.");
           if (proof === "SEQUENCES") sequences.set(item.node.uuid, item.node.transitionCount);
           return { kind: "node", node: item.node };
         case "Transition": {
           const { __typename, node, ...transition } = item;
           const at = read(item.cursor);
           if (cursor === null)
-            throw new WatchError("GAP", "The server tells transitions before the snapshot is whole.");
+            throw new WatchError("GAP", "The server sent transitions before the snapshot was complete.");
           if (at <= cursor) return null;
-          checkHole(at - 1);
+          checkGap(at - 1);
           checkSequence(transition);
           cursor = at;
           return {
@@ -84,8 +85,8 @@ export function createPosition(proof: Proof, after: string | null): Position {
             return { kind: "complete", cursor: item.cursor };
           }
           if (at < cursor) return null;
-          // It says that everything up to it has been told.
-          checkHole(at);
+          // A bookmark states that every earlier item was sent.
+          checkGap(at);
           cursor = at;
           return { kind: "bookmark", cursor: item.cursor, live: item.caughtUp };
         }
@@ -99,7 +100,7 @@ export function createPosition(proof: Proof, after: string | null): Position {
   };
 }
 
-/** The fields that are told of a node where no others were asked for. */
+/** The default fields of a node, derived from its transition. */
 function nodeAfter({ nodeUuid, nodeName, nodeRevision, to, sequence }: Transition): WatchedNode | null {
   return to === null
     ? null
@@ -107,6 +108,6 @@ function nodeAfter({ nodeUuid, nodeName, nodeRevision, to, sequence }: Transitio
 }
 
 function read(cursor: string): number {
-  if (!CURSOR.test(cursor)) throw new WatchError("REFUSED", `${JSON.stringify(cursor)} is no cursor of a stream.`);
+  if (!CURSOR.test(cursor)) throw new WatchError("REFUSED", `${JSON.stringify(cursor)} is not a cursor of a stream.`);
   return Number(cursor);
 }

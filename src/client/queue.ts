@@ -1,8 +1,8 @@
-/** Items in the order they came. Taking one moves no other, and lets go of it: a snapshot of a large fleet may wait here. */
+/** A FIFO queue with O(1) `take`, which releases the item: it may hold the snapshot of a large fleet. */
 export interface Queue<Item> {
   readonly length: number;
   push(item: Item): void;
-  /** The oldest, which it holds no longer. */
+  /** Removes and returns the oldest item. */
   take(): Item | undefined;
 }
 

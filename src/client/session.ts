@@ -1,6 +1,6 @@
 /**
- * One connection with one subscription on it: a socket of graphql-ws that does not come back by itself, because it would
- * ask again for what it asked for first. It is over once, for one of the reasons of `Ending`, after what had come was read.
+ * One connection with one subscription. It does not use graphql-ws's own reconnection, which would repeat the original
+ * request instead of resuming. A session ends once, with an `Ending`, after all received items were read.
  */
 import { createClient } from "graphql-ws/client";
 import { WatchError } from "./items.ts";
@@ -8,11 +8,11 @@ import type { StreamItem } from "./items.ts";
 import { createQueue } from "./queue.ts";
 
 export type Ending =
-  /** It can be taken up again, after a while. */
+  /** A later connection can resume. */
   | { readonly kind: "broken"; readonly why: string }
-  /** Too much had come that nobody read. Take it up again when it has been. */
+  /** Too many items were waiting to be read. Resume when they were read. */
   | { readonly kind: "unread" }
-  /** Trying again would not help. */
+  /** A retry cannot help. */
   | { readonly kind: "refused"; readonly error: WatchError };
 
 export interface SessionOptions {
@@ -22,23 +22,23 @@ export interface SessionOptions {
   readonly variables: Record<string, unknown>;
   readonly token: string | (() => string | Promise<string>) | undefined;
   readonly webSocketImpl: unknown;
-  /** So many items may wait to be read, unless they are a snapshot's. */
+  /** Maximum number of unread items, not counting those of a snapshot. */
   readonly unreadMax: number;
-  /** A server that says nothing for so long is gone. */
+  /** A connection without a message for this long counts as lost. */
   readonly silenceMs: number;
-  /** Ends it. */
-  readonly left: AbortSignal;
+  /** Ends the session. */
+  readonly signal: AbortSignal;
 }
 
 export interface Session {
-  /** The next item; the ending, when there is none any more; null, when the signal fired. */
+  /** The next item, or the ending after the last one; null if the signal fired. */
   next(): Promise<{ readonly item: StreamItem } | { readonly ending: Ending } | null>;
   close(): void;
-  /** How long it told something, in milliseconds from its first item to its end, or up to now. */
+  /** Milliseconds from the first item to the end, or until now. */
   readonly heldMs: number;
 }
 
-/** What we use of a WebSocket, whosever it is. */
+/** The members of a WebSocket that are used here. */
 interface Socket {
   readonly readyState: number;
   close(): void;
@@ -47,16 +47,16 @@ interface Socket {
 const CONNECTING = 0;
 const ACKNOWLEDGE_MS = 10_000;
 /**
- * Bad request, unauthorized, subprotocol not acceptable, subscriber exists, too many initialisations, internal error of
- * the protocol. 4403 besides, unless the connection stood: then its token has run out, and a new one is asked for.
+ * Bad request, unauthorized, unacceptable subprotocol, subscriber exists, too many initialisations, internal protocol error.
+ * Also 4403, except on an established connection: there the token has expired, and the next connection gets a new one.
  */
 const FATAL_CLOSE_CODES = new Set([4400, 4401, 4406, 4409, 4429, 4500]);
 const FORBIDDEN = 4403;
-/** Errors that are not the request's fault. */
-const PASSING_CODES = new Set<unknown>(["INTERNAL", "CAPACITY"]);
+/** Errors that a retry can resolve. */
+const TRANSIENT_CODES = new Set<unknown>(["INTERNAL", "CAPACITY"]);
 
 export function openSession(options: SessionOptions): Session {
-  const { url, token, silenceMs, unreadMax, left } = options;
+  const { url, token, silenceMs, unreadMax, signal } = options;
   const items = createQueue<StreamItem>();
   let ending: Ending | null = null;
   let wake: () => void = () => {};
@@ -65,31 +65,16 @@ export function openSession(options: SessionOptions): Session {
   let endedAt: number | null = null;
   let silence: ReturnType<typeof setTimeout> | undefined;
   let socket: Socket | null = null;
-  const hold = (made: Socket) => void (socket = made);
-
-  const Implementation = (options.webSocketImpl ?? globalThis.WebSocket) as
-    | (new (...args: unknown[]) => Socket)
-    | undefined;
-  if (!Implementation)
-    throw new WatchError("REFUSED", "There is no WebSocket here; give that of `ws` as `webSocketImpl`.");
-  /** Keeps hold of the socket, so that one which never opens can be closed. */
-  class Held extends Implementation {
-    constructor(...args: unknown[]) {
-      super(...args);
-      hold(this);
-    }
-  }
-
   const client = createClient({
     url,
-    webSocketImpl: Held,
+    webSocketImpl: trackedWebSocket(options.webSocketImpl, (created) => void (socket = created)),
     retryAttempts: 0,
     connectionAckWaitTimeout: ACKNOWLEDGE_MS,
     connectionParams: async () =>
       token === undefined ? {} : { authorization: `Bearer ${typeof token === "string" ? token : await token()}` },
     on: {
       connected: () => void (acknowledged = true),
-      // Also at 1000, which graphql-ws would take as a reason to subscribe again by itself.
+      // Also on close code 1000, after which graphql-ws would subscribe again automatically.
       closed: (event) => end(endingOf(event, acknowledged)),
     },
   });
@@ -98,7 +83,7 @@ export function openSession(options: SessionOptions): Session {
     {
       next({ data, errors }) {
         if (ending) return;
-        listen();
+        restartSilenceTimer();
         firstAt ??= performance.now();
         if (errors || !data) return end(endingOf(errors ?? [], acknowledged));
         items.push(data.nodeTransitions);
@@ -110,13 +95,13 @@ export function openSession(options: SessionOptions): Session {
       complete: () => end({ kind: "broken", why: "the server completed the stream" }),
     },
   );
-  listen();
-  const leave = () => end({ kind: "broken", why: "it was left" });
-  left.addEventListener("abort", leave);
+  restartSilenceTimer();
+  const stop = () => end({ kind: "broken", why: "the watch ended" });
+  signal.addEventListener("abort", stop);
 
-  function listen(): void {
+  function restartSilenceTimer(): void {
     clearTimeout(silence);
-    silence = setTimeout(() => end({ kind: "broken", why: `nothing came for ${silenceMs / 1_000} s` }), silenceMs);
+    silence = setTimeout(() => end({ kind: "broken", why: `no message for ${silenceMs / 1_000} s` }), silenceMs);
   }
 
   function end(how: Ending): void {
@@ -124,7 +109,7 @@ export function openSession(options: SessionOptions): Session {
     ending = how;
     endedAt = performance.now();
     clearTimeout(silence);
-    left.removeEventListener("abort", leave);
+    signal.removeEventListener("abort", stop);
     if (socket?.readyState === CONNECTING) socket.close();
     void Promise.resolve(client.dispose()).catch(() => {});
     wake();
@@ -133,26 +118,42 @@ export function openSession(options: SessionOptions): Session {
   return {
     async next() {
       for (;;) {
-        if (left.aborted) return null;
+        if (signal.aborted) return null;
         const item = items.take();
         if (item) return { item };
         if (ending) return { ending };
         await new Promise<void>((resolve) => (wake = resolve));
       }
     },
-    close: leave,
+    close: stop,
     get heldMs() {
       return firstAt === null ? 0 : (endedAt ?? performance.now()) - firstAt;
     },
   };
 }
 
-/** What the end of a connection, or of a subscription, means. */
+/** A WebSocket class that reports each instance, so that a socket that never opens can be closed. */
+function trackedWebSocket(implementation: unknown, onCreate: (socket: Socket) => void) {
+  const Implementation = (implementation ?? globalThis.WebSocket) as (new (...args: unknown[]) => Socket) | undefined;
+  if (!Implementation)
+    throw new WatchError(
+      "REFUSED",
+      "This environment has no WebSocket. Pass the one of the package `ws` as `webSocketImpl`.",
+    );
+  return class extends Implementation {
+    constructor(...args: unknown[]) {
+      super(...args);
+      onCreate(this);
+    }
+  };
+}
+
+/** Classifies the end of a connection or of a subscription. */
 function endingOf(cause: unknown, acknowledged: boolean): Ending {
   if (Array.isArray(cause)) {
     const errors = cause as readonly { readonly message: string; readonly extensions?: { readonly code?: unknown } }[];
     const why = errors.map(({ message }) => message).join(" ");
-    return errors.every(({ extensions }) => PASSING_CODES.has(extensions?.code))
+    return errors.every(({ extensions }) => TRANSIENT_CODES.has(extensions?.code))
       ? { kind: "broken", why }
       : { kind: "refused", error: new WatchError("REFUSED", why) };
   }
@@ -167,7 +168,7 @@ function endingOf(cause: unknown, acknowledged: boolean): Ending {
     const why = `the socket was closed with ${code}${reason === "" ? "" : `: ${String(reason)}`}`;
     const fatal = FATAL_CLOSE_CODES.has(code) || (code === FORBIDDEN && !acknowledged);
     return fatal
-      ? { kind: "refused", error: new WatchError("REFUSED", `The server refuses this client: ${why}.`, code) }
+      ? { kind: "refused", error: new WatchError("REFUSED", `The server rejects this client: ${why}.`, code) }
       : { kind: "broken", why };
   }
   const message = typeof cause === "object" && cause !== null && "message" in cause ? String(cause.message) : "";

@@ -1,6 +1,6 @@
 /**
- * Follows nodes: all of them as they are, then every transition, in order and each once, over any break of the
- * connection. It comes back by itself, from where it was; what it cannot wait out, and what was not told, it throws.
+ * Watches nodes: a snapshot, then every transition, in order and exactly once, across connection losses. Reconnects and
+ * resumes automatically. Throws on gaps and on failures that a retry cannot resolve.
  */
 import { proofOf } from "./filter.ts";
 import type { NodeFilter } from "./filter.ts";
@@ -12,32 +12,35 @@ import { openSession } from "./session.ts";
 import type { Ending, Session } from "./session.ts";
 
 export interface WatchOptions {
-  /** Address of the API, as in `https://ostler.example/graphql`; in a browser a path will do. */
+  /** Address of the API, as in `https://ostler.example/graphql`; in a browser, a path is enough. */
   readonly url: string;
-  /** The token, or where to get it: asked for at each connection. */
+  /** The token, or a function that returns it, called for each connection. */
   readonly token?: string | (() => string | Promise<string>) | undefined;
-  /** Which nodes; absent: all. */
+  /** Nodes to watch; absent: all. */
   readonly filter?: NodeFilter | undefined;
-  /** What to tell of a node, in GraphQL: `name state labels { key value }`. Absent: name and state, in the snapshot alone. */
+  /** Fields of nodes, in GraphQL: `name state labels { key value }`. Default: name and state, in the snapshot only. */
   readonly nodeFields?: string | undefined;
-  /** What to tell of a transition besides what is always told: `reason actor operation { uuid }`. */
+  /** Additional fields of transitions: `reason actor operation { uuid }`. */
   readonly transitionFields?: string | undefined;
-  /** Go on after this cursor, which an earlier watcher told, in place of a snapshot. */
+  /** Resumes after this cursor of an earlier watcher, without a snapshot. */
   readonly after?: string | undefined;
   /** Ends the iteration. */
   readonly signal?: AbortSignal | undefined;
-  /** Where there is no global WebSocket: that of `ws`. */
+  /** The WebSocket class of the package `ws`, if there is no global one. */
   readonly webSocketImpl?: unknown;
-  /** Told at each break, before the pause. */
+  /** Called at each connection loss, before the pause. */
   readonly onBreak?:
     | ((broken: { readonly why: string; readonly tries: number; readonly pauseMs: number }) => void)
     | undefined;
-  /** Longest pause before the first try, and before any; each is random, up to twice as long as the one before, until a connection was good for something. */
+  /**
+   * Backoff with jitter: upper bounds of the first pause and of any pause. The bound doubles at each attempt, and is reset
+   * by a connection that made progress.
+   */
   readonly firstPauseMs?: number | undefined;
   readonly longestPauseMs?: number | undefined;
-  /** A server that says nothing for so long is gone; it promises a word every 15 seconds. */
+  /** A connection without a message for this long counts as lost. The server sends one at least every 15 seconds. */
   readonly silenceMs?: number | undefined;
-  /** So many items may wait to be read before the connection is given up, and taken up when they have been. */
+  /** Maximum number of unread items. Above it the connection is closed, and resumed when they were read. */
   readonly unreadMax?: number | undefined;
 }
 
@@ -45,26 +48,26 @@ const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 30_000;
 const SILENCE_MS = 30_000;
 const UNREAD_MAX = 10_000;
-/** A connection that held for so long was a good one, although nothing happened. */
+/** A connection that lasted this long counts as progress, even without items. */
 const HELD_MS = 10_000;
 
 /**
- * Items until it is left, or its signal fires, which both end it at once. Throws a `WatchError`: GAP when something was
- * not told, REFUSED when the server takes this client or this request not at all.
+ * Iterates over items until the loop is left or the signal fires; both end it immediately. Throws a `WatchError`: GAP if
+ * items are missing, REFUSED if the server rejects this client or this request.
  */
 export function watchNodes<Fields = NodeFields, More = unknown>(
   options: WatchOptions,
 ): AsyncIterableIterator<WatchItem<Fields, More>> {
-  const leave = new AbortController();
+  const stop = new AbortController();
   const items = follow(
     options,
-    options.signal ? AbortSignal.any([options.signal, leave.signal]) : leave.signal,
+    options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal,
   ) as AsyncGenerator<WatchItem<Fields, More>>;
   return {
     next: () => items.next(),
-    // A generator that waits would not hear it before its next item.
+    // A waiting generator would not process `return` before its next item.
     return() {
-      leave.abort();
+      stop.abort();
       return items.return(undefined);
     },
     [Symbol.asyncIterator]() {
@@ -73,10 +76,10 @@ export function watchNodes<Fields = NodeFields, More = unknown>(
   };
 }
 
-async function* follow(options: WatchOptions, left: AbortSignal): AsyncGenerator<WatchItem<object>> {
+async function* follow(options: WatchOptions, signal: AbortSignal): AsyncGenerator<WatchItem<object>> {
   const position = createPosition(proofOf(options.filter), options.after ?? null);
   let tries = 0;
-  while (!left.aborted) {
+  while (!signal.aborted) {
     const { begin, ...variables } = position.connect();
     if (begin !== null) yield { kind: "begin", reason: begin };
     const session = openSession({
@@ -87,7 +90,7 @@ async function* follow(options: WatchOptions, left: AbortSignal): AsyncGenerator
       webSocketImpl: options.webSocketImpl,
       unreadMax: options.unreadMax ?? UNREAD_MAX,
       silenceMs: options.silenceMs ?? SILENCE_MS,
-      left,
+      signal,
     });
     const { ending, advanced } = yield* read(session, position, variables.after);
     if (ending === null) return;
@@ -101,14 +104,14 @@ async function* follow(options: WatchOptions, left: AbortSignal): AsyncGenerator
         (options.firstPauseMs ?? FIRST_PAUSE_MS) * 2 ** Math.max(0, tries - 1),
       );
     options.onBreak?.({ why: ending.why, tries, pauseMs });
-    await pause(pauseMs, left);
+    await pause(pauseMs, signal);
   }
 }
 
 /**
- * What one connection tells, until it has ended (null: because the watcher left), and whether it was good for anything: it
- * moved the cursor on from `after`, or it held for a while. Half a snapshot does not count, and neither does a bookmark at
- * the cursor, which a server that breaks each time tells too.
+ * Yields the items of one connection. Returns its ending (null: the watch ended), and whether it made progress: it moved the
+ * cursor beyond `after`, or lasted for `HELD_MS`. An incomplete snapshot is not progress, and neither is a bookmark at the
+ * cursor, which a server that fails each time sends too.
  */
 async function* read(
   session: Session,
@@ -126,10 +129,10 @@ async function* read(
         position.reset(next.item.code);
         return { ending: { kind: "broken", why: `the server ended the stream: ${next.item.code}` }, advanced };
       }
-      const told = position.take(next.item);
-      if (told === null) continue;
-      advanced ||= "cursor" in told && told.cursor !== after;
-      yield told;
+      const item = position.take(next.item);
+      if (item === null) continue;
+      advanced ||= "cursor" in item && item.cursor !== after;
+      yield item;
     }
   } finally {
     session.close();
@@ -153,7 +156,10 @@ function socketUrl(url: string): string {
   const page = (globalThis as { readonly location?: { readonly href: string } }).location?.href;
   const address = new URL(url, page);
   if (!/^(http|ws)s?:$/.test(address.protocol))
-    throw new WatchError("REFUSED", `${url} is no address of an API: it begins with https, http, wss or ws.`);
+    throw new WatchError(
+      "REFUSED",
+      `${url} is not the address of an API. Use a URL that begins with https, http, wss or ws.`,
+    );
   return address.href.replace(/^http/, "ws");
 }
 

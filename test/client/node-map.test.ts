@@ -1,4 +1,4 @@
-/** The map of nodes: what each item makes of it, and that no node goes back. */
+/** The node map: the effect of each item; no node returns to an older revision. */
 import { expect, test } from "vitest";
 import { createNodeMap } from "../../src/client/index.ts";
 import type { Transition, WatchItem } from "../../src/client/index.ts";
@@ -44,7 +44,7 @@ const SNAPSHOT: WatchItem<Fields>[] = [
   { kind: "complete", cursor: "5" },
 ];
 
-test("a node that is told anew, of the same revision or a newer one, takes the place of the old", () => {
+test("a node of the same or a newer revision replaces the known one", () => {
   const { map, apply } = mapOf(...SNAPSHOT);
   expect(apply(told("6", { ...node("a", 3), label: "again" }))).toBe("again b1");
   expect(apply(told("7", node("a", 4)))).toBe("a4 b1");
@@ -52,19 +52,19 @@ test("a node that is told anew, of the same revision or a newer one, takes the p
   expect(map.cursor).toBe("8");
 });
 
-test("a node of an older revision does not, and the cursor goes on", () => {
+test("a node of an older revision does not replace the known one, and the cursor advances", () => {
   const { map, apply } = mapOf(...SNAPSHOT, told("6", node("a", 8)));
   expect(apply(told("7", node("a", 7)))).toBe("a8 b1");
   expect(map.cursor).toBe("7");
 });
 
-test("a node that is deleted goes, whatever its revision, and one whose deletion is on the way stays", () => {
+test("a deleted node is removed at any revision, and a node whose deletion has not arrived stays", () => {
   const { apply } = mapOf(...SNAPSHOT);
   expect(apply(told("6", null))).toBe("a3 b1");
   expect(apply(told("7", null, null))).toBe("b1");
 });
 
-test("a new snapshot is believed whole: it may be of another log", () => {
+test("a new snapshot replaces all nodes, because it may belong to another log", () => {
   const { apply } = mapOf(
     ...SNAPSHOT,
     { kind: "begin", reason: "CURSOR_EXPIRED" },

@@ -1,4 +1,4 @@
-/** The package `ostler-client`, packed and installed: what is in it, that its types hold, and that it follows a server through cuts. */
+/** The package `ostler-client`, packed and installed: its contents, its types, and that it follows a server across interruptions. */
 import { execFile, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -24,7 +24,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-test("has the compiled room, its types, the schema and the possible types, and nothing of the service", () => {
+test("the package contains the compiled client, its types, the schema and possible types, and nothing of the service", () => {
   const rooms = ["filter", "index", "items", "node-map", "position", "queue", "session", "watch-nodes"];
   expect(files).toEqual(
     [
@@ -45,7 +45,7 @@ test("has the compiled room, its types, the schema and the possible types, and n
   expect(versionIn("packages/client/package.json")).toBe(versionIn("package.json"));
 });
 
-test("has types that hold in a strict project, and that know what was asked for", async () => {
+test("the package's types compile in a strict project and reflect the requested fields", async () => {
   const use = (line: string) => `
     import { createNodeMap, watchNodes, WatchError, type WatchItem } from "ostler-client";
     const map = createNodeMap<{ name: string; state: string }>();
@@ -85,7 +85,7 @@ test("has types that hold in a strict project, and that know what was asked for"
   expect(await check("console.log(item.transition.reason);")).toContain("Property 'reason' does not exist");
 });
 
-test("lets its schema and possible types be read", async () => {
+test("the package exports its schema and possible types", async () => {
   writeFileSync(
     join(folder, "read.mjs"),
     `import { readFileSync } from "node:fs";
@@ -97,7 +97,7 @@ test("lets its schema and possible types be read", async () => {
   expect(stdout).toBe("true NodeSnapshot,StreamBookmark,StreamReset,Transition\n");
 });
 
-test("follows a server from a process of its own, through cuts: nothing is missing, nothing comes twice", async () => {
+test("the package follows a server across interruptions without gaps or duplicates", async () => {
   await using way = await cutter(ostler.url);
   const names = await ostler.register(10, { delayMs: 5, waitSeconds: 0.05 });
   writeFileSync(

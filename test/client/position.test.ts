@@ -1,4 +1,4 @@
-/** Where a watcher stands: what is told again is dropped, what is missing is found, and where the next connection goes on. */
+/** A watcher's position: duplicates are dropped, gaps are found, and the next connection resumes at the right place. */
 import { describe, expect, test } from "vitest";
 import { proofOf } from "../../src/client/filter.ts";
 import { createPosition } from "../../src/client/position.ts";
@@ -37,7 +37,7 @@ const transition = (
   at: "2026-01-01T00:00:00.000Z",
 });
 
-/** One that has its snapshot, as of 10. */
+/** A position with a complete snapshot, as of 10. */
 function following(...[proof]: Parameters<typeof createPosition>) {
   const position = createPosition(proof, null);
   position.connect();
@@ -46,8 +46,8 @@ function following(...[proof]: Parameters<typeof createPosition>) {
   return position;
 }
 
-describe("a position", () => {
-  test("begins with a snapshot, and goes on after it", () => {
+describe("position", () => {
+  test("a position requests a snapshot first, and then resumes after it", () => {
     const position = createPosition("POSITIONS", null);
     expect(position.connect()).toEqual({ after: null, snapshot: true, begin: "START" });
     expect(position.take(snapshot("a"))).toEqual({
@@ -64,19 +64,19 @@ describe("a position", () => {
     expect(position.connect()).toEqual({ after: "11", snapshot: false, begin: null });
   });
 
-  test("in the middle of a snapshot begins anew, and says so", () => {
+  test("a position in the middle of a snapshot starts again with reason SNAPSHOT_BROKEN", () => {
     const position = createPosition("POSITIONS", null);
     position.connect();
     position.take(snapshot("a"));
     expect(position.connect()).toEqual({ after: null, snapshot: true, begin: "SNAPSHOT_BROKEN" });
   });
 
-  test("goes on from a cursor that was kept, without a snapshot", () => {
+  test("a position with a saved cursor resumes without a snapshot", () => {
     expect(createPosition("POSITIONS", "7").connect()).toEqual({ after: "7", snapshot: false, begin: null });
-    expect(() => createPosition("POSITIONS", "seven")).toThrow('"seven" is no cursor of a stream.');
+    expect(() => createPosition("POSITIONS", "seven")).toThrow('"seven" is not a cursor of a stream.');
   });
 
-  test("begins anew when its cursor has expired, and stays where it is after any other reset", () => {
+  test("a position starts again after CURSOR_EXPIRED and keeps its cursor after any other reset", () => {
     const position = following("POSITIONS", null);
     position.reset("SHUTTING_DOWN");
     position.reset("TOO_SLOW");
@@ -85,7 +85,7 @@ describe("a position", () => {
     expect(position.connect()).toEqual({ after: null, snapshot: true, begin: "CURSOR_EXPIRED" });
   });
 
-  test("drops what was told before", () => {
+  test("a position drops duplicates", () => {
     const position = following("POSITIONS", null);
     expect(position.take(transition(9))).toBeNull();
     expect(position.take(transition(10))).toBeNull();
@@ -95,19 +95,19 @@ describe("a position", () => {
   });
 });
 
-describe("a hole is found", () => {
-  test("between two transitions, without a filter", () => {
+describe("gap", () => {
+  test("a gap between two transitions is found without a filter", () => {
     const position = following("POSITIONS", null);
     position.take(transition(11));
-    expect(() => position.take(transition(13))).toThrow("Position 12 was not told.");
-    expect(() => following("POSITIONS", null).take(transition(14))).toThrow("Positions 11 to 13 were not told.");
+    expect(() => position.take(transition(13))).toThrow("Position 12 is missing.");
+    expect(() => following("POSITIONS", null).take(transition(14))).toThrow("Positions 11 to 13 are missing.");
   });
 
-  test("before a bookmark, which says that everything up to it was told", () => {
-    expect(() => following("POSITIONS", null).take(bookmark(12))).toThrow("Positions 11 to 12 were not told.");
+  test("a gap before a bookmark is found", () => {
+    expect(() => following("POSITIONS", null).take(bookmark(12))).toThrow("Positions 11 to 12 are missing.");
   });
 
-  test("in the numbers of a node that is asked for by ID, from its snapshot on", () => {
+  test("a gap in the sequence numbers of a node selected by ID is found, starting with its snapshot", () => {
     const position = following("SEQUENCES", null);
     expect(position.take(transition(15, 5))).not.toBeNull();
     expect(position.take(transition(90, 3, "another"))).not.toBeNull();
@@ -115,20 +115,20 @@ describe("a hole is found", () => {
     expect(() => position.take(transition(201, 7))).toThrow("Node n has transition 7 after 5.");
   });
 
-  test("not where a filter lets nodes come and go", () => {
+  test("no gap is reported with a filter that nodes can start and stop matching", () => {
     const position = following("NONE", null);
     expect(position.take(transition(15, 9))).not.toBeNull();
     expect(position.take(transition(99, 20))).not.toBeNull();
   });
 
-  test("when the server tells transitions while the snapshot is not whole", () => {
+  test("transitions before the end of the snapshot are reported as a gap", () => {
     const position = createPosition("NONE", null);
     position.connect();
-    expect(() => position.take(transition(11))).toThrow("before the snapshot is whole");
+    expect(() => position.take(transition(11))).toThrow("before the snapshot was complete");
   });
 });
 
-test("what can be proved depends on the filter", () => {
+test("the proof of completeness depends on the filter", () => {
   expect(
     [undefined, {}, { ids: null }, { ids: ["a"] }, { ids: ["a"], maintenance: false }, { states: ["ACTIVE"] }].map(
       proofOf,

@@ -1,4 +1,4 @@
-/** `watchNodes` on a real server, over connections that are cut; and on one that follows a script, for what a real one never does. */
+/** `watchNodes` on a real server with interrupted connections, and on a scripted server for behaviour that a real one never shows. */
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -22,7 +22,7 @@ afterEach(async () => {
   watchers.clear();
 });
 
-/** A watcher of the service that the test's end leaves. */
+/** A watcher of the service that ends with the test. */
 function watch<Fields = { name: string; state: string }>(options: Partial<WatchOptions> = {}) {
   const items = watchNodes<Fields>({ url: `${ostler.url}/graphql`, token: "hunter2", ...QUICK, ...options });
   watchers.add(items);
@@ -33,7 +33,7 @@ const isLive = (item: WatchItem<unknown>) => item.kind === "bookmark" && item.li
 const transitionsIn = <Fields>(items: readonly WatchItem<Fields>[]) =>
   items.filter((item) => item.kind === "transition");
 
-/** Every transition after a position, as the log has it. */
+/** Every transition after a position, from the log. */
 async function logAfter(cursor: string): Promise<Pick<Transition, "cursor" | "nodeName" | "sequence" | "to">[]> {
   const rows: Pick<Transition, "cursor" | "nodeName" | "sequence" | "to">[] = [];
   for (let after = cursor, more = true; more; after = rows.at(-1)?.cursor ?? after) {
@@ -49,8 +49,8 @@ async function logAfter(cursor: string): Promise<Pick<Transition, "cursor" | "no
   return rows;
 }
 
-describe("a watcher", () => {
-  test("is told all nodes, and then each transition", async () => {
+describe("watcher", () => {
+  test("a watcher receives all nodes and then each transition", async () => {
     const names = await ostler.register(3);
     const items = watch();
     const first = await takeUntil(items, isLive);
@@ -85,7 +85,7 @@ describe("a watcher", () => {
     });
   });
 
-  test("is told what it asks for of nodes and transitions", async () => {
+  test("a watcher receives the requested fields of nodes and transitions", async () => {
     const [name = ""] = await ostler.register(1);
     const items = watchNodes<{ name: string; presence: string }, { actor: string }>({
       url: `${ostler.url}/graphql`,
@@ -102,7 +102,7 @@ describe("a watcher", () => {
     expect(told).toMatchObject({ transition: { event: "verify", actor: "token" }, node: { name, presence: "UNSEEN" } });
   });
 
-  test("goes on in another process from the cursor that was kept", async () => {
+  test("a watcher in another process resumes from a saved cursor", async () => {
     const [name = ""] = await ostler.register(1);
     const cursor = (await takeUntil(watch(), isLive)).findLast((item) => item.kind === "bookmark")?.cursor ?? "";
     await ostler.register(2);
@@ -113,7 +113,7 @@ describe("a watcher", () => {
     ).toBe(true);
   });
 
-  test("whose cursor is not of this log is told to forget, and gets a snapshot", async () => {
+  test("a watcher whose cursor belongs to another log starts again with a snapshot", async () => {
     const broken: string[] = [];
     const items = await takeUntil(watch({ after: "999999999", onBreak: ({ why }) => broken.push(why) }), isLive);
     expect(items[0]).toEqual({ kind: "begin", reason: "CURSOR_EXPIRED" });
@@ -121,7 +121,7 @@ describe("a watcher", () => {
     expect(broken).toEqual(["the server ended the stream: CURSOR_EXPIRED"]);
   });
 
-  test("that leaves is done at once, in the middle of a wait, and the server notices", async () => {
+  test("a watcher that ends while it waits is done immediately, and the server closes its stream", async () => {
     await eventually("nobody watches", () => ostler.listeners() === 0);
     const leave = new AbortController();
     const [one, other] = [watch({ signal: leave.signal }), watch()];
@@ -138,7 +138,7 @@ describe("a watcher", () => {
     expect(await watch({ signal: AbortSignal.abort() }).next()).toEqual({ done: true, value: undefined });
   });
 
-  test("is refused with a sentence when its token is wrong, or its fields are not there", async () => {
+  test("a watcher with a wrong token or unknown fields is refused with a message", async () => {
     await expect(takeUntil(watch({ token: "wrong" }), isLive)).rejects.toMatchObject({
       name: "WatchError",
       code: "REFUSED",
@@ -148,11 +148,11 @@ describe("a watcher", () => {
       /Cannot query field "nome" on type "Node"/,
     );
     await expect(takeUntil(watch({ url: "ftp://nowhere/graphql" }), isLive)).rejects.toThrow(
-      "ftp://nowhere/graphql is no address of an API",
+      "ftp://nowhere/graphql is not the address of an API",
     );
   });
 
-  test("names every field of the filter", () => {
+  test("the client's filter has every field of the schema's", () => {
     const all: Required<NodeFilter> = {
       ids: [],
       name: {},
@@ -180,8 +180,8 @@ describe("a watcher", () => {
   });
 });
 
-describe("a connection that is cut", () => {
-  test("again and again costs no transition, tells none twice, and leaves the map as the nodes are", async () => {
+describe("interrupted connection", () => {
+  test("repeated interruptions lose and duplicate no transition, and the node map matches the nodes", async () => {
     await using way = await cutter(ostler.url);
     const names = await ostler.register(12, { delayMs: 5, waitSeconds: 0.05 });
     const {
@@ -244,7 +244,7 @@ describe("a connection that is cut", () => {
     );
   });
 
-  test("before the server is there is tried again, until it is", async () => {
+  test("a connection is retried until the server is up", async () => {
     const breaks: { why: string; tries: number; pauseMs: number }[] = [];
     const leave = new AbortController();
     const items = watch({
@@ -261,7 +261,7 @@ describe("a connection that is cut", () => {
   });
 });
 
-/** What a scripted server does with one subscription. */
+/** The behaviour of a scripted server for one subscription. */
 interface Asked {
   readonly after: string | null;
   readonly snapshot: boolean;
@@ -280,7 +280,7 @@ afterEach(() => {
   servers.clear();
 });
 
-/** A server that plays a script, one scene a connection and the last one again and again; a number refuses the connection with it. */
+/** A server with one scripted scene per connection; the last one repeats. A number closes the connection with that code. */
 async function scripted(...scenes: (number | ((asked: Asked) => void))[]): Promise<string> {
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1", handleProtocols: () => "graphql-transport-ws" });
   servers.add(server);
@@ -335,13 +335,13 @@ const MOVE = (cursor: number) => ({
   at: "2026-01-01T00:00:00.000Z",
 });
 
-describe("a server that", () => {
+describe("scripted server", () => {
   const whole = ({ tell, after }: Asked) => {
     if (after === null) tell(COMPLETE);
     tell(LIVE(Number(after ?? 10)));
   };
 
-  test.each([4400, 4401, 4403, 4406, 4409, 4429, 4500])("closes with %i refuses for good", async (code) => {
+  test.each([4400, 4401, 4403, 4406, 4409, 4429, 4500])("close code %i ends the watch with REFUSED", async (code) => {
     await expect(takeUntil(watch({ url: await scripted(code, whole) }), isLive)).rejects.toMatchObject({
       code: "REFUSED",
       closeCode: code,
@@ -349,7 +349,7 @@ describe("a server that", () => {
   });
 
   test.each([1000, 1001, 1011, 1012, 1013, 4403, 4408, undefined])(
-    "closes with %s while it tells is taken up again",
+    "close code %s during the stream is followed by a connection that resumes",
     async (code) => {
       const asked: (string | null)[] = [];
       const script = await scripted(
@@ -373,7 +373,7 @@ describe("a server that", () => {
     },
   );
 
-  test("breaks off in the snapshot has to begin anew, and the map keeps the old nodes until it has", async () => {
+  test("a snapshot that is interrupted starts again, and the map keeps the old nodes until the new one is complete", async () => {
     const node = (uuid: string) => ({
       __typename: "NodeSnapshot",
       cursor: "10",
@@ -411,7 +411,7 @@ describe("a server that", () => {
   });
 
   test.each(["TOO_SLOW", "SHUTTING_DOWN", "ACCESS_CHANGED"])(
-    "resets with %s is asked again with the last cursor, and with a token of that moment",
+    "a reset with %s is followed by a connection with the last cursor and a new token",
     async (code) => {
       const asked: unknown[] = [];
       let tokens = 0;
@@ -427,14 +427,14 @@ describe("a server that", () => {
     },
   );
 
-  test("leaves something out is found out", async () => {
+  test("a missing transition ends the watch with GAP", async () => {
     const script = await scripted(({ tell }) => [COMPLETE, MOVE(11), MOVE(13)].forEach(tell));
     await expect(takeUntil(watch({ url: script }), isLive)).rejects.toThrow(
-      new WatchError("GAP", "Position 12 was not told."),
+      new WatchError("GAP", "Position 12 is missing."),
     );
   });
 
-  test("fails inside is asked again, and one that refuses the request is not", async () => {
+  test("an internal error is retried, and a refused request is not", async () => {
     const failing = await scripted(
       ({ fail }) => fail([{ message: "Unexpected error.", extensions: { code: "INTERNAL" } }]),
       whole,
@@ -447,7 +447,7 @@ describe("a server that", () => {
     await expect(takeUntil(watch({ url: refusing }), isLive)).rejects.toThrow("Needs the scope READ.");
   });
 
-  test("falls silent is left for another connection", async () => {
+  test("a silent connection is replaced", async () => {
     const breaks: string[] = [];
     await takeUntil(
       watch({
@@ -457,10 +457,10 @@ describe("a server that", () => {
       }),
       isLive,
     );
-    expect(breaks).toEqual(["nothing came for 0.2 s"]);
+    expect(breaks).toEqual(["no message for 0.2 s"]);
   });
 
-  test("has fallen silent is left at once all the same", async () => {
+  test("a watcher on a silent connection ends immediately", async () => {
     const leave = new AbortController();
     const items = watch({
       url: await scripted(({ tell }) => tell(COMPLETE)),
@@ -473,7 +473,7 @@ describe("a server that", () => {
     expect(await wait).toEqual({ done: true, value: undefined });
   });
 
-  test("takes a connection and never answers is let go of", async () => {
+  test("a connection that is never acknowledged is abandoned", async () => {
     const open = new Set<Socket>();
     const server = createServer(
       (socket) =>
@@ -499,7 +499,7 @@ describe("a server that", () => {
     server.close();
   });
 
-  test("tells faster than anybody reads is cut off, and asked for the rest when all was read", async () => {
+  test("a stream faster than its reader is closed, and resumed when all items were read", async () => {
     const asked: (string | null)[] = [];
     const script = await scripted(({ tell, after }) => {
       asked.push(after);
@@ -517,7 +517,7 @@ describe("a server that", () => {
     expect(asked.length).toBeGreaterThan(1);
   });
 
-  test("tells a large snapshot at once is read without moving what waits", async () => {
+  test("a large snapshot is read in linear time", async () => {
     const nodes = Array.from({ length: 5_000 }, (_, index) => ({
       __typename: "NodeSnapshot",
       cursor: "10",
@@ -548,8 +548,8 @@ describe("a server that", () => {
     expect(moved).toBeLessThan(nodes.length);
   });
 
-  describe("breaks each time", () => {
-    /** The tries that were told at the first breaks. Each connection breaks once the watcher has been told that it is live. */
+  describe("connection that fails each time", () => {
+    /** The attempts reported at the first connection losses. Each connection fails once the watcher is live. */
     async function triesOf(
       count: number,
       scene: (asked: Asked) => void,
@@ -576,11 +576,11 @@ describe("a server that", () => {
       return tries;
     }
 
-    test("right after it has told where it is, is asked less and less often", async () => {
+    test("a connection that fails right after its first bookmark is retried with increasing pauses", async () => {
       expect(await triesOf(6, whole)).toEqual([0, 1, 2, 3, 4, 5]);
     });
 
-    test("after it has told something new, is asked again soon", async () => {
+    test("a connection that fails after a new item is retried soon", async () => {
       const news = ({ after, tell }: Asked) => {
         const cursor = Number(after ?? 10) + 1;
         for (const item of [...(after === null ? [COMPLETE] : []), MOVE(cursor), LIVE(cursor)]) tell(item);
@@ -588,7 +588,7 @@ describe("a server that", () => {
       expect(await triesOf(6, news)).toEqual([0, 0, 0, 0, 0, 0]);
     });
 
-    test("after it held for a while, is asked again soon, although nothing happened", async () => {
+    test("a connection that fails after a while without items is retried soon", async () => {
       const { now } = performance;
       let ahead = 0;
       const clock = vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) + ahead);
@@ -600,7 +600,7 @@ describe("a server that", () => {
     });
   });
 
-  test("cannot be reached by a global WebSocket is reached by the one that is given", async () => {
+  test("the given WebSocket class is used in place of the global one", async () => {
     let made = 0;
     class Counted extends WebSocket {
       constructor(...args: ConstructorParameters<typeof WebSocket>) {
