@@ -1,21 +1,21 @@
 /**
- * What the service tells whoever watches it: metrics, traces and lines of the log are made of it, in src/telemetry. Who
- * does the work calls these and knows nothing of either. Watching changes nothing: what wraps work answers, or throws,
- * what the work does; nothing here throws by itself, and nothing is waited for. Where nobody watches, `NOBODY` does, and
- * costs the call of an empty function.
+ * The events that the service reports about itself. Metrics, traces and log lines are made of them in src/telemetry; the code
+ * that reports them knows none of these. Observing changes nothing: a method that wraps work returns or throws what the
+ * work does, no method throws an error of its own, and nothing waits for one. `noopObserver` costs an empty call.
  *
- * Metrics take only the few words of each: kinds, steps, outcomes. Names of nodes and ids are for traces and the log.
+ * Only fields with few values (kinds, steps, outcomes) become labels of metrics. Names of nodes and ids are for traces and
+ * the log.
  */
 
-/** A call of a driver to its machine, as the driver itself (`Call.timed`) or the engine (`power read`) names it. */
+/** A call to a machine, as its driver (`Call.timed`) or the engine (`power read`) names it. */
 export interface CallAbout {
   readonly driver: string;
   readonly name: string;
-  /** Name of the node, or the address that is probed. */
+  /** Name of the node, or the probed address. */
   readonly node: string;
 }
 
-/** An entry of a step: what happens between two boundaries. */
+/** One entry of a step: from one boundary to the next. */
 export interface StepAbout {
   readonly operationId: string;
   readonly runId: string;
@@ -23,67 +23,64 @@ export interface StepAbout {
   /** `interface.name`. */
   readonly step: string;
   readonly driver: string;
-  /** Number of the attempt, from 1. */
+  /** From 1. */
   readonly attempt: number;
-  /** RUN, or VERIFY. */
+  /** RUN or VERIFY. */
   readonly part: string;
 }
 
-/** How an entry ended: `code` of a failure, `reason` for people, secrets masked. */
+/** How an entry ended. `reason` is text for people, with secrets masked. */
 export interface StepEnd {
   readonly kind: "done" | "wait" | "failed" | "aborted" | "lost";
   readonly code?: string;
   readonly reason?: string;
 }
 
-/** A run, as the one who works on it has it. */
 export interface RunAbout {
   readonly operationId: string;
   readonly runId: string;
   readonly node: string;
-  /** WORK, or CLEAN_UP. */
+  /** WORK or CLEAN_UP. */
   readonly purpose: string;
 }
 
-/** A request that changes something, while it is judged. */
+/** A mutating request during its admission. */
 export interface AdmissionAbout {
-  /** What is asked: a verb in lower case (`commission`), or the mutation (`register_nodes`). */
+  /** A verb in lower case (`commission`), or a mutation (`register_nodes`). */
   readonly verb: string;
   readonly actor: string;
 }
 
-/** What became of it. */
 export interface AdmissionEnd {
-  /** Null: nothing was begun. */
+  /** Null if no operation was created. */
   readonly operationId: string | null;
   readonly nodes: number;
-  /** A code for each refusal: of the whole request, or of one node. */
+  /** One code per refusal, of the whole request or of one node. */
   readonly codes: readonly string[];
   readonly replayed: boolean;
 }
 
-/** A request of GraphQL that has been understood. */
+/** A GraphQL request that was parsed and validated. */
 export interface RequestAbout {
   readonly type: "query" | "mutation" | "subscription";
   readonly transport: "http" | "websocket";
-  /** As the client calls it; null where it does not. */
+  /** Operation name that the client gave; null if it gave none. */
   readonly name: string | null;
   readonly requestId: string;
-  /** The header of W3C Trace Context. */
+  /** Header of W3C Trace Context. */
   readonly traceparent: string | null;
 }
 
-/** ok: answered without errors. refused: the request was at fault. error: we were. */
+/** ok: no errors. refused: an error of the client. error: an error of the service. */
 export type RequestOutcome = "ok" | "refused" | "error";
 
 export interface RequestWatch {
-  /** Does the request's work, so that what it calls is known to belong to it. */
+  /** Runs the work of the request, so that spans of calls in it belong to the request. */
   within<T>(work: () => T): T;
-  /** A subscription ends when it has begun: its stream is told of by `streamOpened`. */
+  /** A subscription ends when it has begun; `streamOpened` reports its stream. */
   end(outcome: RequestOutcome): void;
 }
 
-/** What became of a machine's call-back. */
 export type CallbackOutcome = "TAKEN" | "LATE" | "DUPLICATE" | "FORGED" | "UNKNOWN";
 
 export interface Observer {
@@ -91,70 +88,71 @@ export interface Observer {
   call<T>(about: CallAbout, work: () => Promise<T>): Promise<T>;
   /** Wraps the entry of a step. */
   step<T extends StepEnd>(about: StepAbout, work: () => Promise<T>): Promise<T>;
-  /** Wraps the judging of a request; `end` tells what became of it by what the work answers. */
+  /** Wraps the admission of a request. `end` derives the result from what the work returns. */
   admission<T>(about: AdmissionAbout, work: () => Promise<T>, end: (answer: T) => AdmissionEnd): Promise<T>;
-  /** A request begins to be executed. */
+  /** The execution of a request begins. */
   request(about: RequestAbout): RequestWatch;
-  /** A request was refused before it was understood. */
+  /** A request was refused because it could not be parsed or validated. */
   requestRefused(): void;
 
-  /** A run was claimed: for the first time (`first`), after a wait, or from one that has let go of it (`takenOver`). */
+  /** A run was claimed: for the first time (`first`), after a wait, or from a process that lost it (`takenOver`). */
   runClaimed(run: RunAbout, how: { readonly first: boolean; readonly takenOver: boolean }): void;
-  /** A run has ended, in `state`; `seconds` from its beginning. Told after the commit. */
+  /** A run has ended in `state`. Reported after the commit. */
   runEnded(run: RunAbout & { readonly startedAt: Date | null }, state: string): void;
-  /** An operation has its final state. Told after the commit. */
+  /** An operation has its final state. Reported after the commit. */
   operationEnded(operation: {
     readonly operationId: string;
     readonly kind: string;
     readonly state: string;
     readonly createdAt: Date;
   }): void;
-  /** A write was refused, because another process has claimed the run since. */
+  /** A write was rejected because another process has claimed the run. */
   fenced(run: Pick<RunAbout, "runId"> & Partial<RunAbout>): void;
-  /** This process has taken a job of the queue (1), or has done with it (-1). */
+  /** This process has fetched a job of the queue (1) or ended it (-1). */
   inHand(queue: string, change: 1 | -1): void;
-  /** The queue could not be asked for work, or told that we are alive. */
+  /** Fetching, the heartbeat, or a job itself has failed. */
   queueFailed(what: "fetch" | "heartbeat" | "job"): void;
-  /** So many transitions were committed. */
+  /** Transitions were committed. */
   appended(transitions: number): void;
-  /** A statement or a transaction was lost with its connection. */
+  /** A statement or a transaction failed with its connection. */
   connectionLost(): void;
 
-  /** A transition came into the hands of this process's streams, so long after its commit. By two clocks: never below 0. */
+  /** Time from the commit of a transition until the streams of this process read it. Two clocks, so at least 0. */
   streamLag(seconds: number): void;
   streamOpened(transport: "http" | "websocket"): void;
-  /** Whoever ended it. */
+  /** The stream ended, on either side. */
   streamEnded(transport: "http" | "websocket"): void;
-  /** We have ended a stream before its time: with a reset of that code, or cut, as its reader was TOO_SLOW. */
+  /** The service ended a stream early: with a reset of that code, or TOO_SLOW because its reader did not keep up. */
   streamReset(code: string): void;
-  calledBack(verdict: CallbackOutcome): void;
+  /** A machine has called back. */
+  calledBack(outcome: CallbackOutcome): void;
 }
 
-const UNWATCHED: RequestWatch = { within: (work) => work(), end: () => {} };
-const nothing = () => {};
+const NOOP_WATCH: RequestWatch = { within: (work) => work(), end: () => {} };
+const noop = () => {};
 
 export const noopObserver: Observer = {
   call: (_about, work) => work(),
   step: (_about, work) => work(),
   admission: (_about, work) => work(),
-  request: () => UNWATCHED,
-  requestRefused: nothing,
-  runClaimed: nothing,
-  runEnded: nothing,
-  operationEnded: nothing,
-  fenced: nothing,
-  inHand: nothing,
-  queueFailed: nothing,
-  appended: nothing,
-  connectionLost: nothing,
-  streamLag: nothing,
-  streamOpened: nothing,
-  streamEnded: nothing,
-  streamReset: nothing,
-  calledBack: nothing,
+  request: () => NOOP_WATCH,
+  requestRefused: noop,
+  runClaimed: noop,
+  runEnded: noop,
+  operationEnded: noop,
+  fenced: noop,
+  inHand: noop,
+  queueFailed: noop,
+  appended: noop,
+  connectionLost: noop,
+  streamLag: noop,
+  streamOpened: noop,
+  streamEnded: noop,
+  streamReset: noop,
+  calledBack: noop,
 };
 
-/** Tells two: what the first wraps is within what the second wraps. */
+/** Reports to both. What the first wraps runs within what the second wraps. */
 export function combineObservers(one: Observer, other: Observer): Observer {
   return {
     call: (about, work) => other.call(about, () => one.call(about, work)),
@@ -222,9 +220,9 @@ export function combineObservers(one: Observer, other: Observer): Observer {
       one.streamReset(code);
       other.streamReset(code);
     },
-    calledBack(verdict) {
-      one.calledBack(verdict);
-      other.calledBack(verdict);
+    calledBack(outcome) {
+      one.calledBack(outcome);
+      other.calledBack(outcome);
     },
   };
 }

@@ -20,8 +20,8 @@ import {
   stopDiscoveryTimeout,
 } from "./discovery/interrupt-discovery.ts";
 import { createProber } from "./discovery/prober.ts";
-import { callBack } from "./execution/callback.ts";
-import type { CallBackAnswer } from "./execution/callback.ts";
+import { receiveCallback } from "./execution/callback.ts";
+import type { CallbackAnswer } from "./execution/callback.ts";
 import { startRecovery } from "./execution/recover.ts";
 import { Runner } from "./execution/runner.ts";
 import type { SubmitAnswer } from "./input/answers.ts";
@@ -105,7 +105,7 @@ export interface Engine extends AsyncDisposable {
   deleteRunbook(caller: Caller, name: string, ifRevision: number | undefined): Promise<RunbookEdited>;
   updateSite(caller: Caller, change: SiteChange): Promise<SiteEdited>;
   /** Receives a machine's callback; `token` is the last part of the path that the machine was given. */
-  callBack(token: string, body: StoredJson): Promise<CallBackAnswer>;
+  receiveCallback(token: string, body: StoredJson): Promise<CallbackAnswer>;
 }
 
 export interface EngineOptions {
@@ -274,7 +274,7 @@ function requestsOf(context: EngineContext, { reader }: Database): Requests {
     updateRunbook: (caller, name, change) => updateRunbook(context, caller, { name, change }),
     deleteRunbook: (caller, name, ifRevision) => deleteRunbook(context, caller, { name, ifRevision }),
     updateSite: handle(updateSite),
-    callBack: (token, body) => callBack(context, token, body),
+    receiveCallback: (token, body) => receiveCallback(context, token, body),
   };
 }
 

@@ -24,7 +24,7 @@ export async function serveCallback(
   }
   const flaw = unstorable(value);
   if (flaw !== null) return sendJson(response, 400, { error: flaw });
-  const answer = await engine.callBack(callbackToken, value);
+  const answer = await engine.receiveCallback(callbackToken, value);
   switch (answer) {
     case "TAKEN":
       return sendJson(response, 202, { taken: true });

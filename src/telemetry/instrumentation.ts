@@ -45,8 +45,8 @@ export function instrumentEngine(engine: Engine, observer: Observer): Engine {
     deleteRunbook: (caller, name, ifRevision) =>
       admit("delete_runbook", caller, () => engine.deleteRunbook(caller, name, ifRevision)),
     updateSite: (caller, change) => admit("update_site", caller, () => engine.updateSite(caller, change)),
-    async callBack(token, body) {
-      const outcome = await engine.callBack(token, body);
+    async receiveCallback(token, body) {
+      const outcome = await engine.receiveCallback(token, body);
       observer.calledBack(outcome);
       return outcome;
     },

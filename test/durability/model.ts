@@ -605,7 +605,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     for (const { id, name } of waiting) {
       const token = diaries.callbackPaths.get(id)?.split("/").at(-1);
       if (!token) continue;
-      const answer = await engine.callBack(token, { from: name });
+      const answer = await engine.receiveCallback(token, { from: name });
       count(`callbacks ${answer}`);
       note(`${name} calls back: ${answer}`);
     }

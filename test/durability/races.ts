@@ -502,7 +502,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
         const token = callbackPath.split("/").at(-1) ?? "";
         const [engine, after] = [random.one(engines), random.whole(0, 2 * STEP_MS)];
         const call = () =>
-          engine.callBack(token, { from: visit.step }).then(
+          engine.receiveCallback(token, { from: visit.step }).then(
             (answer) => count(`callbacks ${answer}`),
             (error: unknown) => count(`callbacks ${String(error)}`),
           );

@@ -556,9 +556,9 @@ describe.each(PHASES)(
       const endStep = async () => {
         gate.open();
         if (where === "parked")
-          expect(await ostler.engine.callBack((callbackPaths.get(node.name) ?? "").split("/").at(-1) ?? "", {})).toBe(
-            "TAKEN",
-          );
+          expect(
+            await ostler.engine.receiveCallback((callbackPaths.get(node.name) ?? "").split("/").at(-1) ?? "", {}),
+          ).toBe("TAKEN");
       };
       return { node, id, endStep };
     }

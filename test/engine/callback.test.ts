@@ -116,10 +116,10 @@ async function changedSince(before: readonly string[]) {
 describe("callback", () => {
   test("callback resumes the step that waits for it and passes its body [R-065]", async () => {
     const { node, id } = await aWaitingNode();
-    expect(await ostler.engine.callBack(token(node), { ip: "10.0.0.7" })).toBe("TAKEN");
+    expect(await ostler.engine.receiveCallback(token(node), { ip: "10.0.0.7" })).toBe("TAKEN");
     await stepEntered(node, 2);
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
-    expect(await ostler.engine.callBack(token(node), { ip: "10.0.0.8" })).toBe("TAKEN");
+    expect(await ostler.engine.receiveCallback(token(node), { ip: "10.0.0.8" })).toBe("TAKEN");
     await ostler.operationEnds(id);
     const [step] = await ostler.steps(await ostler.run(id, node));
     expect(step?.attempts).toMatchObject([
@@ -130,14 +130,14 @@ describe("callback", () => {
 
   test("callback with an empty body counts as a callback", async () => {
     const { node, id } = await aWaitingNode();
-    expect(await ostler.engine.callBack(token(node), null)).toBe("TAKEN");
+    expect(await ostler.engine.receiveCallback(token(node), null)).toBe("TAKEN");
     await stepEntered(node, 2);
     await end(id);
   });
 
   test("callback that arrives before the step returns its wait is not lost", async () => {
     const { node, id } = await anEarlyNode();
-    expect(await ostler.engine.callBack(token(node), { soon: true })).toBe("TAKEN");
+    expect(await ostler.engine.receiveCallback(token(node), { soon: true })).toBe("TAKEN");
     returnGate.open();
     await ostler.operationEnds(id);
     expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts).toMatchObject([
@@ -158,9 +158,9 @@ describe("callback", () => {
 describe("rejected callback", () => {
   test("callback that comes twice is recorded as DUPLICATE and changes nothing [R-071]", async () => {
     const { node, id } = await anEarlyNode();
-    expect(await ostler.engine.callBack(token(node), { time: 1 })).toBe("TAKEN");
+    expect(await ostler.engine.receiveCallback(token(node), { time: 1 })).toBe("TAKEN");
     const before = await ostler.dump();
-    expect(await ostler.engine.callBack(token(node), { time: 2 })).toBe("DUPLICATE");
+    expect(await ostler.engine.receiveCallback(token(node), { time: 2 })).toBe("DUPLICATE");
     expect(await changedSince(before)).toEqual([]);
     returnGate.open();
     await ostler.operationEnds(id);
@@ -173,7 +173,7 @@ describe("rejected callback", () => {
   test("callbacks at the same moment: one is taken, the others are recorded", async () => {
     const { node, id } = await aWaitingNode();
     const token1 = token(node);
-    const answers = await Promise.all([1, 2, 3].map((time) => ostler.engine.callBack(token1, { time })));
+    const answers = await Promise.all([1, 2, 3].map((time) => ostler.engine.receiveCallback(token1, { time })));
     // The step may have started again before the last of them, which is LATE then.
     expect(answers.filter((answer) => answer === "TAKEN")).toHaveLength(1);
     expect(answers.filter((answer) => answer === "DUPLICATE" || answer === "LATE")).toHaveLength(2);
@@ -185,12 +185,12 @@ describe("rejected callback", () => {
   test("callback for an earlier wait is recorded as LATE and changes nothing [R-071]", async () => {
     const { node, id } = await aWaitingNode();
     const first = token(node);
-    await ostler.engine.callBack(first, {});
+    await ostler.engine.receiveCallback(first, {});
     await stepEntered(node, 2);
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
     expect(token(node)).not.toBe(first);
     const before = await ostler.dump();
-    expect(await ostler.engine.callBack(first, { ip: "6.6.6.6" })).toBe("LATE");
+    expect(await ostler.engine.receiveCallback(first, { ip: "6.6.6.6" })).toBe("LATE");
     expect(await changedSince(before)).toEqual([]);
     expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
     expect(await rejectedCallbacks(id)).toEqual([{ kind: "LATE", step: "clean.listen" }]);
@@ -201,7 +201,7 @@ describe("rejected callback", () => {
     const { node, id } = await aWaitingNode();
     await end(id);
     const before = await ostler.dump();
-    expect(await ostler.engine.callBack(token(node), {})).toBe("LATE");
+    expect(await ostler.engine.receiveCallback(token(node), {})).toBe("LATE");
     expect(await changedSince(before)).toEqual([]);
     expect(await rejectedCallbacks(id)).toEqual([{ kind: "LATE", step: "clean.listen" }]);
   });
@@ -210,7 +210,7 @@ describe("rejected callback", () => {
     const node = await ostler.aNode().in("AVAILABLE").with("failing").made();
     const id = await ostler.begin("CLEAN", [node]);
     await eventually("the run waits for its retry", async () => (await ostler.run(id, node)).waitReason === "RETRY");
-    expect(await ostler.engine.callBack(token(node), {})).toBe("LATE");
+    expect(await ostler.engine.receiveCallback(token(node), {})).toBe("LATE");
     expect(await rejectedCallbacks(id)).toEqual([{ kind: "LATE", step: "clean.listen" }]);
     await end(id);
   });
@@ -228,7 +228,7 @@ describe("rejected callback", () => {
     });
     await ostler.nodeBecomes(node, "CLEAN_HOLD");
     const before = await ostler.dump();
-    expect(await ostler.engine.callBack(token(node), { ip: "6.6.6.6" })).toBe("LATE");
+    expect(await ostler.engine.receiveCallback(token(node), { ip: "6.6.6.6" })).toBe("LATE");
     expect(await changedSince(before)).toEqual([]);
     expect(await rejectedCallbacks(id)).toEqual([{ kind: "LATE", step: "engine.hold" }]);
     await ostler.engine.unhold(ALICE, { work: { operationId: id } });
@@ -245,7 +245,7 @@ describe("rejected callback", () => {
       `${runId}.${token(node).split(".").at(-1)?.toLowerCase()}`,
       runId,
     ]) {
-      expect(await ostler.engine.callBack(forged, { ip: "6.6.6.6" }), forged).toBe("FORGED");
+      expect(await ostler.engine.receiveCallback(forged, { ip: "6.6.6.6" }), forged).toBe("FORGED");
     }
     expect(await changedSince(before)).toEqual([]);
     expect(await rejectedCallbacks(id)).toHaveLength(4);
@@ -256,12 +256,12 @@ describe("rejected callback", () => {
     const one = await aWaitingNode();
     const other = await aWaitingNode();
     const { id: runId } = await ostler.run(one.id, one.node);
-    expect(await ostler.engine.callBack(`${runId}.${token(other.node).split(".").at(-1)}`, { ip: "6.6.6.6" })).toBe(
-      "FORGED",
-    );
+    expect(
+      await ostler.engine.receiveCallback(`${runId}.${token(other.node).split(".").at(-1)}`, { ip: "6.6.6.6" }),
+    ).toBe("FORGED");
     expect(await rejectedCallbacks(one.id)).toEqual([{ kind: "FORGED", step: "clean.listen" }]);
     expect(await rejectedCallbacks(other.id)).toEqual([]);
-    expect(await ostler.engine.callBack(token(other.node), {})).toBe("TAKEN");
+    expect(await ostler.engine.receiveCallback(token(other.node), {})).toBe("TAKEN");
     await stepEntered(other.node, 2);
     await end(one.id);
     await end(other.id);
@@ -271,7 +271,7 @@ describe("rejected callback", () => {
     "callback that names no run (%j) is UNKNOWN and is not recorded",
     async (unknown) => {
       const before = await ostler.dump();
-      expect(await ostler.engine.callBack(unknown, { ip: "6.6.6.6" })).toBe("UNKNOWN");
+      expect(await ostler.engine.receiveCallback(unknown, { ip: "6.6.6.6" })).toBe("UNKNOWN");
       expect(await ostler.changesSince(before)).toEqual([]);
     },
   );
@@ -280,11 +280,11 @@ describe("rejected callback", () => {
     const { node, id } = await aWaitingNode();
     const { id: runId } = await ostler.run(id, node);
     const answers = await Promise.all(
-      Array.from({ length: 150 }, (_, index) => ostler.engine.callBack(`${runId}.${index}`, {})),
+      Array.from({ length: 150 }, (_, index) => ostler.engine.receiveCallback(`${runId}.${index}`, {})),
     );
     expect(new Set(answers)).toEqual(new Set(["FORGED"]));
     expect(await rejectedCallbacks(id)).toHaveLength(100);
-    expect(await ostler.engine.callBack(token(node), {})).toBe("TAKEN");
+    expect(await ostler.engine.receiveCallback(token(node), {})).toBe("TAKEN");
     await stepEntered(node, 2);
     await end(id);
   });

@@ -162,7 +162,9 @@ describe("CLEAN_UP_ALL", () => {
     await ostler.nodeBecomes(waiting, "STOPPED");
     const run = await ostler.run(id, parked);
     expect(run).toMatchObject({ state: "WAITING", waitReason: "CALLBACK" });
-    expect(await ostler.engine.callBack(callbackPath(run, run.generation).split("/").at(-1) ?? "", {})).toBe("TAKEN");
+    expect(await ostler.engine.receiveCallback(callbackPath(run, run.generation).split("/").at(-1) ?? "", {})).toBe(
+      "TAKEN",
+    );
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     expect(await Promise.all([bad, waiting, parked].map((node) => ostler.nodeState(node)))).toEqual([
       "AVAILABLE",

@@ -212,13 +212,13 @@ describe("step with a verify part", () => {
     const token = () => callsOn(node).at(-1)?.path.split("/").at(-1) ?? "";
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
     const first = token();
-    expect(await ostler.engine.callBack(first, {})).toBe("TAKEN");
+    expect(await ostler.engine.receiveCallback(first, {})).toBe("TAKEN");
     await eventually(
       "the verify part runs",
       async () => partsOn(node).includes("verify") && (await ostler.run(id, node)).waitReason === "CALLBACK",
     );
-    expect(await ostler.engine.callBack(first, {})).toBe("LATE");
-    expect(await ostler.engine.callBack(token(), {})).toBe("TAKEN");
+    expect(await ostler.engine.receiveCallback(first, {})).toBe("LATE");
+    expect(await ostler.engine.receiveCallback(token(), {})).toBe("TAKEN");
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 

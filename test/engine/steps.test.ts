@@ -433,7 +433,7 @@ test("step that reboots the machine reboots it once: it continues with its memo 
   const id = await ostler.begin("CLEAN", [node]);
   await ostler.nodeBecomes(node, "CLEAN_WAIT");
   expect(await ostler.run(id, node)).toMatchObject({ state: "WAITING", waitReason: "CALLBACK" });
-  expect(await ostler.engine.callBack(bootPath.split("/").at(-1) ?? "", { booted: true })).toBe("TAKEN");
+  expect(await ostler.engine.receiveCallback(bootPath.split("/").at(-1) ?? "", { booted: true })).toBe("TAKEN");
   expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   expect(ostler.powerCalls(node)).toEqual(["REBOOT"]);
   const [step] = await ostler.steps(await ostler.run(id, node));

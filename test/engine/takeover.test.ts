@@ -81,7 +81,7 @@ describe("callback before a takeover", () => {
   test("callback is passed to the step again if the process dies in the entry that received it", async () => {
     const { node, id } = await cleaning("listener", narrow);
     await narrow.nodeBecomes(node, "CLEAN_WAIT");
-    expect(await narrow.engine.callBack(token(), { ok: true })).toBe("TAKEN");
+    expect(await narrow.engine.receiveCallback(token(), { ok: true })).toBe("TAKEN");
     await entered(2);
     await using others = new AsyncDisposableStack();
     others.use(await narrow.another({ drivers: DRIVERS, started: true }));
@@ -98,7 +98,7 @@ describe("callback before a takeover", () => {
     await ostler.test.sql`update attempts set deadline_at = now() - interval '1 second' where run_id = ${runId}`;
     await ostler.test.sql`update runs set wake_at = now() - interval '1 second' where id = ${runId}`;
     gate.open();
-    expect(await ostler.engine.callBack(token(), { ok: true })).toBe("TAKEN");
+    expect(await ostler.engine.receiveCallback(token(), { ok: true })).toBe("TAKEN");
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(entries.at(-1)?.callback).toEqual({ ok: true });
   });
@@ -154,7 +154,7 @@ describe("stale job of a parked run", () => {
       );
       expect(entries).toHaveLength(1);
       expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
-      expect(await ostler.engine.callBack(token(), { ok: true })).toBe("TAKEN");
+      expect(await ostler.engine.receiveCallback(token(), { ok: true })).toBe("TAKEN");
       await entered(2);
       await ostler.engine.abort(ALICE, { work: { operationId: id } });
       await ostler.operationEnds(id);

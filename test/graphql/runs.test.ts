@@ -420,19 +420,19 @@ describe("Run.anomalies", () => {
     const lines = ostler.logLines
       .slice(logged)
       .map((line) => JSON.parse(line) as { level: number; msg: string; kind?: string; node?: string });
-    const warned = lines.filter(({ msg }) => msg.includes("call-back"));
+    const warned = lines.filter(({ msg }) => msg.includes("callback"));
     expect(warned).toMatchObject([
       {
         level: 40,
         kind: "FORGED",
         node: name,
-        msg: `a call-back to node ${name} was not taken: its token was never given out`,
+        msg: `a callback to node ${name} was rejected: its token was never issued`,
       },
       {
         level: 40,
         kind: "LATE",
         node: name,
-        msg: `a call-back to node ${name} was not taken: it is late, the step has gone on or ended`,
+        msg: `a callback to node ${name} was rejected: it is late, the step has continued or ended`,
       },
     ]);
     expect(lines.some(({ msg }) => msg.includes(path.split(".").at(-1) ?? ""))).toBe(false);
@@ -446,7 +446,7 @@ describe("Run.anomalies", () => {
       await Promise.all(range(1, 25).map((number) => callBack(`${paths.get(name)}${batch}-${number}`)));
     const [run] = await runs<{ anomalies: unknown[] }>(uuid, "anomalies { kind }");
     expect(run?.anomalies).toEqual(range(1, 100).map(() => ({ kind: "FORGED" })));
-    const warned = ostler.logLines.slice(logged).filter((line) => line.includes("call-back"));
+    const warned = ostler.logLines.slice(logged).filter((line) => line.includes("callback"));
     expect(warned).toHaveLength(100);
     expect(warned.filter((line) => line.includes("further ones are not recorded"))).toHaveLength(1);
     await end(uuid);

@@ -10,7 +10,6 @@
  * The functions here note changes of the run's node in the ledger.
  */
 import { randomUUID } from "node:crypto";
-import type { ErrorCode } from "../../errors.ts";
 import type { NodeEvent } from "../../lifecycle/node-states.ts";
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import type { PowerState } from "../../drivers/driver.ts";
@@ -22,6 +21,7 @@ import type { LockedRun, RunRow } from "../../store/runs.ts";
 import { nextPosition, stepLabel } from "../plans/plan.ts";
 import { ENGINE, stageOnEntering } from "../scheduling/start-runs.ts";
 import { interruptOf } from "../scheduling/waiting-runs.ts";
+import type { Fault } from "./driver-result.ts";
 import type { Ledger } from "./ledger.ts";
 import { cutTo, sentence } from "../input/secret-redactor.ts";
 import type { HeldJob } from "../jobs/leases.ts";
@@ -101,13 +101,6 @@ export const RELEASE: Release = { kind: "RELEASE" };
 
 /** Another process has claimed the run: nothing that this process wanted to write counts. */
 export class FencedError extends Error {}
-
-/** Why something failed, before it is stored as a `Failure`. */
-export interface Fault {
-  readonly code: ErrorCode;
-  readonly reason: string;
-  readonly retryable: boolean;
-}
 
 export function isClaimedBy({ fence }: Pick<ClaimedRun, "fence">, run: RunRow): boolean {
   return run.finishedAt === null && run.fence === fence;

@@ -1,10 +1,17 @@
 /** Parses what a driver returned or threw. Drivers are not trusted: texts are masked and shortened, values are checked. */
 import { messageOf } from "../../errors.ts";
+import type { ErrorCode } from "../../errors.ts";
 import type { DriverError } from "../../drivers/driver.ts";
 import type { StoredJson } from "../../store/records.ts";
 import { cutTo, isStorable } from "../input/secret-redactor.ts";
 import type { Redactor } from "../input/secret-redactor.ts";
-import type { Fault } from "./claimed-run.ts";
+
+/** Why something failed, before it is stored as a `Failure`. */
+export interface Fault {
+  readonly code: ErrorCode;
+  readonly reason: string;
+  readonly retryable: boolean;
+}
 
 export type ParsedStepResult =
   | { readonly kind: "done"; readonly output: StoredJson }

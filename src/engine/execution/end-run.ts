@@ -6,7 +6,8 @@ import type { Failure, LeftAs } from "../../store/records.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
 import { RELEASE, changeNode, moveNode, notePower, toFailure } from "./claimed-run.ts";
-import type { AbortMachine, ClaimedRun, Fault, Release, RunContext } from "./claimed-run.ts";
+import type { AbortMachine, ClaimedRun, Release, RunContext } from "./claimed-run.ts";
+import type { Fault } from "./driver-result.ts";
 import type { StepOutcome } from "./perform-step.ts";
 
 export function finishRun(

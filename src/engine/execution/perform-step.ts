@@ -13,10 +13,10 @@ import { leftUntil, whenOver } from "../../drivers/deadline.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import type { StoredJson } from "../../store/records.ts";
 import { ENGINE_INTERFACE, isReservedWait } from "../plans/reserved-steps.ts";
-import type { Fault } from "./claimed-run.ts";
 import { declaredStep, stepCall } from "./driver-call.ts";
 import type { StepBasis } from "./driver-call.ts";
 import { faultOf, parseStepResult } from "./driver-result.ts";
+import type { Fault } from "./driver-result.ts";
 import { nodePower, runPowerStep } from "./power-call.ts";
 import type { SeenPower } from "./power-call.ts";
 

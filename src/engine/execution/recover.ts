@@ -1,8 +1,8 @@
 /**
- * Finds runs that have fallen through: unfinished, due, and without a job; and discoveries likewise. The queue itself
- * takes over the work of a dead process (its lease runs out, the job goes to another); this is the net below it, for jobs
- * that an operator deleted or a queue that was rebuilt. It looks at the start and then once a minute: at all runs, page by
- * page, because most of those that nobody has touched for a while are only long at work; and at the oldest discoveries.
+ * Finds runs without a job: unfinished and due; and discoveries likewise. The queue itself hands the job of a dead process
+ * to another one when its lease expires. This is the safety net for jobs that an operator deleted, or a queue that was
+ * rebuilt. It looks at the start and then once a minute, at all runs page by page, because most runs that have not
+ * changed for a while are in a long step; and at the oldest discoveries.
  */
 import type { Log } from "../../log.ts";
 import type { Database } from "../../store/postgres/database.ts";
@@ -10,7 +10,7 @@ import { unfinishedDiscoveries } from "../../store/discoveries.ts";
 import { neglectedRuns } from "../../store/runs.ts";
 import type { Queue } from "../jobs/queue.ts";
 
-/** Longer than a lease lasts: until then the run may yet be taken over in the ordinary way. */
+/** Longer than a lease: until then the queue may hand the job over. */
 const NEGLECTED_SECONDS = 60;
 const EVERY_MS = 60_000;
 const PAGE = 200;
@@ -33,14 +33,16 @@ export function startRecovery(parts: {
       after = found.at(-1) ?? after;
       more = found.length === PAGE;
     }
-    if (restored > 0) log.warn({ runs: restored }, "runs without a job were given one");
+    if (restored > 0) log.warn({ runs: restored }, "runs without a job were given a new one");
     const discoveries = await queue.restoreDiscoveries(
       await unfinishedDiscoveries(database.reader, NEGLECTED_SECONDS, PAGE),
     );
-    if (discoveries > 0) log.warn({ discoveries }, "discoveries without a job were given one");
+    if (discoveries > 0) log.warn({ discoveries }, "discoveries without a job were given a new one");
   };
   const attempt = () =>
-    void sweep().catch((error: unknown) => log.warn({ err: error }, "the search for lost runs failed; it is repeated"));
+    void sweep().catch((error: unknown) =>
+      log.warn({ err: error }, "the search for runs without a job failed; it is retried"),
+    );
   attempt();
   const timer = setInterval(attempt, EVERY_MS);
   return { close: () => clearInterval(timer) };

@@ -12,7 +12,8 @@ import { nextPosition } from "../plans/plan.ts";
 import { isReservedWait } from "../plans/reserved-steps.ts";
 import { enterAgain, parked, passBoundary } from "./boundary.ts";
 import { RELEASE, changeNode, describeFault, moveNode, noteInventory, notePower, toFailure } from "./claimed-run.ts";
-import type { EnterStep, Fault, RunContext, RunDirective, StepContext } from "./claimed-run.ts";
+import type { EnterStep, RunContext, RunDirective, StepContext } from "./claimed-run.ts";
+import type { Fault } from "./driver-result.ts";
 import { beginAbort, endFailed } from "./end-run.ts";
 import type { StepOutcome } from "./perform-step.ts";
 
