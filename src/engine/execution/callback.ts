@@ -4,6 +4,7 @@
  * callback, a repeated one and a forged one can be distinguished. Each is recorded, and none is applied.
  */
 import { createHmac, randomUUID, timingSafeEqual } from "node:crypto";
+import type { Log } from "../../log.ts";
 import type { StoredJson } from "../../store/records.ts";
 import { noteAnomaly } from "../../store/rejected-callbacks.ts";
 import { attemptsUnderWay, updateAttempt } from "../../store/attempts.ts";
