@@ -14,8 +14,8 @@ import { openDatabase } from "../src/store/postgres/database.ts";
 const PAGE = 100;
 
 const database = await openDatabase({ connection: { url: process.argv[2] ?? "" } });
-const bell = await createNotifier(database, () => {});
-const tail = await createTail({ database, bell, log: createLog("error") });
+const notifier = await createNotifier(database, () => {});
+const tail = await createTail({ database, notifier, log: createLog("error") });
 const server = createServer();
 const subscribers = new Set<WebSocket>();
 

@@ -56,7 +56,7 @@ async function latenciesMs(
   await using readerBell = await createNotifier(database, () => {});
   await using tail = await createTail({
     database,
-    bell: options.where === "same process" ? writerBell : readerBell,
+    notifier: options.where === "same process" ? writerBell : readerBell,
     log,
   });
   const committedAt: number[] = [];

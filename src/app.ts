@@ -148,7 +148,7 @@ async function serve(
   parts: AsyncDisposableStack,
   log: Log,
 ): Promise<RunningServer> {
-  const tail = parts.use(await createTail({ database, bell, log, observer }));
+  const tail = parts.use(await createTail({ database, notifier: bell, log, observer }));
   const schema = buildSchema(registry.drivers);
   const text = schemaText(schema);
   const services = { database, registry, engine, tail, version: VERSION, schemaHash: hashOfSchema(text) };

@@ -1,34 +1,34 @@
 /**
- * Facts of nodes for filters, read once for all streams that ask about the same transitions: of 5,000 streams that are
- * told of a transition, each with a filter of its own, one asks the database and the others are given its answer.
+ * Facts of nodes for filters, read once for all streams: of 5,000 streams that receive a transition, each with its own filter,
+ * one reads the database and the others share the result.
  *
- * Facts serve a transition only if they were read after its commit: older ones would hide a node that came to match by
- * it. And they are kept for a moment only, because a node changes by other things than transitions too.
+ * Facts apply to a transition only if they were read after its commit: older ones would hide a node that matches because of
+ * it. They are kept for a moment only, because nodes also change without transitions.
  */
 import type { NodeFacts } from "../store/node-facts.ts";
 import type { TransitionRow } from "../store/transitions.ts";
 
-/** Facts of the node of each row, in their order; null for one that does not exist any more. */
+/** Facts of the node of each row, in their order; null for a deleted node. `head`: position up to which all is committed. */
 export type Facts = (rows: readonly TransitionRow[], head: number) => Promise<readonly (NodeFacts | null)[]>;
 
 interface Known {
   /** Position up to which everything was committed when they were read. */
   readonly asOf: number;
-  /** By the clock that is never set. */
+  /** By a monotonic clock. */
   readonly readAt: number;
   readonly facts: Promise<NodeFacts | null>;
 }
 
-/** As long as it takes to tell thousands of streams of one transition. */
+/** Long enough to send one transition to thousands of streams. */
 const FRESH_MS = 250;
-const NOBODY = Promise.resolve(null);
+const NONE = Promise.resolve(null);
 
-/** `read`: one statement for so many nodes. */
+/** `read` takes one statement for all IDs. */
 export function createFacts(read: (ids: readonly string[]) => Promise<readonly NodeFacts[]>): Facts {
-  // In the order of their reading, oldest first.
+  // In the order they were read, oldest first.
   const known = new Map<string, Known>();
 
-  function forgetOld(now: number): void {
+  function dropOld(now: number): void {
     for (const [id, { readAt }] of known) {
       if (now - readAt <= FRESH_MS) return;
       known.delete(id);
@@ -49,9 +49,9 @@ export function createFacts(read: (ids: readonly string[]) => Promise<readonly N
 
   return (rows, head) => {
     const now = performance.now();
-    forgetOld(now);
+    dropOld(now);
     const unknown = rows.filter(({ nodeId, position }) => (known.get(nodeId)?.asOf ?? -1) < position);
     if (unknown.length > 0) readAgain([...new Set(unknown.map(({ nodeId }) => nodeId))], head, now);
-    return Promise.all(rows.map(({ nodeId }) => known.get(nodeId)?.facts ?? NOBODY));
+    return Promise.all(rows.map(({ nodeId }) => known.get(nodeId)?.facts ?? NONE));
   };
 }

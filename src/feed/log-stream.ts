@@ -1,10 +1,10 @@
 /**
- * The stream of one run's log: every line from its first, or from a cursor, until the run has ended and everything it said
- * has been told. Lines are numbered in the order of their commits and without holes, so a reader that comes back with the
- * last cursor misses nothing and is told nothing twice.
+ * The stream of one run's log: every line from the first, or from a cursor, until the run has ended and all its lines were
+ * sent. Lines are numbered in the order of their commits without holes, so a reader that reconnects with its last cursor
+ * misses no line and receives none twice.
  *
- * Modes: replay (page after page, as fast as the reader takes them), then live (a look whenever something was written, ten
- * a second at most). It ends by itself with the run; with a reset when the cursor is not of this log, or the process leaves.
+ * Modes: replay (page after page, as fast as the reader takes them), then live (a read after each write, ten per second at
+ * most). The stream ends with the run, or with a reset if the cursor is not from this log or the process shuts down.
  */
 import type { Database } from "../store/postgres/database.ts";
 import { plansByHashes } from "../store/plans.ts";
@@ -22,10 +22,10 @@ export type LogStreamItem =
   | { readonly kind: "reset"; readonly position: number; readonly reason: ResetReason };
 
 const PAGE = 100;
-const LOOK_EVERY_MS = 100;
+const READ_EVERY_MS = 100;
 const POLL_MS = 1_000;
 
-/** `after`: number of the last line seen, 0 for none. */
+/** `after`: number of the last line received, 0 for none. */
 export function logStream(
   parts: { readonly database: Database; readonly tail: Tail },
   runId: string,
@@ -35,23 +35,23 @@ export function logStream(
   const { tail } = parts;
   let cursor = after;
   let labels: readonly string[] | null = null;
-  let behind = true;
-  let over = false;
-  const pace = createPace(tail, LOOK_EVERY_MS);
+  let isBehind = true;
+  let isOver = false;
+  const pace = createPace(tail, READ_EVERY_MS);
 
   const end = (position: number, reason: ResetReason): readonly LogStreamItem[] => {
-    over = true;
+    isOver = true;
     tail.onReset(reason);
     return [{ kind: "reset", position, reason }];
   };
 
-  return pulled(tail.onWrite, async (patience) => {
+  return pulled(tail.onWrite, async (waiter) => {
     for (;;) {
-      if (over) return [];
-      if (!behind) await pace.rest(patience);
-      if (patience.left) return [];
+      if (isOver) return [];
+      if (!isBehind) await pace.rest(waiter);
+      if (waiter.left) return [];
       pace.look();
-      // The run first: what it said was committed before it ended.
+      // The run first: its lines were committed before it ended.
       const [run] = await runsByIds(reader, [runId]);
       if (!run) return [];
       if (labels === null) {
@@ -62,12 +62,12 @@ export function logStream(
       }
       const steps = labels;
       const rows = await linesAfter(reader, runId, cursor, PAGE);
-      behind = rows.length === PAGE;
+      isBehind = rows.length === PAGE;
       cursor = rows.at(-1)?.sequence ?? cursor;
-      if (!behind && run.finishedAt !== null) over = true;
-      if (rows.length > 0 || over) return rows.map((row) => ({ kind: "line", row, label: steps[row.step] ?? "" }));
+      if (!isBehind && run.finishedAt !== null) isOver = true;
+      if (rows.length > 0 || isOver) return rows.map((row) => ({ kind: "line", row, label: steps[row.step] ?? "" }));
       if (tail.closed) return end(cursor, "SHUTTING_DOWN");
-      await patience.wait(POLL_MS);
+      await waiter.wait(POLL_MS);
     }
   });
 }

@@ -1,20 +1,24 @@
 /**
  * The stream of transitions: from a cursor, or after a snapshot, then live, without a gap and without a repetition.
  *
- * Modes of a stream: waiting (until it is its turn to be given a snapshot), snapshot (all matching nodes as of one position),
- * replay (from the cursor to the head), live. Each goes over into the next by itself. It ends with a reset when the cursor is
- * not good, when what comes next is not kept any more, when a snapshot was not taken in time, or when the process is
- * leaving. Whatever it does, it says something every ten seconds.
+ * Modes of a stream:
+ * - start: nothing was sent yet. Without a snapshot it leads to replay at once, at the cursor or at the head.
+ * - waiting: a snapshot was requested; it leads to snapshot when it is taken.
+ * - snapshot: all matching nodes as of one position; it leads to replay at that position.
+ * - replay: the cursor is behind the head. Transitions come from the tail's memory, or from the table.
+ * - live: the cursor is at the head. New transitions lead to replay.
+ * - ended: by a reset. The reasons: the cursor is invalid, the next transitions are deleted, a snapshot was not read in time,
+ *   or the process shuts down.
+ * In every mode a bookmark is sent when nothing else was sent for ten seconds.
  */
-import type { Database } from "../store/postgres/database.ts";
-import { nodeTest } from "../store/node-filter.ts";
-import { nodeCondition } from "../store/node-filter.ts";
+import { nodeCondition, nodeTest } from "../store/node-filter.ts";
 import type { NodeFilter } from "../store/node-filter.ts";
 import type { NodeRow } from "../store/nodes.ts";
+import type { Database } from "../store/postgres/database.ts";
 import { newestPosition, oldestPosition, transitionsAfter } from "../store/transitions.ts";
 import type { TransitionFilter, TransitionRow } from "../store/transitions.ts";
 import { pulled } from "./pull.ts";
-import type { Patience } from "./pull.ts";
+import type { Waiter } from "./pull.ts";
 import type { Claim, Snapshot } from "./snapshots.ts";
 import type { Tail } from "./tail.ts";
 
@@ -42,193 +46,225 @@ export type NodeStreamItem =
 
 export interface NodeStreamRequest {
   readonly filter?: NodeFilter | undefined;
-  /** Position of the last item seen; absent: from now on. */
+  /** Position of the last item received; absent: from now on. */
   readonly after?: number | undefined;
   readonly snapshot: boolean;
 }
 
 const BATCH = 100;
-/** A stream is never silent for longer. */
+/** Longest time without an item. */
 const BOOKMARK_MS = 10_000;
-/** Positions that one statement of a filtered stream looks through, so that none takes long. */
+/** Positions that one statement of a filtered stream reads, which bounds its duration. */
 const WINDOW = 10_000;
-/** A snapshot is held for its reader so long; one that is still not through then is TOO_SLOW. */
+/** How long a snapshot is held for its reader; after that the stream ends with TOO_SLOW. */
 const SNAPSHOT_HELD_MS = 300_000;
-/** Where a reader is that has been given nothing yet: before the first transition. */
-const NOWHERE = 0;
+/** Position of a reader that has received nothing: before the first transition. */
+const BEFORE_FIRST = 0;
 
 export function nodeStream(
   parts: { readonly database: Database; readonly tail: Tail },
   request: NodeStreamRequest,
 ): AsyncIterableIterator<NodeStreamItem> {
-  const { database, tail } = parts;
-  const filter = transitionFilter(request.filter);
-  const choose = transitionChoice(tail, request.filter);
-  let cursor: number | null = null;
-  /** What was there when the stream began; it may be ahead of what the tail has seen. */
-  let goal = 0;
-  let claim: Claim | null = null;
-  let snapshot: { readonly nodes: readonly NodeRow[]; at: number } | null = null;
-  let failure: { readonly error: unknown } | null = null;
-  let snapshotTimer: NodeJS.Timeout | undefined;
-  let tooSlow = false;
-  let caughtUp = false;
-  let over = false;
-  let spokeAt = performance.now();
+  const stream = new NodeStream(parts, request);
+  return pulled(
+    parts.tail.onAdvance,
+    (waiter) => stream.produce(waiter),
+    () => stream.release(),
+  );
+}
 
-  const bookmark = (
-    position: number,
-    marks: { readonly snapshotComplete?: boolean; readonly caughtUp?: boolean } = {},
-  ): NodeStreamItem => ({
-    kind: "bookmark",
-    position,
-    at: new Date(),
-    snapshotComplete: marks.snapshotComplete ?? false,
-    caughtUp: marks.caughtUp ?? false,
-  });
-  const newestSeen = () => Math.max(tail.head, goal);
-  const end = (position: number, reason: ResetReason): readonly NodeStreamItem[] => {
-    over = true;
-    tail.onReset(reason);
+class NodeStream {
+  readonly #database: Database;
+  readonly #tail: Tail;
+  readonly #request: NodeStreamRequest;
+  readonly #filter: TransitionFilter | undefined;
+  readonly #choose: TransitionChoice | null;
+  /** Null in the modes start and waiting. */
+  #cursor: number | null = null;
+  /** Newest position when the stream began; it may be ahead of the tail's head. */
+  #goal = 0;
+  #claim: Claim | null = null;
+  /** The rest of a snapshot in the mode snapshot: `index` is the next node. */
+  #snapshot: { readonly nodes: readonly NodeRow[]; index: number } | null = null;
+  #snapshotTimer: NodeJS.Timeout | undefined;
+  #failure: { readonly error: unknown } | null = null;
+  #isTooSlow = false;
+  #hasCaughtUp = false;
+  #isOver = false;
+  #sentAt = performance.now();
+
+  constructor({ database, tail }: { readonly database: Database; readonly tail: Tail }, request: NodeStreamRequest) {
+    this.#database = database;
+    this.#tail = tail;
+    this.#request = request;
+    this.#filter = transitionFilter(request.filter);
+    this.#choose = transitionChoice(tail, request.filter);
+  }
+
+  /** The next items; waits until there are some. Empty at the end of the stream. */
+  async produce(waiter: Waiter): Promise<readonly NodeStreamItem[]> {
+    for (;;) {
+      if (this.#isOver || waiter.left) return [];
+      if (this.#isTooSlow) return this.#end((await this.#oldest()) - 1, "TOO_SLOW");
+      let items = await this.#step(waiter);
+      if (items.length === 0) items = this.#markers();
+      if (items.length > 0) {
+        this.#sentAt = performance.now();
+        return items;
+      }
+      if (!this.#isBehind) await waiter.wait(BOOKMARK_MS - (performance.now() - this.#sentAt));
+    }
+  }
+
+  /** Releases the snapshot. */
+  release(): void {
+    this.#snapshot = null;
+    clearTimeout(this.#snapshotTimer);
+    this.#claim?.release();
+    this.#claim = null;
+  }
+
+  /** Items of the present mode; empty if there are none yet. */
+  async #step(waiter: Waiter): Promise<readonly NodeStreamItem[]> {
+    if (this.#snapshot) return this.#snapshotItems();
+    if (this.#cursor !== null) return this.#advance(this.#cursor);
+    return this.#request.snapshot ? this.#awaitSnapshot(waiter) : this.#begin();
+  }
+
+  /** What is sent without items: the end at a shutdown, or a bookmark. */
+  #markers(): readonly NodeStreamItem[] {
+    const isSilent = performance.now() - this.#sentAt >= BOOKMARK_MS;
+    if (this.#cursor === null) {
+      if (this.#tail.closed) return this.#end(BEFORE_FIRST, "SHUTTING_DOWN");
+      return isSilent ? [bookmark(BEFORE_FIRST)] : [];
+    }
+    if (!this.#isBehind && !this.#hasCaughtUp) {
+      this.#hasCaughtUp = true;
+      return [bookmark(this.#cursor, { caughtUp: true })];
+    }
+    if (!this.#isBehind && this.#tail.closed) return this.#end(this.#cursor, "SHUTTING_DOWN");
+    return isSilent ? [bookmark(this.#cursor)] : [];
+  }
+
+  get #newest(): number {
+    return Math.max(this.#tail.head, this.#goal);
+  }
+
+  get #isBehind(): boolean {
+    return this.#cursor !== null && this.#cursor < this.#newest;
+  }
+
+  async #oldest(): Promise<number> {
+    return oldestPosition(this.#database.reader);
+  }
+
+  #end(position: number, reason: ResetReason): readonly NodeStreamItem[] {
+    this.#isOver = true;
+    this.#tail.onReset(reason);
     return [{ kind: "reset", position, reason }];
-  };
+  }
 
-  /** Asks for a snapshot the first time; items of it come when it is there. */
-  function awaitSnapshot(patience: Patience): readonly NodeStreamItem[] {
-    if (failure) throw failure.error;
-    if (claim) return [];
-    claim = tail.snapshot(request.filter);
-    claim.taken.then(
+  async #begin(): Promise<readonly NodeStreamItem[]> {
+    const { after } = this.#request;
+    const newest = await newestPosition(this.#database.reader);
+    if (after === undefined) {
+      this.#cursor = newest;
+      this.#hasCaughtUp = true;
+      return [bookmark(newest, { caughtUp: true })];
+    }
+    const oldest = await this.#oldest();
+    if (after > newest || after < oldest - 1) return this.#end(oldest - 1, "CURSOR_EXPIRED");
+    this.#cursor = after;
+    this.#goal = newest;
+    return [];
+  }
+
+  /** Requests a snapshot the first time. */
+  #awaitSnapshot(waiter: Waiter): readonly NodeStreamItem[] {
+    if (this.#failure) throw this.#failure.error;
+    if (this.#claim) return [];
+    this.#claim = this.#tail.snapshot(this.#request.filter);
+    this.#claim.taken.then(
       (taken) => {
-        if (claim) hold(taken);
-        patience.wake();
+        if (this.#claim) this.#hold(taken);
+        waiter.wake();
       },
       (error: unknown) => {
-        failure = { error };
-        patience.wake();
+        this.#failure = { error };
+        waiter.wake();
       },
     );
     return [];
   }
 
-  function hold({ position, nodes }: Snapshot): void {
-    cursor = position;
-    snapshot = { nodes, at: 0 };
-    if (nodes.length > BATCH) snapshotTimer = setTimeout(letGoOfSnapshot, SNAPSHOT_HELD_MS).unref();
+  #hold({ position, nodes }: Snapshot): void {
+    this.#cursor = position;
+    this.#snapshot = { nodes, index: 0 };
+    if (nodes.length <= BATCH) return;
+    this.#snapshotTimer = setTimeout(() => {
+      this.release();
+      this.#isTooSlow = true;
+    }, SNAPSHOT_HELD_MS).unref();
   }
 
-  async function begin(): Promise<readonly NodeStreamItem[]> {
-    const newest = await newestPosition(database.reader);
-    if (request.after === undefined) {
-      cursor = newest;
-      caughtUp = true;
-      return [bookmark(cursor, { caughtUp: true })];
-    }
-    const oldest = await oldestPosition(database.reader);
-    if (request.after > newest || request.after < oldest - 1) return end(oldest - 1, "CURSOR_EXPIRED");
-    cursor = request.after;
-    goal = newest;
-    return [];
-  }
-
-  function snapshotItems(): readonly NodeStreamItem[] {
-    if (!snapshot || cursor === null) return [];
-    const position = cursor;
-    const page = snapshot.nodes.slice(snapshot.at, snapshot.at + BATCH);
-    snapshot.at += BATCH;
-    const complete = snapshot.at >= snapshot.nodes.length;
-    if (complete) release();
+  #snapshotItems(): readonly NodeStreamItem[] {
+    const snapshot = this.#snapshot;
+    const position = this.#cursor;
+    if (!snapshot || position === null) return [];
+    const page = snapshot.nodes.slice(snapshot.index, snapshot.index + BATCH);
+    snapshot.index += BATCH;
+    const isComplete = snapshot.index >= snapshot.nodes.length;
+    if (isComplete) this.release();
     const items: NodeStreamItem[] = page.map((node) => ({ kind: "snapshot", position, node }));
-    return complete ? [...items, bookmark(position, { snapshotComplete: true })] : items;
+    return isComplete ? [...items, bookmark(position, { snapshotComplete: true })] : items;
   }
 
-  function letGoOfSnapshot(): void {
-    release();
-    tooSlow = true;
-  }
-
-  function release(): void {
-    snapshot = null;
-    clearTimeout(snapshotTimer);
-    claim?.release();
-    claim = null;
-  }
-
-  /** Matching rows after the cursor, which moves over those that do not match as well. */
-  async function advance(from: number): Promise<readonly NodeStreamItem[]> {
-    const head = newestSeen();
+  /** Matching transitions after the cursor. The cursor also moves over those that do not match. */
+  async #advance(from: number): Promise<readonly NodeStreamItem[]> {
+    const head = this.#newest;
     if (from >= head) return [];
-    const recent = head > tail.head ? null : tail.recent(from, BATCH);
+    const recent = head > this.#tail.head ? null : this.#tail.recent(from, BATCH);
     const rows = recent
-      ? choose
-        ? await choose(recent)
-        : recent
-      : await readTable(from, filter ? Math.min(head, from + WINDOW) : head);
-    if (rows === null) return end((await oldestPosition(database.reader)) - 1, "TOO_SLOW");
-    if (recent) cursor = recent.at(-1)?.position ?? head;
+      ? await (this.#choose?.(recent) ?? recent)
+      : await this.#readTable(from, this.#filter ? Math.min(head, from + WINDOW) : head);
+    if (rows === null) return this.#end((await this.#oldest()) - 1, "TOO_SLOW");
+    if (recent) this.#cursor = recent.at(-1)?.position ?? head;
     return rows.map((row) => ({ kind: "transition", position: row.position, row }));
   }
 
-  /** Matching rows up to a position, from the table; null when some that come first are not kept any more. */
-  async function readTable(from: number, until: number): Promise<readonly TransitionRow[] | null> {
-    const rows = await transitionsAfter(database.reader, {
+  /** Matching transitions up to a position, from the table; null if earlier ones are deleted. */
+  async #readTable(from: number, until: number): Promise<readonly TransitionRow[] | null> {
+    const rows = await transitionsAfter(this.#database.reader, {
       after: from,
       until,
       limit: BATCH,
-      ...(filter && { filter }),
+      ...(this.#filter && { filter: this.#filter }),
     });
-    // Positions have no holes, so what follows the cursor at once shows that nothing is missing; otherwise we ask.
-    if (rows[0]?.position !== from + 1 && (await oldestPosition(database.reader)) > from + 1) return null;
-    cursor = rows.length < BATCH ? until : (rows.at(-1)?.position ?? until);
+    // Positions have no holes, so a row directly after the cursor proves that none is missing. Otherwise the log is asked.
+    if (rows[0]?.position !== from + 1 && (await this.#oldest()) > from + 1) return null;
+    this.#cursor = rows.length < BATCH ? until : (rows.at(-1)?.position ?? until);
     return rows;
   }
-
-  return pulled(
-    tail.onAdvance,
-    async (patience: Patience) => {
-      for (;;) {
-        if (over || patience.left) return [];
-        if (tooSlow) return end((await oldestPosition(database.reader)) - 1, "TOO_SLOW");
-        const items = snapshot
-          ? snapshotItems()
-          : cursor !== null
-            ? await advance(cursor)
-            : request.snapshot
-              ? awaitSnapshot(patience)
-              : await begin();
-        if (items.length > 0) {
-          spokeAt = performance.now();
-          return items;
-        }
-        const silence = performance.now() - spokeAt;
-        if (cursor === null) {
-          if (tail.closed) return end(NOWHERE, "SHUTTING_DOWN");
-          if (silence < BOOKMARK_MS) await patience.wait(BOOKMARK_MS - silence);
-          else {
-            spokeAt = performance.now();
-            return [bookmark(NOWHERE)];
-          }
-          continue;
-        }
-        const isBehind = cursor < newestSeen();
-        if (!isBehind && !caughtUp) {
-          caughtUp = true;
-          spokeAt = performance.now();
-          return [bookmark(cursor, { caughtUp: true })];
-        }
-        if (!isBehind && tail.closed) return end(cursor, "SHUTTING_DOWN");
-        if (silence >= BOOKMARK_MS) {
-          spokeAt = performance.now();
-          return [bookmark(cursor)];
-        }
-        if (!isBehind) await patience.wait(BOOKMARK_MS - silence);
-      }
-    },
-    release,
-  );
 }
 
-/** By id alone the log itself can tell, also of nodes that are deleted; anything else is asked of the nodes as they are. */
+function bookmark(
+  position: number,
+  flags: { readonly snapshotComplete?: boolean; readonly caughtUp?: boolean } = {},
+): NodeStreamItem {
+  return {
+    kind: "bookmark",
+    position,
+    at: new Date(),
+    snapshotComplete: flags.snapshotComplete ?? false,
+    caughtUp: flags.caughtUp ?? false,
+  };
+}
+
+type TransitionChoice = (
+  rows: readonly TransitionRow[],
+) => readonly TransitionRow[] | Promise<readonly TransitionRow[]>;
+
+/** A filter by IDs alone is applied to the log, so it includes deleted nodes; any other is applied to the nodes as they are now. */
 function transitionFilter(filter: NodeFilter | undefined): TransitionFilter | undefined {
   if (!filter) return undefined;
   const ids = idsAlone(filter);
@@ -237,11 +273,8 @@ function transitionFilter(filter: NodeFilter | undefined): TransitionFilter | un
   return nodes && { nodes };
 }
 
-/** The same of rows that the ring holds: by id from the row itself, otherwise by facts that all streams share. Null: all of them. */
-function transitionChoice(
-  tail: Tail,
-  filter: NodeFilter | undefined,
-): ((rows: readonly TransitionRow[]) => readonly TransitionRow[] | Promise<readonly TransitionRow[]>) | null {
+/** The same for rows in memory: by ID from the row, otherwise by facts that all streams share. Null: all rows match. */
+function transitionChoice(tail: Tail, filter: NodeFilter | undefined): TransitionChoice | null {
   if (!filter || !nodeCondition(filter)) return null;
   const ids = idsAlone(filter);
   if (ids) {

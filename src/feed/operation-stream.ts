@@ -1,7 +1,7 @@
 /**
- * The stream of one operation: its present state first, then every run that has changed, until the operation has ended.
- * It tells states, not steps between them: a run that changes twice between two looks is told once, as it is then. So it
- * can begin anywhere, and a client that comes back has missed nothing that still matters.
+ * The stream of one operation: its present state first, then each run that changed, until the operation has ended. It sends
+ * states, not changes: a run that changes twice between two reads is sent once, with its last state. So a client that
+ * reconnects needs no cursor.
  */
 import type { Database } from "../store/postgres/database.ts";
 import { operationsByIds } from "../store/operations.ts";
@@ -13,17 +13,17 @@ import { pulled } from "./pull.ts";
 import type { Tail } from "./tail.ts";
 
 export interface OperationUpdate {
-  /** Everything up to here is in what is told. */
+  /** The update contains everything up to this position. */
   readonly position: number;
   readonly operation: OperationRow;
-  /** The run that changed; null when the operation itself did. */
+  /** The run that changed; null if the operation itself did. */
   readonly run: RunRow | null;
 }
 
 const PAGE = 200;
-const LOOK_EVERY_MS = 100;
+const READ_EVERY_MS = 100;
 const POLL_MS = 1_000;
-/** A change is stamped before it is committed; for so long we look back for ones that came late. */
+/** A change has its time before it is committed. Reads overlap by this much to find changes that were committed late. */
 const OVERLAP_MS = 10_000;
 
 export function operationStream(
@@ -32,16 +32,16 @@ export function operationStream(
 ): AsyncIterableIterator<OperationUpdate> {
   const { database, tail } = parts;
   const known = new Map<string, number>();
-  let told = -1;
-  let over = false;
-  const pace = createPace(tail, LOOK_EVERY_MS);
+  let sentRevision = -1;
+  let isOver = false;
+  const pace = createPace(tail, READ_EVERY_MS);
   let since: Date | null = null;
 
-  /** Runs whose revision is new to the reader: of those changed lately, or of the whole operation. */
-  async function changes(whole: boolean): Promise<RunRow[]> {
+  /** Runs whose revision was not sent yet: among those that changed recently, or in the whole operation. */
+  async function changes(all: boolean): Promise<RunRow[]> {
     const changed: RunRow[] = [];
     let page: { readonly updatedAt: Date; readonly id: string } | null =
-      since && !whole ? { updatedAt: new Date(since.getTime() - OVERLAP_MS), id: "" } : null;
+      since && !all ? { updatedAt: new Date(since.getTime() - OVERLAP_MS), id: "" } : null;
     for (;;) {
       const rows = await runsChangedSince(database.reader, operationId, page, PAGE);
       for (const run of rows) {
@@ -55,26 +55,26 @@ export function operationStream(
     }
   }
 
-  return pulled(tail.onWrite, async (patience) => {
+  return pulled(tail.onWrite, async (waiter) => {
     for (;;) {
-      if (over) return [];
-      await pace.rest(patience);
-      if (patience.left) return [];
+      if (isOver) return [];
+      await pace.rest(waiter);
+      if (waiter.left) return [];
       pace.look();
-      // First: whoever goes on from it in the log may be told again what this already shows, and misses nothing.
+      // Read first: a client that continues from it in the log may receive changes twice, but misses none.
       const position = tail.head;
       const [operation] = await operationsByIds(database.reader, [operationId]);
       if (!operation) return [];
-      const first = told < 0;
-      // At the end once more all: where the database's clock was set back, some changes looked old.
+      const first = sentRevision < 0;
+      // At the end all runs are read: changes may look old if the clock of the database was set back.
       const changed = await changes(operation.finishedAt !== null);
       const runs = first ? [] : changed;
       const items: OperationUpdate[] = runs.map((run) => ({ position, operation, run }));
-      if (operation.revision !== told) items.push({ position, operation, run: null });
-      told = operation.revision;
-      over = operation.finishedAt !== null || tail.closed;
-      if (items.length > 0 || over) return items;
-      await patience.wait(POLL_MS);
+      if (operation.revision !== sentRevision) items.push({ position, operation, run: null });
+      sentRevision = operation.revision;
+      isOver = operation.finishedAt !== null || tail.closed;
+      if (items.length > 0 || isOver) return items;
+      await waiter.wait(POLL_MS);
     }
   });
 }

@@ -1,104 +1,124 @@
 /**
- * An asynchronous iterator that is pulled: it produces a batch when it is asked for the next item and has none, and
- * holds no more than that batch. Written by hand, because an async generator that waits on a promise is not ended by
- * `return()` until that promise settles, and a client that has gone would never be let go.
+ * An asynchronous iterator that is pulled: it produces a batch when the next item is requested and it has none, and holds no
+ * more than that batch. It is written by hand because `return()` of an async generator waits for the promise that the
+ * generator awaits, so the stream of a disconnected client would not end.
  */
 
-/** What a producer waits with between two looks. */
-export interface Patience {
-  /** Waits for a change, at most so long. Resolves at once when the reader has left. */
+/** How a producer waits between two reads. */
+export interface Waiter {
+  /** Waits for a change, at most this long. Resolves at once when the reader has left. */
   wait(milliseconds: number): Promise<void>;
   /** Ends the wait, or the next one: something else has changed. */
   wake(): void;
+  /** True when the reader has left. */
   readonly left: boolean;
 }
 
 /** The next items; an empty batch ends the stream. */
-export type Producer<Item> = (patience: Patience) => Promise<readonly Item[]>;
+export type Producer<Item> = (waiter: Waiter) => Promise<readonly Item[]>;
 
-/** `release` is called once, when the stream has ended, whoever ended it. */
+/** `release` is called once, at the end of the stream, whatever ended it. */
 export function pulled<Item>(
   onChange: (listener: () => void) => () => void,
   produce: Producer<Item>,
   release: () => void = () => {},
 ): AsyncIterableIterator<Item> {
-  let batch: readonly Item[] = [];
-  let at = 0;
-  let ended = false;
-  let wake = () => {};
-  let changed = false;
-  const onChanged = () => {
-    changed = true;
-    wake();
-  };
-  const unsubscribe = onChange(onChanged);
-  let turn: Promise<unknown> = Promise.resolve();
-  /** How many items are asked for and not given yet. */
-  let asked = 0;
+  return new PulledIterator(onChange, produce, release);
+}
 
-  const patience: Patience = {
-    get left() {
-      return ended;
-    },
-    async wait(milliseconds) {
-      if (!changed && !ended) {
-        await new Promise<void>((resolve) => {
-          const timer = setTimeout(resolve, milliseconds);
-          wake = () => {
-            clearTimeout(timer);
-            resolve();
-          };
-        });
-        wake = () => {};
-      }
-      changed = false;
-    },
-    wake: onChanged,
-  };
+class PulledIterator<Item> implements AsyncIterableIterator<Item> {
+  readonly #produce: Producer<Item>;
+  readonly #release: () => void;
+  readonly #unsubscribe: () => void;
+  readonly #waiter: Waiter;
+  #batch: readonly Item[] = [];
+  #index = 0;
+  #isEnded = false;
+  #hasChanged = false;
+  #wake = () => {};
+  #last: Promise<unknown> = Promise.resolve();
+  /** Items that were requested and not delivered yet. */
+  #requested = 0;
 
-  function end(): IteratorResult<Item> {
-    if (!ended) release();
-    ended = true;
-    batch = [];
-    unsubscribe();
-    wake();
+  constructor(onChange: (listener: () => void) => () => void, produce: Producer<Item>, release: () => void) {
+    this.#produce = produce;
+    this.#release = release;
+    const change = () => {
+      this.#hasChanged = true;
+      this.#wake();
+    };
+    const hasLeft = () => this.#isEnded;
+    this.#waiter = {
+      get left() {
+        return hasLeft();
+      },
+      wait: (milliseconds) => this.#wait(milliseconds),
+      wake: change,
+    };
+    this.#unsubscribe = onChange(change);
+  }
+
+  /** Delivers one item at a time, in the order of the requests. */
+  next(): Promise<IteratorResult<Item>> {
+    this.#requested += 1;
+    const following = () => this.#next();
+    const result = this.#requested === 1 ? following() : this.#last.then(following, following);
+    this.#last = result;
+    return result;
+  }
+
+  return(): Promise<IteratorResult<Item>> {
+    return Promise.resolve(this.#end());
+  }
+
+  throw(error: unknown): Promise<IteratorResult<Item>> {
+    this.#end();
+    return Promise.reject(error);
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  async #wait(milliseconds: number): Promise<void> {
+    if (!this.#hasChanged && !this.#isEnded) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, milliseconds);
+        this.#wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+      this.#wake = () => {};
+    }
+    this.#hasChanged = false;
+  }
+
+  #end(): IteratorResult<Item> {
+    if (!this.#isEnded) this.#release();
+    this.#isEnded = true;
+    this.#batch = [];
+    this.#unsubscribe();
+    this.#wake();
     return { done: true, value: undefined };
   }
 
-  async function next(): Promise<IteratorResult<Item>> {
+  async #next(): Promise<IteratorResult<Item>> {
     try {
-      if (at >= batch.length && !ended) {
-        batch = await produce(patience);
-        at = 0;
+      if (this.#index >= this.#batch.length && !this.#isEnded) {
+        this.#batch = await this.#produce(this.#waiter);
+        this.#index = 0;
       }
-      if (ended) return end();
-      const item = batch[at];
-      if (item === undefined) return end();
-      at += 1;
+      if (this.#isEnded) return this.#end();
+      const item = this.#batch[this.#index];
+      if (item === undefined) return this.#end();
+      this.#index += 1;
       return { done: false, value: item };
     } catch (error) {
-      end();
+      this.#end();
       throw error;
     } finally {
-      asked -= 1;
+      this.#requested -= 1;
     }
   }
-
-  return {
-    // One at a time, in the order asked, whoever asks.
-    next() {
-      asked += 1;
-      const mine = asked === 1 ? next() : turn.then(next, next);
-      turn = mine;
-      return mine;
-    },
-    return: () => Promise.resolve(end()),
-    throw(error: unknown) {
-      end();
-      return Promise.reject(error);
-    },
-    [Symbol.asyncIterator]() {
-      return this;
-    },
-  };
 }

@@ -1,49 +1,49 @@
 /**
- * Snapshots of the fleet, for the streams that begin with one: when a process comes back, all its subscribers do at once,
- * and each of them would read and hold the whole fleet. So
+ * Snapshots of the fleet for streams that begin with one. After a restart all subscribers reconnect at once, and each of them
+ * would read and hold the whole fleet. So:
  *
- * - they are taken two at a time, however many are asked for; the others wait in order;
- * - of one filter one is read at a time, and whoever asks meanwhile is given the next one: what a client wrote before it
- *   asked is always in it;
- * - rows are read once and shared: a snapshot reads which version of each node it sees, and only those versions that no
- *   other snapshot holds are read whole. A hundred filters cost a list of references each;
- * - and while very many are held, by readers that have not taken them, nobody is given another one.
+ * - Two snapshots are taken at a time; further requests wait in order.
+ * - For one filter, one snapshot is taken at a time. Requests that arrive meanwhile share the next one, so a snapshot always
+ *   contains what its client wrote before the request.
+ * - Rows are read once and shared: a snapshot reads the version of each node, and only those versions that no other held
+ *   snapshot contains are read whole. A hundred filters cost a list of references each.
+ * - While readers hold very many rows, no further snapshot is started.
  *
- * A reader that leaves ends its claim: a snapshot that nobody claims any more is not begun, and not gone on with.
+ * A reader that leaves releases its claim. A snapshot without claims is not started, or is cancelled.
  */
-import type { Database, Reader } from "../store/postgres/database.ts";
-import { nodeVersionsAfterName, nodesByIds } from "../store/nodes.ts";
 import type { NodeFilter } from "../store/node-filter.ts";
+import { nodeVersionsAfterName, nodesByIds } from "../store/nodes.ts";
 import type { NodeRow } from "../store/nodes.ts";
+import type { Database, Reader } from "../store/postgres/database.ts";
 import { newestPosition } from "../store/transitions.ts";
 
-/** Every matching node, by name, and the position they are as of. */
+/** All matching nodes, by name, as of a position in the log. */
 export interface Snapshot {
   readonly position: number;
   readonly nodes: readonly NodeRow[];
 }
 
-/** A reader's claim to a snapshot, which is held for it until it gives that up. */
+/** A reader's claim to a snapshot, which is held until all its claims are released. */
 export interface Claim {
-  /** May never settle once the claim is given up. */
+  /** May never settle once the claim is released. */
   readonly taken: Promise<Snapshot>;
   release(): void;
 }
 
-/** One snapshot for all who asked for it before it was begun. */
+/** One snapshot for all requests that arrived before it was started. */
 interface Round {
   readonly key: string;
   readonly filter: NodeFilter | undefined;
   readonly taken: PromiseWithResolvers<Snapshot>;
   claims: number;
-  /** Rows that are held for its claims; null before it is taken. */
-  held: number | null;
+  /** Rows held for the claims; null before the snapshot is taken. */
+  held: HeldRows | null;
 }
 
 export interface SnapshotLimits {
-  /** Snapshots that are read at the same time. */
+  /** Snapshots that are taken at the same time. */
   readonly atOnce: number;
-  /** References to rows that are held for all claims together, before another snapshot is begun. */
+  /** References to rows, held for all claims together, at which no further snapshot is started. */
   readonly heldMax: number;
 }
 
@@ -54,44 +54,49 @@ export function createSnapshots(
   database: Database,
   { atOnce, heldMax }: SnapshotLimits = LIMITS,
 ): (filter: NodeFilter | undefined) => Claim {
-  // In the order of their asking, oldest first.
+  // In the order of their requests, oldest first.
   const waiting = new Map<string, Round>();
-  const reading = new Set<string>();
-  const rows = sharedRows();
-  let held = 0;
+  const taking = new Set<string>();
+  const rows = new SharedRows();
+  let heldCount = 0;
 
-  function beginNext(): void {
+  function startNext(): void {
     for (const [key, round] of waiting) {
-      if (reading.size >= atOnce || held >= heldMax) return;
-      if (reading.has(key)) continue;
+      if (taking.size >= atOnce || heldCount >= heldMax) return;
+      if (taking.has(key)) continue;
       waiting.delete(key);
-      reading.add(key);
+      taking.add(key);
       void take(round);
     }
   }
 
   async function take(round: Round): Promise<void> {
+    const held = new HeldRows(rows);
     try {
-      const snapshot = await takeSnapshot(database, { filter: round.filter, rows, isWanted: () => round.claims > 0 });
+      const snapshot = await takeSnapshot(database, round, held);
       if (round.claims > 0) {
-        round.held = snapshot.nodes.length;
-        held += round.held;
+        round.held = held;
+        heldCount += held.count;
       }
       round.taken.resolve(snapshot);
     } catch (error) {
       round.taken.reject(error);
     } finally {
-      reading.delete(round.key);
-      beginNext();
+      if (round.held === null) held.release();
+      taking.delete(round.key);
+      startNext();
     }
   }
 
-  function letGo(round: Round): void {
+  function release(round: Round): void {
     round.claims -= 1;
     if (round.claims > 0) return;
     if (waiting.get(round.key) === round) waiting.delete(round.key);
-    held -= round.held ?? 0;
-    beginNext();
+    if (round.held) {
+      heldCount -= round.held.count;
+      round.held.release();
+    }
+    startNext();
   }
 
   function roundOf(filter: NodeFilter | undefined): Round {
@@ -99,7 +104,7 @@ export function createSnapshots(
     const known = waiting.get(key);
     if (known) return known;
     const round: Round = { key, filter, taken: Promise.withResolvers(), claims: 0, held: null };
-    // Whoever claims it hears of its failure; when all have left, nobody needs to.
+    // Claims report the failure; without a claim it is of no interest.
     round.taken.promise.catch(() => {});
     waiting.set(key, round);
     return round;
@@ -107,33 +112,27 @@ export function createSnapshots(
 
   return (filter) => {
     const round = roundOf(filter);
-    let isMine = true;
+    let isHeld = true;
     round.claims += 1;
-    beginNext();
+    startNext();
     return {
       taken: round.taken.promise,
       release() {
-        if (isMine) letGo(round);
-        isMine = false;
+        if (isHeld) release(round);
+        isHeld = false;
       },
     };
   };
 }
 
-interface Taking {
-  readonly filter: NodeFilter | undefined;
-  readonly rows: SharedRows;
-  isWanted(): boolean;
-}
-
-async function takeSnapshot(database: Database, { filter, rows, isWanted }: Taking): Promise<Snapshot> {
+async function takeSnapshot(database: Database, round: Round, held: HeldRows): Promise<Snapshot> {
   return database.snapshot(async (reader) => {
     const position = await newestPosition(reader);
     const nodes: NodeRow[] = [];
     for (;;) {
-      const page = await nodeVersionsAfterName(reader, filter, nodes.at(-1)?.name ?? null, PAGE);
-      nodes.push(...(await rows(reader, page)));
-      if (page.length < PAGE || !isWanted()) return { position, nodes };
+      const page = await nodeVersionsAfterName(reader, round.filter, nodes.at(-1)?.name ?? null, PAGE);
+      nodes.push(...(await held.read(reader, page)));
+      if (page.length < PAGE || round.claims === 0) return { position, nodes };
     }
   });
 }
@@ -143,39 +142,64 @@ interface Version {
   readonly version: string;
 }
 
-/** The rows of these versions of nodes, in their order. */
-type SharedRows = (reader: Reader, versions: readonly Version[]) => Promise<NodeRow[]>;
+/** Rows of all held snapshots by node and version, each with the number of snapshots that hold it. */
+class SharedRows {
+  readonly #rows = new Map<string, { readonly row: NodeRow; holders: number }>();
 
-/** Rows that are alive somewhere are given out again; others are read. They hold nothing by themselves. */
-function sharedRows(): SharedRows {
-  const known = new Map<string, WeakRef<NodeRow>>();
-  const forget = new FinalizationRegistry<string>((name) => {
-    if (!known.get(name)?.deref()) known.delete(name);
-  });
-  const nameOf = ({ id, version }: Version) => `${id} ${version}`;
+  /** The row of a version, held once more; undefined if no snapshot holds it. */
+  hold(key: string): NodeRow | undefined {
+    const known = this.#rows.get(key);
+    if (known) known.holders += 1;
+    return known?.row;
+  }
 
-  return async (reader, versions) => {
-    const alive = versions.map((one) => known.get(nameOf(one))?.deref());
-    const missing = versions.filter((_one, index) => alive[index] === undefined);
-    const read = new Map(
-      (
-        await nodesByIds(
-          reader,
-          missing.map(({ id }) => id),
-        )
-      ).map((row) => [row.id, row]),
-    );
-    return versions.flatMap((one, index) => {
-      const row = alive[index] ?? read.get(one.id);
-      if (!row) return [];
-      if (alive[index]) return [row];
-      const name = nameOf(one);
-      // Somebody who read at the same time may have been first.
-      const other = known.get(name)?.deref();
-      if (other) return [other];
-      known.set(name, new WeakRef(row));
-      forget.register(row, name);
-      return [row];
+  /** Adds a row that was read and holds it; if another snapshot was faster, holds the row of that one. */
+  add(key: string, row: NodeRow): NodeRow {
+    const known = this.hold(key);
+    if (!known) this.#rows.set(key, { row, holders: 1 });
+    return known ?? row;
+  }
+
+  release(key: string): void {
+    const known = this.#rows.get(key);
+    if (!known) return;
+    known.holders -= 1;
+    if (known.holders === 0) this.#rows.delete(key);
+  }
+}
+
+/** The rows that one snapshot holds. */
+class HeldRows {
+  readonly #shared: SharedRows;
+  readonly #keys: string[] = [];
+
+  constructor(shared: SharedRows) {
+    this.#shared = shared;
+  }
+
+  get count(): number {
+    return this.#keys.length;
+  }
+
+  /** The rows of these versions in their order: shared ones are held, others are read. */
+  async read(reader: Reader, versions: readonly Version[]): Promise<NodeRow[]> {
+    const found = versions.map(({ id, version }) => {
+      const key = `${id} ${version}`;
+      const row = this.#shared.hold(key);
+      if (row) this.#keys.push(key);
+      return { id, key, row };
     });
-  };
+    const missing = found.flatMap(({ id, row }) => (row ? [] : [id]));
+    const read = new Map((await nodesByIds(reader, missing)).map((row) => [row.id, row]));
+    return found.flatMap(({ id, key, row }) => {
+      const fresh = row ? undefined : read.get(id);
+      if (!fresh) return row ?? [];
+      this.#keys.push(key);
+      return this.#shared.add(key, fresh);
+    });
+  }
+
+  release(): void {
+    for (const key of this.#keys.splice(0)) this.#shared.release(key);
+  }
 }

@@ -1,8 +1,7 @@
 /**
- * The tail of the log: one reader of new transitions in each process, however many streams there are. It wakes by the
- * doorbell and, in case the doorbell was missed, once a second, and keeps the newest rows in a ring. A stream that is
- * near the head reads the ring; one that has fallen behind reads the table. Nothing queues up for anybody. What many
- * streams ask at the same time, facts of nodes and snapshots, is read once for them as well.
+ * The tail of the log: one reader of new transitions per process, for all its streams. It reads after each notification and,
+ * in case one was lost, once a second, and keeps the newest rows in memory. A stream near the head takes rows from memory; one
+ * that is behind reads the table. No stream has a queue. Facts of nodes and snapshots are shared between streams as well.
  */
 import type { Log } from "../log.ts";
 import { noopObserver } from "../observer.ts";
@@ -21,21 +20,21 @@ import type { Claim } from "./snapshots.ts";
 export interface Tail extends AsyncDisposable {
   /** Position of the newest transition that this process has seen. */
   readonly head: number;
-  /** Whether the tail has ended: the process is leaving. */
+  /** True when the tail has ended because the process shuts down. */
   readonly closed: boolean;
-  /** Up to `limit` rows after a position, or null when the ring does not reach back that far. */
+  /** Up to `limit` rows after a position; null if they are not in memory any more. */
   recent(after: number, limit: number): readonly TransitionRow[] | null;
-  /** Facts of the node of each of these recent rows, in their order; null where it is deleted. */
+  /** Facts of the node of each of these recent rows, in their order; null for a deleted node. */
   facts(rows: readonly TransitionRow[]): Promise<readonly (NodeFacts | null)[]>;
-  /** Claims a snapshot: every matching node and the position they are as of. Its turn comes in the order of asking. */
+  /** Claims a snapshot of all matching nodes. Snapshots are taken in the order of the requests. */
   snapshot(filter: NodeFilter | undefined): Claim;
-  /** Calls `listener` when the head has moved and when the tail ends. */
+  /** Calls `listener` when the head has advanced and when the tail ends. */
   onAdvance(listener: () => void): () => void;
-  /** Calls `listener` when anything may have been written, a transition or not, and when the tail ends. */
+  /** Calls `listener` when any row may have been written and when the tail ends. */
   onWrite(listener: () => void): () => void;
-  /** A stream is ended before its time, with a reset of this code. */
+  /** Counts a stream that ends with a reset of this code. */
   onReset(code: string): void;
-  /** Ends every stream with a last word. */
+  /** Ends all streams with a reset. */
   close(): void;
 }
 
@@ -45,20 +44,20 @@ const POLL_MS = 1_000;
 
 export async function createTail(parts: {
   readonly database: Database;
-  readonly bell: Notifier;
+  readonly notifier: Notifier;
   readonly log: Log;
   readonly observer?: Observer;
 }): Promise<Tail> {
-  const { database, bell, log, observer = noopObserver } = parts;
+  const { database, notifier, log, observer = noopObserver } = parts;
   const advanceListeners = new Set<() => void>();
   const writeListeners = new Set<() => void>();
   let head = await newestPosition(database.reader);
-  let ring: TransitionRow[] = [];
+  let recentRows: TransitionRow[] = [];
   let closed = false;
   let reading: Promise<void> | null = null;
   let again = false;
 
-  const tell = (listeners: ReadonlySet<() => void>) => {
+  const notifyAll = (listeners: ReadonlySet<() => void>) => {
     for (const listener of listeners) listener();
   };
 
@@ -68,11 +67,11 @@ export async function createTail(parts: {
       const rows = await transitionsAfter(database.reader, { after: head, limit: PAGE });
       const [newest] = rows.slice(-1);
       if (newest) {
-        ring.push(...rows);
-        if (ring.length > 2 * RING_SIZE) ring = ring.slice(-RING_SIZE);
+        recentRows.push(...rows);
+        if (recentRows.length > 2 * RING_SIZE) recentRows = recentRows.slice(-RING_SIZE);
         head = newest.position;
         observer.streamLag((Date.now() - newest.at.getTime()) / 1_000);
-        tell(advanceListeners);
+        notifyAll(advanceListeners);
       }
       if (rows.length === PAGE) again = true;
     } while (again && !closed);
@@ -80,16 +79,16 @@ export async function createTail(parts: {
 
   function look(): void {
     if (closed) return;
-    tell(writeListeners);
+    notifyAll(writeListeners);
     again = true;
     reading ??= read()
-      .catch((error: unknown) => log.warn({ err: error }, "the log cannot be read; trying again"))
+      .catch((error: unknown) => log.warn({ err: error }, "the log cannot be read; retrying"))
       .finally(() => {
         reading = null;
       });
   }
 
-  const unring = bell.subscribe(look);
+  const unsubscribe = notifier.subscribe(look);
   const poll = setInterval(look, POLL_MS);
   const facts = createFacts((ids) => nodeFacts(database.reader, ids));
   const snapshot = createSnapshots(database);
@@ -101,12 +100,12 @@ export async function createTail(parts: {
       return closed;
     },
     recent(after, limit) {
-      const [oldest] = ring;
+      const [oldest] = recentRows;
       if (after >= head) return [];
       if (!oldest || oldest.position > after + 1) return null;
-      // Positions have no holes, so a place in the ring follows from a position.
+      // Positions have no holes, so the index follows from the position.
       const from = after + 1 - oldest.position;
-      return ring.slice(from, from + limit);
+      return recentRows.slice(from, from + limit);
     },
     facts: (rows) => facts(rows, head),
     snapshot,
@@ -121,15 +120,15 @@ export async function createTail(parts: {
     onReset: (code) => observer.streamReset(code),
     close() {
       closed = true;
-      tell(advanceListeners);
-      tell(writeListeners);
+      notifyAll(advanceListeners);
+      notifyAll(writeListeners);
     },
     async [Symbol.asyncDispose]() {
       closed = true;
-      unring();
+      unsubscribe();
       clearInterval(poll);
-      tell(advanceListeners);
-      tell(writeListeners);
+      notifyAll(advanceListeners);
+      notifyAll(writeListeners);
       await reading;
     },
   };

@@ -14,7 +14,7 @@ afterAll(() => owned.disposeAsync());
 const ostler = owned.use(await engineUnderTest());
 const { database } = ostler;
 const bell = owned.use(await createNotifier(database, () => {}));
-const tail = owned.use(await createTail({ database, bell, log: createLog("silent") }));
+const tail = owned.use(await createTail({ database, notifier: bell, log: createLog("silent") }));
 
 const stream = (id: string) => operationStream({ database, tail }, id);
 

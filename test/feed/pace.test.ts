@@ -15,11 +15,11 @@ function hourly() {
     listeners.add(listener);
     return () => void listeners.delete(listener);
   };
-  const items = pulled(counting, async (patience) => {
+  const items = pulled(counting, async (waiter) => {
     rests += 1;
-    await pace.rest(patience);
+    await pace.rest(waiter);
     rests -= 1;
-    if (patience.left) return [];
+    if (waiter.left) return [];
     pace.look();
     return [(looks += 1)];
   });

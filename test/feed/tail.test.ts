@@ -16,7 +16,7 @@ const SILENT_NOTIFIER: Notifier = { notify() {}, subscribe: () => () => {}, [Sym
 describe("tail", () => {
   test("tail is notified at once of transitions that another process has written", async () => {
     await using bell = await createNotifier(database, () => {});
-    await using tail = await createTail({ database, bell, log });
+    await using tail = await createTail({ database, notifier: bell, log });
     const { promise, resolve } = Promise.withResolvers<void>();
     tail.onAdvance(resolve);
     const before = tail.head;
@@ -28,7 +28,7 @@ describe("tail", () => {
   });
 
   test("tail finds transitions within a second without a notification", async () => {
-    await using tail = await createTail({ database, bell: SILENT_NOTIFIER, log });
+    await using tail = await createTail({ database, notifier: SILENT_NOTIFIER, log });
     const { promise, resolve } = Promise.withResolvers<void>();
     tail.onAdvance(resolve);
     const before = tail.head;
@@ -41,7 +41,7 @@ describe("tail", () => {
   test("tail returns no more recent transitions than requested, none beyond its head, and null before its buffer", async () => {
     await ostler.aNode().times(4);
     await using bell = await createNotifier(database, () => {});
-    await using tail = await createTail({ database, bell, log });
+    await using tail = await createTail({ database, notifier: bell, log });
     const start = tail.head;
     const { promise, resolve } = Promise.withResolvers<void>();
     tail.onAdvance(() => tail.head === start + 5 && resolve());

@@ -65,7 +65,7 @@ test("a cursor that is newer than what a replica has heard of is none of the fut
   const ostler = parts.use(await engineUnderTest({ started: false }));
   const { database } = ostler;
   const deaf: Notifier = { notify() {}, subscribe: () => () => {}, [Symbol.asyncDispose]: async () => {} };
-  const tail = parts.use(await createTail({ database, bell: deaf, log: createLog("silent") }));
+  const tail = parts.use(await createTail({ database, notifier: deaf, log: createLog("silent") }));
   const heard = tail.head;
   await ostler.aNode().times(3);
   const after = await newestPosition(database.reader);

@@ -36,7 +36,7 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
   const ostler = owned.use(await engineUnderTest({ started: false }));
   const { database, transact } = ostler;
   const notifier = owned.use(await createNotifier(database, () => {}));
-  const tailHere = async () => owned.use(await createTail({ database, bell: notifier, log: createLog("silent") }));
+  const tailHere = async () => owned.use(await createTail({ database, notifier, log: createLog("silent") }));
   const tail = await tailHere();
   const counted = countListeners(tail);
   return {

@@ -140,7 +140,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
   const notifier = making.use(await createNotifier(database, (error) => log.warn({ err: error }, "notifier")));
   const telemetry = setup.watched && making.use(await createTelemetry({ log, version: "0.0.0-test" }));
   const observer = telemetry ? { observer: telemetry.observer } : {};
-  const counted = countListeners(making.use(await createTail({ database, bell: notifier, log, ...observer })));
+  const counted = countListeners(making.use(await createTail({ database, notifier, log, ...observer })));
   const { tail } = counted;
   const fake = createFake({ log: (message) => log.info(message) }) as unknown as AnyDriver;
   const registry = making.use(createRegistry([fake, ...((setup.drivers ?? []) as unknown as AnyDriver[])]));
