@@ -26,7 +26,7 @@ const IMPORTS = FILES.flatMap(importsOf);
 describe("the architecture test", () => {
   test("reads the imports of all files", () => {
     expect(IMPORTS.length).toBeGreaterThan(100);
-    expect(IMPORTS).toContainEqual({ from: "src/engine/jobs/queue.ts", to: "pg-boss", typeOnly: false });
+    expect(IMPORTS).toContainEqual({ from: "src/engine/jobs/boss.ts", to: "pg-boss", typeOnly: false });
     expect(IMPORTS).toContainEqual({
       from: "src/engine/engine.ts",
       to: "src/engine/context.ts",

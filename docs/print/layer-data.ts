@@ -228,7 +228,7 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
 
 /** Packages that only one place imports. */
 export const PACKAGE_HOMES: Readonly<Record<string, string>> = {
-  "pg-boss": "src/engine/jobs/queue.ts",
+  "pg-boss": "src/engine/jobs",
   "drizzle-orm": "src/store",
   postgres: "src/store",
 };
