@@ -5,7 +5,7 @@ import { runModel } from "./model.ts";
 
 const SEED = 20_261;
 
-test("model: forty random requests and faults lead where the model says, and end", async () => {
+test("model: forty random requests and faults lead where the model says, and end", { timeout: 120_000 }, async () => {
   await using database = await testDatabase();
   const { flaws, stories, history } = await runModel(database.connection, {
     seed: SEED,
