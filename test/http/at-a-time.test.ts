@@ -1,4 +1,4 @@
-/** How many requests are executed at a time: others wait their turn, and are told when there is none for them. */
+/** The concurrency limit of requests: requests above it wait for a slot, and fail if they get none in time. */
 import { parse } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
 import { atATime } from "../../src/graphql/execution/concurrency-limit.ts";
@@ -13,7 +13,7 @@ afterAll(async () => {
   await hasty[Symbol.asyncDispose]();
 });
 
-/** Two queries that fill every place until they are let go. */
+/** Two queries that occupy every slot until they are released. */
 async function filled({ test: { sql }, ask }: typeof patient) {
   const [held, locked] = [Promise.withResolvers<void>(), Promise.withResolvers<typeof sql>()];
   const holding = sql.begin(async (tx) => {
@@ -39,7 +39,7 @@ async function filled({ test: { sql }, ask }: typeof patient) {
   };
 }
 
-test("more queries wait for their turn, and mutations have places of their own", async () => {
+test("concurrency limit makes further queries wait, and mutations have their own slots", async () => {
   let waiting: Promise<unknown>;
   {
     await using _ = await filled(patient);
@@ -53,7 +53,7 @@ test("more queries wait for their turn, and mutations have places of their own",
   expect(await waiting).toEqual({ viewer: { subject: "anonymous" } });
 });
 
-test("who waits too long is told 503, and when to come again; over a socket as well", async () => {
+test("concurrency limit answers a request that waits too long with 503 and Retry-After, over a socket too", async () => {
   await using _ = await filled(hasty);
   const refused = await hasty.ask("{ viewer { subject } }");
   expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, "1"]);
@@ -64,7 +64,7 @@ test("who waits too long is told 503, and when to come again; over a socket as w
   expect(errors).toMatchObject([{ extensions: { code: "CAPACITY" } }]);
 });
 
-test("places are free again, whatever became of the requests", async () => {
+test("concurrency limit releases the slots whatever happened to the requests", async () => {
   for (let turn = 0; turn < 5; turn += 1) {
     await hasty.ask("{ nodes(first: -1) { totalCount } viewer { subject } }");
     await hasty.query("{ viewer { subject } }");
@@ -73,8 +73,8 @@ test("places are free again, whatever became of the requests", async () => {
   expect(answers).toHaveLength(40);
 });
 
-describe("places", () => {
-  /** What the plugin makes of an execution that ends when it is told. */
+describe("slots of the concurrency limit", () => {
+  /** The plugin's handling of an execution that ends when it is cancelled. */
   function places(options: Parameters<typeof atATime>[0]) {
     const plugin = atATime(options);
     return (signal?: AbortSignal) => {
@@ -92,7 +92,7 @@ describe("places", () => {
     errors: [expect.objectContaining({ message: expect.stringContaining("as many requests as it takes") })],
   };
 
-  test("are given in the order of asking", async () => {
+  test("slots of the concurrency limit are granted in the order of the requests", async () => {
     const ask = places({ requestsMax: 1 });
     const [first, second, third] = [ask(), ask(), ask()];
     third.end();
@@ -103,7 +103,7 @@ describe("places", () => {
     expect(await third.answer).toEqual({ data: null });
   });
 
-  test("are given back by an execution that throws at once", () => {
+  test("slots of the concurrency limit are released by an execution that throws at once", () => {
     let execute: (given: unknown) => unknown = () => {};
     const boom = () => {
       throw new Error("boom");
@@ -116,7 +116,7 @@ describe("places", () => {
     for (let turn = 0; turn < 3; turn += 1) expect(() => execute({})).toThrow("boom");
   });
 
-  test("are waited for by so many, and by nobody who has left", async () => {
+  test("slots of the concurrency limit have a bounded queue, which clients leave when they disconnect", async () => {
     const ask = places({ requestsMax: 1, waitingMax: 1 });
     const leave = new AbortController();
     const [first, second, third] = [ask(), ask(leave.signal), ask()];

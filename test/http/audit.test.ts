@@ -1,4 +1,4 @@
-/** GraphQL over HTTP, as graphql-http's audit of the specification asks for it: each of its audits is a test. */
+/** GraphQL over HTTP by graphql-http's audit of the specification: each of its audits is a test. */
 import { serverAudits } from "graphql-http";
 import { afterAll, expect, test } from "vitest";
 import { serviceUnderTest } from "../support/service.ts";
@@ -8,10 +8,10 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 
 const audits = serverAudits({ url: `${ostler.url}/graphql` });
 
-test("the audit is there, whole", () => {
+test("audit of GraphQL over HTTP is complete", () => {
   expect(audits.length).toBeGreaterThanOrEqual(61);
 });
 
-test.each(audits)("$id $name", async (audit) => {
+test.each(audits)("audit of GraphQL over HTTP: $id $name", async (audit) => {
   expect(await audit.fn()).toMatchObject({ status: "ok" });
 });

@@ -1,4 +1,7 @@
-/** The short form of `npm run cuts`, and of `npm run stalled`: what those show for long, for a moment and by counting. */
+/**
+ * The short form of `npm run cuts` and `npm run stalled`: what those show over a long time, for a moment and by
+ * counting.
+ */
 import { connect } from "node:net";
 import { expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
@@ -10,7 +13,7 @@ import { takeUntil, serviceUnderTest } from "../support/service.ts";
 const SEED = 20_261;
 
 test(
-  "thirty cuts of ten clients, while two thousand transitions are written, lose nothing, repeat nothing and change no order [R-118]",
+  "connection losses: thirty losses by ten clients during two thousand transitions lose, repeat and reorder nothing [R-118]",
   { timeout: 120_000 },
   async () => {
     await using ostler = await serviceUnderTest({ started: false });
@@ -35,7 +38,7 @@ const LIGHT =
 const READERS = 20;
 
 test(
-  "readers that stop reading cost a bounded number of items each, are let go when they are gone, and hold up nobody [R-126]",
+  "readers that stop reading cost a bounded number of items, are released when they disconnect, and delay no others [R-126]",
   { timeout: 120_000 },
   async () => {
     await using ostler = await serviceUnderTest({ started: false });
@@ -65,7 +68,7 @@ test(
       await ostler.transact((work) => move(work, nodeIds, { from: "ENROLLED", event: "recover" }, { actor: "test" }));
     const seen = await takeUntil(healthy, ({ nodeTransitions }) => nodeTransitions.cursor === "1200");
     expect(seen).toHaveLength(900);
-    // Each was handed a page or two; what the buffers on the way do not take stays in the log.
+    // Each was handed a page or two; what the buffers in between do not hold stays in the log.
     const handed = recent.mock.results.reduce(
       (sum, { value }) => sum + ((value as readonly unknown[] | null)?.length ?? 0),
       0,
@@ -79,7 +82,7 @@ test(
 );
 
 test(
-  "three hundred who connect and leave, told something or not, leave nothing behind [R-127]",
+  "three hundred clients that connect and disconnect, with and without items, leave nothing behind [R-127]",
   { timeout: 120_000 },
   async () => {
     await using ostler = await serviceUnderTest({ started: false });
@@ -97,7 +100,7 @@ test(
 );
 
 interface Stalled {
-  /** Resolves when the stream has begun; from then on nothing is read. */
+  /** Resolves when the stream has started; nothing is read from then on. */
   readonly first: Promise<void>;
   end(): void;
 }

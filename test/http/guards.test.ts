@@ -1,4 +1,4 @@
-/** What one request may ask at most: the same over every transport, refused with the limit's name, and cheap to refuse. */
+/** Limits of one request: the same over every transport, refused with the name of the limit, and cheap to refuse. */
 import { setTimeout as delay } from "node:timers/promises";
 import { getIntrospectionQuery } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
@@ -17,7 +17,7 @@ afterAll(async () => {
 
 const times = (count: number, text: string) => text.repeat(count);
 const nested = (levels: number): unknown => (levels === 0 ? 1 : [nested(levels - 1)]);
-/** Twenty-five fragments, each of which spreads the next twice: 33 million fields, were they spread out. */
+/** Twenty-five fragments, each of which spreads the next twice: 33 million fields if they were expanded. */
 const EXPONENTIAL = `{ ...F0 } ${Array.from({ length: 25 }, (_, at) => `fragment F${at} on Query { ${at === 24 ? "nodes(first: 1) { edges { node { id } } }" : `...F${at + 1} ...F${at + 1}`} }`).join(" ")}`;
 const CYCLE = "{ ...A } fragment A on Query { viewer { subject } ...B } fragment B on Query { ...A }";
 
@@ -28,35 +28,35 @@ interface Refused extends ApiRequest {
 }
 
 const REFUSED: readonly Refused[] = [
-  { what: "a token too many", query: `{ viewer { ${times(1_997, "x ")} } }`, limit: "tokens" },
+  { what: "one token too many", query: `{ viewer { ${times(1_997, "x ")} } }`, limit: "tokens" },
   {
-    what: "brackets too deep in the document",
+    what: "brackets nested too deeply",
     query: `{ node(by: { name: ${times(31, "[")}1${times(31, "]")} }) { name } }`,
     limit: "nesting",
   },
   { what: "as many open brackets as the tokens allow", query: `{ node(by: ${times(1_900, "[")}`, limit: "nesting" },
   {
-    what: "values too deep in a variable",
+    what: "values nested too deeply in a variable",
     query: "query ($by: NodeRef!) { node(by: $by) { name } }",
     variables: { by: nested(32) },
     limit: "nesting",
   },
   {
-    what: "fields too deep",
+    what: "fields nested too deeply",
     query:
       "{ clusters { edges { node { nodes { edges { node { cluster { nodes { edges { node { name } } } } } } } } } } }",
     limit: "depth",
     requested: 11,
   },
   {
-    what: "fields too deep in fragments",
+    what: "fields nested too deeply by fragments",
     query:
       "{ ...A } fragment A on Query { clusters { edges { node { ...B } } } } fragment B on Cluster { nodes { edges { node { cluster { nodes { edges { node { name } } } } } } } }",
     limit: "depth",
     requested: 11,
   },
   {
-    what: "an alias too many",
+    what: "one alias too many",
     query: `{ ${Array.from({ length: 21 }, (_, at) => `a${at}: viewer { subject }`).join(" ")} }`,
     limit: "rootFields",
     requested: 21,
@@ -67,9 +67,9 @@ const REFUSED: readonly Refused[] = [
     limit: "rootFields",
     requested: 21,
   },
-  { what: "fragments that spread out without end", query: EXPONENTIAL, limit: "rootFields" },
+  { what: "fragments that expand exponentially", query: EXPONENTIAL, limit: "rootFields" },
   {
-    what: "fields of one name without number",
+    what: "very many fields of the same name",
     query: `{ viewer { ${times(1_900, "subject ")} } }`,
     limit: "comparisons",
   },
@@ -130,25 +130,25 @@ const REFUSED: readonly Refused[] = [
 
 const ACCEPTED: readonly (ApiRequest & { readonly what: string })[] = [
   {
-    what: "as deep as may be",
+    what: "the maximum depth",
     query:
       "{ clusters(first: 2) { edges { node { nodes(first: 2) { edges { node { cluster { nodes(first: 2) { edges { cursor } } } } } } } } } }",
   },
   {
-    what: "as many aliases as may be",
+    what: "the maximum number of aliases",
     query: `{ ${Array.from({ length: 20 }, (_, at) => `a${at}: viewer { subject }`).join(" ")} }`,
   },
   {
-    what: "as costly as may be",
+    what: "the maximum cost",
     query: "{ clusters(first: 100) { edges { node { nodes(first: 48) { edges { node { name } } } } } } }",
   },
   {
-    what: "what is left out",
+    what: "skipped fields",
     query:
       "query ($all: Boolean = false) { clusters(first: 100) { edges { node { name nodes(first: 100) @include(if: $all) { edges { node { name } } } } } } }",
   },
   {
-    what: "what GraphiQL asks",
+    what: "the introspection of GraphiQL",
     query: getIntrospectionQuery({
       descriptions: true,
       specifiedByUrl: true,
@@ -160,8 +160,8 @@ const ACCEPTED: readonly (ApiRequest & { readonly what: string })[] = [
   },
 ];
 
-describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
-  test.each(REFUSED)("$what is refused", async ({ query, variables, limit, requested }) => {
+describe.each(EACH_TRANSPORT)("request limits over $name", ({ name, ask }) => {
+  test.each(REFUSED)("request with $what is refused", async ({ query, variables, limit, requested }) => {
     const { errors = [], data } = await ask(open.url, { query, ...(variables && { variables }) });
     expect(data ?? null).toBeNull();
     expect(errors).toHaveLength(1);
@@ -176,7 +176,7 @@ describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
     expect(error?.extensions).not.toHaveProperty("http");
   });
 
-  test.each(ACCEPTED)("$what is answered", async ({ query, variables }) => {
+  test.each(ACCEPTED)("request with $what is answered", async ({ query, variables }) => {
     const { errors, data } = await ask(open.url, { query, ...(variables && { variables }) });
     expect(errors).toBeUndefined();
     expect(data).toBeTruthy();
@@ -197,29 +197,29 @@ describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
     },
     { what: "a fragment that spreads itself", query: CYCLE, code: "GRAPHQL_VALIDATION_FAILED" },
     {
-      what: "a variable that does not fit",
+      what: "a variable of the wrong type",
       query: "query ($first: Int) { nodes(first: $first) { totalCount } }",
       variables: { first: "x" },
       code: "BAD_USER_INPUT",
     },
     {
-      what: "an operation that is not named",
+      what: "several operations and no name",
       query: "query A { viewer { subject } } query B { viewer { subject } }",
       code: "BAD_REQUEST",
     },
     {
-      what: "an operation that is not there",
+      what: "an unknown operation name",
       query: "query A { viewer { subject } }",
       operationName: "C",
       code: "BAD_REQUEST",
     },
-  ])("$what is refused with a code", async ({ code, what: _what, ...request }) => {
+  ])("request with $what is refused with its error code", async ({ code, what: _what, ...request }) => {
     const { errors = [] } = await ask(open.url, request);
     expect(errors.map(({ extensions }) => extensions?.["code"])).toContain(code);
     expect(errors.map(({ extensions }) => extensions?.["code"])).not.toContain("INTERNAL");
   });
 
-  test("what it costs stands in each answer", async () => {
+  test("response states the cost of its request", async () => {
     const { extensions } = await ask(open.url, {
       query:
         "{ nodes(first: 7) { totalCount edges { node { name cluster { name } verbs { verb } } } } viewer { subject } }",
@@ -229,7 +229,7 @@ describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
     });
   });
 
-  test("an answer that comes to be too long is refused, and whatever a mutation did is told", async () => {
+  test("response that becomes too long is refused, and reports the effect of its mutation", async () => {
     const cluster = `long-${name.replaceAll(" ", "-").toLowerCase()}`;
     await open.query("mutation ($name: String!) { createCluster(input: { name: $name }) { cluster { id } } }", {
       name: cluster,
@@ -256,7 +256,7 @@ describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
     expect(done.errors).toBeUndefined();
   });
 
-  test("introspection is refused where it is switched off, and no name is suggested", async () => {
+  test("introspection is refused where it is disabled, and no name is suggested", async () => {
     const { errors = [] } = await ask(silent.url, {
       query: '{ __schema { types { name } } __type(name: "Node") { name } viewer { __typename } }',
     });
@@ -268,11 +268,11 @@ describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
       variables: { filter: { states: ["AVAILABEL"] } },
     });
     expect(far?.message).not.toMatch(/did you mean/i);
-    const { errors: [told] = [] } = await ask(open.url, { query: "{ viewer { subjekt } }" });
-    expect(told?.message).toContain("Did you mean");
+    const { errors: [suggestion] = [] } = await ask(open.url, { query: "{ viewer { subjekt } }" });
+    expect(suggestion?.message).toContain("Did you mean");
   });
 
-  test("a query that takes too long is answered at its time, and no other is touched", async () => {
+  test("query that takes too long is answered at its timeout, and no other is affected", async () => {
     const held = Promise.withResolvers<void>();
     const locked = Promise.withResolvers<void>();
     const holding = silent.test.sql.begin(async (sql) => {
@@ -299,7 +299,7 @@ describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
         const late = ask(silent.url, {
           query: `mutation { createCluster(input: { name: "late-${name.replaceAll(" ", "-").toLowerCase()}" }) { cluster { state } errors { code } } }`,
         });
-        // Three times as long as a query may take: what is shown is that nothing comes.
+        // Three times the timeout of a query: the test shows that nothing arrives.
         expect(await Promise.race([late, delay(900, "nothing yet")])).toBe("nothing yet");
         held.resolve();
         expect((await late).errors).toBeUndefined();
@@ -312,7 +312,7 @@ describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
 });
 
 test.each(EACH_TRANSPORT.filter(({ name }) => name === "server-sent events" || name === "WebSocket"))(
-  "a stream over $name is held to the same limits",
+  "subscription over $name has the same limits",
   async ({ ask }) => {
     const costly = await ask(open.url, {
       query:
@@ -331,14 +331,17 @@ test.each(EACH_TRANSPORT.filter(({ name }) => name === "server-sent events" || n
 );
 
 test.each([
-  { what: "what goes beyond a limit", query: REFUSED[0]?.query ?? "", status: 400 },
-  { what: "what does not fit the schema", query: "{ nonsense }", status: 400 },
-])("$what is answered with 200 for those who know JSON alone, else with $status", async ({ query, status }) => {
-  expect((await open.ask(query)).status).toBe(200);
-  expect((await open.ask(query, {}, { accept: "application/graphql-response+json" })).status).toBe(status);
-});
+  { what: "a value beyond a limit", query: REFUSED[0]?.query ?? "", status: 400 },
+  { what: "an unknown field", query: "{ nonsense }", status: 400 },
+])(
+  "request with $what is answered with 200 to clients that accept JSON only, else with $status",
+  async ({ query, status }) => {
+    expect((await open.ask(query)).status).toBe(200);
+    expect((await open.ask(query, {}, { accept: "application/graphql-response+json" })).status).toBe(status);
+  },
+);
 
-test("a client that leaves in the middle of a mutation does not undo it", async () => {
+test("mutation takes effect although its client disconnects meanwhile", async () => {
   const held = Promise.withResolvers<void>();
   const locked = Promise.withResolvers<void>();
   const holding = open.test.sql.begin(async (sql) => {
@@ -372,7 +375,7 @@ test("a client that leaves in the middle of a mutation does not undo it", async 
   );
 });
 
-test("the lists whose length is known have the length that is counted", async () => {
+test("lists of known length have the length that is counted", async () => {
   await open.register(["known-lengths"]);
   const { node, reservedSteps } = await open.query<{ node: { verbs: unknown[] }; reservedSteps: unknown[] }>(
     '{ node(by: { name: "known-lengths" }) { verbs { verb } } reservedSteps { name } }',

@@ -1,4 +1,6 @@
-/** /metrics as Prometheus meets it: who may read it, on which replicas it is, and what it says when the database is away. */
+/**
+ * /metrics for Prometheus: who may read it, which replicas serve it, and its content while the database is unavailable.
+ */
 import { afterEach, describe, expect, test } from "vitest";
 import { startHealthServer } from "../../src/http/health.ts";
 import { createLog } from "../../src/log.ts";
@@ -16,8 +18,8 @@ afterEach(async () => {
 
 const TOKEN = "a-token-of-some-length";
 
-describe("where a token is set", () => {
-  test("only whoever has it is told", async () => {
+describe("/metrics with a token", () => {
+  test("/metrics with a token refuses requests without it", async () => {
     await using ostler = await serviceUnderTest({ watched: true, token: TOKEN });
     const refused = await fetch(`${ostler.url}/metrics`);
     expect(refused.status).toBe(401);
@@ -26,7 +28,7 @@ describe("where a token is set", () => {
     expect((await scraped(ostler.url, { authorization: `Bearer ${TOKEN}` })).get("ostler_database_up")).toBe(1);
   });
 
-  test("of a replica that only works as well", async () => {
+  test("/metrics with a token is also served by a replica that only runs work", async () => {
     const telemetry = await createTelemetry({ log: createLog("silent"), version: "0" });
     const server = await startHealthServer({
       host: "127.0.0.1",
@@ -42,7 +44,7 @@ describe("where a token is set", () => {
   });
 });
 
-test("it is text of Prometheus, with the process's own metrics, and is not kept", async () => {
+test("/metrics has the text format of Prometheus, includes the metrics of the process, and must not be cached", async () => {
   await using ostler = await serviceUnderTest({ watched: true });
   const response = await fetch(`${ostler.url}/metrics`);
   expect(response.headers.get("content-type")).toContain("text/plain; version=0.0.4");
@@ -60,8 +62,8 @@ test("it is text of Prometheus, with the process's own metrics, and is not kept"
   ).toEqual([]);
 });
 
-describe("a scrape", () => {
-  test("asks the database once for all who come at the same time, and not again for some seconds", async () => {
+describe("scrape of /metrics", () => {
+  test("scrape of /metrics queries the database once for simultaneous requests, and not again for some seconds", async () => {
     let asked = 0;
     let now = 0;
     const reader = aReader(() => {
@@ -80,7 +82,7 @@ describe("a scrape", () => {
     expect(asked).toBe(3);
   });
 
-  test("answers while the database is away, with what it has, and shows nothing old", async () => {
+  test("scrape of /metrics answers while the database is unavailable, without stale values", async () => {
     let away = false;
     let now = 0;
     const reader = aReader(() => {
@@ -112,7 +114,7 @@ describe("a scrape", () => {
   });
 });
 
-test("what drivers choose freely is bounded", async () => {
+test("labels of /metrics that drivers choose are bounded", async () => {
   const { registry, observer } = createMetrics({ version: "0" });
   for (let index = 0; index < 300; index += 1)
     await observer.call({ driver: "wild", name: `call ${index}`, node: `node-${index}` }, () => Promise.resolve());

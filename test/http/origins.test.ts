@@ -1,4 +1,7 @@
-/** Who may talk to the service from a browser: pages of listed origins, and nobody by a name or a request that gives itself as ours. */
+/**
+ * Requests from browsers: pages of listed origins may call the service; other pages may not, under any host name or
+ * with any request that imitates ours.
+ */
 import { request as httpRequest } from "node:http";
 import { connect } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
@@ -36,7 +39,7 @@ interface Raw {
   readonly body: string;
 }
 
-/** A request with headers that `fetch` would not let us set. */
+/** A request with headers that `fetch` does not allow. */
 function raw(of: ServiceUnderTest, path: string, headers: Readonly<Record<string, string>>): Promise<Raw> {
   const { hostname, port } = new URL(of.url);
   return new Promise((answer, failed) => {
@@ -51,7 +54,7 @@ function raw(of: ServiceUnderTest, path: string, headers: Readonly<Record<string
   });
 }
 
-/** Whether a WebSocket is let in. */
+/** True if a WebSocket is accepted. */
 function knock(of: ServiceUnderTest, headers: Readonly<Record<string, string>>): Promise<string> {
   const socket = new WebSocket(`${of.url.replace("http", "ws")}/graphql`, "graphql-transport-ws", { headers });
   return new Promise((answer) => {
@@ -64,8 +67,8 @@ function knock(of: ServiceUnderTest, headers: Readonly<Record<string, string>>):
   });
 }
 
-describe("a page of a listed origin", () => {
-  test("may read the answer, and its ID", async () => {
+describe("page of a listed origin", () => {
+  test("page of a listed origin may read a response and its request ID", async () => {
     const { headers } = await post(open, { origin: LISTED });
     expect(headers.get("access-control-allow-origin")).toBe(LISTED);
     expect(headers.get("access-control-expose-headers")).toBe("x-request-id");
@@ -73,12 +76,12 @@ describe("a page of a listed origin", () => {
     expect(headers.get("vary")).toMatch(/origin/i);
   });
 
-  test("may read a refusal as well", async () => {
+  test("page of a listed origin may read a refusal", async () => {
     const response = await post(guarded, { origin: LISTED });
     expect([response.status, response.headers.get("access-control-allow-origin")]).toEqual([401, LISTED]);
   });
 
-  test("is told before what it may send, though it has no token yet", async () => {
+  test("page of a listed origin gets a preflight answer without a token", async () => {
     const response = await fetch(`${guarded.url}/graphql`, {
       method: "OPTIONS",
       headers: {
@@ -94,14 +97,14 @@ describe("a page of a listed origin", () => {
     expect(response.headers.get("x-request-id")).toMatch(/^[\w-]+$/);
   });
 
-  test("may open a WebSocket", async () => {
+  test("page of a listed origin may open a WebSocket", async () => {
     expect(await knock(open, { origin: LISTED })).toBe("open");
   });
 });
 
-describe("a page of any other origin", () => {
+describe("page of another origin", () => {
   test.each([EVIL, "null", `${LISTED}:8443`, "https://console.example.evil.example", "http://console.example"])(
-    "as %s may not",
+    "page of another origin %s may neither read responses nor open a WebSocket",
     async (origin) => {
       expect((await post(open, { origin })).headers.get("access-control-allow-origin")).toBeNull();
       const preflight = await fetch(`${open.url}/graphql`, {
@@ -114,19 +117,19 @@ describe("a page of any other origin", () => {
   );
 });
 
-describe("a GET", () => {
+describe("GET request", () => {
   const path = `/graphql?query=${encodeURIComponent(QUERY)}`;
 
   test.each([
     { what: "a program", headers: {} },
     { what: "a page of ours", headers: { "sec-fetch-site": "same-origin" } },
-    { what: "somebody who typed the address", headers: { "sec-fetch-site": "none" } },
+    { what: "a user who typed the address", headers: { "sec-fetch-site": "none" } },
     {
-      what: "another page that asked first",
+      what: "another page after a preflight",
       headers: { "sec-fetch-site": "cross-site", origin: LISTED, "x-requested-with": "console" },
     },
     { what: "another page with a token", headers: { "sec-fetch-site": "cross-site", authorization: "Bearer any" } },
-  ])("of $what is answered", async ({ headers }) => {
+  ])("GET request of $what is answered", async ({ headers }) => {
     const { status, body } = await raw(open, path, headers);
     expect([status, JSON.parse(body)]).toMatchObject([200, { data: { viewer: { subject: "anonymous" } } }]);
   });
@@ -135,7 +138,7 @@ describe("a GET", () => {
     { what: "an image of another page", headers: { "sec-fetch-site": "cross-site", accept: "image/avif,*/*" } },
     { what: "a page of the same site", headers: { "sec-fetch-site": "same-site" } },
     { what: "another page in an old browser", headers: { origin: EVIL } },
-  ])("of $what is refused: nobody asked whether it may", async ({ headers }) => {
+  ])("GET request of $what is refused without a preflight", async ({ headers }) => {
     const { status, body } = await raw(open, path, headers);
     expect([status, JSON.parse(body)]).toMatchObject([
       403,
@@ -147,21 +150,21 @@ describe("a GET", () => {
     ]);
   });
 
-  test("with variables that are no JSON is refused as one", async () => {
+  test("GET request with invalid JSON variables is refused with 400", async () => {
     expect((await raw(open, `${path}&variables=%7B`, {})).status).toBe(400);
   });
 });
 
-describe("a service without a token", () => {
+describe("service without a token", () => {
   test.each(["localhost", "localhost:4000", "127.0.0.1:1", "[::1]:4000", "console.example"])(
-    "answers to the name %s",
+    "service without a token answers to the host name %s",
     async (host) => {
       expect((await raw(open, "/graphql?query={viewer{subject}}", { host })).status).toBe(200);
     },
   );
 
   test.each(["evil.example", "evil.example:4000", "127.0.0.1.evil.example", "10.0.0.1"])(
-    "does not answer to the name %s, which a page may have given this machine",
+    "service without a token refuses the host name %s, which a page may have given to this machine",
     async (host) => {
       const { status, body } = await raw(open, "/graphql?query={viewer{subject}}", { host });
       expect([status, JSON.parse(body)]).toMatchObject([
@@ -173,7 +176,7 @@ describe("a service without a token", () => {
     },
   );
 
-  test("that has one answers to any name", async () => {
+  test("service with a token answers to any host name", async () => {
     expect(
       (
         await raw(guarded, "/graphql?query={viewer{subject}}", {
@@ -186,12 +189,12 @@ describe("a service without a token", () => {
 });
 
 describe("GET /schema.graphql", () => {
-  test("tells whoever may ask what introspection would", async () => {
+  test("GET /schema.graphql returns the same schema as introspection", async () => {
     const text = await (await fetch(`${open.url}/schema.graphql`)).text();
     expect(text).toContain("type Query");
   });
 
-  test("needs the token where there is one, and is closed where introspection is off", async () => {
+  test("GET /schema.graphql needs the token if one is set, and is disabled with introspection", async () => {
     const without = await fetch(`${guarded.url}/schema.graphql`);
     expect([without.status, without.headers.get("www-authenticate")]).toEqual([401, "Bearer"]);
     const off = await fetch(`${guarded.url}/schema.graphql`, { headers: { authorization: `Bearer ${TOKEN}` } });
@@ -199,12 +202,12 @@ describe("GET /schema.graphql", () => {
   });
 });
 
-describe("a body", () => {
-  test("that is too large is refused with its limit, also when it does not say how large it is", async () => {
+describe("request body", () => {
+  test("request body that is too large is refused with its limit, even without a declared length", async () => {
     const authorization = `Bearer ${TOKEN}`;
     const tooLarge = JSON.stringify({ query: QUERY, variables: { x: "x".repeat(64 * 1024) } });
-    const told = await post(guarded, { authorization }, tooLarge);
-    expect([told.status, await told.json()]).toMatchObject([
+    const refused = await post(guarded, { authorization }, tooLarge);
+    expect([refused.status, await refused.json()]).toMatchObject([
       413,
       { errors: [{ message: expect.stringContaining("65,536 bytes") as string, extensions: { code: "BAD_REQUEST" } }] },
     ]);
@@ -228,7 +231,7 @@ describe("a body", () => {
     expect(status).toBe(413);
   });
 
-  test("that is a batch is refused in words", async () => {
+  test("request body that is a batch is refused with an explanation", async () => {
     const response = await post(open, {}, JSON.stringify([{ query: QUERY }, { query: QUERY }]));
     expect([response.status, await response.json()]).toMatchObject([
       400,
@@ -241,17 +244,17 @@ describe("a body", () => {
   });
 });
 
-test("a token that is wrong is told from one that is missing", async () => {
+test("wrong token is distinguished from a missing one", async () => {
   const message = async (headers: Readonly<Record<string, string>>) =>
     ((await (await post(guarded, headers)).json()) as { errors: { message: string }[] }).errors[0]?.message;
   expect(await message({})).toBe("Present the token as `Authorization: Bearer …`.");
   expect(await message({ authorization: "Bearer wrong" })).toMatch(/^This token is not, or no longer, the right one\./);
 });
 
-describe("requests that are sent on one connection before the first is answered", () => {
+describe("pipelined requests", () => {
   const get = (path: string) => `GET ${path} HTTP/1.1\r\nhost: localhost\r\n\r\n`;
 
-  test("are answered one after another, in order", async () => {
+  test("pipelined requests are answered one after another in order", async () => {
     const { hostname, port } = new URL(open.url);
     const socket = connect(Number(port), hostname);
     let text = "";
@@ -265,7 +268,7 @@ describe("requests that are sent on one connection before the first is answered"
     expect(text.indexOf("ok\n")).toBeLessThan(text.indexOf('"subject":"anonymous"'));
   });
 
-  test("are not taken without end", async () => {
+  test("pipelined requests are limited", async () => {
     const { hostname, port } = new URL(open.url);
     const socket = connect(Number(port), hostname);
     socket.on("error", () => {});
@@ -277,14 +280,14 @@ describe("requests that are sent on one connection before the first is answered"
   });
 });
 
-describe("an answer", () => {
-  test("that its client does not take is let go; one that is long in the making is not", async () => {
+describe("response", () => {
+  test("response that its client does not read is abandoned; one that takes long to compute is not", async () => {
     await using hasty = await serviceUnderTest({ started: false, takeMs: 200 });
     const { hostname, port } = new URL(hasty.url);
     const stuck = connect(Number(port), hostname);
     stuck.on("error", () => {});
     stuck.pause();
-    // More than the kernel takes for a client that does not read.
+    // More than the kernel buffers for a client that does not read.
     stuck.write("GET /schema.graphql HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(100));
     const held = Promise.withResolvers<void>();
     const locked = Promise.withResolvers<void>();
@@ -295,7 +298,7 @@ describe("an answer", () => {
     });
     await locked.promise;
     const slow = hasty.ask('mutation { createCluster(input: { name: "slow" }) { errors { code } } }');
-    // Five times as long as an answer may wait.
+    // Five times the time for which a response may wait.
     expect(await Promise.race([slow, delay(1_000, "nothing yet")])).toBe("nothing yet");
     let answers = 0;
     const closed = new Promise((done) => stuck.once("close", done));
@@ -310,7 +313,7 @@ describe("an answer", () => {
   });
 });
 
-test("whatever is no HTTP is answered with 400, and the service goes on", async () => {
+test("input that is not HTTP is answered with 400, and the service continues", async () => {
   const { hostname, port } = new URL(open.url);
   const socket = connect(Number(port), hostname);
   const answer = new Promise<string>((done) => socket.once("data", (data) => done(data.toString())));

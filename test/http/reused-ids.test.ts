@@ -1,8 +1,10 @@
-/** How many operations of a socket go on at a time, whatever their client says of them, and in which order they come. */
+/**
+ * The number of concurrent operations of a socket, whatever their client completes, and the order in which they start.
+ */
 import { describe, expect, test } from "vitest";
 import { withReusedIds } from "../../src/http/workarounds/reused-ids.ts";
 
-/** A socket whose operations end when they are told to. */
+/** A socket whose operations end on command. */
 function socketUnderTest(operationsMax: number) {
   const live = new Set<string>();
   const under = new Map<string, () => void>();
@@ -49,8 +51,8 @@ function socketUnderTest(operationsMax: number) {
   };
 }
 
-describe("operations that are completed by their client and go on", () => {
-  test("count until they have ended: one beyond the number waits, and nothing more is read", async () => {
+describe("operations that their client has completed and that still run", () => {
+  test("operations that their client has completed count until they end: one above the limit waits, and nothing more is read", async () => {
     const socket = socketUnderTest(3);
     for (const id of ["a", "b", "c"]) {
       socket.send("subscribe", id);
@@ -77,7 +79,7 @@ describe("operations that are completed by their client and go on", () => {
     ]);
   });
 
-  test("let none begin that is completed while it waits", async () => {
+  test("operations that are completed while they wait do not start", async () => {
     const socket = socketUnderTest(1);
     for (let index = 0; index < 3_000; index += 1) {
       socket.send("subscribe", `${index}`);
@@ -90,7 +92,7 @@ describe("operations that are completed by their client and go on", () => {
     expect(socket.cuts).toBe(0);
   });
 
-  test("keep nobody waiting whose client has as many that it did not complete: that is refused at once", () => {
+  test("operations above the limit are refused at once if the client has completed none of the others", () => {
     const socket = socketUnderTest(2);
     for (const id of ["a", "b", "c"]) socket.send("subscribe", id);
     expect(socket.seen).toEqual(["subscribe a", "subscribe b", "subscribe c"]);
@@ -98,8 +100,8 @@ describe("operations that are completed by their client and go on", () => {
   });
 });
 
-describe("an id that is used again", () => {
-  test("waits for the end of the operation that had it, and what is said of it waits behind", async () => {
+describe("reused operation ID", () => {
+  test("reused operation ID waits for the end of its earlier operation, and later messages wait behind it", async () => {
     const socket = socketUnderTest(10);
     socket.send("subscribe", "a");
     socket.send("complete", "a");
@@ -112,7 +114,7 @@ describe("an id that is used again", () => {
     expect(socket.seen).toEqual(["subscribe a", "complete a", "subscribe b", "subscribe a", "subscribe a"]);
   });
 
-  test("again and again, is not meant well", () => {
+  test("reused operation ID is refused if it is reused again and again", () => {
     const socket = socketUnderTest(10);
     socket.send("subscribe", "a");
     socket.send("complete", "a");

@@ -1,4 +1,4 @@
-/** The server around the API: who is let in, what is let in, what comes out when something breaks, and how it ends. */
+/** The server around the API: access, accepted input, output after internal errors, and shutdown. */
 import { connect } from "node:net";
 import { get, request as httpRequest } from "node:http";
 import type { IncomingHttpHeaders } from "node:http";
@@ -15,23 +15,23 @@ import { serviceUnderTest, takeAll } from "../support/service.ts";
 import type { ServiceUnderTest } from "../support/service.ts";
 
 const TOKEN = "correct-horse-battery-staple";
-/** Where each node's machine was told to call back. */
-const told = new Map<string, string>();
+/** Callback path of the machine of each node. */
+const callbackPaths = new Map<string, string>();
 
-/** The fake driver under another name, which tells what only a machine would know. */
-function aTellingFake(): Driver<never> {
+/** The fake driver under another name, which reports the callback path that only the machine would know. */
+function aRecordingFake(): Driver<never> {
   const fake = createFake({ log: () => {} });
   const steps = (fake.clean?.steps ?? []).map((step) => ({
     ...step,
     run(call: StepCall<FakeSettings>) {
-      told.set(call.node.name, call.callbackPath);
+      callbackPaths.set(call.node.name, call.callbackPath);
       return step.run(call);
     },
   }));
-  return { ...fake, name: "telling", clean: { supportsAbort: true, steps } } as unknown as Driver<never>;
+  return { ...fake, name: "recording", clean: { supportsAbort: true, steps } } as unknown as Driver<never>;
 }
 
-const open = await serviceUnderTest({ drivers: [aTellingFake()] });
+const open = await serviceUnderTest({ drivers: [aRecordingFake()] });
 const guarded = await serviceUnderTest({ token: TOKEN });
 afterAll(async () => {
   await open[Symbol.asyncDispose]();
@@ -44,7 +44,7 @@ const post = (to: ServiceUnderTest, body: BodyInit, headers: Readonly<Record<str
   fetch(`${to.url}/graphql`, { method: "POST", headers, body });
 const webSocketUrl = (of: ServiceUnderTest) => `${of.url.replace("http", "ws")}/graphql`;
 
-/** How a WebSocket that wants in is answered: "open", or the status of the refusal. */
+/** The response to a WebSocket upgrade: "open", or the status of the refusal. */
 function knock(url: string, headers: Readonly<Record<string, string>> = {}): Promise<string> {
   const socket = new WebSocket(url, "graphql-transport-ws", { headers });
   return new Promise((answer) => {
@@ -60,7 +60,7 @@ function knock(url: string, headers: Readonly<Record<string, string>> = {}): Pro
   });
 }
 
-/** What comes of one query over a WebSocket: its data, or the code with which the socket is closed. */
+/** The result of one query over a WebSocket: its data, or the code with which the socket is closed. */
 async function overSocket(
   of: ServiceUnderTest,
   connectionParams: Record<string, unknown> | undefined,
@@ -87,13 +87,13 @@ async function overSocket(
   }
 }
 
-describe("a service with a token", () => {
+describe("service with a token", () => {
   test.each([
     { what: "no token", headers: {} },
     { what: "a wrong token", headers: { authorization: `Bearer ${TOKEN}x` } },
     { what: "an empty token", headers: { authorization: "Bearer " } },
     { what: "another scheme", headers: { authorization: `Basic ${TOKEN}` } },
-  ])("answers 401 to $what, over HTTP and as a stream of events", async ({ headers }) => {
+  ])("service with a token answers 401 to $what, over HTTP and as an event stream", async ({ headers }) => {
     for (const accept of ["application/json", "text/event-stream"]) {
       const response = await post(guarded, VIEWER, { ...JSON_TYPE, ...headers, accept });
       expect(response.status).toBe(401);
@@ -103,17 +103,17 @@ describe("a service with a token", () => {
     expect((await fetch(`${guarded.url}/graphql?query={viewer{subject}}`, { headers })).status).toBe(401);
   });
 
-  test("answers 401 before it looks at anything else", async () => {
+  test("service with a token answers 401 before it checks anything else", async () => {
     expect((await post(guarded, "x".repeat(2_000_000), { "content-type": "text/plain" })).status).toBe(401);
   });
 
-  test("lets in who has it", async () => {
+  test("service with a token accepts a request with the token", async () => {
     expect(await guarded.query("{ viewer { subject project } }")).toEqual({
       viewer: { subject: "token", project: "default" },
     });
   });
 
-  test("closes a WebSocket that has none or a wrong one, and serves one that has it, in its first message or its header", async () => {
+  test("service with a token closes a WebSocket without it, and serves one that has it in its first message or its header", async () => {
     expect(await overSocket(guarded, undefined)).toBe(4403);
     expect(await overSocket(guarded, { authorization: "Bearer wrong" })).toBe(4403);
     expect(await overSocket(guarded, { authorization: `Bearer ${TOKEN}` })).toEqual({ viewer: { subject: "token" } });
@@ -123,7 +123,7 @@ describe("a service with a token", () => {
     });
   });
 
-  test("gives a page, not data, to a browser without one", async () => {
+  test("service with a token serves a page, not data, to a browser without it", async () => {
     const page = await fetch(`${guarded.url}/graphql`, { headers: { accept: "text/html" } });
     expect(page.status).toBe(200);
     expect(page.headers.get("content-security-policy")).toContain("default-src 'none'");
@@ -135,7 +135,7 @@ describe("a service with a token", () => {
     }
   });
 
-  test("is found alive and ready without one", async () => {
+  test("service with a token answers liveness and readiness probes without it", async () => {
     for (const path of ["/livez", "/readyz"]) {
       const response = await fetch(guarded.url + path);
       expect([response.status, await response.text()]).toEqual([200, "ok\n"]);
@@ -143,8 +143,8 @@ describe("a service with a token", () => {
   });
 });
 
-describe("long texts that are the same for everybody", () => {
-  /** As it comes over the wire: fetch would undo the compression. */
+describe("static texts", () => {
+  /** The raw bytes: fetch would decompress them. */
   const fetched = (path: string, headers: Record<string, string>) => {
     const { promise, resolve, reject } = Promise.withResolvers<{
       status: number;
@@ -164,7 +164,7 @@ describe("long texts that are the same for everybody", () => {
   test.each([
     { path: "/graphql", accept: "text/html,*/*;q=0.8", sign: "GraphiQL", type: "text/html; charset=utf-8" },
     { path: "/schema.graphql", accept: "*/*", sign: "type Mutation {", type: "text/plain; charset=utf-8" },
-  ])("$path come compressed as the client takes it, and once", async ({ path, accept, sign, type }) => {
+  ])("static text $path is compressed as the client accepts it, and once", async ({ path, accept, sign, type }) => {
     const plain = await fetched(path, { accept });
     expect(plain.headers).not.toHaveProperty("content-encoding");
     expect(plain.body.toString()).toContain(sign);
@@ -196,8 +196,8 @@ describe("long texts that are the same for everybody", () => {
   });
 });
 
-describe("paths", () => {
-  test("the root leads to the API, the schema is text, anything else is not there", async () => {
+describe("paths of the service", () => {
+  test("paths of the service: the root redirects to the API, the schema is text, others are not found", async () => {
     const root = await fetch(open.url, { redirect: "manual" });
     expect([root.status, root.headers.get("location")]).toEqual([302, "/graphql"]);
     expect(await (await fetch(`${open.url}/schema.graphql`)).text()).toContain("type Mutation {");
@@ -206,14 +206,14 @@ describe("paths", () => {
     expect((await fetch(`${open.url}/livez`, { method: "POST" })).status).toBe(404);
   });
 
-  test("readiness fails while the database is away; life goes on", async () => {
+  test("readiness fails while the database is unavailable; liveness does not", async () => {
     await using failing = await serviceUnderTest({ started: false });
     await failing.database[Symbol.asyncDispose]();
     expect((await fetch(`${failing.url}/readyz`)).status).toBe(503);
     expect((await fetch(`${failing.url}/livez`)).status).toBe(200);
   });
 
-  test("readiness is that of the connections that requests are answered from", async () => {
+  test("readiness checks the connections that serve requests", async () => {
     await using half = await serviceUnderTest({ started: false });
     vi.spyOn(half.database.bounded, "execute").mockRejectedValue(new Error("lost"));
     await half.database.reader.execute("select 1");
@@ -221,20 +221,20 @@ describe("paths", () => {
   });
 });
 
-describe("a request", () => {
+describe("API request", () => {
   test.each([
     "text/plain",
     "application/x-www-form-urlencoded",
     "multipart/form-data; boundary=x",
     "application/jsonx",
     "",
-  ])("of type %j is refused: a page of somebody else's could send it", async (type) => {
+  ])("API request of type %j is refused, because a page of another origin could send it", async (type) => {
     const response = await post(open, new Blob([VIEWER]), type === "" ? {} : { "content-type": type });
     expect(response.status).toBe(415);
     expect(await response.json()).toMatchObject({ errors: [{ extensions: { code: "BAD_REQUEST" } }] });
   });
 
-  test("that would change something is refused as a GET", async () => {
+  test("API request with a mutation as GET is refused", async () => {
     const response = await fetch(
       `${open.url}/graphql?query=${encodeURIComponent(`mutation { createCluster(input: { name: "by-get" }) { errors { code } } }`)}`,
       { headers: { accept: "application/json" } },
@@ -244,7 +244,7 @@ describe("a request", () => {
   });
 
   test.each(["application/json", "application/graphql-response+json", "multipart/mixed", "application/*"])(
-    "for a stream that accepts %s is told what to accept, and no stream is left",
+    "API request for a stream that accepts %s is refused with the accepted types, and leaves no stream",
     async (accept) => {
       const response = await fetch(`${open.url}/graphql`, {
         method: "POST",
@@ -258,11 +258,11 @@ describe("a request", () => {
           { message: expect.stringContaining("`Accept: text/event-stream`"), extensions: { code: "BAD_REQUEST" } },
         ],
       });
-      await eventually("nobody listens", async () => open.listeners() === 0);
+      await eventually("no stream is left", async () => open.listeners() === 0);
     },
   );
 
-  test("whose answer the client cannot read is not executed", async () => {
+  test("API request whose response type the client does not accept is not executed", async () => {
     const response = await fetch(`${open.url}/graphql`, {
       method: "POST",
       headers: { "content-type": "application/json", accept: "text/plain, image/*" },
@@ -275,14 +275,14 @@ describe("a request", () => {
     expect(await open.query('{ cluster(by: { name: "unread" }) { id } }')).toEqual({ cluster: null });
   });
 
-  test("may read as a GET", async () => {
+  test("API request as GET may read", async () => {
     const response = await fetch(`${open.url}/graphql?query={viewer{subject}}`, {
       headers: { accept: "application/json" },
     });
     expect(await response.json()).toMatchObject({ data: { viewer: { subject: "anonymous" } } });
   });
 
-  test("gives no other page the right to read the answer", async () => {
+  test("API response gives other pages no right to read it", async () => {
     const response = await post(open, VIEWER, { ...JSON_TYPE, origin: "https://evil.example" });
     expect(response.headers.get("access-control-allow-origin")).toBeNull();
     const preflight = await fetch(`${open.url}/graphql`, {
@@ -303,7 +303,7 @@ describe("a request", () => {
     '{"variables":{}}',
     '{"query":"{viewer{subject}}","variables":[1]}',
     `[${VIEWER}]`,
-  ])("whose body is %j is refused, and is no unexpected error", async (body) => {
+  ])("API request with the body %j is refused, and is not an internal error", async (body) => {
     const response = await post(open, body, { ...JSON_TYPE, accept: "application/graphql-response+json" });
     expect(response.status).toBe(400);
     const { errors } = (await response.json()) as { errors: { extensions?: { code?: string } }[] };
@@ -311,7 +311,7 @@ describe("a request", () => {
     for (const { extensions } of errors) expect(extensions?.code).not.toBe("INTERNAL");
   });
 
-  test("as deep as a body can be is refused, and the service goes on", async () => {
+  test("API request with the maximum nesting is refused, and the service continues", async () => {
     const deepVariable = `{"query":"query Q($t: JSON) { viewer { subject } }","variables":{"t":${"[".repeat(200_000)}${"]".repeat(200_000)}}}`;
     const deepDocument = JSON.stringify({
       query: `mutation { createCluster(input: { name: "deep", variables: { a: ${"[".repeat(100_000)}${"]".repeat(100_000)} } }) { errors { code } } }`,
@@ -321,12 +321,12 @@ describe("a request", () => {
     expect(await open.query("{ viewer { subject } }")).toEqual({ viewer: { subject: "anonymous" } });
   });
 
-  test("that says it is too large is refused", async () => {
+  test("API request that declares a length above the limit is refused", async () => {
     const response = await post(open, `{"query":"{ viewer { subject } }","x":"${"x".repeat(1024 * 1024)}"}`);
     expect(response.status).toBe(413);
   });
 
-  test("that grows too large without saying so is cut off", async () => {
+  test("API request that exceeds the limit without declaring it is closed", async () => {
     const { hostname, port } = new URL(open.url);
     const request = httpRequest({
       hostname,
@@ -347,7 +347,7 @@ describe("a request", () => {
     request.destroy();
   });
 
-  test("in small pieces is read whole", async () => {
+  test("API request in small pieces is read completely", async () => {
     const { hostname, port } = new URL(open.url);
     const request = httpRequest({
       hostname,
@@ -367,7 +367,7 @@ describe("a request", () => {
     expect(JSON.parse(text)).toMatchObject({ data: { viewer: { subject: "anonymous", project: "default" } } });
   });
 
-  test("keeps its ID, or is given one", async () => {
+  test("API request keeps its ID, or gets one", async () => {
     expect(
       (await post(open, VIEWER, { ...JSON_TYPE, "x-request-id": "my-request.7" })).headers.get("x-request-id"),
     ).toBe("my-request.7");
@@ -378,8 +378,8 @@ describe("a request", () => {
   });
 });
 
-describe("a WebSocket", () => {
-  test("is refused to a page of another origin, and at another path", async () => {
+describe("WebSocket", () => {
+  test("WebSocket is refused for a page of another origin, and at another path", async () => {
     const url = webSocketUrl(open);
     expect(await knock(url, { origin: "https://evil.example" })).toBe("403");
     expect(await knock(url, { origin: "null" })).toBe("403");
@@ -388,7 +388,7 @@ describe("a WebSocket", () => {
     expect(await knock(`${url}/x`)).toBe("404");
   });
 
-  test("that is refused and reset at once does not end the service", async () => {
+  test("WebSocket that is refused and reset at once does not end the service", async () => {
     const { hostname, port } = new URL(open.url);
     for (let time = 0; time < 20; time += 1) {
       const socket = connect(Number(port), hostname);
@@ -402,7 +402,7 @@ describe("a WebSocket", () => {
     expect(await open.query("{ viewer { subject } }")).toEqual({ viewer: { subject: "anonymous" } });
   });
 
-  test("keeps its streams when another query on it is nonsense", async () => {
+  test("WebSocket keeps its streams when another query on it is invalid", async () => {
     const client = open.client();
     const stream = client.iterate({ query: "subscription { nodeTransitions { ... on Transition { nodeName } } }" });
     await stream.next();
@@ -425,7 +425,7 @@ describe("a WebSocket", () => {
     await stream.return?.();
   });
 
-  test("answers queries and mutations as well", async () => {
+  test("WebSocket serves queries and mutations", async () => {
     const client = open.client();
     const [result] = await takeAll(
       client.iterate({
@@ -436,8 +436,8 @@ describe("a WebSocket", () => {
   });
 });
 
-describe("what nobody should meet", () => {
-  test("is masked, with the ID under which the log has it", async () => {
+describe("internal error", () => {
+  test("internal error is masked and has the ID under which it is logged", async () => {
     await using broken = await serviceUnderTest({ started: false });
     await broken.test.sql`alter table clusters rename to hidden_clusters`;
     const answer = await broken.ask(
@@ -456,7 +456,7 @@ describe("what nobody should meet", () => {
     expect(broken.logLines.some((line) => line.includes("find-me-7") && line.includes("does not exist"))).toBe(true);
   });
 
-  test("in a mutation leaves what the others answered", async () => {
+  test("internal error in a mutation keeps the results of the others", async () => {
     await using broken = await serviceUnderTest({ started: false });
     await broken.test.sql`alter table clusters rename to hidden_clusters`;
     const answer = await broken.ask(`mutation {
@@ -467,7 +467,7 @@ describe("what nobody should meet", () => {
     expect(answer.errors).toMatchObject([{ path: ["broken"], extensions: { code: "INTERNAL" } }]);
   });
 
-  test("in a stream ends that stream with a masked error, and no other of its socket", async () => {
+  test("internal error in a stream ends that stream with a masked error, and no other of its socket", async () => {
     await using broken = await serviceUnderTest({ started: false });
     const client = broken.client();
     const other = client.iterate({ query: "subscription { nodeTransitions { ... on Transition { nodeName } } }" });
@@ -494,42 +494,45 @@ describe("what nobody should meet", () => {
   });
 });
 
-describe("a client that leaves in the middle of its body", () => {
-  test.each(["/graphql", "/callback/nobody"])("of a request for %s leaves no line at level error", async (path) => {
-    const { hostname, port } = new URL(open.url);
-    const before = open.logLines.length;
-    const socket = connect(Number(port), hostname);
-    socket.write(
-      `POST ${path} HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\nx-request-id: left-early\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n`,
-    );
-    // It goes on being asked for, so the service waits for the rest by now.
-    await new Promise((asked) => socket.once("data", asked));
-    socket.write('{"query":');
-    socket.destroy();
-    const line = await eventually("the service sees it", () =>
-      open.logLines.slice(before).find((one) => one.includes("left-early")),
-    );
-    expect(JSON.parse(line)).toMatchObject({
-      level: 20,
-      msg: "a client left in the middle of its request",
-      requestId: "left-early",
-    });
-    expect(open.logLines.slice(before).filter((one) => one.includes('"level":50'))).toEqual([]);
-  });
+describe("client that disconnects within its body", () => {
+  test.each(["/graphql", "/callback/unknown"])(
+    "client that disconnects within the body of a request for %s leaves no log line at level error",
+    async (path) => {
+      const { hostname, port } = new URL(open.url);
+      const before = open.logLines.length;
+      const socket = connect(Number(port), hostname);
+      socket.write(
+        `POST ${path} HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\nx-request-id: left-early\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n`,
+      );
+      // The server has continued to read, so it waits for the rest of the body.
+      await new Promise((asked) => socket.once("data", asked));
+      socket.write('{"query":');
+      socket.destroy();
+      const line = await eventually("the service sees it", () =>
+        open.logLines.slice(before).find((one) => one.includes("left-early")),
+      );
+      expect(JSON.parse(line)).toMatchObject({
+        level: 20,
+        msg: "a client left in the middle of its request",
+        requestId: "left-early",
+      });
+      expect(open.logLines.slice(before).filter((one) => one.includes('"level":50'))).toEqual([]);
+    },
+  );
 });
 
-describe("a call-back", () => {
-  /** Said of one that is repeated and of one that is late alike: true of both. */
+describe("callback over HTTP", () => {
+  /** The response to a repeated and to a late callback, which do not differ. */
   const NOT_TAKEN =
     "This call-back was made before, or comes too late; the step has gone on, or is about to. Nothing was changed.";
-  const callBack = (path: string, body: string, headers: Readonly<Record<string, string>> = JSON_TYPE) =>
+  const postCallback = (path: string, body: string, headers: Readonly<Record<string, string>> = JSON_TYPE) =>
     fetch(open.url + path, { method: "POST", headers, body });
 
   async function waiting(): Promise<{ readonly path: string; readonly uuid: string }> {
-    const name = `calling-${told.size}`;
+    const name = `calling-${callbackPaths.size}`;
     await open.query(
       "mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }",
-      { input: { nodes: [{ name, driver: { telling: { steps: { "clean.erase_disks": { callback: true } } } } }] } },
+      { input: { nodes: [{ name, driver: { recording: { steps: { "clean.erase_disks": { callback: true } } } } }] } },
     );
     const uuid = await open.begin("commissionNodes", [name], { until: "AVAILABLE" });
     await eventually(
@@ -542,67 +545,67 @@ describe("a call-back", () => {
           )
         ).node.state === "CLEAN_WAIT",
     );
-    return { path: told.get(name) ?? "", uuid };
+    return { path: callbackPaths.get(name) ?? "", uuid };
   }
 
-  test("to a waiting step is taken once, and the step goes on", async () => {
+  test("callback over HTTP to a waiting step is taken once, and the step continues", async () => {
     const { path, uuid } = await waiting();
     const { operation } = await open.query(
       "query Wait($uuid: ID!) { operation(id: $uuid) { runs { edges { node { state waitReason } } } } }",
       { uuid },
     );
     expect(operation).toEqual({ runs: { edges: [{ node: { state: "WAITING", waitReason: "CALLBACK" } }] } });
-    const taken = await callBack(path, '{"disks":2}');
+    const taken = await postCallback(path, '{"disks":2}');
     expect([taken.status, await taken.json()]).toEqual([202, { taken: true }]);
-    const again = await callBack(path, "{}");
+    const again = await postCallback(path, "{}");
     expect([again.status, await again.json()]).toEqual([409, { error: NOT_TAKEN }]);
     expect(await open.operationEnds(uuid)).toBe("SUCCEEDED");
-    const late = await callBack(path, "{}");
+    const late = await postCallback(path, "{}");
     expect([late.status, await late.json()]).toEqual([409, { error: NOT_TAKEN }]);
   });
 
-  test("with a token that was made up is answered as if there were no such run", async () => {
+  test("callback over HTTP with an invented token is answered as if the run did not exist", async () => {
     const { path, uuid } = await waiting();
-    const forged = await callBack(`${path.slice(0, -5)}AAAAA`, "{}");
-    const unknown = await callBack("/callback/1b671a64-40d5-491e-99b0-da01ff1f3341.AAAAA", "{}");
+    const forged = await postCallback(`${path.slice(0, -5)}AAAAA`, "{}");
+    const unknown = await postCallback("/callback/1b671a64-40d5-491e-99b0-da01ff1f3341.AAAAA", "{}");
     expect(forged.status).toBe(404);
     expect([forged.status, await forged.text()]).toEqual([unknown.status, await unknown.text()]);
     const headersOf = ({ headers }: Response) =>
       [...headers].filter(([name]) => name !== "x-request-id" && name !== "date");
     expect(headersOf(forged)).toEqual(headersOf(unknown));
-    expect((await callBack(path, "{}")).status).toBe(202);
+    expect((await postCallback(path, "{}")).status).toBe(202);
     expect(await open.operationEnds(uuid)).toBe("SUCCEEDED");
   });
 
-  test("without a body counts", async () => {
+  test("callback over HTTP without a body is taken", async () => {
     const { path, uuid } = await waiting();
-    expect((await callBack(path, "", {})).status).toBe(202);
+    expect((await postCallback(path, "", {})).status).toBe(202);
     expect(await open.operationEnds(uuid)).toBe("SUCCEEDED");
   });
 
-  test("that is no JSON, too large or holds what cannot be stored is refused, and the step waits on", async () => {
+  test("callback over HTTP that is not JSON, too large or cannot be stored is refused, and the step keeps waiting", async () => {
     const { path, uuid } = await waiting();
-    expect((await callBack(path, "{")).status).toBe(400);
-    expect((await callBack(path, '{"a":"\\u0000"}')).status).toBe(400);
-    const large = await callBack(path, JSON.stringify("x".repeat(100_000))).then(
+    expect((await postCallback(path, "{")).status).toBe(400);
+    expect((await postCallback(path, '{"a":"\\u0000"}')).status).toBe(400);
+    const large = await postCallback(path, JSON.stringify("x".repeat(100_000))).then(
       ({ status }) => status,
       () => "closed",
     );
     expect([413, "closed"]).toContain(large);
-    expect((await callBack(path, "{}")).status).toBe(202);
+    expect((await postCallback(path, "{}")).status).toBe(202);
     expect(await open.operationEnds(uuid)).toBe("SUCCEEDED");
   });
 
   test.each(["1b671a64-40d5-491e-99b0-da01ff1f3341", "x", "%00", "", "..%2Fgraphql", "a/b", "-".repeat(36)])(
-    "with the forged token %j finds nobody",
+    "callback over HTTP with the forged token %j is not found",
     async (token) => {
-      expect((await callBack(`/callback/${token}`, "{}")).status).toBe(404);
+      expect((await postCallback(`/callback/${token}`, "{}")).status).toBe(404);
     },
   );
 });
 
-describe("the end of the service", () => {
-  test("gives the answer of a request in flight, and takes no new one", async () => {
+describe("shutdown of the service", () => {
+  test("shutdown of the service answers running requests and accepts no new ones", async () => {
     await using ending = await serviceUnderTest();
     const [name = ""] = await ending.register(1);
     const { node } = await ending.query<{ node: { id: string } }>(
@@ -628,7 +631,7 @@ describe("the end of the service", () => {
       return Number([...rows][0]?.["count"]) > 0;
     });
     const closed = ending.close();
-    await eventually("nobody is let in", () =>
+    await eventually("new connections are refused", () =>
       fetch(`${ending.url}/livez`).then(
         () => false,
         () => true,
@@ -640,7 +643,7 @@ describe("the end of the service", () => {
     await closed;
   });
 
-  test("does not wait for clients that keep their connection, or never say a word", async () => {
+  test("shutdown of the service does not wait for idle or silent connections", async () => {
     await using ending = await serviceUnderTest();
     const { hostname, port } = new URL(ending.url);
     const silent = connect(Number(port), hostname);
@@ -657,7 +660,7 @@ describe("the end of the service", () => {
     silent.destroy();
   });
 
-  test("cuts a client that does not even answer the close", async () => {
+  test("shutdown of the service closes a client that does not answer the close", async () => {
     await using ending = await serviceUnderTest();
     const socket = new WebSocket(webSocketUrl(ending), "graphql-transport-ws");
     await new Promise((opened) => socket.once("open", opened));

@@ -1,4 +1,4 @@
-/** The end of the process while everything is going on: in order, with the answers that are due, and in under ten seconds. */
+/** Shutdown under load: in order, with the responses that are due, and in under ten seconds. */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -17,23 +17,23 @@ const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 const STREAM = "subscription { nodeTransitions { __typename ... on StreamReset { code } } }";
 const END_MS = 10_000;
 
-/** What a test that failed leaves behind, ended in the reverse order. */
+/** Resources of a failed test, released in reverse order. */
 const left = new AsyncDisposableStack();
 const database = left.use(await testDatabase());
 afterAll(() => left.disposeAsync());
 
-/** A transaction that holds a lock until it is let go. */
+/** A transaction that holds a lock until it is released. */
 function holding(url: string, lock: string): { readonly held: Promise<void>; release(): Promise<void> } {
   const sql = postgres(url, { max: 1, connection: { application_name: "test" } });
-  const letGo = Promise.withResolvers<void>();
+  const released = Promise.withResolvers<void>();
   const got = Promise.withResolvers<void>();
   const done = sql.begin(async (tx) => {
     await tx.unsafe(lock);
     got.resolve();
-    await letGo.promise;
+    await released.promise;
   });
   const release = async () => {
-    letGo.resolve();
+    released.resolve();
     await done;
     await sql.end();
   };
@@ -63,7 +63,7 @@ async function startProcess(): Promise<{
   return { url, child, exited, databaseUrl };
 }
 
-test("what was asked of a process that was paused is answered though it is told to end as it wakes", async () => {
+test("shutdown of a process that was paused answers the requests that arrived meanwhile", async () => {
   const { url, child, exited } = await startProcess();
   const body = JSON.stringify({ query: "{ service { version } }" });
   child.kill("SIGSTOP");
@@ -88,7 +88,7 @@ test("what was asked of a process that was paused is answered though it is told 
   expect(await exited).toEqual([0, null]);
 }, 60_000);
 
-test("at SIGTERM streams have their last word, answers that are due are given, whatever hangs is refused, and the process ends with 0 [R-128]", async () => {
+test("shutdown on SIGTERM ends streams with a last item, answers due requests, refuses hanging ones, and exits with 0 [R-128]", async () => {
   const { url, child, exited, databaseUrl } = await startProcess();
   const post = (query: string, accept = "application/json") =>
     fetch(`${url}/graphql`, {
@@ -150,7 +150,7 @@ test("at SIGTERM streams have their last word, answers that are due are given, w
 
   const began = Date.now();
   child.kill("SIGTERM");
-  await eventually("nobody is let in", () =>
+  await eventually("new connections are refused", () =>
     fetch(`${url}/livez`).then(
       () => false,
       () => true,
@@ -171,7 +171,7 @@ test("at SIGTERM streams have their last word, answers that are due are given, w
   stalledSocket.terminate();
   stalledReader.destroy();
   await stuck.release();
-  // The step that did not end is another process's as soon as the lease is over.
+  // Another process takes over the step that did not end, as soon as the lease has expired.
   const jobs = await database.sql`select state from pgboss.job where name = 'runs' and state <= 'active'`;
   expect(jobs).toHaveLength(1);
 }, 90_000);

@@ -1,4 +1,4 @@
-/** Connections on which nothing moves are cut, those of readers who read are not; and there are never too many. */
+/** Stalled connections are closed, those of active readers are not, and the number of connections is limited. */
 import { createServer } from "node:http";
 import type { RequestListener, Server } from "node:http";
 import { connect } from "node:net";
@@ -31,19 +31,19 @@ async function listening(answer?: RequestListener): Promise<{ readonly server: S
 }
 
 describe("server-sent events", () => {
-  test("that nobody takes are cut, and those that somebody waits for go on", async () => {
+  test("server-sent events that a client does not read are closed, and idle ones with a reader continue", async () => {
     const ended: string[] = [];
-    /** `heavy` fills all buffers, `quiet` says one thing and then nothing. */
+    /** `heavy` fills all buffers, `quiet` sends one item and then nothing. */
     const source = (name: string): AsyncIterableIterator<Record<string, string>> => {
-      let told = 0;
+      let items = 0;
       let leave = () => {};
       const left = new Promise<void>((done) => {
         leave = done;
       });
       return {
         async next() {
-          told += 1;
-          if (name === "quiet" && told > 1) await left;
+          items += 1;
+          if (name === "quiet" && items > 1) await left;
           return { done: false, value: { [name]: "x".repeat(name === "heavy" ? 1_000_000 : 1) } };
         },
         async return() {
@@ -62,7 +62,7 @@ describe("server-sent events", () => {
         Subscription: { heavy: { subscribe: () => source("heavy") }, quiet: { subscribe: () => source("quiet") } },
       },
     });
-    // Yoga's signs of life come every 300 ms here.
+    // Yoga sends keep-alives every 300 ms here.
     const yoga = createYoga<object>({ schema, logging: false, plugins: [cutStalledEvents(1_000)] });
     const { port } = await listening((request, response) => {
       yoga(request, response).catch(() => response.destroy());
@@ -117,7 +117,7 @@ describe("sockets", () => {
     return { socket, closed };
   }
 
-  test("that answer no ping are cut, those that do are not", async () => {
+  test("sockets that do not answer a ping are closed, others are not", async () => {
     const url = await sockets({ pingMs: 100 });
     const alive = await opened(url);
     let pings = 0;
@@ -131,7 +131,7 @@ describe("sockets", () => {
     alive.socket.terminate();
   });
 
-  test("for which answers wait when they answer no ping are told 1013", async () => {
+  test("sockets with unsent responses that do not answer a ping are closed with 1013", async () => {
     const url = await sockets({ pingMs: 100 });
     const slow = await opened(url);
     const close = vi.spyOn(WebSocket.prototype, "close");
@@ -144,13 +144,13 @@ describe("sockets", () => {
     expect(await slow.closed).toBe(1013);
   });
 
-  test("are never more than there may be: one more is told 1013", async () => {
+  test("sockets above the limit are closed with 1013", async () => {
     const url = await sockets({ socketsMax: 2 });
     const first = [await opened(url), await opened(url)];
     expect(await (await opened(url)).closed).toBe(1013);
     first[0]?.socket.terminate();
     await first[0]?.closed;
-    await eventually("there is room again", async () => {
+    await eventually("a connection is available again", async () => {
       const next = await opened(url);
       const answer = Promise.withResolvers<boolean>();
       next.socket.on("message", () => answer.resolve(true));

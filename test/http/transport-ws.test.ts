@@ -1,6 +1,6 @@
 /**
- * The protocol graphql-transport-ws, sentence by sentence of its text (PROTOCOL.md of graphql-ws), with bare frames
- * against the real server: no client library stands between the test and the wire.
+ * The protocol graphql-transport-ws, sentence by sentence of its text (PROTOCOL.md of graphql-ws), with raw frames
+ * against the real server, without a client library.
  */
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
@@ -20,13 +20,13 @@ interface Message {
   readonly payload?: unknown;
 }
 
-/** A socket as it is on the wire: what came in, in its order, and how it was closed. */
+/** A socket with its received frames in order, and how it was closed. */
 interface Wire {
   readonly socket: WebSocket;
   send(message: Message | string): void;
   /** The next message that was not taken yet; fails when the socket closes instead. */
   next(): Promise<Message>;
-  /** Everything that came and was not taken. */
+  /** All messages that were received and not taken. */
   readonly rest: readonly Message[];
   readonly closed: Promise<{ readonly code: number; readonly reason: string }>;
 }
@@ -78,7 +78,7 @@ async function opened({ protocols = "graphql-transport-ws", headers = {}, of = o
   return wire;
 }
 
-/** A socket on which operations are allowed. */
+/** A socket whose connection is acknowledged. */
 async function acknowledged(opening?: Opening): Promise<Wire> {
   const wire = await opened(opening);
   wire.send({ type: "connection_init", payload: { authorization: `Bearer ${TOKEN}` } });
@@ -91,50 +91,50 @@ const subscribe = (id: string, query: string, more: object = {}): Message => ({
   id,
   payload: { query, ...more },
 });
-/** Never says anything that was not written before, but for a bookmark each ten seconds. */
+/** Emits nothing but new transitions, and a bookmark every ten seconds. */
 const STREAM = "subscription { nodeTransitions { ... on StreamBookmark { caughtUp } ... on Transition { nodeName } } }";
 const CAUGHT_UP = { data: { nodeTransitions: { caughtUp: true } } };
 const streamsEnd = () => eventually("no stream listens", () => ostler.listeners() === 0);
 
-/** What comes when nothing should: a ping's answer, after which everything sent before has been handled. */
+/** Sends a ping: its pong shows that everything before was handled without a message. */
 async function nothingCame(wire: Wire): Promise<void> {
   wire.send({ type: "ping", payload: { mark: "end" } });
   expect(await wire.next()).toEqual({ type: "pong", payload: { mark: "end" } });
 }
 
-describe("the sub-protocol", () => {
-  test("is chosen when it is offered, among others too", async () => {
+describe("sub-protocol", () => {
+  test("sub-protocol graphql-transport-ws is chosen when it is offered, also among others", async () => {
     expect((await opened()).socket.protocol).toBe("graphql-transport-ws");
     expect((await opened({ protocols: ["graphql-ws", "graphql-transport-ws"] })).socket.protocol).toBe(
       "graphql-transport-ws",
     );
   });
 
-  test("that is not offered is 4406", async () => {
+  test("sub-protocol that is not supported closes with 4406", async () => {
     const { socket, closed } = await opened({ protocols: [] });
     expect(socket.protocol).toBe("");
     expect(await closed).toEqual({ code: 4406, reason: "Subprotocol not acceptable" });
   });
 
-  test("of the old library is not spoken", async () => {
+  test("sub-protocol of the old library is not supported", async () => {
     await expect(opened({ protocols: "graphql-ws" })).rejects.toThrow("Server sent no subprotocol");
   });
 });
 
 describe("ConnectionInit", () => {
-  test("is acknowledged, with a payload or without one", async () => {
+  test("ConnectionInit is acknowledged, with and without a payload", async () => {
     await acknowledged();
     const wire = await opened({ headers: { authorization: `Bearer ${TOKEN}` } });
     wire.send({ type: "connection_init" });
     expect(await wire.next()).toEqual({ type: "connection_ack" });
   });
 
-  test("that does not come within 3 seconds is 4408", async () => {
+  test("ConnectionInit that does not arrive within 3 seconds closes with 4408", async () => {
     const wire = await opened();
     expect(await wire.closed).toEqual({ code: 4408, reason: "Connection initialisation timeout" });
   });
 
-  test("that comes twice is 4429, also before the first is acknowledged", async () => {
+  test("ConnectionInit that arrives twice closes with 4429, also before the first is acknowledged", async () => {
     const wire = await acknowledged();
     wire.send({ type: "connection_init" });
     expect(await wire.closed).toEqual({ code: 4429, reason: "Too many initialisation requests" });
@@ -145,17 +145,17 @@ describe("ConnectionInit", () => {
   });
 
   test.each([
-    { which: "none", payload: {} },
+    { which: "nothing", payload: {} },
     { which: "a wrong one", payload: { authorization: "Bearer wrong-wrong-wrong-wrong" } },
-    { which: "one that is no text", payload: { authorization: 7 } },
-    { which: "one in another place", payload: { token: TOKEN } },
-  ])("with $which for a token is 4403", async ({ payload }) => {
+    { which: "a number", payload: { authorization: 7 } },
+    { which: "a token in another field", payload: { token: TOKEN } },
+  ])("ConnectionInit with $which as token closes with 4403", async ({ payload }) => {
     const wire = await opened();
     wire.send({ type: "connection_init", payload });
     expect(await wire.closed).toEqual({ code: 4403, reason: "Forbidden" });
   });
 
-  test.each(["text", 7, true, []])("with %j for a payload is 4400", async (payload) => {
+  test.each(["text", 7, true, []])("ConnectionInit with %j as payload closes with 4400", async (payload) => {
     const wire = await opened();
     wire.send({ type: "connection_init", payload });
     expect((await wire.closed).code).toBe(4400);
@@ -163,19 +163,19 @@ describe("ConnectionInit", () => {
 });
 
 describe("Ping", () => {
-  test("is answered at any time, before the connection is acknowledged too", async () => {
+  test("Ping is answered at any time, also before the connection is acknowledged", async () => {
     const wire = await opened();
     wire.send({ type: "ping" });
     expect(await wire.next()).toEqual({ type: "pong" });
   });
 
-  test("has its payload in the Pong", async () => {
+  test("Ping has its payload returned in the Pong", async () => {
     const wire = await acknowledged();
     wire.send({ type: "ping", payload: { some: ["data", 1, null] } });
     expect(await wire.next()).toEqual({ type: "pong", payload: { some: ["data", 1, null] } });
   });
 
-  test("is answered while a stream runs, between its items", async () => {
+  test("Ping is answered between the items of a stream", async () => {
     const wire = await acknowledged();
     wire.send(subscribe("1", STREAM));
     expect(await wire.next()).toEqual({ type: "next", id: "1", payload: CAUGHT_UP });
@@ -184,7 +184,7 @@ describe("Ping", () => {
 });
 
 describe("Pong", () => {
-  test("may come unasked, with a payload or without, and nothing is said to it", async () => {
+  test("Pong may arrive unrequested, with and without a payload, and is not answered", async () => {
     const wire = await acknowledged();
     wire.send({ type: "pong" });
     wire.send({ type: "pong", payload: { a: 1 } });
@@ -193,13 +193,13 @@ describe("Pong", () => {
 });
 
 describe("Subscribe", () => {
-  test("before the connection is acknowledged is 4401", async () => {
+  test("Subscribe before the connection is acknowledged closes with 4401", async () => {
     const wire = await opened();
     wire.send(subscribe("1", "{ service { version } }"));
     expect(await wire.closed).toEqual({ code: 4401, reason: "Unauthorized" });
   });
 
-  test("with an id that is under way is 4409, of a stream and of a single result", async () => {
+  test("Subscribe with the id of a running operation closes with 4409, for a stream and a single result", async () => {
     const wire = await acknowledged();
     wire.send(subscribe("same", STREAM));
     await wire.next();
@@ -208,7 +208,7 @@ describe("Subscribe", () => {
     await streamsEnd();
   });
 
-  test("may use an id again when its operation is over, whoever ended it", async () => {
+  test("Subscribe may reuse an id when its operation has ended, by the client or the server", async () => {
     const wire = await acknowledged();
     wire.send(subscribe("1", "{ service { version } }"));
     expect((await wire.next()).type).toBe("next");
@@ -220,7 +220,7 @@ describe("Subscribe", () => {
     wire.send({ type: "complete", id: "1" });
     wire.send(subscribe("1", STREAM));
     expect(await wire.next()).toEqual({ type: "next", id: "1", payload: CAUGHT_UP });
-    // Over before it began: what was said last holds.
+    // It ended before it started: the last message decides.
     wire.send({ type: "complete", id: "1" });
     wire.send(subscribe("1", STREAM));
     wire.send({ type: "complete", id: "1" });
@@ -232,27 +232,27 @@ describe("Subscribe", () => {
     await streamsEnd();
   });
 
-  test("names the operation that is meant, and gives its variables", async () => {
+  test("Subscribe names the operation and passes its variables", async () => {
     const wire = await acknowledged();
     wire.send(
       subscribe(
         "1",
         "query A { a: service { version } } query B($name: String!) { node(by: { name: $name }) { name } }",
-        { operationName: "B", variables: { name: "nobody" } },
+        { operationName: "B", variables: { name: "unknown" } },
       ),
     );
     expect(await wire.next()).toMatchObject({ type: "next", id: "1", payload: { data: { node: null } } });
   });
 
-  test("may leave out what is optional, or give null for it", async () => {
+  test("Subscribe may omit optional fields or set them to null", async () => {
     const wire = await acknowledged();
     wire.send(subscribe("1", "{ __typename }", { operationName: null, variables: null, extensions: null }));
     expect(await wire.next()).toMatchObject({ type: "next", id: "1", payload: { data: { __typename: "Query" } } });
   });
 });
 
-describe("a single result", () => {
-  test("of a query is one Next, then Complete", async () => {
+describe("single result", () => {
+  test("single result of a query is one Next, then Complete", async () => {
     const wire = await acknowledged();
     wire.send(subscribe("q", "{ service { version } }"));
     expect(await wire.next()).toMatchObject({
@@ -263,7 +263,7 @@ describe("a single result", () => {
     expect(await wire.next()).toEqual({ type: "complete", id: "q" });
   });
 
-  test("of a mutation too, and it is done", async () => {
+  test("single result of a mutation is one Next, then Complete, and the mutation takes effect", async () => {
     const wire = await acknowledged();
     wire.send(
       subscribe("m", 'mutation { createCluster(input: { name: "over-ws" }) { cluster { name } errors { code } } }'),
@@ -276,7 +276,7 @@ describe("a single result", () => {
     expect(await wire.next()).toEqual({ type: "complete", id: "m" });
   });
 
-  test("with errors of its execution is a Next that has them, then Complete", async () => {
+  test("single result with execution errors is a Next with them, then Complete", async () => {
     const wire = await acknowledged();
     wire.send(subscribe("e", '{ transitions(after: "x") { pageInfo { endCursor } } }'));
     const { type, payload } = await wire.next();
@@ -287,11 +287,11 @@ describe("a single result", () => {
     expect(await wire.next()).toEqual({ type: "complete", id: "e" });
   });
 
-  test("is not sent when the client completed before it was there", async () => {
+  test("single result is not sent if the client completed the operation before", async () => {
     const wire = await acknowledged();
     wire.send(subscribe("1", "{ nodes(first: 100) { edges { node { name } } } }"));
     wire.send({ type: "complete", id: "1" });
-    // Twice, for an answer that is late.
+    // Twice, to find a late message.
     await nothingCame(wire);
     wire.send(subscribe("2", "{ nodes(first: 100) { edges { node { name } } } }"));
     expect((await wire.next()).id).toBe("2");
@@ -300,8 +300,8 @@ describe("a single result", () => {
   });
 });
 
-describe("a stream", () => {
-  test("is Next after Next, and with the end of its source Complete", async () => {
+describe("stream over a socket", () => {
+  test("stream over a socket is a Next for each item, and Complete at the end of its source", async () => {
     const wire = await acknowledged();
     wire.send(subscribe("s", 'subscription { nodeTransitions(after: "999999") { ... on StreamReset { code } } }'));
     expect(await wire.next()).toEqual({
@@ -312,7 +312,7 @@ describe("a stream", () => {
     expect(await wire.next()).toEqual({ type: "complete", id: "s" });
   });
 
-  test("that the client completes is ended at once, and nothing more is said of it", async () => {
+  test("stream over a socket that the client completes ends at once without another message", async () => {
     const wire = await acknowledged();
     wire.send(subscribe("s", STREAM));
     await wire.next();
@@ -323,7 +323,7 @@ describe("a stream", () => {
     await nothingCame(wire);
   });
 
-  test("that cannot begin says why and completes", async () => {
+  test("stream over a socket that cannot start sends the error and completes", async () => {
     const wire = await acknowledged();
     wire.send(subscribe("s", 'subscription { operationUpdates(id: "nothing") { cursor } }'));
     const { type, payload } = await wire.next();
@@ -334,7 +334,7 @@ describe("a stream", () => {
     expect(await wire.next()).toEqual({ type: "complete", id: "s" });
   });
 
-  test("shares its socket with others, each told under its own id", async () => {
+  test("stream over a socket shares it with others, each under its own id", async () => {
     const wire = await acknowledged();
     for (const id of ["a", "b", "c"]) wire.send(subscribe(id, STREAM));
     const first = [await wire.next(), await wire.next(), await wire.next()];
@@ -344,7 +344,7 @@ describe("a stream", () => {
     await eventually("two are left", () => ostler.listeners() === 2);
   });
 
-  test("ends with its socket, whether that is closed or cut", async () => {
+  test("stream over a socket ends with the socket, closed or lost", async () => {
     for (const end of ["close", "terminate"] as const) {
       const wire = await acknowledged();
       wire.send(subscribe("s", STREAM));
@@ -358,14 +358,14 @@ describe("a stream", () => {
 describe("Error", () => {
   test.each([
     { what: "a syntax error", query: "{ syntax error", code: "GRAPHQL_PARSE_FAILED" },
-    { what: "a field that there is not", query: "{ nonsense }", code: "GRAPHQL_VALIDATION_FAILED" },
+    { what: "an unknown field", query: "{ nonsense }", code: "GRAPHQL_VALIDATION_FAILED" },
     { what: "an empty text", query: "", code: "GRAPHQL_PARSE_FAILED" },
     {
       what: "two root fields of a subscription",
       query: "subscription { a: nodeTransitions { __typename } b: nodeTransitions { __typename } }",
       code: "GRAPHQL_VALIDATION_FAILED",
     },
-  ])("answers $what, ends that operation, and nothing else", async ({ query }) => {
+  ])("Error answers $what, ends that operation, and no other", async ({ query }) => {
     const wire = await acknowledged();
     wire.send(subscribe("stream", STREAM));
     await wire.next();
@@ -377,7 +377,7 @@ describe("Error", () => {
     expect(ostler.listeners()).toBe(1);
   });
 
-  test("answers an operation that cannot be told from the others", async () => {
+  test("Error answers an ambiguous operation", async () => {
     const wire = await acknowledged();
     wire.send(subscribe("1", "query A { __typename } query B { __typename }"));
     expect((await wire.next()).type).toBe("error");
@@ -385,7 +385,7 @@ describe("Error", () => {
 });
 
 describe("Complete", () => {
-  test("of an id that is unknown, or over, is ignored", async () => {
+  test("Complete of an unknown or ended id is ignored", async () => {
     const wire = await acknowledged();
     wire.send({ type: "complete", id: "never-there" });
     wire.send(subscribe("1", "{ __typename }"));
@@ -396,7 +396,7 @@ describe("Complete", () => {
   });
 });
 
-describe("an invalid message", () => {
+describe("invalid message", () => {
   test.each([
     "no json",
     "",
@@ -421,13 +421,13 @@ describe("an invalid message", () => {
     '{"type":"complete","id":7}',
     '{"type":"ping","payload":"x"}',
     '{"type":"pong","payload":7}',
-  ])("as %j is 4400", async (text) => {
+  ])("invalid message %j closes with 4400", async (text) => {
     const wire = await acknowledged();
     wire.send(text);
     expect((await wire.closed).code).toBe(4400);
   });
 
-  test("of a type that only servers send is not taken", async () => {
+  test("invalid message of a type that only servers send closes the socket", async () => {
     for (const type of ["next", "error", "connection_ack"]) {
       const wire = await acknowledged();
       wire.send({ type, id: "1", payload: type === "error" ? [{ message: "x" }] : {} });
@@ -435,15 +435,15 @@ describe("an invalid message", () => {
     }
   });
 
-  test("that is larger than a request may be is 1009", async () => {
+  test("invalid message larger than the limit of a request closes with 1009", async () => {
     const wire = await acknowledged();
     wire.send(subscribe("1", `{ __typename } # ${"x".repeat(2 * 1024 * 1024)}`));
     expect((await wire.closed).code).toBe(1009);
   });
 });
 
-describe("the bytes of a Next", () => {
-  test("are what JSON has for id, type and result, in this order, for a text that was made ready too", async () => {
+describe("bytes of a Next", () => {
+  test("bytes of a Next are the JSON of id, type and result in this order, also for a pre-rendered text", async () => {
     const texts: string[] = [];
     const pair = [await acknowledged(), await acknowledged()];
     for (const { socket } of pair) socket.on("message", (data: Buffer) => texts.push(data.toString()));
@@ -453,17 +453,17 @@ describe("the bytes of a Next", () => {
       );
     await eventually("both have caught up", () => ostler.listeners() === 2 && texts.length === 2);
     await ostler.register(["null-}\u00e4".replace(/[^\w-]/g, "x")]);
-    await eventually("both are told", () => texts.length === 4);
-    const [, , told, again] = texts;
-    expect(told).toBe(
+    await eventually("both have their item", () => texts.length === 4);
+    const [, , first, again] = texts;
+    expect(first).toBe(
       '{"id":"odd \\"id\\"null}","type":"next","payload":{"data":{"nodeTransitions":{"nodeName":"null-xx","to":"ENROLLED","reason":null}}}}',
     );
-    expect(again).toBe(told);
+    expect(again).toBe(first);
   });
 });
 
 describe("limits of a socket", () => {
-  test("are 100 operations at a time: one more is an error of that one, until another has ended", async () => {
+  test("limits of a socket allow 100 operations at a time: another one fails until one has ended", async () => {
     const wire = await acknowledged();
     for (let index = 0; index < 100; index += 1) wire.send(subscribe(`s${index}`, STREAM));
     for (let index = 0; index < 100; index += 1) expect((await wire.next()).type).toBe("next");
@@ -483,7 +483,7 @@ describe("limits of a socket", () => {
     await streamsEnd();
   });
 
-  test("count what a client has completed until it has ended", async () => {
+  test("limits of a socket count completed operations until they have ended", async () => {
     const [wire, other] = [await acknowledged(), await acknowledged()];
     const { promise: ended, resolve: end } = Promise.withResolvers<void>();
     const locked = Promise.withResolvers<void>();
@@ -506,7 +506,7 @@ describe("limits of a socket", () => {
     expect(await wire.next()).toMatchObject({ type: "next", id: "last" });
   });
 
-  test("hold back who asks and does not read: it costs no more than its share, and is answered when it reads", async () => {
+  test("limits of a socket slow a client that sends and does not read to its share, and it is answered when it reads", async () => {
     const wire = await acknowledged();
     const ballast = "x".repeat(60_000);
     const peer = wire.socket;
@@ -520,8 +520,8 @@ describe("limits of a socket", () => {
   });
 });
 
-describe("the end of the service", () => {
-  test("closes sockets with 1001, after streams have said so", async () => {
+describe("shutdown", () => {
+  test("shutdown closes sockets with 1001, after their streams have sent SHUTTING_DOWN", async () => {
     await using leaving = await serviceUnderTest({ started: false });
     const wire = await acknowledged({ of: leaving });
     wire.send(subscribe("s", "subscription { nodeTransitions { ... on StreamReset { code } } }"));
