@@ -122,7 +122,7 @@ export interface EngineOptions {
   /** How long a step may take to end after its abort signal. */
   readonly abortGraceMs?: number;
   /** How long each part of an abort clean-up may take. */
-  readonly tearDownMs?: number;
+  readonly abortCleanUpMs?: number;
   /** How long a probe of a discovery may take. */
   readonly probeMs?: number;
   /**
@@ -139,7 +139,7 @@ export interface EngineOptions {
 }
 
 const ABORT_GRACE_MS = 10_000;
-const TEAR_DOWN_MS = 60_000;
+const ABORT_CLEAN_UP_MS = 60_000;
 const PROBE_MS = 30_000;
 const DRAIN_MS = 5_000;
 
@@ -212,10 +212,10 @@ async function createParts(options: EngineOptions) {
   const slots = createSlotScheduler(shared);
   const runner = new Runner({
     ...shared,
-    bell,
+    notifier: bell,
     nudge: slots.nudge,
     abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS,
-    tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS,
+    abortCleanUpMs: options.abortCleanUpMs ?? ABORT_CLEAN_UP_MS,
   });
   const prober = createProber({ ...shared, probeMs: options.probeMs ?? PROBE_MS });
   const powerReader = createPowerReader({ ...shared, bell });

@@ -68,7 +68,7 @@ export interface Move {
   readonly change?: NodeMove;
 }
 
-/** What the transitions of moved nodes record. */
+/** The reason of a move, which the transitions of its nodes record. */
 export interface MoveContext {
   readonly actor: string;
   readonly reason?: string | null;

@@ -49,13 +49,13 @@ test("power reading that used up the whole time, mostly waiting, fails with a ti
 
 test("power reading that never got a slot returns no result, though its driver obeys the signal", async () => {
   expect(await readPower(aMachine(waits), { deadline: new Deadline(30_000), all: new Deadline(50) }, never, log)).toBe(
-    "NO_TURN",
+    "NO_SLOT",
   );
 });
 
 test("power reading that got a slot too late returns no result", async () => {
   expect(await readPower(aMachine(obeys), { deadline: new Deadline(30_000), all: new Deadline(50) }, never, log)).toBe(
-    "NO_TURN",
+    "NO_SLOT",
   );
 });
 

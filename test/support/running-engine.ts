@@ -34,7 +34,7 @@ export interface RunningEngine extends AsyncDisposable {
 }
 
 const ABORT_GRACE_MS = 200;
-const TEAR_DOWN_MS = 1_000;
+const ABORT_CLEAN_UP_MS = 1_000;
 const DRAIN_MS = 500;
 
 /** The fake driver writes its journal to the file that FAKE_DRIVER_JOURNAL names at this moment. */
@@ -54,7 +54,7 @@ export async function runEngine(connection: Connection, setup: EngineSetup = {})
       log,
       concurrency: setup.concurrency ?? 32,
       abortGraceMs: setup.abortGraceMs ?? ABORT_GRACE_MS,
-      tearDownMs: TEAR_DOWN_MS,
+      abortCleanUpMs: ABORT_CLEAN_UP_MS,
       drainMs: DRAIN_MS,
       powerSeconds: setup.powerSeconds ?? 0,
       ...(setup.probeMs !== undefined && { probeMs: setup.probeMs }),

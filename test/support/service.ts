@@ -111,7 +111,7 @@ export interface ServiceUnderTest extends AsyncDisposable {
 }
 
 const ABORT_GRACE_MS = 200;
-const TEAR_DOWN_MS = 1_000;
+const ABORT_CLEAN_UP_MS = 1_000;
 const DRAIN_MS = 500;
 
 /** Input types of the mutations that take nodes. */
@@ -153,7 +153,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
       ...observer,
       concurrency: setup.concurrency ?? 32,
       abortGraceMs: ABORT_GRACE_MS,
-      tearDownMs: TEAR_DOWN_MS,
+      abortCleanUpMs: ABORT_CLEAN_UP_MS,
       drainMs: DRAIN_MS,
     }),
   );

@@ -25,7 +25,7 @@ export interface AbortMachineParts {
   readonly database: Database;
   readonly log: Log;
   /** How long each part may take. */
-  readonly tearDownMs: number;
+  readonly abortCleanUpMs: number;
 }
 
 export interface MachineAbort {
@@ -42,11 +42,11 @@ export interface MachineAbort {
 
 /** Returns the condition of the machine. Throws only if the run was lost: errors of the machine are part of the result. */
 export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort): Promise<LeftAs> {
-  const { database, log, tearDownMs } = parts;
+  const { database, log, abortCleanUpMs } = parts;
   const { claimed, attempt, call, confirm } = abort;
   const { run, machine, plan } = claimed;
   const errors: string[] = [];
-  const deadline = () => new Deadline(tearDownMs);
+  const deadline = () => new Deadline(abortCleanUpMs);
   let power = abort.power ?? claimed.node.powerState;
   const begun = new Set((await attemptsOf(database.reader, [run.id])).map(({ step: index }) => index));
   // Read again: the abort, and with it the choice of power, was requested after the claim.

@@ -26,7 +26,7 @@ type RunSecret = Pick<RunRow, "id" | "callbackSecret">;
 
 /** Limit per run, so that forged callbacks fill neither the database nor the log. */
 const REJECTED_MAX = 100;
-/** Earlier generations whose tokens are compared, to tell a late callback from a forged one. */
+/** Number of earlier generations whose tokens are compared, to distinguish a late callback from a forged one. */
 const GENERATIONS_MAX = 10_000;
 
 /** The path that a machine calls during one entry of a step; opaque, and relative to the address of the service. */

@@ -35,7 +35,7 @@ export interface ClaimParts extends RunEnvironment {
   wasNeverEntered(run: RunRow, attempt: AttemptRow): boolean;
 }
 
-/** What a claim reads beside its run. */
+/** The rows that a claim reads beside its run. */
 export interface ClaimReads {
   readonly node: NodeRow;
   readonly secrets: Secrets;

@@ -40,7 +40,7 @@ export interface ClaimedRun {
   position: number;
 }
 
-/** What a boundary needs of its process. */
+/** The parts of the process that a boundary uses. */
 export interface RunEnvironment {
   /** Wakes the slot scheduler. */
   readonly nudge: () => void;
@@ -65,7 +65,7 @@ export interface StepContext extends RunContext {
   readonly attempt: AttemptRow;
 }
 
-/** What a transaction leaves to be done after its commit. */
+/** The work that a transaction leaves to be done after its commit. */
 export type RunDirective = EnterStep | AbortMachine | Release;
 
 /** Call the step's driver. */

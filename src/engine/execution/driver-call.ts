@@ -21,7 +21,7 @@ export interface StepOutput {
   progress(percent: number, message: string | null): void;
 }
 
-/** What every call of a machine is made of. */
+/** The parts of every call of a machine. */
 export interface CallBasis extends Dispatch {
   readonly machine: Machine;
   readonly deadline: Date;
@@ -32,7 +32,7 @@ export interface CallBasis extends Dispatch {
   readonly stepLog?: StepOutput;
 }
 
-/** What the call of a step is made of. */
+/** The parts of the call of a step. */
 export interface StepBasis extends Omit<CallBasis, "lane"> {
   readonly step: PlannedStep;
   /** The part of the step that is entered. */

@@ -52,7 +52,7 @@ interface Entry<Reads> {
   readonly reject: (error: unknown) => void;
 }
 
-/** What became of the changes of a group. A result may be a `FencedError`. */
+/** The outcome of a group. A result may be a `FencedError`. */
 interface GroupResult<Reads> {
   readonly results: readonly (readonly [Entry<Reads>, unknown])[];
   readonly postponed: readonly Entry<Reads>[];

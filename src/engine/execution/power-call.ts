@@ -128,13 +128,13 @@ export interface ReadingTime {
 /** If more of the call's time is left than this, in ms, its end says nothing about the BMC. */
 const TIME_LEFT_MS = 1_000;
 
-/** Reads a node's power. NO_TURN: it got no slot, or got it too late. */
+/** Reads a node's power. NO_SLOT: it got no slot, or got it too late. */
 export async function readPower(
   machine: Machine,
   { deadline, all }: ReadingTime,
   cancel: AbortSignal,
   log: Log,
-): Promise<PowerReading | "NO_TURN"> {
+): Promise<PowerReading | "NO_SLOT"> {
   const patience = new AbortController();
   const stopClock = whenOver(all, () => patience.abort(new CallTimeoutError("there was no time left")));
   const lane = machine.node.powerProblem === null ? "READING" : "TROUBLED";
@@ -144,8 +144,8 @@ export async function readPower(
     );
     return { state };
   } catch (error) {
-    if (patience.signal.aborted && leftUntil(deadline) > TIME_LEFT_MS) return "NO_TURN";
-    if (error instanceof HeartbeatLostError) return "NO_TURN";
+    if (patience.signal.aborted && leftUntil(deadline) > TIME_LEFT_MS) return "NO_SLOT";
+    if (error instanceof HeartbeatLostError) return "NO_SLOT";
     if (error instanceof CallTimeoutError) return { code: "TIMEOUT", reason: "the BMC did not answer in time" };
     const { code, reason } = faultOf(error, machine.redactor);
     return { code, reason };

@@ -1,6 +1,6 @@
 /**
- * What the runner writes about its runs: claims, results and lines of step logs, each through the group commit and, after
- * the claim, only if the fence is unchanged. While the database is unavailable, results are kept in memory and retried:
+ * Writes the claims, results and step logs of the runner through the group commit. After the claim, a write is stored only
+ * if the fence is unchanged. While the database is unavailable, results are kept in memory and retried:
  * an outage fails no operation.
  */
 import { setTimeout as delay } from "node:timers/promises";

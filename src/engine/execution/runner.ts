@@ -66,13 +66,13 @@ export interface RunnerParts {
   readonly registry: Registry;
   readonly queue: Queue;
   readonly nudge: () => void;
-  readonly bell: Notifier;
+  readonly notifier: Notifier;
   readonly log: Log;
   readonly observer: Observer;
   /** How long a step may take to end after its signal fired, in ms. */
   readonly abortGraceMs: number;
   /** How long each part of the abort clean-up may take, in ms. */
-  readonly tearDownMs: number;
+  readonly abortCleanUpMs: number;
 }
 
 export class Runner {
@@ -85,9 +85,9 @@ export class Runner {
 
   constructor(parts: RunnerParts) {
     this.#parts = parts;
-    const { database, bell, log, queue, registry, observer, nudge, abortGraceMs } = parts;
+    const { database, notifier, log, queue, registry, observer, nudge, abortGraceMs } = parts;
     const environment = { nudge, abortGraceMs, isDraining: () => this.#isDraining };
-    this.#activeRuns = new ActiveRuns({ reader: database.reader, notifier: bell, log });
+    this.#activeRuns = new ActiveRuns({ reader: database.reader, notifier, log });
     this.#commits = new RunCommits({ ...parts, environment });
     this.#claimParts = {
       ...environment,
@@ -196,7 +196,7 @@ export class Runner {
     const call =
       attempt && stepLog && step && !(ignoredSignal && step.interruptible !== "ALWAYS")
         ? this.#callOf(
-            { claimed, step, attempt, generation: claimed.run.generation, leftMs: this.#parts.tearDownMs },
+            { claimed, step, attempt, generation: claimed.run.generation, leftMs: this.#parts.abortCleanUpMs },
             stepLog,
           )
         : null;

@@ -58,7 +58,7 @@ export class StepLog implements StepOutput {
   #dropped = 0;
   #isFull = false;
   #report: ProgressReport | null = null;
-  /** What the attempt has stored; null if that was not read yet. */
+  /** The stored log of the attempt; null if it was not read yet. */
   #share: LogShare | null = null;
   /** A batch was begun and not acknowledged, so it may or may not be stored. */
   #isUnacknowledged = false;
@@ -118,7 +118,7 @@ export class StepLog implements StepOutput {
     const stored = await this.#storedShare(ledger);
     // Counted now: lines may have come during the read.
     const count = this.#lines.length;
-    const fitting = this.#lines.slice(0, stored.notice ? 0 : roomFor(this.#lines, stored));
+    const fitting = this.#lines.slice(0, stored.notice ? 0 : fittingCount(this.#lines, stored));
     this.#isFull ||= fitting.length < count;
     let share = this.#addLines(ledger, stored, fitting);
     const dropped = this.#dropped + count - fitting.length;
@@ -207,8 +207,8 @@ function isTooMuch(lineCount: number, byteCount: number): boolean {
   return lineCount > LINES_MAX || byteCount > BYTES_MAX;
 }
 
-/** The number of lines, from the first, for which the attempt has room. */
-function roomFor(lines: readonly Line[], share: LogShare): number {
+/** The number of lines, from the first, that fit into the log of the attempt. */
+function fittingCount(lines: readonly Line[], share: LogShare): number {
   let bytes = share.bytes;
   const misfit = lines.findIndex((line, index) => {
     bytes += line.bytes;

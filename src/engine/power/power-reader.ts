@@ -133,7 +133,7 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
     };
   }
 
-  async function readNode(sight: Sight, all: Date): Promise<PowerReading | "NO_TURN" | null> {
+  async function readNode(sight: Sight, all: Date): Promise<PowerReading | "NO_SLOT" | null> {
     const { machine } = sight;
     if ("problem" in machine) return { code: "UNSUPPORTED_BY_DRIVER", reason: machine.problem };
     return undisturbed(sight, (end) => readPower(machine, { deadline: new Deadline(READ_MS), all }, end, log));
@@ -252,7 +252,7 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
     const sight = leaving.signal.aborted ? null : await look(nodeId, nodeId);
     if (!sight || "refusal" in sight || isLeftAlone(sight.node)) return;
     const reading = await readNode(sight, new Deadline(READ_MS + PATIENCE_MS));
-    if (leaving.signal.aborted || reading === null || reading === "NO_TURN" || !(await record(sight, reading))) return;
+    if (leaving.signal.aborted || reading === null || reading === "NO_SLOT" || !(await record(sight, reading))) return;
     if ("state" in reading) await correct(policy, sight, reading.state);
   }
 
@@ -275,7 +275,7 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
         message: `The service went down while it read the power of node ${sight.node.name}; ask again.`,
         nodeId,
       });
-    if (reading === "NO_TURN")
+    if (reading === "NO_SLOT")
       return refused({
         code: "TIMEOUT",
         message: `The power of node ${sight.node.name} could not be read in time, since other calls to drivers were under way; ask again, for fewer nodes.`,
