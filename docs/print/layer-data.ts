@@ -27,6 +27,7 @@ export interface PartRule {
 export const LAYERS: Readonly<Record<string, LayerRule>> = {
   "src/runtime": {
     purpose: "Helpers without knowledge of the domain: timeouts, periodic tasks, batching.",
+    packages: ["dataloader"],
     node: true,
   },
   "src/errors.ts": { purpose: "The closed list of refusal codes, each with its HTTP status.", node: true },

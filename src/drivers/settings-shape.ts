@@ -3,6 +3,7 @@
  * of which fields are secret, and of where null means "not given". What a shape cannot tell (lengths, patterns, what goes
  * with what) stays with the plugin's own validation. Here too is what no driver may declare, each in a sentence.
  */
+import { isRecord } from "../runtime/json-values.ts";
 import { messageOf } from "../errors.ts";
 import type { Json, Schema } from "./driver.ts";
 
@@ -337,10 +338,6 @@ function isSmall(value: unknown): boolean {
 function objectAt(schema: JsonSchema, key: string): Readonly<Record<string, unknown>> {
   const value = schema[key];
   return isRecord(value) ? value : {};
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 // ---- what follows from a shape

@@ -1,4 +1,5 @@
 /** What every replica serves, whatever its role: whether it lives, whether it is ready, and its metrics. One that only works serves nothing else. */
+import { withinTime } from "../runtime/timeout.ts";
 import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { listen, shownUrl } from "./listen.ts";
@@ -44,15 +45,11 @@ export async function serveHealth(
 const THERE_MS = 3_000;
 
 async function isThere({ reader }: HealthParts["database"]): Promise<boolean> {
-  const late = Promise.withResolvers<boolean>();
-  const timer = setTimeout(() => late.resolve(false), THERE_MS);
   const asked = reader.execute("select 1").then(
     () => true,
     () => false,
   );
-  const answer = await Promise.race([asked, late.promise]);
-  clearTimeout(timer);
-  return answer;
+  return withinTime(THERE_MS, asked, false);
 }
 
 export interface HealthServer extends AsyncDisposable {

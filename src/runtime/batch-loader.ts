@@ -1,21 +1,23 @@
-/** Questions about single nodes that come in the same turn of the event loop, asked of the database together. */
-import { setImmediate as turn } from "node:timers/promises";
+/** Lookups by id that are requested in the same turn of the event loop, read together. */
+import DataLoader from "dataloader";
 
-/** A question about one node, of one about many. What is answered was read after the question came; undefined: nothing is known of the node. */
+/**
+ * Turns a read of many ids into one of a single id. Nothing is cached: an answer was read after it was requested.
+ * undefined: there is nothing under the id.
+ */
 export function createBatchLoader<Answer>(
-  ask: (ids: readonly string[]) => Promise<ReadonlyMap<string, Answer>>,
+  read: (ids: readonly string[]) => Promise<ReadonlyMap<string, Answer>>,
 ): (id: string) => Promise<Answer | undefined> {
-  let gathered: { readonly ids: Set<string>; readonly answers: Promise<ReadonlyMap<string, Answer>> } | undefined;
-  return async (id) => {
-    if (!gathered) {
-      const ids = new Set<string>();
-      const answers = turn().then(() => {
-        gathered = undefined;
-        return ask([...ids]);
-      });
-      gathered = { ids, answers };
-    }
-    gathered.ids.add(id);
-    return (await gathered.answers).get(id);
-  };
+  const loader = new DataLoader<string, Answer | undefined>(
+    async (ids) => {
+      const answers = await read([...new Set(ids)]);
+      return ids.map((id) => answers.get(id));
+    },
+    {
+      cache: false,
+      maxBatchSize: Number.POSITIVE_INFINITY,
+      batchScheduleFn: (dispatch) => void setImmediate(dispatch),
+    },
+  );
+  return (id) => loader.load(id);
 }

@@ -1,11 +1,10 @@
-/** Work that is done again and again, and answers that are not waited for for ever: on a connection that was lost unnoticed none comes. */
+/** Work that is repeated at an interval, and sooner after a failure. */
+import { withTimeout } from "./timeout.ts";
 
-/** How soon work that failed is tried again. */
-const AGAIN_MS = 1_000;
-/** How long the answer to one time is waited for. */
-const ANSWER_MS = 4_000;
+const AFTER_FAILURE_MS = 1_000;
+/** How long one repetition may take before it counts as failed. */
+const WORK_MS = 4_000;
 
-/** Does work every so often; sooner when it failed, which is told. */
 export function startPeriodic(
   everyMs: number,
   work: () => Promise<void>,
@@ -18,11 +17,11 @@ export function startPeriodic(
   };
   const once = async () => {
     try {
-      await withTimeout(ANSWER_MS, work());
+      await withTimeout(WORK_MS, work());
       next(everyMs);
     } catch (error) {
       onFailure(error);
-      next(AGAIN_MS);
+      next(AFTER_FAILURE_MS);
     }
   };
   next(everyMs);
@@ -32,17 +31,4 @@ export function startPeriodic(
       clearTimeout(timer);
     },
   };
-}
-
-/** What the work answers; rejects when that takes longer. */
-export async function withTimeout<T>(ms: number, work: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`There was no answer within ${ms / 1000} s.`)), ms);
-  });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

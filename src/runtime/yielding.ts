@@ -1,15 +1,15 @@
-/** Long work on many nodes, in the middle of which others have their turn: the process answers them, and sends heartbeats. */
-import { setImmediate as turn } from "node:timers/promises";
+/** Long loops over many nodes that yield to the event loop, so that requests are answered and heartbeats are sent. */
+import { setImmediate as nextTurn } from "node:timers/promises";
 
-/** How long work goes on without a break. */
+/** How long a loop runs before it yields. */
 const WORK_MS = 10;
 
-/** To be awaited after each node: mostly nothing, and a break of one turn whenever it is time for one. */
+/** A function to await after each item: it returns at once, or after one turn of the event loop when that is due. */
 export function createYielding(): () => Promise<void> | undefined {
   let since = performance.now();
   return () => {
     if (performance.now() - since < WORK_MS) return undefined;
-    return turn().then(() => {
+    return nextTurn().then(() => {
       since = performance.now();
     });
   };

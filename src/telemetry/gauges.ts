@@ -3,6 +3,7 @@
  * concurrent scrapes share one read. If the database does not answer in time, the gauges are removed rather than stale,
  * and `ostler_database_up` is 0.
  */
+import { withinTime } from "../runtime/timeout.ts";
 import { Gauge } from "@prometheus-io/client";
 import type { Registry } from "@prometheus-io/client";
 import type { Reader } from "../store/postgres/database.ts";
@@ -84,11 +85,9 @@ function every(ms: number, now: () => number, read: () => Promise<() => void>): 
 }
 
 async function inTime(work: Promise<unknown>, ms: number): Promise<boolean> {
-  const { promise: late, resolve } = Promise.withResolvers<false>();
-  const timer = setTimeout(() => resolve(false), ms);
   const done = work.then(
     () => true,
     () => false,
   );
-  return Promise.race([done, late]).finally(() => clearTimeout(timer));
+  return withinTime(ms, done, false);
 }

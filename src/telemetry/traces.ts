@@ -7,6 +7,7 @@
  * - of an operation: the trace id is the operation's id, and a run's span id is the first half of the run's id. Any replica
  *   that executes a run, also after a restart, adds its spans to the same trace without stored state.
  */
+import { withinTime } from "../runtime/timeout.ts";
 import type { Sampler } from "@opentelemetry/sdk-trace";
 import type { Observer } from "../observer.ts";
 import type { Log } from "../log.ts";
@@ -80,13 +81,10 @@ export async function createTraces({
       withIds: ids.withIds,
     }),
     async [Symbol.asyncDispose]() {
-      const timeout = new Promise<void>((done) => void setTimeout(done, SHUTDOWN_MS).unref());
-      await Promise.race([
-        provider
-          .shutdown()
-          .catch((error: unknown) => log.warn({ err: error }, "the last traces could not be exported")),
-        timeout,
-      ]);
+      const exported = provider
+        .shutdown()
+        .catch((error: unknown) => log.warn({ err: error }, "the last traces could not be exported"));
+      await withinTime(SHUTDOWN_MS, exported, undefined);
       contexts.disable();
     },
   };

@@ -1,7 +1,8 @@
 /** Checks of a driver that finds machines, where one is and where none is. */
+import { isRecord } from "../../runtime/json-values.ts";
 import { makeCall, probe } from "./calls.ts";
 import { PROMPT_SECONDS, describe, hold, holdRefusedLogin, isDriverError, within } from "./proof.ts";
-import { accept, isRecord, secretsIn } from "./schemas.ts";
+import { accept, secretsIn } from "./schemas.ts";
 import type { Subject } from "./subject.ts";
 
 export async function provesDiscovery(subject: Subject): Promise<void> {

@@ -1,8 +1,9 @@
 /** Checks on a machine that may be switched on and off: power, boot devices, signals, steps, a refused login. */
+import { isRecord } from "../../runtime/json-values.ts";
 import type { Json, Step } from "../driver.ts";
 import { makeCall, performStep, read, switchPower } from "./calls.ts";
 import { PROMPT_SECONDS, describe, hold, holdRefusedLogin, isDriverError, within } from "./proof.ts";
-import { accept, isJson, isRecord, issuesOf, secretsIn } from "./schemas.ts";
+import { accept, isJson, issuesOf, secretsIn } from "./schemas.ts";
 import type { Subject } from "./subject.ts";
 
 export async function provesRead(subject: Subject): Promise<void> {

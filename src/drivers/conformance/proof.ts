@@ -1,4 +1,5 @@
 /** How the conformance suite says that something does not hold, and looks at errors and at time. */
+import { withTimeout } from "../../runtime/timeout.ts";
 
 /** How soon a call ends whose signal has fired. */
 export const PROMPT_SECONDS = 5;
@@ -21,19 +22,9 @@ export function describe(error: unknown): string {
   return `${error.stack ?? `${error.name}: ${error.message}`}\n${JSON.stringify(error)}${more}`;
 }
 
-export async function within<T>(work: Promise<T>, seconds: number, what: string): Promise<T> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(
-      () => reject(new Error(`\`${what}\` goes on for more than ${seconds} s after its signal fired.`)),
-      seconds * 1000,
-    );
-  });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    clearTimeout(timer);
-  }
+export function within<T>(work: Promise<T>, seconds: number, what: string): Promise<T> {
+  const lateError = () => new Error(`\`${what}\` goes on for more than ${seconds} s after its signal fired.`);
+  return withTimeout(seconds * 1000, work, lateError);
 }
 
 /** What a failure with settings that a machine refuses must be: told apart, and without their secrets in it or in the log. */

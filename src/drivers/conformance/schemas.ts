@@ -1,4 +1,5 @@
 /** The schemas and the JSON values of a driver, as the conformance suite reads them. */
+import { isRecord } from "../../runtime/json-values.ts";
 import type { Schema } from "../driver.ts";
 import { secretNames, shapeOf } from "../settings-shape.ts";
 import type { JsonSchema } from "../settings-shape.ts";
@@ -57,8 +58,4 @@ export function isJson(value: unknown): boolean {
   if (!isRecord(value)) return false;
   const prototype: unknown = Object.getPrototypeOf(value);
   return (prototype === Object.prototype || prototype === null) && Object.values(value).every(isJson);
-}
-
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -20,7 +20,7 @@ import { refuseRequest } from "../input/answers.ts";
 import type { SubmitAnswer } from "../input/answers.ts";
 import { stopFlaws, timeoutOf } from "../input/interrupt-request.ts";
 import type { AbortRequest, AbortResult, StopRequest } from "../input/interrupt-request.ts";
-import { isUuid } from "../input/node-selector.ts";
+import { isUuid } from "../../runtime/uuid.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
 import { operationEnded, unknownOperation } from "../input/work-selector.ts";
 import type { WorkSelector } from "../input/work-selector.ts";

@@ -13,7 +13,7 @@ import { lockRun, updateRun } from "../../store/runs.ts";
 import type { Anomaly } from "../../store/rejected-callbacks.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { stepLabel } from "../plans/plan.ts";
-import { isUuid } from "../input/node-selector.ts";
+import { isUuid } from "../../runtime/uuid.ts";
 import type { EngineContext } from "../context.ts";
 import type { Transaction } from "../transaction.ts";
 

@@ -2,6 +2,7 @@
  * Claims a run for this process: raises the fence, so that an earlier holder can write no more, and decides how the run
  * continues. A parked step is entered again. A step whose process died is entered again, or fails if it must not run twice.
  */
+import { withinTime } from "../../runtime/timeout.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import type { Observer } from "../../observer.ts";
 import { attemptsUnderWay } from "../../store/attempts.ts";
@@ -221,18 +222,10 @@ async function openInTime(
   { node, secrets }: ClaimReads,
 ): ReturnType<typeof openMachine> {
   const ms = ledger.hasOwnTransaction ? OPEN_MS.own : OPEN_MS.shared;
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<null>((give) => {
-    timer = setTimeout(() => give(null), ms);
-  });
-  try {
-    const opened = await Promise.race([openMachine(parts.registry, node, secrets, parts.observer), late]);
-    if (opened !== null) return opened;
-    if (!ledger.hasOwnTransaction) throw new NeedsOwnTransactionError();
-    return { problem: `its drivers did not finish checking its settings within ${ms / 1000} s.` };
-  } finally {
-    clearTimeout(timer);
-  }
+  const opened = await withinTime(ms, openMachine(parts.registry, node, secrets, parts.observer), null);
+  if (opened !== null) return opened;
+  if (!ledger.hasOwnTransaction) throw new NeedsOwnTransactionError();
+  return { problem: `its drivers did not finish checking its settings within ${ms / 1000} s.` };
 }
 
 /** Stands for a machine that could not be opened; it is never called. */

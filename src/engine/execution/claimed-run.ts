@@ -23,7 +23,7 @@ import { ENGINE, stageOnEntering } from "../scheduling/start-runs.ts";
 import { interruptOf } from "../scheduling/waiting-runs.ts";
 import type { Fault } from "./driver-result.ts";
 import type { Ledger } from "./ledger.ts";
-import { cutTo, sentence } from "../input/secret-redactor.ts";
+import { cutTo, sentence } from "../../runtime/text.ts";
 import type { HeldJob } from "../jobs/leases.ts";
 import type { Machine } from "./machine.ts";
 

@@ -9,7 +9,7 @@ import { noopObserver } from "../../observer.ts";
 import type { StepAbout } from "../../observer.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import type { JsonObject, PlannedStep, StoredJson } from "../../store/records.ts";
-import { cutTo } from "../input/secret-redactor.ts";
+import { cutTo } from "../../runtime/text.ts";
 import type { Redactor } from "../input/secret-redactor.ts";
 import { isReserved } from "../plans/reserved-steps.ts";
 import type { Machine } from "./machine.ts";

@@ -3,7 +3,8 @@ import { messageOf } from "../../errors.ts";
 import type { ErrorCode } from "../../errors.ts";
 import type { DriverError } from "../../drivers/driver.ts";
 import type { StoredJson } from "../../store/records.ts";
-import { cutTo, isStorable } from "../input/secret-redactor.ts";
+import { cutTo } from "../../runtime/text.ts";
+import { isStorable } from "../../runtime/json-values.ts";
 import type { Redactor } from "../input/secret-redactor.ts";
 
 /** Why something failed, before it is stored as a `Failure`. */

@@ -4,6 +4,7 @@ import type { Reader } from "../../store/postgres/database.ts";
 import { nodeKeys, nodesByIds, nodesByNames } from "../../store/nodes.ts";
 import type { NodeFilter } from "../../store/node-filter.ts";
 import { clusterByName, clustersByIds } from "../../store/clusters.ts";
+import { isUuid } from "../../runtime/uuid.ts";
 import { listed } from "./name-rules.ts";
 
 /** Which nodes. Exactly one member. */
@@ -82,8 +83,4 @@ function refused(
   path: readonly string[],
 ): { readonly refusals: readonly Refusal[] } {
   return { refusals: [{ code, message, path }] };
-}
-
-export function isUuid(text: string): boolean {
-  return /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/.test(text);
 }

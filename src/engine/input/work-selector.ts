@@ -5,7 +5,8 @@ import type { OperationRow } from "../../store/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { runsOfOperation } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
-import { isUuid, selectNodes } from "./node-selector.ts";
+import { selectNodes } from "./node-selector.ts";
+import { isUuid } from "../../runtime/uuid.ts";
 import type { NodeSelector } from "./node-selector.ts";
 
 /** Exactly one member: an operation, or nodes, which stand for the work that runs or ran last on them. */

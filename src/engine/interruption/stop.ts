@@ -20,7 +20,7 @@ import type { StopRequest } from "../input/interrupt-request.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
 import { unknownOperation } from "../input/work-selector.ts";
-import { isUuid } from "../input/node-selector.ts";
+import { isUuid } from "../../runtime/uuid.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { finishWhenDone } from "../scheduling/finish-run.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";

@@ -8,7 +8,7 @@ import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { hostGroupFlaw, labelFlaws, nameFlaw } from "../input/name-rules.ts";
-import { isUuid } from "../input/node-selector.ts";
+import { isUuid } from "../../runtime/uuid.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { refuseEdit } from "./edit-nodes.ts";
 import type { Edited } from "./edit-nodes.ts";

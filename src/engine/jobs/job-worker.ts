@@ -12,7 +12,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Job, PgBoss } from "pg-boss";
 import type { Log } from "../../log.ts";
 import type { Observer } from "../../observer.ts";
-import { withTimeout } from "../../runtime/periodic.ts";
+import { withTimeout } from "../../runtime/timeout.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
 import { DISCOVERIES, QUEUES, RUNS, TIMERS } from "./boss.ts";
 import type { HeldJob, Lease, Leases } from "./leases.ts";

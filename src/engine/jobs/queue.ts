@@ -7,7 +7,8 @@ import type { PgBoss } from "pg-boss";
 import type { Log } from "../../log.ts";
 import { noopObserver } from "../../observer.ts";
 import type { Observer } from "../../observer.ts";
-import { startPeriodic, withTimeout } from "../../runtime/periodic.ts";
+import { startPeriodic } from "../../runtime/periodic.ts";
+import { withTimeout } from "../../runtime/timeout.ts";
 import {
   bringJobsForward,
   isQueueUnattended,

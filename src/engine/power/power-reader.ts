@@ -26,7 +26,7 @@ import type { PowerRead, WorkSoFar } from "../../store/power.ts";
 import type { SitePolicy } from "../../store/records.ts";
 import { readSite } from "../../store/site.ts";
 import { createBatchLoader } from "../../runtime/batch-loader.ts";
-import { cutTo, sentence } from "../input/secret-redactor.ts";
+import { cutTo, sentence } from "../../runtime/text.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { openMachine } from "../execution/machine.ts";

@@ -12,7 +12,7 @@ import type { Waves } from "../../store/records.ts";
 import { countFailed, hasQueued, hasUnfinishedInWaves, nextQueuedWave } from "../../store/runs.ts";
 import { ENGINE, startQueued } from "./start-runs.ts";
 import type { StartParts } from "./start-runs.ts";
-import { isUuid } from "../input/node-selector.ts";
+import { isUuid } from "../../runtime/uuid.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
 import type { EngineContext } from "../context.ts";
 import type { Caller, Transaction } from "../transaction.ts";

@@ -7,8 +7,8 @@ import { cursorOf, readCursor } from "../../store/postgres/pagination.ts";
 import type { NumberedRequest, Page, PageKey, PageRequest } from "../../store/postgres/pagination.ts";
 import { builder } from "./builder.ts";
 import type { FieldArgs } from "./builder.ts";
-import { isUuid } from "./ids.ts";
-import { isStorable } from "./storable.ts";
+import { isUuid } from "../../runtime/uuid.ts";
+import { isStorableText } from "../../runtime/text.ts";
 
 export interface Connection<Row> {
   readonly edges: readonly { readonly cursor: string; readonly node: Row }[];
@@ -141,7 +141,7 @@ function keyIn(cursor: string | null | undefined, kind: "text" | "instant"): Pag
       typeof key === "string" &&
       typeof id === "string" &&
       isUuid(id) &&
-      (kind === "text" ? isStorable(key) : new Date(key).toISOString() === key)
+      (kind === "text" ? isStorableText(key) : new Date(key).toISOString() === key)
     )
       return { key, id };
   } catch {

@@ -1,5 +1,6 @@
 /** Global IDs: opaque to clients, and composed of type and key. */
 
+import { isUuid } from "../../runtime/uuid.ts";
 import type { IdType } from "../../store/global-id.ts";
 
 export { globalId } from "../../store/global-id.ts";
@@ -9,13 +10,6 @@ export type { IdType };
 export function keyOf(type: IdType, id: string): string {
   const read = readId(id);
   return read?.type === type ? read.key : id;
-}
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
-/** Whether the database accepts a text as a UUID: a query with any other text fails. */
-export function isUuid(text: string): boolean {
-  return UUID.test(text);
 }
 
 /** The text if it is a UUID, otherwise a UUID that matches no object. For filters by ID. */

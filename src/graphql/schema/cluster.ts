@@ -9,7 +9,7 @@ import { connectionOf, connectionType, EMPTY_PAGE, pageArgs, pageRequest } from 
 import { callerOf } from "../base/context.ts";
 import { ClusterStateEnum, NodeStateEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
-import { isUuid } from "../base/ids.ts";
+import { isUuid } from "../../runtime/uuid.ts";
 import { listPlan } from "../execution/json-list-rewrite.ts";
 import { NODES_AS_TEXT, NodeConnection, nodeList, nodeListArgs } from "./node-list.ts";
 import { OperationConnection } from "./operation.ts";

@@ -3,6 +3,7 @@
  * fields follow from the settings that each plugin declares, and extend the schema when it is built. Constraints that
  * GraphQL cannot express are in the descriptions, and the driver checks them.
  */
+import { sentence } from "../../runtime/text.ts";
 import { extendSchema, parse } from "graphql";
 import type { GraphQLSchema } from "graphql";
 import type { AnyDriver } from "../../drivers/registry.ts";
@@ -372,10 +373,6 @@ function range(schema: JsonSchema, least: string, most: string, unit: string): s
 function textOf(schema: JsonSchema, key: string): string | undefined {
   const value = schema[key];
   return typeof value === "string" && value.trim() !== "" ? value.trim() : undefined;
-}
-
-function sentence(text: string): string {
-  return /[.!?]$/.test(text) ? text : `${text}.`;
 }
 
 function line(description: string, text: string): string {

@@ -7,7 +7,8 @@ import { builder } from "../base/builder.ts";
 import { badInput, connectionType, EMPTY_PAGE } from "../base/connection.ts";
 import type { Context } from "../base/context.ts";
 import { InventoryChangeKindEnum } from "../base/enums.ts";
-import { globalId, isUuid, keyOf } from "../base/ids.ts";
+import { globalId, keyOf } from "../base/ids.ts";
+import { isUuid } from "../../runtime/uuid.ts";
 import { ResourceRef } from "../base/refs.ts";
 
 export const InventoryRef = builder.objectRef<InventoryRow>("Inventory");

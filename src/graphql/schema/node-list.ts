@@ -9,7 +9,8 @@ import { connectionOf, connectionType, EMPTY_PAGE, NODES_PAGE_MAX, pageArgs, pag
 import type { Connection, PageArgs } from "../base/connection.ts";
 import type { Context } from "../base/context.ts";
 import { NodeOrderFieldEnum, OrderDirectionEnum } from "../base/enums.ts";
-import { isUuid, keyOf } from "../base/ids.ts";
+import { keyOf } from "../base/ids.ts";
+import { isUuid } from "../../runtime/uuid.ts";
 import { listPlan } from "../execution/json-list-rewrite.ts";
 import { listText } from "../execution/json-list-text.ts";
 import type { ListPlan } from "../execution/json-list-plan.ts";

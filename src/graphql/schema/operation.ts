@@ -28,7 +28,8 @@ import {
   RunStateEnum,
   WaveStateEnum,
 } from "../base/enums.ts";
-import { globalId, isUuid, keyOf, uuidOrNone } from "../base/ids.ts";
+import { globalId, keyOf, uuidOrNone } from "../base/ids.ts";
+import { isUuid } from "../../runtime/uuid.ts";
 import { ClusterRef, FailureRef, OperationRef, ResourceRef } from "../base/refs.ts";
 import { RunConnection } from "./run.ts";
 import { clusterChoice, ClusterRefInput } from "./selectors.ts";

@@ -1,0 +1,21 @@
+/** Texts from drivers and callers, made fit to be stored and shown. */
+
+/** Replaces the characters that PostgreSQL cannot store: U+0000 and halves of surrogate pairs. */
+export function storableText(text: string): string {
+  return text.toWellFormed().replaceAll("\0", "\uFFFD");
+}
+
+/** Whether a text can be stored as it is. */
+export function isStorableText(text: string): boolean {
+  return !text.includes("\0") && text.isWellFormed();
+}
+
+/** The beginning of a text, without half of a surrogate pair at its end. */
+export function cutTo(text: string, length: number): string {
+  return text.slice(0, length).toWellFormed();
+}
+
+/** The text with a full stop, unless it ends like a sentence. */
+export function sentence(text: string): string {
+  return /[.!?…]$/.test(text) ? text : `${text}.`;
+}
