@@ -9,6 +9,7 @@ import { printedPages } from "../docs/print/pages.ts";
 import { VERB_ENTRIES } from "../docs/print/verb-data.ts";
 import { ERROR_STATUS } from "../src/errors.ts";
 import { describeDrivers } from "../src/drivers/load.ts";
+import { beyond } from "../src/graphql/base/request-limits.ts";
 import { buildSchema } from "../src/graphql/schema/schema.ts";
 import { aGate } from "./support/builders.ts";
 import { eventually } from "./support/eventually.ts";
@@ -100,6 +101,17 @@ test("every file that a page names exists", () => {
       .map(([path]) => `${file}: ${path}`),
   );
   expect(missing).toEqual([]);
+});
+
+test("docs/limits.md shows an excessive request's error as the service returns it", () => {
+  const page = PAGES.find(({ file }) => file === "docs/limits.md")?.text ?? "";
+  expect(page).toContain(JSON.stringify(beyond("cost", { requested: 10_300 }).message));
+});
+
+test("docs/fake-driver.md shows the log line with a callback path as the driver writes it", () => {
+  const page = PAGES.find(({ file }) => file === "docs/fake-driver.md")?.text ?? "";
+  const line = /^```text\n(.*)\/callback\/…\n```$/m.exec(page)?.[1] ?? "none";
+  expect(readFileSync(join(ROOT, "plugins/fake/index.ts"), "utf8")).toContain(`call.log(\`${line}\${`);
 });
 
 test("docs/README.md lists every page of docs", () => {
