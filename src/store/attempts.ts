@@ -1,4 +1,4 @@
-/** Attempts at the steps of runs: each try, its progress, and what came of it. */
+/** Attempts at the steps of runs, with progress and result. */
 import { and, asc, desc, eq, lte, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { inArrayParam } from "./postgres/array-parameter.ts";
@@ -10,7 +10,7 @@ import { attempts, runs } from "./tables.ts";
 
 export type AttemptRow = typeof attempts.$inferSelect;
 
-/** A try that is about to be made. Label, driver and the node's model are what history.ts finds it by. */
+/** A new attempt. step-durations.ts looks for it by label, driver and the node's model. */
 export interface NewAttempt {
   readonly runId: string;
   readonly step: number;
@@ -34,7 +34,7 @@ const BEGIN_EACH = bulkInsert(attempts, [
   "deadlineAt",
 ]);
 
-/** A new attempt at a step, running, as it will be stored. `now`: by the database's clock. */
+/** The row of a new attempt. `now`: by the database's clock. */
 export function newAttempt({ timeoutSeconds, ...attempt }: NewAttempt, now: Date): AttemptRow {
   return {
     ...attempt,
@@ -53,7 +53,6 @@ export function newAttempt({ timeoutSeconds, ...attempt }: NewAttempt, now: Date
   };
 }
 
-/** Stores attempts that begin. */
 export async function beginAttempts(tx: Tx, rows: readonly AttemptRow[]): Promise<void> {
   if (rows.length > 0) await runStatement(tx, BEGIN_EACH, [rowsText(rows)]);
 }
@@ -72,12 +71,12 @@ const HELD_FIELDS = [
   "progressMessage",
 ] as const;
 
-/** What the holder of a run changes of its attempt. */
+/** A change by the worker that claimed the run. */
 export type HeldAttemptChange = { readonly [Field in (typeof HELD_FIELDS)[number]]?: AttemptRow[Field] };
 
 const CHANGE_HELD = bulkUpdate(attempts, { key: ["runId", "step", "number"], fields: HELD_FIELDS });
 
-/** Changes attempts of locked runs, each as its holder says. */
+/** Changes attempts of locked runs, each in its own way. */
 export async function changeHeldAttempts(
   tx: Tx,
   changes: readonly (Pick<AttemptRow, "runId" | "step" | "number"> & { readonly change: HeldAttemptChange })[],
@@ -148,7 +147,7 @@ export async function attemptsOf(reader: Reader, runIds: readonly string[]): Pro
     .orderBy(asc(attempts.runId), asc(attempts.step), asc(attempts.number));
 }
 
-/** What steps came to, each where it last succeeded: in the run, or in those before it that it restarts. */
+/** Results of steps, each from its last success: in the run, or in the runs that it restarts. */
 export async function latestOutputs(
   reader: Reader,
   runId: string,
@@ -166,7 +165,7 @@ export async function latestOutputs(
   return [...rows];
 }
 
-/** Steps of some runs that succeeded, by run: what a restart need not do again. */
+/** Succeeded steps by run, which a restart skips. */
 export async function succeededSteps(reader: Reader, runIds: readonly string[]): Promise<Map<string, Set<number>>> {
   if (runIds.length === 0) return new Map();
   const rows = await reader

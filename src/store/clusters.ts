@@ -58,7 +58,7 @@ export async function deleteCluster(tx: Tx, id: string): Promise<void> {
   await tx.delete(clusters).where(eq(clusters.id, id));
 }
 
-/** How many nodes of each cluster are in each state and stage: what a cluster's state is derived from. */
+/** Number of nodes of each cluster in each state and stage. A cluster's state is derived from it. */
 export async function nodeCountsOf(
   reader: Reader,
   clusterIds: readonly string[],

@@ -1,4 +1,4 @@
-/** Discoveries: the addresses of an operation, what came of each, and the nodes that an address may already be. */
+/** Discoveries: the addresses of an operation, their results, and known nodes at an address. */
 import { and, asc, count, eq, inArray, isNull, sql } from "drizzle-orm";
 import type { RunState } from "../lifecycle/operation-states.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
@@ -19,7 +19,6 @@ export const DISCOVERY_STATES = {
   SKIPPED: "Not probed, because the discovery ended before.",
 } as const satisfies Record<DiscoveryState, string>;
 
-/** What came of an address. */
 export type Found =
   | { readonly state: "REGISTERED" | "KNOWN"; readonly nodeId: string }
   | { readonly state: "FAILED"; readonly failure: Failure };
@@ -36,7 +35,7 @@ export async function putDiscoverySecrets(tx: Tx, operationId: string, settings:
   await tx.insert(discoverySecrets).values({ operationId, settings });
 }
 
-/** What an unfinished discovery logs in with, for the one who calls the driver. */
+/** Credentials of an unfinished discovery, for calls of its driver. */
 export async function discoverySecretsOf(reader: Reader, operationId: string): Promise<JsonObject> {
   const [row] = await reader.select().from(discoverySecrets).where(eq(discoverySecrets.operationId, operationId));
   return row?.settings ?? {};
@@ -46,7 +45,7 @@ export async function deleteDiscoverySecrets(tx: Tx, operationId: string): Promi
   await tx.delete(discoverySecrets).where(eq(discoverySecrets.operationId, operationId));
 }
 
-/** Addresses that nothing has come of yet, in the order of the request. At most as many as one request may name. */
+/** Addresses without a result, in the order of the request. The limit of a request bounds their number. */
 export async function queuedDiscoveries(
   reader: Reader,
   operationId: string,
@@ -58,7 +57,7 @@ export async function queuedDiscoveries(
     .orderBy(asc(discoveries.ordinal));
 }
 
-/** Locks an address that nothing has come of yet; false where something has. */
+/** Locks an address without a result; false if it has one. */
 export async function lockQueuedDiscovery(tx: Tx, operationId: string, ordinal: number): Promise<boolean> {
   const rows = await tx
     .select({ ordinal: discoveries.ordinal })
@@ -77,7 +76,7 @@ export async function endDiscovery(tx: Tx, operationId: string, ordinal: number,
     .where(and(eq(discoveries.operationId, operationId), eq(discoveries.ordinal, ordinal)));
 }
 
-/** Addresses whose turn will not come. */
+/** Marks all addresses without a result as skipped. */
 export async function skipQueuedDiscoveries(tx: Tx, operationId: string): Promise<void> {
   await tx
     .update(discoveries)
@@ -85,7 +84,7 @@ export async function skipQueuedDiscoveries(tx: Tx, operationId: string): Promis
     .where(and(eq(discoveries.operationId, operationId), eq(discoveries.state, "QUEUED")));
 }
 
-/** The failure that came first. */
+/** The first failure. */
 export async function firstFailedDiscovery(reader: Reader, operationId: string): Promise<Failure | null> {
   const [row] = await reader
     .select({ failure: discoveries.failure })
@@ -96,7 +95,7 @@ export async function firstFailedDiscovery(reader: Reader, operationId: string):
   return row?.failure ?? null;
 }
 
-/** How many addresses of each discovery are in each state. */
+/** Number of addresses of each discovery in each state. */
 export async function discoveryCounts(
   reader: Reader,
   operationIds: readonly string[],
@@ -121,7 +120,7 @@ const AS_RUN = {
   SKIPPED: "STOPPED",
 } as const satisfies Record<DiscoveryState, RunState>;
 
-/** The same as if each address were a run: for what an operation tells of its progress. */
+/** The same as counts of runs, for the progress of an operation. */
 export async function addressCounts(
   reader: Reader,
   operationIds: readonly string[],
@@ -136,7 +135,6 @@ export async function addressCounts(
   return counts;
 }
 
-/** What is asked of the addresses of each discovery. */
 export interface DiscoveryAddresses extends NumberedRequest {
   readonly states?: readonly DiscoveryState[] | undefined;
 }
@@ -161,7 +159,7 @@ export async function discoveriesPages(
   return pagesOf(rows, (found) => cutNumbered(found, asked));
 }
 
-/** Addresses at which no node was found, by discovery, in the order of the request: those that failed, and those that had no turn. */
+/** Failed and skipped addresses by discovery, in the order of the request. */
 export async function addressesMissed(
   reader: Reader,
   operationIds: readonly string[],
@@ -176,7 +174,7 @@ export async function addressesMissed(
   return new Map([...missed].map(([operationId, found]) => [operationId, found.map(({ address }) => address)]));
 }
 
-/** Discoveries that have not ended and that are older than so many seconds. */
+/** Unfinished discoveries that are older than `seconds`. */
 export async function unfinishedDiscoveries(reader: Reader, afterSeconds: number, limit: number): Promise<string[]> {
   const rows = await reader
     .select({ id: operations.id })
@@ -193,17 +191,17 @@ export async function unfinishedDiscoveries(reader: Reader, afterSeconds: number
   return rows.map(({ id }) => id);
 }
 
-// ---- nodes that are there already
+// ---- known nodes
 
-/** Waits for whoever is about to register a node with the same management controller, until the transaction ends. */
+/** Locks a management controller against other registrations until the transaction ends. */
 export async function lockController(tx: Tx, driver: string, controller: string): Promise<void> {
   await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended(${`discovery ${driver} ${controller}`}, 0))`);
 }
 
-/** Whether a driver gives the node its power: it then is the one that can find it. */
+/** The driver provides the power interface of the node, so it can discover it. */
 const isGivenPowerBy = (driver: string) => sql`coalesce(${nodes.borrowed} ->> 'power', ${nodes.driver}) = ${driver}`;
 
-/** The node that this driver reaches by this management controller, the first by name where several share it. */
+/** The node that this driver reaches through this management controller; the first by name if several share it. */
 export async function nodeWithController(reader: Reader, driver: string, controller: string): Promise<string | null> {
   const [row] = await reader
     .select({ id: nodes.id })
@@ -214,7 +212,7 @@ export async function nodeWithController(reader: Reader, driver: string, control
   return row?.id ?? null;
 }
 
-/** The node that this driver reaches with exactly these settings, secrets aside: what one goes by where it tells of no controller. */
+/** The node that this driver reaches with exactly these settings apart from secrets, for drivers that report no controller. */
 export async function nodeWithSettings(reader: Reader, driver: string, settings: JsonObject): Promise<string | null> {
   const [row] = await reader
     .select({ id: nodes.id })

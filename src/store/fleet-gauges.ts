@@ -1,17 +1,17 @@
-/** How much work there is, and in what state the fleet is: counts for whoever runs the service, one statement each. */
+/** Gauges of runs and nodes for operators, one statement each. */
 import { sql } from "drizzle-orm";
 import type { Reader } from "./postgres/database.ts";
 
 export interface Workload {
-  /** Unfinished runs by state, and by what they wait for: a `WaitReason`, PHASE or CONTROLLER for a limit, null for neither. */
+  /** Unfinished runs by state and wait: a `WaitReason`, PHASE or CONTROLLER for a capacity limit, or null. */
   readonly runs: readonly { readonly state: string; readonly reason: string | null; readonly count: number }[];
-  /** How long the run has waited that waits longest for its turn, in seconds; 0 where none does. */
+  /** Longest wait of a queued run, in seconds; 0 if none waits. */
   readonly oldestWaitingSeconds: number;
   /** Position of the newest transition. */
   readonly position: number;
 }
 
-/** Read from the indexes of unfinished runs: what has ended costs nothing. */
+/** Read from indexes of unfinished runs, so finished ones cost nothing. */
 export async function workload(reader: Reader): Promise<Workload> {
   const rows = await reader.execute<{
     state: string;
@@ -38,12 +38,12 @@ export async function workload(reader: Reader): Promise<Workload> {
 
 export interface Fleet {
   readonly nodes: readonly { readonly state: string; readonly count: number }[];
-  /** Nodes whose power could not be read the last time. */
+  /** Nodes whose power could not be read at the last attempt. */
   readonly powerProblems: number;
   readonly inMaintenance: number;
 }
 
-/** Looks at every node. */
+/** Scans all nodes. */
 export async function fleet(reader: Reader): Promise<Fleet> {
   const rows = [
     ...(await reader.execute<{ state: string; count: number; problems: number; maintained: number }>(sql`

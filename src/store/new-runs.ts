@@ -1,6 +1,6 @@
 /**
- * Runs as they are made: those of an accepted request, ten thousand at a time, and clean-ups. They go in as JSON, a slice of
- * them in each statement: as parameters, of which each run has forty, they would keep both sides busy for twice as long.
+ * Inserts runs: those of an accepted request, up to ten thousand, and clean-up runs. They are sent as JSON, one batch per
+ * statement. As parameters, forty for each run, they would take twice the CPU time on both sides.
  */
 import { getColumns, sql } from "drizzle-orm";
 import type { Tx } from "./postgres/database.ts";
@@ -28,10 +28,10 @@ const FIELDS = [
   "restartOf",
 ] as const satisfies readonly (keyof typeof runs.$inferSelect)[];
 
-/** All that is decided of a run when it is made; the rest is as the table has it, and one that is QUEUED waits since then. */
+/** A new run. Other columns have their defaults; a QUEUED run waits from now on. */
 export type NewRun = Pick<typeof runs.$inferSelect, (typeof FIELDS)[number]>;
 
-/** Of a statement's JSON, in characters: nothing else goes on while it is made. */
+/** Length of a statement's JSON, in characters: making it blocks the event loop. */
 const SLICE_LENGTH = 500_000;
 
 const all = getColumns(runs);
@@ -39,18 +39,18 @@ const NAMES = sql.raw(FIELDS.map((field) => `"${all[field].name}"`).join(", "));
 const VALUES = sql.raw(FIELDS.map((field) => `r."${field}"`).join(", "));
 const TYPES = sql.raw(FIELDS.map((field) => `"${field}" ${all[field].getSQLType()}`).join(", "));
 
-/** Inserts runs as they are made, one slice while the next is not there yet. */
+/** Inserts runs in batches; each batch is made when the one before is stored. */
 export async function insertRuns(tx: Tx, rows: Iterable<NewRun>): Promise<void> {
-  for (const slice of slicesOf(rows)) {
-    // Of `json`, which is read once and from its beginning, PostgreSQL makes rows in less time than of `jsonb`.
+  for (const batch of batchesOf(rows)) {
+    // PostgreSQL makes rows from `json` faster than from `jsonb`: it is parsed once, from its beginning.
     await tx.execute(sql`
       insert into ${runs} (${NAMES}, waiting_since)
-      select ${VALUES}, case when r.state = 'QUEUED' then now() end from json_to_recordset(${slice}::text::json) as r(${TYPES})`);
+      select ${VALUES}, case when r.state = 'QUEUED' then now() end from json_to_recordset(${batch}::text::json) as r(${TYPES})`);
   }
 }
 
-/** The rows in their order, as arrays in JSON. */
-function* slicesOf(rows: Iterable<NewRun>): Generator<string> {
+/** Batches of rows, each the text of a JSON array. */
+function* batchesOf(rows: Iterable<NewRun>): Generator<string> {
   let texts: string[] = [];
   let length = 0;
   for (const row of rows) {

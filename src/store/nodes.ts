@@ -1,4 +1,4 @@
-/** Nodes: who they are, what state they are in, what inspection found. `state` is changed through `moveNodes` alone. */
+/** Nodes, their secrets and inventories. `state` changes only in `moveNodes` and `changeHeldNodes`. */
 import { and, asc, count, desc, eq, gt, sql } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
@@ -25,7 +25,7 @@ export async function nodesByNames(reader: Reader, names: readonly string[]): Pr
   return names.length === 0 ? [] : reader.select().from(nodes).where(inArrayParam(nodes.name, names));
 }
 
-/** Id and name of every node that matches, by name. */
+/** ID and name of all matching nodes, by name. */
 export async function nodeKeys(reader: Reader, filter: NodeFilter): Promise<{ id: string; name: string }[]> {
   return reader
     .select({ id: nodes.id, name: nodes.name })
@@ -35,17 +35,17 @@ export async function nodeKeys(reader: Reader, filter: NodeFilter): Promise<{ id
 }
 
 /**
- * Locks the nodes in the order of their ids, the order that keeps two requests from waiting for each other.
+ * Locks nodes in the order of their IDs, so that two requests do not deadlock.
  *
- * All row locks of this room are NO KEY UPDATE: the second update of a row in one transaction takes a KEY SHARE lock on
- * the rows that it references, so with FOR UPDATE two runs of one operation that end together would lock each other out.
+ * All row locks in the store are NO KEY UPDATE: the second update of a row in one transaction takes a KEY SHARE lock on the
+ * rows that it references, so with FOR UPDATE two runs of one operation that end at the same time would deadlock.
  */
 export async function lockNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow[]> {
   if (ids.length === 0) return [];
   return tx.select().from(nodes).where(inArrayParam(nodes.id, ids)).orderBy(asc(nodes.id)).for("no key update");
 }
 
-/** Locks those of the nodes that nobody holds just now. */
+/** Locks those of the nodes that no other transaction has locked. */
 export async function lockFreeNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow[]> {
   if (ids.length === 0) return [];
   return tx
@@ -125,8 +125,8 @@ export async function countNodes(reader: Reader, filter: NodeFilter | undefined)
 }
 
 /**
- * Which version of each matching node a reader sees, after a name, by name: for readers that go through everything. A
- * version is the transaction that wrote it; the row of a node with the same version is the same.
+ * The visible version of each matching node after a name, by name, for readers of the whole fleet. A version is the
+ * transaction that wrote the row; equal versions of a node are equal rows.
  */
 export async function nodeVersionsAfterName(
   reader: Reader,
@@ -154,7 +154,7 @@ export async function deleteNode(tx: Tx, id: string): Promise<void> {
   await tx.delete(nodes).where(eq(nodes.id, id));
 }
 
-/** Changes fields that are not the state. Raises the revision. */
+/** Changes fields other than the state, and raises the revision. */
 export async function updateNode(
   tx: Tx,
   id: string,
@@ -183,19 +183,19 @@ export async function updateNodes(
     .where(inArrayParam(nodes.id, ids));
 }
 
-/** What goes with a change of state. */
+/** Fields that change with the state. */
 export interface NodeMove {
   readonly stage?: NodeRow["stage"];
   readonly lastError?: Failure | null;
   readonly hostGroup?: string;
 }
 
-/** A node after a move, with what its transition needs. */
+/** A node after a change of state, with the fields of its transition. */
 export type MovedNode = Pick<NodeRow, "id" | "name" | "project" | "transitionCount" | "revision">;
 
 /**
- * Moves nodes from one state to another and counts the transition; only `engine/transition.ts` calls it. Answers the
- * nodes that were in `from`; the database refuses an edge that is not in the table.
+ * Moves nodes from one state to another and counts the transition. Only `engine/transaction.ts` calls it. Returns the nodes
+ * that were in `from`. The database rejects edges that are not in the lifecycle table.
  */
 export async function moveNodes(
   tx: Tx,
@@ -235,10 +235,10 @@ const HELD_FIELDS = [
   "powerProblem",
 ] as const;
 
-/** What the holder of a run changes of its node: `state` along an edge, or none. */
+/** A change by the worker that claimed the node's run; `state` only along an edge. */
 export type HeldNodeChange = { readonly [Field in (typeof HELD_FIELDS)[number]]?: NodeRow[Field] };
 
-/** Locked in the order of their ids before one of them is changed. */
+/** All nodes are locked in the order of their IDs before the first is changed. */
 const CHANGE_HELD = `with locked as materialized (select id from nodes where id = any($2::uuid[]) order by id for no key update)
 ${bulkUpdate(nodes, {
   key: ["id", "state"],
@@ -254,8 +254,8 @@ ${bulkUpdate(nodes, {
 })}`;
 
 /**
- * Changes nodes, each as the holder of its run says, and counts a transition where the state is among it; only
- * `engine/transition.ts` calls it. Answers those that were in the state named.
+ * Changes nodes, each in its own way, and counts a transition if the state changes. Only `engine/transaction.ts` calls it.
+ * Returns the nodes that were in the given state.
  */
 export async function changeHeldNodes(
   tx: Tx,
@@ -278,19 +278,19 @@ export async function putSecrets(
   }
 }
 
-/** Secrets of a node, for the one who calls its driver. */
+/** Secrets of a node, for calls of its driver. */
 export async function secretsOf(reader: Reader, nodeId: string): Promise<Secrets> {
   return (await secretsOfNodes(reader, [nodeId])).get(nodeId) ?? {};
 }
 
-/** Secrets of those nodes that have any. */
+/** Secrets of the nodes that have any. */
 export async function secretsOfNodes(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, Secrets>> {
   if (nodeIds.length === 0) return new Map();
   const rows = await reader.select().from(nodeSecrets).where(inArrayParam(nodeSecrets.nodeId, nodeIds));
   return new Map(rows.map(({ nodeId, secrets }) => [nodeId, secrets]));
 }
 
-/** Node → names of the secret fields that are set, by driver. The values stay where they are. */
+/** Names of the secret fields that are set, by node and driver. Values are not returned. */
 export async function secretFieldsOf(
   reader: Reader,
   nodeIds: readonly string[],
@@ -314,7 +314,7 @@ export async function insertInventories(
 
 const INSERT_INVENTORIES = bulkInsert(inventories, ["id", "nodeId", "runId", "data"]);
 
-/** Snapshots of each node, newest first. */
+/** Inventories of each node, newest first. */
 export async function inventoriesPages(
   reader: Reader,
   nodeIds: readonly string[],

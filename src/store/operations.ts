@@ -1,4 +1,4 @@
-/** Operations: accepted requests and how far they have come. */
+/** Operations: accepted requests and their progress. */
 import { and, desc, eq, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, OperationState, RunCounts, RunState, Interrupt } from "../lifecycle/operation-states.ts";
@@ -12,7 +12,7 @@ import { operations, runs } from "./tables.ts";
 
 export type OperationRow = typeof operations.$inferSelect;
 
-/** A change of an operation: plain values, or SQL for what the database's clock decides. */
+/** Values, or SQL for times by the database's clock. */
 export type OperationChange = {
   readonly [Field in keyof Omit<OperationRow, "id" | "revision">]?: OperationRow[Field] | SQL;
 };
@@ -77,7 +77,7 @@ export async function operationsOfNodes(
   return operationsBelow(reader, "node", nodeIds, request);
 }
 
-/** Operations that were asked for each cluster, newest first. */
+/** Operations that were requested for each cluster, newest first. */
 export async function operationsOfClusters(
   reader: Reader,
   clusterIds: readonly string[],
@@ -122,15 +122,15 @@ export async function lockOperation(tx: Tx, id: string): Promise<OperationRow | 
   return row;
 }
 
-/** Of these operations those that nobody is changing just now, kept as they are until the end of the transaction. */
+/** Locks those of the operations that no other transaction is changing. */
 export async function keepFreeOperations(tx: Tx, ids: readonly string[]): Promise<OperationRow[]> {
   if (ids.length === 0) return [];
   return tx.select().from(operations).where(inArrayParam(operations.id, ids)).for("share", { skipLocked: true });
 }
 
 /**
- * Unfinished operations with nodes that have not begun and should not be waiting: for a turn that is free, or, where the
- * operation is being ended, for anything at all. Who was to begin or end them may have passed them over.
+ * Unfinished operations with QUEUED runs that should not wait: a slot of `maxParallel` is free, or the operation is being
+ * ended. The transaction that should have started or ended them may have skipped them because they were locked.
  */
 export async function operationsOverlooked(reader: Reader, limit: number): Promise<string[]> {
   const rows = await reader.execute<{ id: string }>(sql`
@@ -152,7 +152,7 @@ export async function updateOperation(tx: Tx, id: string, change: OperationChang
     .where(eq(operations.id, id));
 }
 
-/** Records an interrupt on an operation, at this moment by the database's clock. */
+/** Records an interrupt on an operation, now by the database's clock. */
 export async function interruptOperation(
   tx: Tx,
   id: string,
@@ -165,7 +165,7 @@ export async function interruptOperation(
   });
 }
 
-/** Begins a pause between two waves, of so many seconds by the database's clock. */
+/** Starts a pause between two waves, by the database's clock. */
 export async function pauseWaves(
   tx: Tx,
   id: string,
@@ -179,7 +179,7 @@ export async function pauseWaves(
   });
 }
 
-/** How many seconds of a pause between two waves are left by the database's clock; 0: none. */
+/** Remaining seconds of a pause between two waves, by the database's clock; 0 if it is over. */
 export async function pauseLeft(tx: Tx, id: string): Promise<number> {
   const [row] = await tx
     .select({ seconds: sql<number>`greatest(extract(epoch from ${operations.waveUntil} - now()), 0)::float8` })
@@ -188,7 +188,7 @@ export async function pauseLeft(tx: Tx, id: string): Promise<number> {
   return row?.seconds ?? 0;
 }
 
-/** QUEUED → RUNNING, once, when the first run begins. Locked in one order, as by whoever draws consequences for several. */
+/** QUEUED → RUNNING when the first run starts. Operations are locked in the order of their IDs, as elsewhere. */
 export async function operationsBegin(tx: Tx, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
   const locked = sql`select id from operations where ${inArrayParam(operations.id, ids)} and state = 'QUEUED' order by id for no key update`;
@@ -198,7 +198,7 @@ export async function operationsBegin(tx: Tx, ids: readonly string[]): Promise<v
     .where(sql`${operations.id} in (${locked})`);
 }
 
-/** The interrupts on operations, which cannot change before the end of the transaction. Locked in one order. */
+/** The interrupts on operations, locked in the order of their IDs until the end of the transaction. */
 export async function lockInterrupts(tx: Tx, ids: readonly string[]): Promise<Map<string, Interrupt | null>> {
   if (ids.length === 0) return new Map();
   const rows = await tx
@@ -210,12 +210,12 @@ export async function lockInterrupts(tx: Tx, ids: readonly string[]): Promise<Ma
   return new Map(rows.map(({ id, interrupt }) => [id, interrupt]));
 }
 
-/** Sets the operation's end when its last run has ended. */
+/** Records the end of an operation whose last run has ended. */
 export async function finishOperation(tx: Tx, id: string, state: OperationState): Promise<void> {
   await updateOperation(tx, id, { state, finishedAt: sql`now()` });
 }
 
-/** The first failure is the one people look for; later ones do not replace it. */
+/** Records the first failure. Later ones do not replace it: operators look for the first. */
 export async function noteFirstFailure(tx: Tx, id: string, failure: Failure): Promise<void> {
   await tx
     .update(operations)
@@ -223,7 +223,7 @@ export async function noteFirstFailure(tx: Tx, id: string, failure: Failure): Pr
     .where(eq(operations.id, id));
 }
 
-/** Runs of each operation by state, clean-up runs not counted. */
+/** Number of runs of each operation by state, without clean-up runs. */
 export async function runStateCounts(
   reader: Reader,
   operationIds: readonly string[],
@@ -240,7 +240,7 @@ export async function runStateCounts(
   return counts;
 }
 
-/** What the outcome of an operation is made of. */
+/** Counts from which the outcome of an operation is derived. */
 export async function finalCounts(
   tx: Tx,
   operationId: string,
@@ -262,7 +262,7 @@ export async function finalCounts(
   return row ?? { succeeded: 0, failed: 0, aborted: 0, stopped: 0, succeededWithErrors: 0, unfinished: 0, cleanUps: 0 };
 }
 
-/** How many of an operation's unfinished runs have had their turn (they may yet wait for the service): what `maxParallel` bounds. */
+/** Number of an operation's unfinished runs that were started, which `maxParallel` limits. They may still wait for a capacity limit. */
 export async function countRunsInTurn(tx: Tx, operationId: string): Promise<number> {
   return tx.$count(
     runs,
@@ -274,7 +274,7 @@ export async function countRunsInTurn(tx: Tx, operationId: string): Promise<numb
   );
 }
 
-/** Whether any run of the operation is unfinished: one look at an index, unlike counting. */
+/** Whether a run of the operation is unfinished: one index look-up, unlike counting. */
 export async function hasUnfinishedRun(tx: Tx, operationId: string): Promise<boolean> {
   const found = await tx
     .select({ id: runs.id })
@@ -284,7 +284,7 @@ export async function hasUnfinishedRun(tx: Tx, operationId: string): Promise<boo
   return found.length > 0;
 }
 
-/** Unfinished operations that work on nodes of each cluster and move their state. `stopping`: whether an end of it is requested. */
+/** Unfinished operations that change the state of nodes of each cluster. `stopping`: whether an interrupt was requested. */
 export async function workOnClusters(
   reader: Reader,
   clusterIds: readonly string[],
@@ -319,7 +319,7 @@ export async function unfinishedOperationsOfCluster(reader: Reader, clusterId: s
     .orderBy(desc(operations.createdAt));
 }
 
-/** Failures of clean-up runs, by operation: kept apart from what made the clean-up necessary. */
+/** Failures of clean-up runs by operation, apart from the failures that caused the clean-up. */
 export async function cleanUpFailures(
   reader: Reader,
   operationIds: readonly string[],

@@ -1,4 +1,4 @@
-/** Plans, each stored once however many runs have it: a plan's hash is its key. */
+/** Plans by their hash. Each is stored once for all its runs. */
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import { hashOf } from "../runtime/canonical-json.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
@@ -7,7 +7,7 @@ import { plans } from "./tables.ts";
 
 const ROWS_A_STATEMENT = 500;
 
-/** Stores plans that are not stored yet and answers the hash of each, in order. */
+/** Stores new plans and returns the hashes of all, in order. */
 export async function storePlans(tx: Tx, wanted: readonly Plan[]): Promise<string[]> {
   const known = new Map<Plan, string>();
   for (const plan of wanted) if (!known.has(plan)) known.set(plan, hashOf(plan));
@@ -22,7 +22,7 @@ export async function storePlans(tx: Tx, wanted: readonly Plan[]): Promise<strin
   return wanted.map((plan) => known.get(plan) ?? "");
 }
 
-/** Plans never change, so whoever reads them may keep them. */
+/** Plans are immutable, so callers may cache them. */
 export async function plansByHashes(reader: Reader, hashes: readonly string[]): Promise<Map<string, Plan>> {
   if (hashes.length === 0) return new Map();
   const rows = await reader.select().from(plans).where(inArrayParam(plans.hash, hashes));

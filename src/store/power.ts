@@ -1,4 +1,4 @@
-/** Power as it is read in the background: whose turn it is, and whether somebody was at work on a node meanwhile. */
+/** Background power reads: which nodes are due, and whether a run started on a node meanwhile. */
 import { and, eq, isNotNull, isNull, notInArray, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
@@ -7,26 +7,25 @@ import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { nodes, operations, runs } from "./tables.ts";
 
-/** Nodes whose power is not read unasked: their credentials are not verified yet, or nobody looks after them any more. */
+/** States in which power is not read in the background: credentials are not verified yet, or the node is not managed any more. */
 export const WITHOUT_POWER: readonly NodeState[] = ["ENROLLED", "DECOMMISSIONED"];
 
 const AT_REST = sql`not exists (select from ${runs} where ${runs.nodeId} = ${nodes.id} and ${runs.finishedAt} is null)`;
 
-/** A node whose power is to be read. */
 export interface PowerRead {
   readonly id: string;
   readonly controller: string | null;
 }
 
 /**
- * Takes nodes at rest whose power has not been asked for in so many seconds, longest ago first, and notes that it now is;
- * a process that asks at the same moment is given others. `troubled`: those, and only those, that gave no answer last time.
+ * Claims idle nodes whose power was not read for some seconds, longest ago first, and records the time of this read.
+ * Concurrent callers get other nodes. `troubled`: true for nodes whose last read failed, false for the others.
  */
 export async function claimPowerReads(
   tx: Tx,
   due: { readonly seconds: number; readonly troubled: boolean; readonly limit: number },
 ): Promise<PowerRead[]> {
-  const turn = tx
+  const dueNodes = tx
     .select({ id: nodes.id })
     .from(nodes)
     .where(
@@ -41,10 +40,10 @@ export async function claimPowerReads(
     .orderBy(sql`${nodes.powerCheckedAt} nulls first`)
     .limit(due.limit)
     .for("no key update", { skipLocked: true });
-  return noteChecked(tx, turn);
+  return noteChecked(tx, dueNodes);
 }
 
-/** Notes of nodes that their power is asked for now: of those that are not at work, and that nobody holds at the moment. */
+/** Records a power read now, for nodes without a run that no other transaction has locked. */
 export async function notePowerReads(tx: Tx, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
   await noteChecked(
@@ -57,7 +56,7 @@ export async function notePowerReads(tx: Tx, ids: readonly string[]): Promise<vo
   );
 }
 
-/** No change of the node: its revision stays. The inner select is an array, so that it is run once, whatever the plan. */
+/** Does not raise the revision: this is not a change of the node. The inner select is an array, so that every plan runs it once. */
 async function noteChecked(tx: Tx, which: { getSQL(): SQL }): Promise<PowerRead[]> {
   return tx
     .update(nodes)
@@ -66,13 +65,13 @@ async function noteChecked(tx: Tx, which: { getSQL(): SQL }): Promise<PowerRead[
     .returning({ id: nodes.id, controller: nodes.controller });
 }
 
-/** How much was worked on a node, and what is at work on it now. As long as the count is the same, nobody has begun. */
+/** Number of runs that started on a node, and its unfinished run. An equal number means that none started meanwhile. */
 export interface WorkSoFar {
   readonly runs: number;
   readonly busyWith: { readonly operationId: string; readonly kind: OperationKind } | null;
 }
 
-/** By node; one that was never worked on has no entry. */
+/** By node; a node without runs has no entry. */
 export async function workSoFar(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, WorkSoFar>> {
   if (nodeIds.length === 0) return new Map();
   const unfinished = sql`${runs.finishedAt} is null`;

@@ -1,4 +1,4 @@
-/** Shapes of what is stored as JSON, shared by whoever writes and whoever reads it. Types only. */
+/** Types of values that are stored as JSON. */
 import type { ErrorCode } from "../errors.ts";
 import type { Interruptible } from "../lifecycle/interrupts.ts";
 import type { NodeEvent } from "../lifecycle/node-states.ts";
@@ -17,7 +17,7 @@ export type JsonObject = { readonly [key: string]: StoredJson };
 export interface Failure {
   readonly code: ErrorCode;
   readonly message: string;
-  /** `interface.name`, null when it failed before or between steps. */
+  /** `interface.name`; null if it failed before or between steps. */
   readonly step: string | null;
   readonly nodeId: string | null;
   readonly nodeName: string | null;
@@ -26,23 +26,23 @@ export interface Failure {
   readonly retryable: boolean;
 }
 
-/** In what condition an abort left the node, as far as is known. */
+/** Condition in which an abort left the node, as far as is known. */
 export interface LeftAs {
   readonly power: "ON" | "OFF" | "UNKNOWN";
-  /** Whether a step had begun that touches disks: one that says so, or any clean, deploy or undeploy step that says nothing. */
+  /** Whether a step that touches disks had started: one that declares it, or a clean, deploy or undeploy step without a declaration. */
   readonly disksTouched: boolean;
-  /** Whether a step had begun that says it writes firmware. Absent in records older than this field. */
+  /** Whether a step that declares to write firmware had started. Absent in older records. */
   readonly firmwareTouched?: boolean;
-  /** Whether a step had begun that says it attaches networks. Absent in records older than this field. */
+  /** Whether a step that declares to attach networks had started. Absent in older records. */
   readonly networkAttached?: boolean;
-  /** What the tear-down itself failed with. */
+  /** Error of the abort clean-up itself. */
   readonly tearDownError: string | null;
 }
 
-/** What a step changes on a machine, as its driver declares it. */
+/** What a step changes on a machine, declared by its driver. */
 export type Touch = "DISKS" | "FIRMWARE" | "NETWORK";
 
-/** A step of a plan: everything of its declaration that the engine goes by, fixed when the operation was accepted. */
+/** A step of a plan: the part of its declaration that the engine uses, fixed when the operation was accepted. */
 export interface PlannedStep {
   readonly leg: number;
   readonly phase: LegPhase;
@@ -60,13 +60,13 @@ export interface PlannedStep {
   readonly retries: number;
   readonly backoffSeconds: number;
   readonly reaches: "PROVISIONED" | null;
-  /** Null: the declaration says nothing. Absent in plans older than this field. */
+  /** Null: not declared. Absent in older plans. */
   readonly touches?: readonly Touch[] | null;
-  /** Done by the run that this one restarts, and not done again. */
+  /** True if the restarted run completed it: it is not run again. */
   readonly kept: boolean;
 }
 
-/** What a run will do. Never changes once stored. */
+/** Immutable once stored. */
 export interface Plan {
   readonly legs: readonly { readonly phase: LegPhase; readonly enter: readonly NodeEvent[] }[];
   readonly finish: readonly NodeEvent[];
@@ -74,27 +74,27 @@ export interface Plan {
   readonly steps: readonly PlannedStep[];
 }
 
-/** A step chosen by name, in place of the automatic list. */
+/** A step chosen by name in place of the automatic list. */
 export interface StepChoice {
   readonly interface: "power" | "inspect" | "deploy" | "clean" | "engine";
   readonly name: string;
   readonly args: JsonObject;
 }
 
-/** What a verb was given besides nodes, policy and variables. */
+/** Options of a verb, apart from nodes, policy and variables. */
 export interface VerbOptions {
   readonly until?: "AVAILABLE" | "ACTIVE";
   readonly force?: boolean;
   readonly powerAction?: "ON" | "OFF" | "SOFT_OFF" | "REBOOT";
-  /** Of a soft power off: how long the system may take before the power is cut. */
+  /** For SOFT_OFF: time before the power is switched off hard. */
   readonly softTimeoutSeconds?: number;
-  /** Steps in place of the automatic ones of the verb's own phase (clean or deploy). */
+  /** Steps in place of the automatic ones in the verb's own phase (clean or deploy). */
   readonly steps?: readonly StepChoice[];
   /** The runbook that the steps were taken from. */
   readonly runbook?: string;
-  /** Host group that the nodes get. */
+  /** New host group of the nodes. */
   readonly hostGroup?: string;
-  /** Of a discovery: the driver, its settings without secrets, and what the nodes get that are found. */
+  /** For a discovery: the driver, its settings without secrets, and labels and names for the nodes found. */
   readonly discovery?: {
     readonly driver: string;
     readonly settings: JsonObject;
@@ -104,48 +104,48 @@ export interface VerbOptions {
 }
 
 /**
- * What a parked run waits for.
- * Within a step: TIME, CALLBACK, RETRY, HOLD. Between two steps: CAPACITY (a limit of the service), MAINTENANCE.
+ * Why a run is parked.
+ * Within a step: TIME, CALLBACK, RETRY, HOLD. Between two steps: CAPACITY (a slot of a capacity limit), MAINTENANCE.
  */
 export type WaitReason = "TIME" | "CALLBACK" | "RETRY" | "HOLD" | "CAPACITY" | "MAINTENANCE";
 
-/** How an operation takes its nodes on in waves, resolved when it was accepted. */
+/** Waves of an operation, resolved when it was accepted. */
 export interface Waves {
-  /** Nodes in each wave; they add up to all. */
+  /** Number of nodes in each wave; the sum is all nodes. */
   readonly sizes: readonly number[];
   readonly pauseSeconds: number;
-  /** The next wave begins when somebody says so. */
+  /** True if each next wave waits for `advanceWave`. */
   readonly manual: boolean;
-  /** So many runs may fail before the rest is held; null: any number. */
+  /** Number of failed runs at which further waves are held; null for no limit. */
   readonly maxFailures: number | null;
-  /** Failures that somebody has seen and gone on after. */
+  /** Failures that an operator accepted by continuing. */
   readonly forgiven: number;
 }
 
-/** Phases whose runs can be limited. */
+/** Phases with a capacity limit. */
 export type LimitedPhase = "verify" | "inspect" | "clean" | "deploy" | "undeploy";
 
-/** A site's word on one step of whatever driver offers it. */
+/** The site's policy for one step. */
 export interface StepPolicy {
   /** `interface.name`, as in `clean.erase_disks`. */
   readonly step: string;
-  /** Of this driver only; absent: of every driver. */
+  /** For this driver only; absent: for all drivers. */
   readonly driver?: string;
-  /** In place of the declared one; 0 switches it off. */
+  /** In place of the declared priority; 0 disables the step. */
   readonly priority?: number;
-  /** Never run, not even when asked for by name. */
+  /** Not run even if chosen by name. */
   readonly forbidden?: boolean;
 }
 
-/** What holds for all nodes. An absent member is as if it said nothing. */
+/** Policy for all nodes. Absent members have their defaults. */
 export interface SitePolicy {
-  /** Runs at work in a phase at the same time, over the whole service. */
+  /** Maximum number of runs in a phase at the same time, over all replicas. */
   readonly phaseLimits?: Readonly<Partial<Record<LimitedPhase, number>>>;
-  /** Runs at work at the same time on nodes of one management controller. */
+  /** Maximum number of runs at the same time on nodes of one management controller. */
   readonly controllerLimit?: number;
-  /** False: no automatic clean steps, neither in a commission nor after a tear-down. */
+  /** False: no automatic clean steps in commissions and after tear-downs. */
   readonly automaticCleaning?: boolean;
   readonly steps?: readonly StepPolicy[];
-  /** Whether a power state that somebody else changed is changed back. */
+  /** Whether power drift is corrected. */
   readonly correctPower?: boolean;
 }

@@ -1,15 +1,14 @@
-/** Call-backs that were not taken, kept with their run. */
+/** Rejected callbacks, kept with their run. */
 import { asc, eq } from "drizzle-orm";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { anomalies } from "./tables.ts";
 
-/** Why a call-back was not taken. */
 export type Anomaly = (typeof anomalies.$inferSelect)["kind"];
 
 export type AnomalyRow = typeof anomalies.$inferSelect;
 
-/** Records a call-back that was not taken, and answers how many the run has then; null, and nothing is recorded, when it has `most` of them already. */
+/** Records a rejected callback and returns the number of the run; null, without recording it, if the run has `most` already. */
 export async function noteAnomaly(tx: Tx, row: typeof anomalies.$inferInsert, most: number): Promise<number | null> {
   const before = await tx.$count(anomalies, eq(anomalies.runId, row.runId));
   if (before >= most) return null;
@@ -17,7 +16,7 @@ export async function noteAnomaly(tx: Tx, row: typeof anomalies.$inferInsert, mo
   return before + 1;
 }
 
-/** Call-backs to some runs that were not taken, oldest first. */
+/** Rejected callbacks of some runs, oldest first. */
 export async function anomaliesOf(reader: Reader, runIds: readonly string[]): Promise<AnomalyRow[]> {
   if (runIds.length === 0) return [];
   return reader

@@ -5,7 +5,7 @@ import { runbooks } from "./tables.ts";
 
 export type RunbookRow = typeof runbooks.$inferSelect;
 
-/** All of them, by name. */
+/** All runbooks, by name. */
 export async function allRunbooks(reader: Reader): Promise<RunbookRow[]> {
   return reader.select().from(runbooks).orderBy(asc(runbooks.name));
 }

@@ -1,4 +1,4 @@
-/** Runs: the share of an operation on one node each. A process that works on a run holds its fence, and every write names it. */
+/** Runs: an operation's work on one node each. The worker that claimed a run holds its fencing token, and each write checks it. */
 import { and, asc, eq, gt, inArray, isNull, lte, ne, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, OperationState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
@@ -12,30 +12,29 @@ import { nodes, operations, runs, site } from "./tables.ts";
 
 export type RunRow = typeof runs.$inferSelect;
 
-/** A change of a run: plain values, or SQL for what the database's clock decides. */
+/** Values, or SQL for times by the database's clock. */
 export type RunChange = {
   readonly [Field in keyof Omit<RunRow, "id" | "revision" | "updatedAt">]?: RunRow[Field] | SQL;
 };
 
-/** A locked run, with what whoever works on it has to know of its operation and its node. */
+/** A locked run, with the fields of its operation and its node that a worker needs. */
 export type LockedRun = RunRow & {
   readonly operationInterrupt: Interrupt | null;
   readonly operationState: OperationState;
   readonly inMaintenance: boolean;
-  /** The site limits phases or controllers. */
+  /** True if the site has capacity limits. */
   readonly isLimited: boolean;
-  /** By the database's clock it need not wait any longer. */
+  /** True if its wait is over by the database's clock. */
   readonly isDue: boolean;
-  /** When the transaction that holds it began, by the database's clock. */
+  /** Start of the transaction, by the database's clock. */
   readonly lockedAt: Date;
 };
 
-/** The run, locked. */
 export async function lockRun(tx: Tx, id: string): Promise<LockedRun | undefined> {
   return (await lockRuns(tx, [id])).get(id);
 }
 
-/** Several runs, locked in the order of their nodes. `skipLocked`: those that somebody else holds just now are left out. */
+/** Locks runs in the order of their nodes. `skipLocked`: without those that another transaction has locked. */
 export async function lockRuns(
   tx: Tx,
   ids: readonly string[],
@@ -65,7 +64,7 @@ export async function lockRuns(
   );
 }
 
-/** Between the beginning of the transaction that parked a run and the moment its job was stored for. */
+/** Margin between the start of the transaction that parked a run and the due time of its job. */
 const CLOCK_TOLERANCE = "100 milliseconds";
 
 const HELD_FIELDS = [
@@ -86,7 +85,7 @@ const HELD_FIELDS = [
   ...(["wakeAt", "waitReason", "waitingSince", "waitFor", "slotPhase", "slotController"] as const),
 ] as const;
 
-/** What the holder of a run changes of it. */
+/** A change by the worker that claimed the run. */
 export type HeldRunChange = { readonly [Field in (typeof HELD_FIELDS)[number]]?: RunRow[Field] };
 
 const CHANGE_HELD = bulkUpdate(runs, {
@@ -95,7 +94,7 @@ const CHANGE_HELD = bulkUpdate(runs, {
   also: ["revision = runs.revision + 1", "updated_at = clock_timestamp()"],
 });
 
-/** Changes locked runs, each as its holder says. */
+/** Changes locked runs, each in its own way. */
 export async function changeHeldRuns(
   tx: Tx,
   changes: readonly { readonly id: string; readonly change: HeldRunChange }[],
@@ -123,13 +122,13 @@ export async function lockUnfinishedRuns(
 }
 
 /**
- * Unfinished runs of nodes. Those that have begun are locked, in the order of their nodes; those that are QUEUED are read
- * beside them: whoever gives turns, or ends them, passes over what somebody holds.
+ * Unfinished runs of nodes. Started runs are locked in the order of their nodes. QUEUED runs are only read: transactions that
+ * start or end them skip locked ones.
  */
 export async function lockBegunRuns(tx: Tx, nodeIds: readonly string[]): Promise<RunRow[]> {
   if (nodeIds.length === 0) return [];
   const unfinished = and(inArrayParam(runs.nodeId, nodeIds), isNull(runs.finishedAt));
-  // Read first: one that begins between the two questions is found locked.
+  // QUEUED runs first: one that starts between the two statements is found by the second.
   const queued = await tx
     .select()
     .from(runs)
@@ -148,7 +147,7 @@ export async function updateRun(tx: Tx, id: string, change: RunChange): Promise<
   await updateRuns(tx, [id], change);
 }
 
-/** Changes several runs alike. */
+/** Changes several runs in the same way. */
 export async function updateRuns(tx: Tx, ids: readonly string[], change: RunChange): Promise<void> {
   if (ids.length === 0) return;
   await tx
@@ -157,7 +156,7 @@ export async function updateRuns(tx: Tx, ids: readonly string[], change: RunChan
     .where(inArrayParam(runs.id, ids));
 }
 
-/** Records an interrupt on runs, at this moment by the database's clock. */
+/** Records an interrupt on runs, now by the database's clock. */
 export async function interruptRuns(
   tx: Tx,
   ids: readonly string[],
@@ -170,7 +169,7 @@ export async function interruptRuns(
   await updateRuns(tx, ids, { ...interrupt, interruptAt: sql`now()` });
 }
 
-/** What the end of a run empties: it waits for nothing, nobody works on it, and it takes no place. */
+/** Fields that the end of a run clears: waits, deadlines and slots. */
 export const ENDED = {
   owner: null,
   wakeAt: null,
@@ -182,7 +181,7 @@ export const ENDED = {
   openGeneration: null,
 } as const;
 
-/** Ends runs. Their fence rises, so that whoever held one can write no more. */
+/** Ends runs. Their fencing tokens rise, so that a worker that claimed one cannot write any more. */
 export async function finishRuns(
   tx: Tx,
   ids: readonly string[],
@@ -204,7 +203,7 @@ export async function unfinishedRuns(reader: Reader, nodeIds: readonly string[])
     .where(and(inArrayParam(runs.nodeId, nodeIds), isNull(runs.finishedAt)));
 }
 
-/** Kind of the operation that keeps each busy node busy. */
+/** Kind of the unfinished operation of each busy node. */
 export async function busyNodes(reader: Reader, nodeIds: readonly string[]) {
   if (nodeIds.length === 0) return [];
   return reader
@@ -215,8 +214,8 @@ export async function busyNodes(reader: Reader, nodeIds: readonly string[]) {
 }
 
 /**
- * The newest run of each node that moved its state and was no clean-up: a change of power, or an inspection in place, does
- * not stand between a node and its unfinished work. Runs of the operation named count in any case.
+ * The newest run of each node that changes its state and is not a clean-up: a change of power or an inspection in place does
+ * not hide unfinished work from a restart. Runs of the given operation always count.
  */
 export async function newestWork(
   reader: Reader,
@@ -245,12 +244,11 @@ export async function runsOfOperation(
     .orderBy(asc(runs.ordinal), asc(runs.createdAt));
 }
 
-/** What is asked of the runs of each operation. */
 export interface OperationRuns extends NumberedRequest {
   readonly states?: readonly RunState[] | undefined;
 }
 
-/** A page of each operation's runs by their place in the request (clean-up runs follow the work). */
+/** A page of each operation's runs in the order of the request; clean-up runs follow the work. */
 export async function runsPages(
   reader: Reader,
   operationIds: readonly string[],
@@ -266,7 +264,7 @@ export async function runsPages(
   return pagesOf(rows, (found) => cutNumbered(found, asked));
 }
 
-/** Runs of an operation that changed after a moment (and, at that moment, after an id), oldest change first. */
+/** Runs of an operation that changed after a time (at equal times: after an ID), oldest change first. */
 export async function runsChangedSince(
   reader: Reader,
   operationId: string,
@@ -287,7 +285,7 @@ export async function runsChangedSince(
     .limit(limit);
 }
 
-/** All QUEUED runs of an operation, locked; runs that somebody else is ending just now are passed over. */
+/** All QUEUED runs of an operation, locked; those that another transaction has locked are skipped. */
 export async function lockQueuedRuns(tx: Tx, operationId: string): Promise<RunRow[]> {
   return tx
     .select()
@@ -297,7 +295,7 @@ export async function lockQueuedRuns(tx: Tx, operationId: string): Promise<RunRo
     .for("no key update", { skipLocked: true });
 }
 
-/** QUEUED runs of the waves up to `wave` that wait for no limit of the service, in order, locked as above. */
+/** QUEUED runs of the waves up to `wave` that do not wait for a capacity limit, in order, locked as above. */
 export async function lockRunsInTurn(tx: Tx, operationId: string, wave: number, limit: number): Promise<RunRow[]> {
   return tx
     .select()
@@ -308,7 +306,7 @@ export async function lockRunsInTurn(tx: Tx, operationId: string, wave: number, 
     .for("no key update", { skipLocked: true });
 }
 
-/** Whether a run of the operation's work that is in one of the waves up to `wave` has not ended. */
+/** Whether a run of the operation's work in a wave up to `wave` is unfinished. */
 export async function hasUnfinishedInWaves(tx: Tx, operationId: string, wave: number): Promise<boolean> {
   const found = await tx
     .select({ id: runs.id })
@@ -320,7 +318,7 @@ export async function hasUnfinishedInWaves(tx: Tx, operationId: string, wave: nu
   return found.length > 0;
 }
 
-/** Whether a node of the operation has not begun. */
+/** Whether a run of the operation is QUEUED. */
 export async function hasQueued(tx: Tx, operationId: string): Promise<boolean> {
   const found = await tx
     .select({ id: runs.id })
@@ -337,7 +335,7 @@ export async function hasQueued(tx: Tx, operationId: string): Promise<boolean> {
   return found.length > 0;
 }
 
-/** The first wave after one in which a node has not begun; null: there is none. */
+/** The first wave after `wave` with a QUEUED run; null if there is none. */
 export async function nextQueuedWave(tx: Tx, operationId: string, after: number): Promise<number | null> {
   const [row] = await tx
     .select({ wave: sql<number | null>`min(${runs.wave})::int` })
@@ -354,12 +352,12 @@ export async function nextQueuedWave(tx: Tx, operationId: string, after: number)
   return row?.wave ?? null;
 }
 
-/** Runs of an operation's work that failed. */
+/** Failed runs of an operation's work. */
 export async function countFailed(tx: Tx, operationId: string): Promise<number> {
   return tx.$count(runs, and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), eq(runs.state, "FAILED")));
 }
 
-/** Runs of an operation's work that are parked. */
+/** Parked runs of an operation's work. */
 export async function parkedRuns(tx: Tx, operationId: string): Promise<RunRow[]> {
   return tx
     .select()
@@ -369,7 +367,7 @@ export async function parkedRuns(tx: Tx, operationId: string): Promise<RunRow[]>
     );
 }
 
-/** Runs of some nodes that are parked until the end of the maintenance. */
+/** Runs of some nodes that are parked until the end of maintenance. */
 export async function runsPausedByMaintenance(tx: Tx, nodeIds: readonly string[]): Promise<string[]> {
   if (nodeIds.length === 0) return [];
   const rows = await tx
@@ -379,12 +377,12 @@ export async function runsPausedByMaintenance(tx: Tx, nodeIds: readonly string[]
   return rows.map(({ id }) => id);
 }
 
-/** How many runs of an operation have not ended. */
+/** Number of unfinished runs of an operation. */
 export async function countUnfinished(tx: Tx, operationId: string): Promise<number> {
   return tx.$count(runs, and(eq(runs.operationId, operationId), isNull(runs.finishedAt)));
 }
 
-/** Nodes that each operation's failure policy has cleaned up, or is cleaning up. */
+/** Nodes of each operation's clean-up runs. */
 export async function cleanedUpNodes(
   reader: Reader,
   operationIds: readonly string[],
@@ -396,7 +394,7 @@ export async function cleanedUpNodes(
     .where(and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "CLEAN_UP")));
 }
 
-/** What the holder of some runs has to know of interrupts. `overdue`: the time of a stop is over. */
+/** Interrupts and fencing tokens of claimed runs. `overdue`: the timeout of a stop has passed. */
 export async function interruptsOf(
   reader: Reader,
   ids: readonly string[],
@@ -413,7 +411,7 @@ export async function interruptsOf(
     .where(inArrayParam(runs.id, ids));
 }
 
-/** Unfinished runs that nobody has touched for so many seconds, though somebody should have: recovery gives those a job that have none. A page of them, by id. */
+/** A page, by ID, of unfinished runs that were not changed for some seconds although they should. Recovery enqueues those without a job. */
 export async function neglectedRuns(
   reader: Reader,
   { seconds, after, limit }: { readonly seconds: number; readonly after: string | null; readonly limit: number },
@@ -425,7 +423,7 @@ export async function neglectedRuns(
       and(
         isNull(runs.finishedAt),
         ne(runs.state, "QUEUED"),
-        // Parked without a job: somebody, or a place below a limit, gives them one; an interrupt has given them one.
+        // These are parked without a job; the end of the wait or an interrupt enqueues one.
         sql`(coalesce(${runs.waitReason}, '') not in ('HOLD', 'CAPACITY', 'MAINTENANCE') or ${runs.interrupt} is not null)`,
         sql`greatest(${runs.updatedAt}, coalesce(${runs.wakeAt}, ${runs.updatedAt})) < now() - make_interval(secs => ${seconds})`,
         after === null ? undefined : gt(runs.id, after),

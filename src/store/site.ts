@@ -1,4 +1,4 @@
-/** The site's policy: one row, what holds for all nodes. */
+/** The site's policy for all nodes: one row. */
 import { sql } from "drizzle-orm";
 import type { Reader, Tx } from "./postgres/database.ts";
 import type { SitePolicy } from "./records.ts";
@@ -8,14 +8,14 @@ export type SiteRow = typeof site.$inferSelect;
 
 export async function readSite(reader: Reader): Promise<SiteRow> {
   const [row] = await reader.select().from(site);
-  if (!row) throw new Error("The site has lost its row.");
+  if (!row) throw new Error("The table site has no row. Restore it: migrations insert it once.");
   return row;
 }
 
-/** The site's row, locked, so that of two changes the second sees the first. */
+/** Locks the row, so that the second of two changes sees the first. */
 export async function lockSite(tx: Tx): Promise<SiteRow> {
   const [row] = await tx.select().from(site).for("no key update");
-  if (!row) throw new Error("The site has lost its row.");
+  if (!row) throw new Error("The table site has no row. Restore it: migrations insert it once.");
   return row;
 }
 
@@ -23,7 +23,7 @@ export async function changeSite(tx: Tx, policy: SitePolicy, by: string): Promis
   await tx.update(site).set({ policy, updatedBy: by, updatedAt: sql`now()`, revision: sql`${site.revision} + 1` });
 }
 
-/** Whether automatic cleaning runs on a node: its own word counts before the site's. */
+/** Whether automatic cleaning runs on a node: its own setting overrides the site's. */
 export function cleansAutomatically(policy: SitePolicy, node: { readonly automaticCleaning: boolean | null }): boolean {
   return node.automaticCleaning ?? policy.automaticCleaning ?? true;
 }

@@ -1,4 +1,4 @@
-/** Places below the limits of phases and controllers: how many are taken, and which runs wait for one. */
+/** Slots of the capacity limits of phases and controllers: how many are taken, and which runs wait for one. */
 import { and, asc, isNull, sql } from "drizzle-orm";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
@@ -6,7 +6,7 @@ import { rowsBelow } from "./postgres/pagination.ts";
 import type { RunRow } from "./runs.ts";
 import { runs } from "./tables.ts";
 
-/** Whether any run waits for a limit: one look at an index. */
+/** Whether any run waits for a slot: one index look-up. */
 export async function isAnyWaiting(reader: Reader): Promise<boolean> {
   const found = await reader
     .select({ id: runs.id })
@@ -16,7 +16,7 @@ export async function isAnyWaiting(reader: Reader): Promise<boolean> {
   return found.length > 0;
 }
 
-/** Places taken in each phase and on each controller. */
+/** Slots taken in each phase and on each controller. */
 export async function takenPlaces(
   reader: Reader,
 ): Promise<{ readonly phases: ReadonlyMap<string, number>; readonly controllers: ReadonlyMap<string, number> }> {
@@ -34,7 +34,7 @@ export async function takenPlaces(
   return { phases, controllers };
 }
 
-/** How many wait for each limit. */
+/** Number of runs that wait for each limit. */
 export async function waitingCounts(reader: Reader): Promise<Map<string, number>> {
   const rows = await reader
     .select({ waitFor: runs.waitFor, count: sql<number>`count(*)::int` })
@@ -44,7 +44,7 @@ export async function waitingCounts(reader: Reader): Promise<Map<string, number>
   return new Map(rows.map(({ waitFor, count }) => [waitFor ?? "", count]));
 }
 
-/** The first of those who wait for each of several limits. */
+/** The first of the runs that wait for each limit. */
 export async function runsWaitingForEach(
   reader: Reader,
   limits: readonly string[],
@@ -59,9 +59,9 @@ export async function runsWaitingForEach(
 }
 
 /**
- * Runs that wait for a limit other than those excepted, longest first; of each limit at most `most`, so that many who
- * wait for one do not hide those who wait for another. Nodes that have not begun and whose operation is halted, or being
- * ended, keep their place and are left out.
+ * Runs that wait for a limit other than the excepted ones, longest wait first; at most `most` for each limit, so that many
+ * runs that wait for one limit do not hide those of another. QUEUED runs of an operation that is halted or being ended are
+ * left out and keep their waiting time.
  */
 export async function waitingRuns(
   tx: Tx,
@@ -83,7 +83,7 @@ export async function waitingRuns(
   return [...rows].map(({ id }) => id);
 }
 
-/** Of these runs those that still wait for a limit, locked; whoever somebody else holds just now is passed over. */
+/** Locks those of the runs that still wait for a slot; runs that another transaction has locked are skipped. */
 export async function lockWaiting(tx: Tx, ids: readonly string[]): Promise<RunRow[]> {
   if (ids.length === 0) return [];
   return tx
@@ -95,8 +95,8 @@ export async function lockWaiting(tx: Tx, ids: readonly string[]): Promise<RunRo
 }
 
 /**
- * The place of each run, from 1, among those that wait for the same thing: for a limit those that wait longest are first,
- * else the QUEUED runs of its operation in the order of the request. Runs that wait for neither are left out.
+ * The queue position of each run, from 1: among the runs that wait for the same limit, longest wait first; else among the
+ * QUEUED runs of its operation, in the order of the request. Other runs are left out.
  */
 export async function waitingPositions(reader: Reader, runIds: readonly string[]): Promise<Map<string, number>> {
   if (runIds.length === 0) return new Map();

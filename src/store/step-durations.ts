@@ -1,33 +1,32 @@
-/** How long steps took so far: what estimates are made of. Nothing is kept for it but the attempts themselves. */
+/** Durations of past steps, for estimates. They are read from the attempts. */
 import { sql } from "drizzle-orm";
 import type { Reader } from "./postgres/database.ts";
 
-/** What the durations of are asked for. */
 export interface StepKind {
   readonly driver: string;
   /** `interface.name`. */
   readonly label: string;
-  /** Of the node it is to run on; null: not known. */
+  /** Model of the node; null if unknown. */
   readonly model: string | null;
 }
 
-/** Durations of a kind of step, in seconds from the beginning of an attempt that succeeded to its end. */
+/** Durations of succeeded attempts, in seconds. */
 export interface StepHistory {
   readonly medianSeconds: number;
   readonly p90Seconds: number;
-  /** How many attempts that is made of. */
+  /** Number of attempts. */
   readonly samples: number;
-  /** The model whose nodes they were on; null: nodes of whatever model. */
+  /** Model of the nodes; null for all models. */
   readonly model: string | null;
 }
 
-/** The newest so many attempts at a driver's step count: what took long years ago says nothing of today. */
+/** Number of the newest attempts at a driver's step that count: old durations say little about today. */
 const ATTEMPTS_MAX = 1_000;
 
 interface Row {
   readonly driver: string;
   readonly label: string;
-  /** Null in the row over all models, and for nodes whose model is not known. */
+  /** Null in the row over all models, and for nodes of an unknown model. */
   readonly model: string | null;
   readonly ofAll: boolean;
   readonly samples: number;
@@ -35,8 +34,8 @@ interface Row {
 }
 
 /**
- * The history of each kind, in order: of the node's model where there is any, else of the driver's nodes together; null
- * where nothing of the kind ever succeeded. One statement, whose cost goes with the number of different steps.
+ * The durations of each kind of step, in order: on nodes of the same model if there are any, else on all nodes of the driver;
+ * null if the step never succeeded. One statement; its cost depends on the number of different steps.
  */
 export async function stepHistories(reader: Reader, kinds: readonly StepKind[]): Promise<(StepHistory | null)[]> {
   if (kinds.length === 0) return [];

@@ -1,4 +1,4 @@
-/** What drivers said while they worked: numbered through all steps of a run, from 1, without holes. Only the holder of a run writes. */
+/** Log lines of drivers, numbered per run from 1 without holes. Only the worker that claimed the run writes. */
 import { and, asc, desc, eq, gt, sql } from "drizzle-orm";
 import { runStatement } from "./postgres/statements.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
@@ -12,9 +12,9 @@ export type StepLogRow = typeof stepLog.$inferSelect;
 /** The attempt that a line belongs to. */
 export type LogPlace = Pick<StepLogRow, "runId" | "step" | "attempt">;
 
-/** What an attempt has in the log already. */
+/** An attempt's part of the log. */
 export interface LogShare {
-  /** Number of the run's newest line; 0 when it has none. */
+  /** Number of the run's newest line; 0 if it has none. */
   readonly newest: number;
   readonly lines: number;
   readonly bytes: number;
@@ -22,7 +22,7 @@ export interface LogShare {
   readonly notice: { readonly sequence: number; readonly dropped: number } | null;
 }
 
-/** The share of the run's newest attempt, of which at most `most` lines are looked for. */
+/** The part of the run's newest attempt, of which at most `most` lines are counted. */
 export async function logShare(tx: Tx, { runId, step, attempt }: LogPlace, most: number): Promise<LogShare> {
   const newest = tx
     .$with("newest")
@@ -65,7 +65,7 @@ export async function rewriteNotice(
     .where(and(eq(stepLog.runId, runId), eq(stepLog.sequence, sequence)));
 }
 
-/** The newest lines of some steps, all their attempts together; for each step its own, oldest first. */
+/** The newest lines of some steps over all their attempts, per step, oldest first. */
 export async function logTails(
   reader: Reader,
   steps: readonly { readonly runId: string; readonly step: number; readonly tail: number }[],
@@ -121,7 +121,7 @@ export async function linesAfter(reader: Reader, runId: string, after: number, l
     .limit(limit);
 }
 
-/** Number of a run's newest line; 0 when it has none. */
+/** Number of a run's newest line; 0 if it has none. */
 export async function newestLine(reader: Reader, runId: string): Promise<number> {
   const [row] = await reader
     .select({ sequence: stepLog.sequence })

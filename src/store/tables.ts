@@ -1,9 +1,12 @@
 /**
- * All tables, as the migrations in `drizzle/` make them. Besides what stands here the migrations hold what Drizzle
- * cannot say: the legal edges (`lifecycle_edges`), the trigger that refuses any other change of `nodes.state`, the
- * one row of `feed_position`, the order of `nodes.name` (by its bytes, whatever the database's collation, so that one
- * index serves the order of lists and the beginning of a name), and `label_pairs`, which makes labels a list that
- * PostgreSQL keeps statistics of. The tables of the durable queue are its own, in the schema `pgboss`.
+ * All tables, as the migrations in `drizzle/` create them. The migrations also contain what Drizzle cannot express:
+ * - the legal edges (`lifecycle_edges`), and the trigger that rejects any other change of `nodes.state`;
+ * - the one row of `feed_position`;
+ * - the collation of `nodes.name`, which is by bytes, so that one index serves the order of lists and prefixes of names;
+ * - `label_pairs`, which makes labels a list that PostgreSQL keeps statistics of.
+ *
+ * Some columns have older names than their properties: `wish` is an interrupt (decision 0013 forbids renaming columns). The
+ * tables of the durable queue are pg-boss's own, in the schema `pgboss`.
  */
 import { sql } from "drizzle-orm";
 import {
@@ -42,7 +45,7 @@ import type {
 const at = (name: string) => timestamp(name, { withTimezone: true, precision: 3 });
 const now = sql`now()`;
 
-/** A named set of nodes. Its state is derived. */
+/** A named set of nodes. Its state is derived from theirs. */
 export const clusters = pgTable("clusters", {
   id: uuid("id").primaryKey(),
   name: text("name").notNull().unique(),
@@ -69,19 +72,19 @@ export const nodes = pgTable(
     maintenanceSince: at("maintenance_since"),
     maintenanceBy: text("maintenance_by"),
     isProtected: boolean("is_protected").notNull().default(false),
-    /** Why the node is on its way out; null: it is not. A retired node is never made available or deployed. */
+    /** Why the node is retired; null if it is not. A retired node does not become available and is not deployed. */
     retiredReason: text("retired_reason"),
-    /** Whether automatic cleaning runs; null: as the site says. */
+    /** Whether automatic cleaning runs; null: by the policy of the site. */
     automaticCleaning: boolean("automatic_cleaning"),
-    /** Role in its cluster, in the operator's words. */
+    /** Role in its cluster, free text. */
     hostGroup: text("host_group"),
-    /** What inspection called the machine: estimates go by it. */
+    /** Model reported by inspection, used by estimates. */
     model: text("model"),
-    /** What its management controller is reached by, as the driver tells; nodes that share it share its limit. */
+    /** Address of its management controller, from the driver. Nodes that share it share its capacity limit. */
     controller: text("controller"),
-    /** Power that the last change through Ostler left; what the reader compares with. */
+    /** Power after the last change through Ostler; power drift is a difference from it. */
     wantedPower: text("wanted_power").$type<"ON" | "OFF">(),
-    /** When the power was last asked for by the reader, and what kept it from an answer. */
+    /** When the power reader last read the power, and why it failed. */
     powerCheckedAt: at("power_checked_at"),
     powerProblem: text("power_problem"),
     driver: text("driver").notNull(),
@@ -107,7 +110,7 @@ export const nodes = pgTable(
   ],
 );
 
-/** Secret settings, apart from the node so that no read of a node can carry them along. */
+/** Secret settings, in a table of their own so that no read of a node returns them. */
 export const nodeSecrets = pgTable("node_secrets", {
   nodeId: uuid("node_id")
     .primaryKey()
@@ -116,7 +119,7 @@ export const nodeSecrets = pgTable("node_secrets", {
   secrets: jsonb("secrets").$type<Readonly<Record<string, Readonly<Record<string, string>>>>>().notNull(),
 });
 
-/** What an inspection found. Snapshots stay, the newest is the node's inventory. */
+/** Results of inspections. All are kept; the newest is the node's inventory. */
 export const inventories = pgTable(
   "inventories",
   {
@@ -131,7 +134,7 @@ export const inventories = pgTable(
   (table) => [index("inventories_newest").on(table.nodeId, table.takenAt)],
 );
 
-/** One accepted request. */
+/** Accepted requests. */
 export const operations = pgTable(
   "operations",
   {
@@ -145,26 +148,26 @@ export const operations = pgTable(
     restartOf: uuid("restart_of"),
     idempotencyKey: text("idempotency_key"),
     inputHash: text("input_hash"),
-    /** What the verb was given besides nodes and policy; a restart is planned from it again. */
+    /** Options of the verb; a restart is planned from them again. */
     options: jsonb("options").$type<VerbOptions>().notNull(),
     onFailure: text("on_failure").$type<FailurePolicy>().notNull(),
     maxParallel: integer("max_parallel"),
-    /** Variables of the request alone; a restart overlays the cluster's settings of then with them. */
+    /** Variables of the request alone; a restart lays them over the cluster's settings at that time. */
     variables: jsonb("variables").$type<JsonObject>().notNull(),
     interrupt: text("wish").$type<Interrupt>(),
     interruptBy: text("wish_by"),
     interruptReason: text("wish_reason"),
     interruptAt: at("wish_at"),
-    /** How the nodes are taken on in waves; null: all at once. */
+    /** Null: all nodes at once. */
     waves: jsonb("waves").$type<Waves>(),
-    /** The newest wave that may begin, from 0. */
+    /** The newest wave that may start, from 0. */
     wave: integer("wave").notNull().default(0),
     waveState: text("wave_state").$type<"RUNNING" | "PAUSED" | "AWAITING" | "HALTED">(),
-    /** Why it is halted or paused, who did it, and until when a pause lasts. */
+    /** Why and by whom it is halted or paused, and the end of a pause. */
     waveReason: text("wave_reason"),
     waveBy: text("wave_by"),
     waveUntil: at("wave_until"),
-    /** The failure that made CLEAN_UP_ALL stop the rest, or the first one at all. */
+    /** The failure that made CLEAN_UP_ALL stop the other runs, or else the first failure. */
     firstFailure: jsonb("first_failure").$type<Failure>(),
     totalCount: integer("total_count").notNull(),
     createdAt: at("created_at").notNull().default(now),
@@ -184,13 +187,13 @@ export const operations = pgTable(
   ],
 );
 
-/** What runs do. Nodes of one kind share their plan, so ten thousand runs store it once; the hash is that of its JSON. */
+/** Plans of runs by the hash of their JSON. Similar nodes share a plan, so ten thousand runs store it once. */
 export const plans = pgTable("plans", {
   hash: text("hash").primaryKey(),
   plan: jsonb("plan").$type<Plan>().notNull(),
 });
 
-/** The share of one operation on one node. At most one unfinished run a node: `runs_one_unfinished`. */
+/** An operation's work on one node. A node has at most one unfinished run (`runs_one_unfinished`). */
 export const runs = pgTable(
   "runs",
   {
@@ -198,10 +201,10 @@ export const runs = pgTable(
     operationId: uuid("operation_id")
       .notNull()
       .references(() => operations.id),
-    /** Stays when the node is deleted, so it is no foreign key. */
+    /** Kept when the node is deleted, so it is not a foreign key. */
     nodeId: uuid("node_id").notNull(),
     nodeName: text("node_name").notNull(),
-    /** Place in the request, from 0. */
+    /** Index in the request, from 0. */
     ordinal: integer("ordinal").notNull(),
     purpose: text("purpose").$type<"WORK" | "CLEAN_UP">().notNull().default("WORK"),
     state: text("state").$type<RunState>().notNull(),
@@ -209,12 +212,12 @@ export const runs = pgTable(
       .notNull()
       .references(() => plans.hash),
     variables: jsonb("variables").$type<JsonObject>().notNull(),
-    /** The leg of the plan the node has entered. */
+    /** Leg of the plan that the node has entered. */
     leg: integer("leg").notNull().default(0),
-    /** The step that is next or under way; the number of steps when all are done. */
+    /** Index of the next or running step; the number of steps when all are done. */
     position: integer("position").notNull().default(0),
     target: text("target").$type<NodeState>().notNull(),
-    /** Whether the route moves the node's state at all. */
+    /** Whether the route changes the node's state. */
     movesState: boolean("moves_state").notNull(),
     attempt: integer("attempt").notNull().default(1),
     restartOf: uuid("restart_of"),
@@ -222,27 +225,27 @@ export const runs = pgTable(
     interruptBy: text("wish_by"),
     interruptReason: text("wish_reason"),
     interruptAt: at("wish_at"),
-    /** Set with an abort that is the consequence of something: a stop's time-out. */
+    /** Set with an abort that the engine requested, after the timeout of a stop. */
     interruptFailure: jsonb("wish_failure").$type<Failure>(),
     powerOff: boolean("power_off"),
-    /** Fencing token: raised by each claim, checked by each write of whoever claimed. */
+    /** Fencing token: raised by each claim, checked by each write of the claimant. */
     fence: integer("fence").notNull().default(0),
     owner: text("owner"),
-    /** Tokens of call-backs are made of this secret and the generation, which rises with every entry of a step. */
+    /** Callback tokens are derived from this secret and the generation, which rises with each entry into a step. */
     callbackSecret: uuid("callback_secret").notNull().defaultRandom(),
     generation: integer("generation").notNull().default(0),
-    /** The generation whose call-back may still be taken; null: none. */
+    /** Generation whose callback is accepted; null: none. */
     openGeneration: integer("open_generation"),
     wakeAt: at("wake_at"),
     waitReason: text("wait_reason").$type<WaitReason>(),
-    /** Since when it waits, be it QUEUED, WAITING or HOLDING. */
+    /** Since when it is QUEUED, WAITING or HOLDING. */
     waitingSince: at("waiting_since"),
-    /** The limit that it waits for, as in `phase:clean` or `controller:10.0.0.7`. */
+    /** The capacity limit that it waits for, as in `phase:clean` or `controller:10.0.0.7`. */
     waitFor: text("wait_for"),
-    /** Places that it has taken of the service's limits. */
+    /** Slots of capacity limits that it holds. */
     slotPhase: text("slot_phase").$type<LegPhase>(),
     slotController: text("slot_controller"),
-    /** The node's controller when the run was made. */
+    /** The node's management controller when the run was created. */
     controller: text("controller"),
     wave: integer("wave").notNull().default(0),
     failure: jsonb("failure").$type<Failure>(),
@@ -278,7 +281,7 @@ export const runs = pgTable(
   ],
 );
 
-/** One try of one step. Kept for good. */
+/** Attempts at steps. Kept indefinitely. */
 export const attempts = pgTable(
   "attempts",
   {
@@ -287,10 +290,10 @@ export const attempts = pgTable(
       .references(() => runs.id),
     /** Index of the step in the plan. */
     step: integer("step").notNull(),
-    /** 1 for the first try. */
+    /** From 1. */
     number: integer("number").notNull(),
     state: text("state").$type<"RUNNING" | "WAITING" | "SUCCEEDED" | "FAILED" | "ABORTED">().notNull(),
-    /** How often it was entered: waits, and crashes that it survived, included. */
+    /** Number of entries, those after waits and crashes included. */
     entries: integer("entries").notNull().default(1),
     startedAt: at("started_at").notNull().default(now),
     deadlineAt: at("deadline_at").notNull(),
@@ -301,9 +304,9 @@ export const attempts = pgTable(
     failure: jsonb("failure").$type<Failure>(),
     progressPercent: integer("progress_percent"),
     progressMessage: text("progress_message"),
-    /** VERIFY: the work is done, and is being looked over. ABORT: what was done is being undone. */
+    /** VERIFY: the step is done and is being verified. ABORT: the abort clean-up runs. */
     part: text("part").$type<"RUN" | "VERIFY" | "ABORT">().notNull().default("RUN"),
-    /** `interface.name`, driver and model, for the history that estimates are made of. */
+    /** `interface.name`, driver and model, by which estimates look for durations. */
     label: text("label"),
     driver: text("driver"),
     model: text("model"),
@@ -316,7 +319,7 @@ export const attempts = pgTable(
   ],
 );
 
-/** What drivers said while they worked, line by line. Bounded: a step's share is cut. */
+/** Log lines of drivers. Bounded: further lines of a step are dropped. */
 export const stepLog = pgTable(
   "step_log",
   {
@@ -335,7 +338,7 @@ export const stepLog = pgTable(
   (table) => [primaryKey({ columns: [table.runId, table.sequence] })],
 );
 
-/** Call-backs that were not taken. Recorded, never applied. */
+/** Rejected callbacks. Recorded, never applied. */
 export const anomalies = pgTable(
   "anomalies",
   {
@@ -343,16 +346,16 @@ export const anomalies = pgTable(
     runId: uuid("run_id")
       .notNull()
       .references(() => runs.id),
-    /** LATE: an earlier entry's token. DUPLICATE: the token was used. FORGED: never given out. */
+    /** LATE: the token of an earlier entry. DUPLICATE: a used token. FORGED: a token that was never issued. */
     kind: text("kind").$type<"LATE" | "DUPLICATE" | "FORGED">().notNull(),
-    /** The step that the run was at. */
+    /** Index of the step that the run was at. */
     step: text("step"),
     at: at("at").notNull().default(now),
   },
   (table) => [index("anomalies_run").on(table.runId, table.at)],
 );
 
-/** What holds for all nodes: one row. */
+/** Policy for all nodes: one row. */
 export const site = pgTable("site", {
   id: boolean("id").primaryKey().default(true),
   policy: jsonb("policy").$type<SitePolicy>().notNull(),
@@ -381,7 +384,7 @@ export const discoveries = pgTable(
       .references(() => operations.id),
     ordinal: integer("ordinal").notNull(),
     address: text("address").notNull(),
-    /** REGISTERED: a node was made. KNOWN: a node was there already. SKIPPED: the operation was ended before its turn. */
+    /** REGISTERED: a node was registered. KNOWN: the node existed. SKIPPED: the operation ended before it was probed. */
     state: text("state").$type<"QUEUED" | "REGISTERED" | "KNOWN" | "FAILED" | "SKIPPED">().notNull().default("QUEUED"),
     nodeId: uuid("node_id"),
     failure: jsonb("failure").$type<Failure>(),
@@ -390,7 +393,7 @@ export const discoveries = pgTable(
   (table) => [primaryKey({ columns: [table.operationId, table.ordinal] })],
 );
 
-/** What an unfinished discovery logs in with; gone with its end. */
+/** Credentials of an unfinished discovery, deleted at its end. */
 export const discoverySecrets = pgTable("discovery_secrets", {
   operationId: uuid("operation_id")
     .primaryKey()
@@ -398,7 +401,7 @@ export const discoverySecrets = pgTable("discovery_secrets", {
   settings: jsonb("settings").$type<JsonObject>().notNull(),
 });
 
-/** The table of node-states.ts, for the database to refuse what it does not hold. Filled by migrations. */
+/** The edges of node-states.ts, from which the database rejects other changes. Filled by migrations. */
 export const lifecycleEdges = pgTable(
   "lifecycle_edges",
   {
@@ -409,7 +412,7 @@ export const lifecycleEdges = pgTable(
   (table) => [primaryKey({ columns: [table.fromState, table.event, table.toState] })],
 );
 
-/** The log of all changes of state, gapless and in commit order. Append only. */
+/** Log of all state changes, in commit order without holes. Append-only. */
 export const transitions = pgTable(
   "transitions",
   {
@@ -417,12 +420,12 @@ export const transitions = pgTable(
     nodeId: uuid("node_id").notNull(),
     nodeName: text("node_name").notNull(),
     project: text("project").notNull(),
-    /** Null: the node was registered. */
+    /** Null for the registration. */
     fromState: text("from_state").$type<NodeState>(),
-    /** Null: the node was deleted. */
+    /** Null for the deletion. */
     toState: text("to_state").$type<NodeState>(),
     event: text("event").$type<NodeEvent | "register" | "delete">().notNull(),
-    /** 1 for the registration, without holes for each node. */
+    /** Per node without holes; 1 for the registration. */
     sequence: integer("sequence").notNull(),
     nodeRevision: integer("node_revision").notNull(),
     target: text("target").$type<NodeState>(),
@@ -447,7 +450,7 @@ export const transitions = pgTable(
   ],
 );
 
-/** The position of the newest transition: one row, locked from the moment a position is drawn until the commit. */
+/** Position of the newest transition: one row, locked from the allocation of a position until the commit. */
 export const feedPosition = pgTable("feed_position", {
   id: boolean("id").primaryKey().default(true),
   position: bigint("position", { mode: "number" }).notNull(),

@@ -1,4 +1,4 @@
-/** The log of changes of state: written as the last statement of a transaction, read by position. */
+/** The log of state changes: written by the last statement of a transaction, read by position. */
 import { and, asc, desc, eq, gt, lt, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
@@ -10,13 +10,13 @@ import { feedPosition, transitions } from "./tables.ts";
 
 export type TransitionRow = typeof transitions.$inferSelect;
 
-/** A transition before its position and time are known. */
+/** A transition without its position and time. */
 export type NewTransition = Omit<TransitionRow, "position" | "at">;
 
 /**
- * Appends rows in their order. Must be the last statement before the commit: it locks the one row that positions are
- * drawn from, so positions follow the order of commits and have no holes, and a reader who has seen position p never
- * finds a new row at or below p.
+ * Appends rows in order. Must be the last statement before the commit: it locks the one row that positions are allocated from,
+ * so positions follow the order of commits without holes. Once a reader has seen position p, no new row appears at or below
+ * it.
  */
 export async function appendTransitions(tx: Tx, rows: readonly NewTransition[]): Promise<void> {
   const json = JSON.stringify(rows.map((row, index) => ({ ...row, ord: index + 1 })));
@@ -31,15 +31,15 @@ export async function appendTransitions(tx: Tx, rows: readonly NewTransition[]):
       "nodeRevision" int, target text, "operationId" uuid, "runId" uuid, step text, actor text, reason text)`);
 }
 
-/** Position of the newest transition; 0 when there is none. */
+/** Position of the newest transition; 0 if there is none. */
 export async function newestPosition(reader: Reader): Promise<number> {
   const [row] = await reader.select({ position: feedPosition.position }).from(feedPosition);
-  // One row is always there; an answer without it is none, and nobody shall take it for an empty log.
+  // The row always exists. An answer without it must not be taken for an empty log.
   if (typeof row?.position !== "number") throw new Error("The position of the newest transition could not be read.");
   return row.position;
 }
 
-/** Position of the oldest transition still kept, or one past the newest when none is. */
+/** Position of the oldest transition that is kept; one past the newest if none is. */
 export async function oldestPosition(reader: Reader): Promise<number> {
   const [row] = await reader
     .select({ position: transitions.position })
@@ -50,8 +50,8 @@ export async function oldestPosition(reader: Reader): Promise<number> {
 }
 
 /**
- * Deletes up to `limit` of the oldest transitions, those from before so many days, and answers how many. What is kept
- * is always the newest part of the log without a hole, whatever the clock did while it was written.
+ * Deletes up to `limit` of the oldest transitions that are older than `days`, and returns their number. The rest is always the
+ * newest part of the log without a hole, whatever the clock did while it was written.
  */
 export async function deleteOldTransitions(tx: Tx, days: number, limit: number): Promise<number> {
   const deleted = await tx.execute(sql`
@@ -62,15 +62,15 @@ export async function deleteOldTransitions(tx: Tx, days: number, limit: number):
   return deleted.length;
 }
 
-/** Which transitions: those of nodes (by a condition on `nodes`, or by id), of an operation. */
+/** Transitions of nodes (by a condition on `nodes`, or by ID), or of an operation. */
 export interface TransitionFilter {
   readonly nodeIds?: readonly string[];
   readonly operationId?: string;
-  /** Nodes that match now. */
+  /** Condition on the nodes as they are now. */
   readonly nodes?: SQL | undefined;
 }
 
-/** Up to `limit` transitions after a position, oldest first; up to and including `until` where given. */
+/** Up to `limit` transitions after a position, oldest first; up to and including `until`. */
 export async function transitionsAfter(
   reader: Reader,
   range: {
