@@ -12,8 +12,8 @@ import type { Observer } from "../observer.ts";
 import type { Notifier } from "../store/postgres/notifier.ts";
 import { isConnectionLoss } from "../store/postgres/connection-errors.ts";
 import type { Database, Tx } from "../store/postgres/database.ts";
-import { changeHeldNodes, moveNodes } from "../store/nodes.ts";
-import type { HeldNodeChange, MovedNode, NodeMove } from "../store/nodes.ts";
+import { changeClaimedNodes, moveNodes } from "../store/nodes.ts";
+import type { ClaimedNodeChange, MovedNode, NodeMove } from "../store/nodes.ts";
 import { appendTransitions } from "../store/transitions.ts";
 import type { NewTransition } from "../store/transitions.ts";
 
@@ -87,7 +87,7 @@ export interface Hop {
   /** The edge that the node takes, and what its transition records; null if the state stays. */
   readonly why: (Omit<MoveContext, "runIds"> & { readonly event: NodeEvent; readonly runId: string }) | null;
   /** Contains `state` if the node takes an edge. */
-  readonly change: HeldNodeChange;
+  readonly change: ClaimedNodeChange;
 }
 
 /**
@@ -123,7 +123,7 @@ export function changeNodes(transaction: Transaction, hopsOfNodes: readonly (rea
   return Array.from({ length: rounds }, async (_, round) => {
     const hops = hopsOfNodes.flatMap((all) => all[round] ?? []);
     const changes = hops.map(({ nodeId, from, change }) => ({ id: nodeId, state: from, change }));
-    const changed = new Map((await changeHeldNodes(transaction.tx, changes)).map((node) => [node.id, node]));
+    const changed = new Map((await changeClaimedNodes(transaction.tx, changes)).map((node) => [node.id, node]));
     for (const { nodeId, from, why, change } of hops) {
       const node = changed.get(nodeId);
       if (!node) throw new Error(`Node ${nodeId} is not ${from}, although its run left it in that state.`);

@@ -240,7 +240,7 @@ class NodeStream {
       limit: BATCH,
       ...(this.#filter && { filter: this.#filter }),
     });
-    // Positions have no holes, so a row directly after the cursor proves that none is missing. Otherwise the log is asked.
+    // Positions have no holes, so a row directly after the cursor proves that none is missing. Otherwise the log decides.
     if (rows[0]?.position !== from + 1 && (await this.#oldest()) > from + 1) return null;
     this.#cursor = rows.length < BATCH ? until : (rows.at(-1)?.position ?? until);
     return rows;

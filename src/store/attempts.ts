@@ -57,7 +57,7 @@ export async function beginAttempts(tx: Tx, rows: readonly AttemptRow[]): Promis
   if (rows.length > 0) await runStatement(tx, BEGIN_EACH, [rowsText(rows)]);
 }
 
-const HELD_FIELDS = [
+const CHANGEABLE_FIELDS = [
   "state",
   "entries",
   "deadlineAt",
@@ -72,16 +72,16 @@ const HELD_FIELDS = [
 ] as const;
 
 /** A change by the worker that claimed the run. */
-export type HeldAttemptChange = { readonly [Field in (typeof HELD_FIELDS)[number]]?: AttemptRow[Field] };
+export type ClaimedAttemptChange = { readonly [Field in (typeof CHANGEABLE_FIELDS)[number]]?: AttemptRow[Field] };
 
-const CHANGE_HELD = bulkUpdate(attempts, { key: ["runId", "step", "number"], fields: HELD_FIELDS });
+const CHANGE_CLAIMED = bulkUpdate(attempts, { key: ["runId", "step", "number"], fields: CHANGEABLE_FIELDS });
 
 /** Changes attempts of locked runs, each in its own way. */
-export async function changeHeldAttempts(
+export async function changeClaimedAttempts(
   tx: Tx,
-  changes: readonly (Pick<AttemptRow, "runId" | "step" | "number"> & { readonly change: HeldAttemptChange })[],
+  changes: readonly (Pick<AttemptRow, "runId" | "step" | "number"> & { readonly change: ClaimedAttemptChange })[],
 ): Promise<void> {
-  if (changes.length > 0) await runStatement(tx, CHANGE_HELD, [rowsText(changes)]);
+  if (changes.length > 0) await runStatement(tx, CHANGE_CLAIMED, [rowsText(changes)]);
 }
 
 /** Ends or parks an attempt. */

@@ -143,20 +143,20 @@ export interface DiscoveryAddresses extends NumberedRequest {
 export async function discoveriesPages(
   reader: Reader,
   operationIds: readonly string[],
-  asked: DiscoveryAddresses,
+  request: DiscoveryAddresses,
 ): Promise<Map<string, Page<DiscoveryRow>>> {
-  const { where, orderBy } = numberedClauses(asked, discoveries.ordinal);
+  const { where, orderBy } = numberedClauses(request, discoveries.ordinal);
   const rows = await rowsBelow(reader, discoveries, operationIds, {
     below: (operation) =>
       and(
         sql`${discoveries.operationId} = ${operation}`,
-        asked.states && inArrayParam(discoveries.state, asked.states),
+        request.states && inArrayParam(discoveries.state, request.states),
         where,
       ),
     orderBy,
-    limit: asked.limit + 1,
+    limit: request.limit + 1,
   });
-  return pagesOf(rows, (found) => cutNumbered(found, asked));
+  return pagesOf(rows, (found) => cutNumbered(found, request));
 }
 
 /** Failed and skipped addresses by discovery, in the order of the request. */

@@ -44,17 +44,17 @@ export async function nodesJson(
   const condition = and(nodeCondition(filter), where);
   const cursor = cursorText(column, nodes.id);
   const name = (index: number) => sql.raw(`edges${index}`);
-  const kept = sql`filter (where place <= ${limit}::int)`;
+  const kept = sql`filter (where ordinal <= ${limit}::int)`;
   const lists = edges.map(
     (_, index) =>
-      sql`, coalesce(string_agg(${name(index)}, ','${fromEnd ? sql` order by place desc` : sql``}) ${kept}, '') as ${name(index)}`,
+      sql`, coalesce(string_agg(${name(index)}, ','${fromEnd ? sql` order by ordinal desc` : sql``}) ${kept}, '') as ${name(index)}`,
   );
   const [row] = await runPrepared(
     reader,
     sql`select count(*)::int as read
-        ${ends ? sql`, max(cursor) filter (where place = 1) as near, max(cursor) filter (where place = least(${limit}::int, total)) as far` : sql``}
+        ${ends ? sql`, max(cursor) filter (where ordinal = 1) as near, max(cursor) filter (where ordinal = least(${limit}::int, total)) as far` : sql``}
         ${sql.join(lists)}
-      from (select row_number() over () as place
+      from (select row_number() over () as ordinal
           ${ends ? sql`, count(*) over () as total, ${cursor} as cursor` : sql``}
           ${sql.join(edges.map((selection, index) => sql`, ${edgeText(reader, selection, order.by)} as ${name(index)}`))}
         from (select * from ${nodes} ${condition ? sql`where ${condition}` : sql``} order by ${sql.join(orderBy, sql`, `)} limit ${limit + 1}::int) ${nodes}) page`,

@@ -1,4 +1,4 @@
-/** Nodes, their secrets and inventories. `state` changes only in `moveNodes` and `changeHeldNodes`. */
+/** Nodes, their secrets and inventories. `state` changes only in `moveNodes` and `changeClaimedNodes`. */
 import { and, asc, count, desc, eq, gt, sql } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
@@ -223,7 +223,7 @@ export async function moveNodes(
     });
 }
 
-const HELD_FIELDS = [
+const CHANGEABLE_FIELDS = [
   "state",
   "stage",
   "lastError",
@@ -236,13 +236,13 @@ const HELD_FIELDS = [
 ] as const;
 
 /** A change by the worker that claimed the node's run; `state` only along an edge. */
-export type HeldNodeChange = { readonly [Field in (typeof HELD_FIELDS)[number]]?: NodeRow[Field] };
+export type ClaimedNodeChange = { readonly [Field in (typeof CHANGEABLE_FIELDS)[number]]?: NodeRow[Field] };
 
 /** All nodes are locked in the order of their IDs before the first is changed. */
-const CHANGE_HELD = `with locked as materialized (select id from nodes where id = any($2::uuid[]) order by id for no key update)
+const CHANGE_CLAIMED = `with locked as materialized (select id from nodes where id = any($2::uuid[]) order by id for no key update)
 ${bulkUpdate(nodes, {
   key: ["id", "state"],
-  fields: HELD_FIELDS,
+  fields: CHANGEABLE_FIELDS,
   also: [
     "transition_count = nodes.transition_count + case when given.change ? 'state' then 1 else 0 end",
     "revision = nodes.revision + 1",
@@ -257,12 +257,12 @@ ${bulkUpdate(nodes, {
  * Changes nodes, each in its own way, and counts a transition if the state changes. Only `engine/transaction.ts` calls it.
  * Returns the nodes that were in the given state.
  */
-export async function changeHeldNodes(
+export async function changeClaimedNodes(
   tx: Tx,
-  changes: readonly { readonly id: string; readonly state: NodeState; readonly change: HeldNodeChange }[],
+  changes: readonly { readonly id: string; readonly state: NodeState; readonly change: ClaimedNodeChange }[],
 ): Promise<MovedNode[]> {
   if (changes.length === 0) return [];
-  const { rows } = await runStatement(tx, CHANGE_HELD, [rowsText(changes), changes.map(({ id }) => id)]);
+  const { rows } = await runStatement(tx, CHANGE_CLAIMED, [rowsText(changes), changes.map(({ id }) => id)]);
   return rows as MovedNode[];
 }
 

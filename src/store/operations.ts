@@ -263,7 +263,7 @@ export async function finalCounts(
 }
 
 /** Number of an operation's unfinished runs that were started, which `maxParallel` limits. They may still wait for a capacity limit. */
-export async function countRunsInTurn(tx: Tx, operationId: string): Promise<number> {
+export async function countStartedRuns(tx: Tx, operationId: string): Promise<number> {
   return tx.$count(
     runs,
     and(

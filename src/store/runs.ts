@@ -67,7 +67,7 @@ export async function lockRuns(
 /** Margin between the start of the transaction that parked a run and the due time of its job. */
 const CLOCK_TOLERANCE = "100 milliseconds";
 
-const HELD_FIELDS = [
+const CHANGEABLE_FIELDS = [
   ...([
     "state",
     "leg",
@@ -86,20 +86,20 @@ const HELD_FIELDS = [
 ] as const;
 
 /** A change by the worker that claimed the run. */
-export type HeldRunChange = { readonly [Field in (typeof HELD_FIELDS)[number]]?: RunRow[Field] };
+export type ClaimedRunChange = { readonly [Field in (typeof CHANGEABLE_FIELDS)[number]]?: RunRow[Field] };
 
-const CHANGE_HELD = bulkUpdate(runs, {
+const CHANGE_CLAIMED = bulkUpdate(runs, {
   key: ["id"],
-  fields: HELD_FIELDS,
+  fields: CHANGEABLE_FIELDS,
   also: ["revision = runs.revision + 1", "updated_at = clock_timestamp()"],
 });
 
 /** Changes locked runs, each in its own way. */
-export async function changeHeldRuns(
+export async function changeClaimedRuns(
   tx: Tx,
-  changes: readonly { readonly id: string; readonly change: HeldRunChange }[],
+  changes: readonly { readonly id: string; readonly change: ClaimedRunChange }[],
 ): Promise<void> {
-  if (changes.length > 0) await runStatement(tx, CHANGE_HELD, [rowsText(changes)]);
+  if (changes.length > 0) await runStatement(tx, CHANGE_CLAIMED, [rowsText(changes)]);
 }
 
 /** Locks unfinished runs, of nodes or of an operation, in the order of their nodes. */
@@ -252,16 +252,16 @@ export interface OperationRuns extends NumberedRequest {
 export async function runsPages(
   reader: Reader,
   operationIds: readonly string[],
-  asked: OperationRuns,
+  request: OperationRuns,
 ): Promise<Map<string, Page<RunRow>>> {
-  const { where, orderBy } = numberedClauses(asked, runs.ordinal);
+  const { where, orderBy } = numberedClauses(request, runs.ordinal);
   const rows = await rowsBelow(reader, runs, operationIds, {
     below: (operation) =>
-      and(sql`${runs.operationId} = ${operation}`, asked.states && inArrayParam(runs.state, asked.states), where),
+      and(sql`${runs.operationId} = ${operation}`, request.states && inArrayParam(runs.state, request.states), where),
     orderBy,
-    limit: asked.limit + 1,
+    limit: request.limit + 1,
   });
-  return pagesOf(rows, (found) => cutNumbered(found, asked));
+  return pagesOf(rows, (found) => cutNumbered(found, request));
 }
 
 /** Runs of an operation that changed after a time (at equal times: after an ID), oldest change first. */
@@ -296,7 +296,7 @@ export async function lockQueuedRuns(tx: Tx, operationId: string): Promise<RunRo
 }
 
 /** QUEUED runs of the waves up to `wave` that do not wait for a capacity limit, in order, locked as above. */
-export async function lockRunsInTurn(tx: Tx, operationId: string, wave: number, limit: number): Promise<RunRow[]> {
+export async function lockRunsToStart(tx: Tx, operationId: string, wave: number, limit: number): Promise<RunRow[]> {
   return tx
     .select()
     .from(runs)

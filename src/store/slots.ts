@@ -17,7 +17,7 @@ export async function isAnyWaiting(reader: Reader): Promise<boolean> {
 }
 
 /** Slots taken in each phase and on each controller. */
-export async function takenPlaces(
+export async function takenSlots(
   reader: Reader,
 ): Promise<{ readonly phases: ReadonlyMap<string, number>; readonly controllers: ReadonlyMap<string, number> }> {
   const rows = await reader
@@ -76,10 +76,10 @@ export async function waitingRuns(
         )})`;
   const rows = await tx.execute<{ id: string }>(sql`
     select id from (
-      select r.id, r.waiting_since, r.ordinal, row_number() over (partition by r.wait_for order by r.waiting_since, r.ordinal, r.id) as place
+      select r.id, r.waiting_since, r.ordinal, row_number() over (partition by r.wait_for order by r.waiting_since, r.ordinal, r.id) as rank
       from runs r join operations o on o.id = r.operation_id
       where r.wait_for is not null and ${others} and r.finished_at is null and (r.state <> 'QUEUED' or r.purpose = 'CLEAN_UP' or (o.wish is null and o.wave_state is distinct from 'HALTED'))
-    ) waiting where place <= ${most} order by waiting_since, ordinal, id limit ${limit}`);
+    ) waiting where rank <= ${most} order by waiting_since, ordinal, id limit ${limit}`);
   return [...rows].map(({ id }) => id);
 }
 
@@ -101,15 +101,15 @@ export async function lockWaiting(tx: Tx, ids: readonly string[]): Promise<RunRo
 export async function waitingPositions(reader: Reader, runIds: readonly string[]): Promise<Map<string, number>> {
   if (runIds.length === 0) return new Map();
   const rows = await reader.execute<{ id: string; position: number }>(sql`
-    with asked as (
+    with requested as (
       select id, operation_id, wait_for from runs where ${inArrayParam(runs.id, runIds)} and finished_at is null and (state = 'QUEUED' or wait_for is not null)
     ), ranked as (
       select id, row_number() over (partition by wait_for order by waiting_since, ordinal, id) as position
-      from runs where finished_at is null and wait_for in (select wait_for from asked)
+      from runs where finished_at is null and wait_for in (select wait_for from requested)
       union all
       select id, row_number() over (partition by operation_id order by ordinal, id)
-      from runs where finished_at is null and state = 'QUEUED' and wait_for is null and operation_id in (select operation_id from asked where wait_for is null)
+      from runs where finished_at is null and state = 'QUEUED' and wait_for is null and operation_id in (select operation_id from requested where wait_for is null)
     )
-    select ranked.id, ranked.position::int as position from ranked join asked using (id)`);
+    select ranked.id, ranked.position::int as position from ranked join requested using (id)`);
   return new Map([...rows].map(({ id, position }) => [id, position]));
 }

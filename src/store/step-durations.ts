@@ -39,11 +39,11 @@ interface Row {
  */
 export async function stepHistories(reader: Reader, kinds: readonly StepKind[]): Promise<(StepHistory | null)[]> {
   if (kinds.length === 0) return [];
-  const asked = new Map(kinds.map((kind) => [keyOf(kind), kind]));
+  const requested = new Map(kinds.map((kind) => [keyOf(kind), kind]));
   const rows = (await reader.execute(sql`
-    with asked as (select * from jsonb_to_recordset(${JSON.stringify([...asked.values()])}::text::jsonb) as a(driver text, label text, model text))
+    with requested as (select * from jsonb_to_recordset(${JSON.stringify([...requested.values()])}::text::jsonb) as a(driver text, label text, model text))
     select step.driver, step.label, h.model, h.of_all as "ofAll", h.samples, h.seconds
-    from (select distinct driver, label from asked) step cross join lateral (
+    from (select distinct driver, label from requested) step cross join lateral (
       select newest.model, grouping(newest.model) = 1 as of_all, count(*)::int as samples, percentile_cont(array[0.5, 0.9]) within group (order by newest.seconds) as seconds
       from (
         select model, extract(epoch from finished_at - started_at)::float8 as seconds from attempts
@@ -52,7 +52,7 @@ export async function stepHistories(reader: Reader, kinds: readonly StepKind[]):
       ) newest
       group by grouping sets ((), (newest.model))
     ) h
-    where h.samples > 0 and (h.of_all or exists (select 1 from asked where asked.driver = step.driver and asked.label = step.label and asked.model = h.model))`)) as unknown as readonly Row[];
+    where h.samples > 0 and (h.of_all or exists (select 1 from requested where requested.driver = step.driver and requested.label = step.label and requested.model = h.model))`)) as unknown as readonly Row[];
   const ofAll = new Map(rows.filter((row) => row.ofAll).map((row) => [keyOf({ ...row, model: null }), historyOf(row)]));
   const ofModel = new Map(rows.filter((row) => !row.ofAll).map((row) => [keyOf(row), historyOf(row)]));
   return kinds.map((kind) => ofModel.get(keyOf(kind)) ?? ofAll.get(keyOf({ ...kind, model: null })) ?? null);

@@ -10,7 +10,7 @@ import { stepLog } from "./tables.ts";
 export type StepLogRow = typeof stepLog.$inferSelect;
 
 /** The attempt that a line belongs to. */
-export type LogPlace = Pick<StepLogRow, "runId" | "step" | "attempt">;
+export type LoggedAttempt = Pick<StepLogRow, "runId" | "step" | "attempt">;
 
 /** An attempt's part of the log. */
 export interface LogShare {
@@ -23,7 +23,7 @@ export interface LogShare {
 }
 
 /** The part of the run's newest attempt, of which at most `most` lines are counted. */
-export async function logShare(tx: Tx, { runId, step, attempt }: LogPlace, most: number): Promise<LogShare> {
+export async function logShare(tx: Tx, { runId, step, attempt }: LoggedAttempt, most: number): Promise<LogShare> {
   const newest = tx
     .$with("newest")
     .as(tx.select().from(stepLog).where(eq(stepLog.runId, runId)).orderBy(desc(stepLog.sequence)).limit(most));
@@ -71,27 +71,29 @@ export async function logTails(
   steps: readonly { readonly runId: string; readonly step: number; readonly tail: number }[],
 ): Promise<StepLogRow[][]> {
   if (steps.length === 0) return [];
-  const wanted = JSON.stringify(steps.map(({ runId, step, tail }, place) => ({ place, run_id: runId, step, tail })));
+  const wanted = JSON.stringify(
+    steps.map(({ runId, step, tail }, ordinal) => ({ ordinal, run_id: runId, step, tail })),
+  );
   const rows = await reader.execute<{
-    place: number;
+    ordinal: number;
     sequence: number;
     attempt: number;
     at: string;
     text: string;
     dropped: number | null;
   }>(sql`
-    select wanted.place, line.sequence, line.attempt, line.at::text as at, line.text, line.dropped
-    from jsonb_to_recordset(${wanted}::text::jsonb) as wanted(place int, run_id uuid, step int, tail int)
+    select wanted.ordinal, line.sequence, line.attempt, line.at::text as at, line.text, line.dropped
+    from jsonb_to_recordset(${wanted}::text::jsonb) as wanted(ordinal int, run_id uuid, step int, tail int)
     cross join lateral (
       select l.sequence, l.attempt, l.at, l.text, l.dropped from step_log l
       where l.run_id = wanted.run_id and l.step = wanted.step order by l.sequence desc limit wanted.tail
     ) line
-    order by wanted.place, line.sequence`);
+    order by wanted.ordinal, line.sequence`);
   const tails = steps.map((): StepLogRow[] => []);
-  for (const { place, sequence, attempt, at, text, dropped } of rows) {
-    const step = steps[place];
+  for (const { ordinal, sequence, attempt, at, text, dropped } of rows) {
+    const step = steps[ordinal];
     if (step)
-      tails[place]?.push({ runId: step.runId, step: step.step, sequence, attempt, at: new Date(at), text, dropped });
+      tails[ordinal]?.push({ runId: step.runId, step: step.step, sequence, attempt, at: new Date(at), text, dropped });
   }
   return tails;
 }

@@ -54,7 +54,7 @@ async function bothWays(
 ): Promise<{ readonly text: string; readonly resolved: string; readonly byDatabase: boolean }> {
   statements.length = 0;
   const { text } = await ostler.ask(query, variables);
-  const byDatabase = statements.some((statement) => statement.includes("row_number() over () as place"));
+  const byDatabase = statements.some((statement) => statement.includes("row_number() over () as ordinal"));
   const client = ostler.client();
   const results: unknown[] = [];
   for await (const result of client.iterate({ query, variables })) results.push(result);

@@ -94,7 +94,7 @@ describe("embedded database", () => {
     const second = startOwner(folder);
     await second.ended;
     expect(second.output).toEqual([
-      { refused: expect.stringContaining(`Another Ostler (process ${process.pid}) uses the data folder ${folder}`) },
+      { refused: expect.stringContaining(`Another Ostler (process ${process.pid}) uses the data directory ${folder}`) },
     ]);
     const sql = connect(first.connection);
     expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);

@@ -9,7 +9,7 @@ import { newAttempt } from "../../store/attempts.ts";
 import type { TimedAttempt } from "../../store/attempts.ts";
 import { lockNodes } from "../../store/nodes.ts";
 import type { PlannedStep, WaitReason } from "../../store/records.ts";
-import type { HeldRunChange, RunRow } from "../../store/runs.ts";
+import type { ClaimedRunChange, RunRow } from "../../store/runs.ts";
 import { readSite } from "../../store/site.ts";
 import { hostGroupFlaw } from "../input/name-rules.ts";
 import { isHold } from "../plans/reserved-steps.ts";
@@ -124,7 +124,7 @@ async function slotWanted({ ledger, claimed }: RunContext, step: PlannedStep): P
 function parkBetween(
   context: RunContext,
   position: number,
-  why: HeldRunChange & { readonly waitReason: WaitReason },
+  why: ClaimedRunChange & { readonly waitReason: WaitReason },
 ): Release {
   const { ledger, claimed } = context;
   if (edge(claimed.node.state, "wait"))
@@ -136,7 +136,7 @@ function parkBetween(
 }
 
 /** Parked for a number of seconds; null: until a request or a free slot wakes it. */
-export function parked(ledger: Ledger, waitReason: WaitReason, seconds: number | null): HeldRunChange {
+export function parked(ledger: Ledger, waitReason: WaitReason, seconds: number | null): ClaimedRunChange {
   return {
     state: "WAITING",
     owner: null,

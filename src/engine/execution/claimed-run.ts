@@ -14,7 +14,7 @@ import type { NodeEvent } from "../../lifecycle/node-states.ts";
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import type { PowerState } from "../../drivers/driver.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
-import type { HeldNodeChange, NodeRow } from "../../store/nodes.ts";
+import type { ClaimedNodeChange, NodeRow } from "../../store/nodes.ts";
 import type { Failure, JsonObject, Plan, PlannedStep, StoredJson } from "../../store/records.ts";
 import { latestOutputs } from "../../store/attempts.ts";
 import type { LockedRun, RunRow } from "../../store/runs.ts";
@@ -125,7 +125,7 @@ export function moveNode(
   { ledger, claimed }: RunContext,
   event: NodeEvent,
   why: { readonly actor?: string; readonly reason?: string | null } = {},
-  change: Omit<HeldNodeChange, "state"> = {},
+  change: Omit<ClaimedNodeChange, "state"> = {},
 ): void {
   const { run, node, plan } = claimed;
   const transition = {
@@ -140,7 +140,7 @@ export function moveNode(
 }
 
 /** Changes the node without moving it. */
-export function changeNode({ ledger, claimed }: RunContext, change: Omit<HeldNodeChange, "state">): void {
+export function changeNode({ ledger, claimed }: RunContext, change: Omit<ClaimedNodeChange, "state">): void {
   ledger.changeNode(claimed.node.state, change);
   claimed.node = { ...claimed.node, ...change };
 }

@@ -10,13 +10,13 @@ import { next } from "../../lifecycle/machine.ts";
 import type { NodeEvent, NodeState } from "../../lifecycle/node-states.ts";
 import type { FinalRunState } from "../../lifecycle/operation-states.ts";
 import type { Failure } from "../../store/records.ts";
-import { beginAttempts, changeHeldAttempts } from "../../store/attempts.ts";
-import type { AttemptRow, HeldAttemptChange } from "../../store/attempts.ts";
+import { beginAttempts, changeClaimedAttempts } from "../../store/attempts.ts";
+import type { AttemptRow, ClaimedAttemptChange } from "../../store/attempts.ts";
 import { insertInventories } from "../../store/nodes.ts";
-import type { HeldNodeChange } from "../../store/nodes.ts";
+import type { ClaimedNodeChange } from "../../store/nodes.ts";
 import { operationsBegin } from "../../store/operations.ts";
-import { ENDED, changeHeldRuns } from "../../store/runs.ts";
-import type { HeldRunChange, LockedRun } from "../../store/runs.ts";
+import { ENDED, changeClaimedRuns } from "../../store/runs.ts";
+import type { ClaimedRunChange, LockedRun } from "../../store/runs.ts";
 import { appendLines } from "../../store/step-log.ts";
 import type { StepLogRow } from "../../store/step-log.ts";
 import type { HeldJob } from "../jobs/leases.ts";
@@ -37,18 +37,18 @@ export interface Ledger {
   /** True if no other run shares the transaction: only then may a change take long or lock other runs. */
   readonly hasOwnTransaction: boolean;
   /** An empty change raises the run's revision, so that watchers look at it again. */
-  changeRun(change: HeldRunChange): void;
+  changeRun(change: ClaimedRunChange): void;
   beginAttempt(attempt: AttemptRow): void;
-  changeAttempt(attempt: Pick<AttemptRow, "runId" | "step" | "number">, change: HeldAttemptChange): void;
+  changeAttempt(attempt: Pick<AttemptRow, "runId" | "step" | "number">, change: ClaimedAttemptChange): void;
   /** Moves the node, which is in `from`, along an edge. Returns its new state; throws if the table has no such edge. */
   moveNode(
     from: NodeState,
     event: NodeEvent,
     why: Omit<NonNullable<Hop["why"]>, "event">,
-    change: Omit<HeldNodeChange, "state">,
+    change: Omit<ClaimedNodeChange, "state">,
   ): NodeState;
   /** Changes the node without moving it. */
-  changeNode(state: NodeState, change: Omit<HeldNodeChange, "state">): void;
+  changeNode(state: NodeState, change: Omit<ClaimedNodeChange, "state">): void;
   addInventory(row: NewInventory): void;
   addLines(rows: readonly StepLogRow[]): void;
   /** Ends the job. If the run is parked, its next job is due in `nextInSeconds`. */
@@ -66,9 +66,9 @@ export interface Ledger {
 type NewInventory = Parameters<typeof insertInventories>[1][number];
 
 interface Notes {
-  run: HeldRunChange | null;
+  run: ClaimedRunChange | null;
   readonly begun: AttemptRow[];
-  readonly attempts: Map<string, Pick<AttemptRow, "runId" | "step" | "number"> & { change: HeldAttemptChange }>;
+  readonly attempts: Map<string, Pick<AttemptRow, "runId" | "step" | "number"> & { change: ClaimedAttemptChange }>;
   readonly hops: Hop[];
   readonly inventories: NewInventory[];
   readonly lines: StepLogRow[];
@@ -111,7 +111,7 @@ export class OpenLedger implements Ledger {
     return this.run.lockedAt;
   }
 
-  changeRun(change: HeldRunChange): void {
+  changeRun(change: ClaimedRunChange): void {
     this.notes.run = { ...this.notes.run, ...change };
   }
 
@@ -119,7 +119,7 @@ export class OpenLedger implements Ledger {
     this.notes.begun.push(attempt);
   }
 
-  changeAttempt({ runId, step, number }: Parameters<Ledger["changeAttempt"]>[0], change: HeldAttemptChange): void {
+  changeAttempt({ runId, step, number }: Parameters<Ledger["changeAttempt"]>[0], change: ClaimedAttemptChange): void {
     const { attempts } = this.notes;
     const key = `${step}:${number}`;
     attempts.set(key, { runId, step, number, change: { ...attempts.get(key)?.change, ...change } });
@@ -129,19 +129,19 @@ export class OpenLedger implements Ledger {
     from: NodeState,
     event: NodeEvent,
     why: Omit<NonNullable<Hop["why"]>, "event">,
-    change: Omit<HeldNodeChange, "state">,
+    change: Omit<ClaimedNodeChange, "state">,
   ): NodeState {
     const to = next(from, event);
     this.#addHop(from, { ...why, event }, { ...change, state: to });
     return to;
   }
 
-  changeNode(state: NodeState, change: Omit<HeldNodeChange, "state">): void {
+  changeNode(state: NodeState, change: Omit<ClaimedNodeChange, "state">): void {
     this.#addHop(state, null, change);
   }
 
   /** A change that does not move the node is merged with the hop before it, and a move with the change before it. */
-  #addHop(from: NodeState, why: Hop["why"], change: HeldNodeChange): void {
+  #addHop(from: NodeState, why: Hop["why"], change: ClaimedNodeChange): void {
     const { hops } = this.notes;
     const last = hops.at(-1);
     if (last && (why === null || last.why === null))
@@ -220,7 +220,7 @@ export async function storeLedgers(
       tx,
       notes.flatMap(({ begun }) => begun),
     ),
-    changeHeldAttempts(
+    changeClaimedAttempts(
       tx,
       notes.flatMap(({ attempts }) => [...attempts.values()]),
     ),
@@ -232,7 +232,7 @@ export async function storeLedgers(
       tx,
       notes.flatMap(({ lines }) => lines),
     ),
-    changeHeldRuns(tx, runChanges),
+    changeClaimedRuns(tx, runChanges),
     parts.queue.end(
       transaction,
       jobs.map(({ job }) => job),

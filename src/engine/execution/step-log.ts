@@ -18,7 +18,7 @@
 import type { Log } from "../../log.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import { logShare, rewriteNotice } from "../../store/step-log.ts";
-import type { LogPlace, LogShare } from "../../store/step-log.ts";
+import type { LoggedAttempt, LogShare } from "../../store/step-log.ts";
 import { FencedError } from "./claimed-run.ts";
 import type { StepOutput } from "./driver-call.ts";
 import type { Ledger } from "./ledger.ts";
@@ -49,7 +49,7 @@ export interface StepLogParts {
 export class StepLog implements StepOutput {
   readonly #parts: StepLogParts;
   readonly #attempt: AttemptRow;
-  readonly #place: LogPlace;
+  readonly #place: LoggedAttempt;
   /** Lines that are not stored yet, their size, and when the first of them came. */
   readonly #lines: Line[] = [];
   #bytes = 0;

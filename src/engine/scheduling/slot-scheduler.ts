@@ -19,7 +19,7 @@ import type { NodeRow } from "../../store/nodes.ts";
 import { keepFreeOperations, lockOperation, operationsOverlooked } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { LimitedPhase, Plan, SitePolicy } from "../../store/records.ts";
-import { isAnyWaiting, lockWaiting, takenPlaces, waitingRuns } from "../../store/slots.ts";
+import { isAnyWaiting, lockWaiting, takenSlots, waitingRuns } from "../../store/slots.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import { finishRuns, lockQueuedRuns, updateRun } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
@@ -121,7 +121,7 @@ const PAGE = 500;
 /** Grants free slots to waiting runs. Returns whether another look may grant more. */
 async function grantSlots(transaction: Transaction, queue: Queue): Promise<boolean> {
   const { policy } = await lockSite(transaction.tx);
-  const slots = new FreeSlots(policy, await takenPlaces(transaction.tx));
+  const slots = new FreeSlots(policy, await takenSlots(transaction.tx));
   const waiting = await waitingRuns(transaction.tx, {
     except: slots.exhausted(),
     most: largestLimit(policy),
@@ -233,7 +233,7 @@ class FreeSlots {
   readonly #phases: Map<string, number>;
   readonly #controllers: Map<string, number>;
 
-  constructor(policy: SitePolicy, taken: Awaited<ReturnType<typeof takenPlaces>>) {
+  constructor(policy: SitePolicy, taken: Awaited<ReturnType<typeof takenSlots>>) {
     this.#policy = policy;
     this.#phases = new Map(taken.phases);
     this.#controllers = new Map(taken.controllers);

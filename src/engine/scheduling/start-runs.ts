@@ -7,12 +7,12 @@ import type { NodeState } from "../../lifecycle/node-states.ts";
 import { createYielding } from "../../runtime/yielding.ts";
 import { lockNodes } from "../../store/nodes.ts";
 import type { NodeMove, NodeRow } from "../../store/nodes.ts";
-import { countRunsInTurn } from "../../store/operations.ts";
+import { countStartedRuns } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import type { Plan } from "../../store/records.ts";
-import { changeHeldRuns, lockRunsInTurn } from "../../store/runs.ts";
-import type { HeldRunChange, RunRow } from "../../store/runs.ts";
+import { changeClaimedRuns, lockRunsToStart } from "../../store/runs.ts";
+import type { ClaimedRunChange, RunRow } from "../../store/runs.ts";
 import { readSite } from "../../store/site.ts";
 import type { EngineContext } from "../context.ts";
 import type { Queue } from "../jobs/queue.ts";
@@ -94,9 +94,9 @@ export async function startQueued(transaction: Transaction, parts: StartParts, o
   if (operation.interrupt !== null || operation.waveState === "HALTED") return;
   if (maxParallel === null && operation.waves === null) return;
   let left = Number.POSITIVE_INFINITY;
-  if (maxParallel !== null) left = maxParallel - (await countRunsInTurn(transaction.tx, id));
+  if (maxParallel !== null) left = maxParallel - (await countStartedRuns(transaction.tx, id));
   while (left > 0) {
-    const queued = await lockRunsInTurn(transaction.tx, id, wave, Math.min(left, PAGE));
+    const queued = await lockRunsToStart(transaction.tx, id, wave, Math.min(left, PAGE));
     if (queued.length === 0) return;
     await startPage(transaction, parts, operation, queued);
     left -= queued.length;
@@ -117,7 +117,7 @@ async function startPage(
   const plans = await plansByHashes(transaction.tx, [...new Set(queued.map(({ planHash }) => planHash))]);
   const { policy } = await readSite(transaction.tx);
   const starting: StartingRun[] = [];
-  const changes: { readonly id: string; readonly change: HeldRunChange }[] = [];
+  const changes: { readonly id: string; readonly change: ClaimedRunChange }[] = [];
   for (const run of queued) {
     const node = nodes.get(run.nodeId);
     const plan = plans.get(run.planHash);
@@ -127,7 +127,7 @@ async function startPage(
     changes.push({ id: run.id, change: { ...start, ...(starts && { waitingSince: null }) } });
     if (starts) starting.push({ runId: run.id, node, plan, target: run.target });
   }
-  await changeHeldRuns(transaction.tx, changes);
+  await changeClaimedRuns(transaction.tx, changes);
   await startRuns(transaction, parts.queue, causeOf(operation), starting);
   if (starting.length < queued.length) transaction.afterCommit(parts.nudge);
 }

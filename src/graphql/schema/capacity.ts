@@ -1,6 +1,6 @@
 /** Capacity limits of the service: their slots, the runs that use them, and the queue for them. */
 import { limitsOf } from "../../engine/engine.ts";
-import { runsWaitingForEach, takenPlaces, waitingCounts } from "../../store/slots.ts";
+import { runsWaitingForEach, takenSlots, waitingCounts } from "../../store/slots.ts";
 import { readSite } from "../../store/site.ts";
 import { builder, needs } from "../base/builder.ts";
 import { badInput } from "../base/connection.ts";
@@ -65,7 +65,7 @@ builder.queryField("capacity", (t) =>
       "Capacity limits of the service: all limits of phases, and the limits of controllers that are in use or waited for.",
     resolve: async (_root, _args, { services }): Promise<Limit[]> => {
       const [{ policy }, taken, waiting] = await services.database.snapshot((reader) =>
-        Promise.all([readSite(reader), takenPlaces(reader), waitingCounts(reader)]),
+        Promise.all([readSite(reader), takenSlots(reader), waitingCounts(reader)]),
       );
       return limitsOf(policy, taken, waiting);
     },

@@ -1,11 +1,10 @@
 /**
- * The embedded database: a real PostgreSQL, whose programs come as npm packages, run as a child of this process on a
- * Unix socket below the data folder. One process a folder: a second one is refused.
+ * The embedded database: a PostgreSQL from npm packages that runs as a child process, on a Unix socket in the data directory. A
+ * data directory belongs to one Ostler process; a second one is refused.
  *
- * It ends with us: on Linux the kernel interrupts it when this process dies, however it dies; elsewhere the next start
- * finds the orphan and adopts it. One that ends without us, killed by the kernel for want of memory say, can be started
- * again. PostgreSQL refuses to run as root, so root runs it in a user namespace of its own, or, where that is not
- * allowed, as the user `nobody`.
+ * It ends with its parent. On Linux the kernel interrupts it when the parent dies; on other systems the next start adopts the
+ * orphan. If it ends alone, for example because the kernel needed its memory, it can be restarted (`keepUp`). PostgreSQL
+ * refuses to run as root, so root runs it in a user namespace, or as the user `nobody` if namespaces are not allowed.
  */
 import { spawn, spawnSync } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
@@ -32,13 +31,13 @@ import postgres from "postgres";
 import type { Connection } from "./database.ts";
 
 export interface EmbeddedOptions {
-  /** Folder of the cluster; made, and filled, when it is not there. */
+  /** Data directory, created and initialized if it does not exist. */
   readonly folder: string;
-  /** false only where the data may be lost: tests. */
+  /** False only if the data may be lost, as in tests. */
   readonly durable?: boolean;
-  /** Also listen on this port of 127.0.0.1, for tests of the served case. */
+  /** Also listen on this port of 127.0.0.1, for tests over TCP. */
   readonly tcpPort?: number;
-  /** Starts it again when it has ended by itself, and is told so. Absent: it stays down. */
+  /** Restarts the database when it ends unexpectedly, and reports both. Absent: it stays down. */
   readonly keepUp?: { down(why: string): void; up(): void };
 }
 
@@ -46,29 +45,29 @@ type SocketConnection = Extract<Connection, { host: string }>;
 
 export interface EmbeddedDatabase extends AsyncDisposable {
   readonly connection: Connection;
-  /** Process of the postmaster; another one once it was started again. */
+  /** Process ID of the postmaster; it changes at a restart. */
   readonly pid: number;
 }
 
 interface Postmaster {
   readonly pid: number;
-  /** Resolves when it takes connections; rejects, and it is gone, when it does not come to that. */
+  /** Resolves when it accepts connections. If it rejects, the process has been ended. */
   readonly ready: Promise<void>;
   ended(): Promise<void>;
-  send(name: Ending): void;
+  send(name: EndSignal): void;
 }
 
 const USER = "ostler";
 const PORT = 5432;
 const START_MS = 60_000;
-/** Before it is started again, in ms: those that it has left behind need a moment to end. */
-const AGAIN_MS = 1_000;
+/** Pause before a restart: child processes of the postmaster need a moment to end. */
+const RESTART_MS = 1_000;
 const LOG = "postgres.log";
-const NOBODY = 65_534;
-/** Longest path of a Unix socket that every kernel takes, less the name of PostgreSQL's. */
+const NOBODY_UID = 65_534;
+/** Longest directory for a Unix socket: the limit of all kernels, without PostgreSQL's file name. In bytes. */
 const SOCKET_FOLDER_MAX = 85;
 
-/** Starts the database of `folder`. Throws a sentence that says what to do when it cannot. */
+/** Starts the database of `folder`. Its errors say what to do. */
 export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedDatabase> {
   const folder = resolve(options.folder);
   const programs = findPrograms();
@@ -83,8 +82,8 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedD
     database: "postgres",
   };
   const asUser = unprivileged(folder);
-  if (orphan === null && !existsSync(join(data, "PG_VERSION"))) initialise(programs, data, asUser);
-  const begin = () => begun(launch(programs, { data, socketFolder, folder, options, asUser }), join(folder, LOG));
+  if (orphan === null && !existsSync(join(data, "PG_VERSION"))) initialize(programs, data, asUser);
+  const begin = () => launched(launch(programs, { data, socketFolder, folder, options, asUser }), join(folder, LOG));
   let postmaster = orphan === null ? begin() : adopted(orphan, connection);
   await postmaster.ready;
   const end = new AbortController();
@@ -106,34 +105,34 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedD
     for (;;) {
       await postmaster.ended();
       if (end.signal.aborted) return;
-      down(lastWordsIn(join(folder, LOG)));
-      await delay(AGAIN_MS, undefined, { signal: end.signal }).catch(() => {});
+      down(lastLogLines(join(folder, LOG)));
+      await delay(RESTART_MS, undefined, { signal: end.signal }).catch(() => {});
       if (end.signal.aborted) return;
       try {
         postmaster = begin();
         await postmaster.ready;
         up();
       } catch {
-        // It has ended, or was not even launched, for want of memory or files say: it is tried again, and told of.
+        // It ended, or was not launched, for example without memory or file handles. The loop reports it and retries.
       }
     }
   }
 }
 
-/** A postmaster that was started here. */
-function begun(child: ChildProcess, logFile: string): Postmaster {
+/** A postmaster that this process launched. */
+function launched(child: ChildProcess, logFile: string): Postmaster {
   const ended = new Promise<void>((done) => child.once("exit", () => done()).once("error", () => done()));
   const ready = becomeReady(child, logFile).catch((error: unknown) => {
     child.kill("SIGQUIT");
     throw error;
   });
-  // Of a child that has ended already, the pid may be somebody else's; it is sent nothing.
+  // `child.kill` sends nothing after its exit, when the process ID may belong to another process.
   return { pid: child.pid ?? 0, ready, ended: () => ended, send: (name) => child.kill(name) };
 }
 
-/** One that has outlived its owner. */
+/** A postmaster that outlived its owner. */
 function adopted(pid: number, connection: SocketConnection): Postmaster {
-  return { pid, ready: reach(connection), ended: () => untilGone(pid), send: (name) => signal(pid, name) };
+  return { pid, ready: reach(connection), ended: () => untilEnded(pid), send: (name) => signal(pid, name) };
 }
 
 interface Programs {
@@ -157,7 +156,7 @@ function findPrograms(): Programs {
   return { initdb: join(root, "bin", "initdb"), postgres: join(root, "bin", "postgres"), library: join(root, "lib") };
 }
 
-/** npm packages hold no symbolic links; the package lists those it lost, and makes them only where install scripts run. */
+/** npm packages contain no symbolic links. The package lists them, and creates them only if install scripts run. */
 function linkLibraries(root: string): void {
   const list = join(root, "pg-symlinks.json");
   if (!existsSync(list)) return;
@@ -173,7 +172,7 @@ function linkLibraries(root: string): void {
   }
 }
 
-/** Makes the folder ours. Answers the pid of a postmaster that outlived its owner and will not go, else null; of one that died, nothing is left. */
+/** Claims the directory. Returns the process ID of a postmaster that outlived its owner and does not end; null if there is none. */
 async function claimFolder(folder: string, data: string): Promise<number | null> {
   const ownerFile = join(folder, "owner.pid");
   const owner = readPid(ownerFile);
@@ -184,7 +183,7 @@ async function claimFolder(folder: string, data: string): Promise<number | null>
     readFileSync(ownerFile, "utf8") === ownerNote(owner)
   ) {
     throw new Error(
-      `Another Ostler (process ${owner}) uses the data folder ${folder}. End it, choose another OSTLER_DATA, or run both on one server with DATABASE_URL.`,
+      `Another Ostler (process ${owner}) uses the data directory ${folder}. End it, choose another OSTLER_DATA, or run both on one server with DATABASE_URL.`,
     );
   }
   writeFileSync(ownerFile, ownerNote(process.pid));
@@ -193,7 +192,7 @@ async function claimFolder(folder: string, data: string): Promise<number | null>
     const pid = readPid(pidFile);
     if (pid === null || !isAlive(pid)) return null;
     if (!mayBePostgres(pid)) {
-      // PostgreSQL would take the stranger for its postmaster, and refuse to start.
+      // PostgreSQL would take this process for its postmaster and refuse to start.
       rmSync(pidFile);
       return null;
     }
@@ -202,13 +201,13 @@ async function claimFolder(folder: string, data: string): Promise<number | null>
   return readPid(pidFile);
 }
 
-/** The pid alone could be another process's by now; with its time of start it is not. */
+/** Process ID and start time: the ID alone may be reused. */
 function ownerNote(pid: number): string {
   let started = "";
   try {
     started = readFileSync(`/proc/${pid}/stat`, "latin1").split(") ")[1]?.split(" ")[19] ?? "";
   } catch {
-    // Not Linux: the pid has to do.
+    // Not Linux: the process ID must suffice.
   }
   return `${pid} ${started}\n`;
 }
@@ -219,17 +218,17 @@ function readPid(file: string): number | null {
   return Number.isInteger(pid) && pid > 0 ? pid : null;
 }
 
-/** Whether a process that is alive goes by the name of PostgreSQL. In a container that is started anew, the pid is soon another's. */
+/** True if a live process may be PostgreSQL, by its name. In a restarted container, process IDs are soon reused. */
 function mayBePostgres(pid: number): boolean {
   try {
     return readFileSync(`/proc/${pid}/comm`, "utf8").trim() === "postgres";
   } catch {
-    // Not Linux, or not ours to know.
+    // Not Linux, or no permission.
     return true;
   }
 }
 
-/** Whether the process exists and is no zombie. */
+/** True if the process exists and is not a zombie. */
 function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
@@ -243,7 +242,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** The socket lives in the data folder, or in a temporary one when that path is too long for a socket. */
+/** The directory of the socket: the data directory, or a temporary one if its path is too long. */
 function socketFolderOf(folder: string): string {
   if (Buffer.byteLength(folder) <= SOCKET_FOLDER_MAX) return folder;
   const note = join(folder, "socket.folder");
@@ -257,7 +256,7 @@ function socketFolderOf(folder: string): string {
   return made;
 }
 
-/** How to start a program without being root: words to put before it, or a user to become. */
+/** How to start a program without root: a command prefix, or a user. */
 interface Unprivileged {
   readonly prefix: readonly string[];
   readonly identity: { readonly uid?: number; readonly gid?: number };
@@ -265,10 +264,10 @@ interface Unprivileged {
 
 function unprivileged(folder: string): Unprivileged {
   if (process.getuid?.() !== 0) return { prefix: [], identity: {} };
-  const namespace = ["unshare", "--user", `--map-user=${NOBODY}`, `--map-group=${NOBODY}`];
+  const namespace = ["unshare", "--user", `--map-user=${NOBODY_UID}`, `--map-group=${NOBODY_UID}`];
   if (spawnSync("unshare", [...namespace.slice(1), "true"]).status === 0) return { prefix: namespace, identity: {} };
-  chownTree(folder, NOBODY);
-  return { prefix: [], identity: { uid: NOBODY, gid: NOBODY } };
+  chownTree(folder, NOBODY_UID);
+  return { prefix: [], identity: { uid: NOBODY_UID, gid: NOBODY_UID } };
 }
 
 function chownTree(path: string, uid: number): void {
@@ -283,7 +282,7 @@ function environment(programs: Programs): NodeJS.ProcessEnv {
   return { PATH: process.env["PATH"], LC_ALL: "C.UTF-8", TZ: "UTC", LD_LIBRARY_PATH: programs.library };
 }
 
-function initialise(programs: Programs, data: string, { prefix, identity }: Unprivileged): void {
+function initialize(programs: Programs, data: string, { prefix, identity }: Unprivileged): void {
   const unfinished = `${data}.new`;
   rmSync(unfinished, { recursive: true, force: true });
   const [command, ...rest] = [
@@ -320,21 +319,21 @@ function launch(
   };
   if (at.options.durable === false)
     Object.assign(settings, { fsync: "off", synchronous_commit: "off", full_page_writes: "off" });
-  const words = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
-  const dieWithUs =
+  const flags = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+  const dieWithParent =
     spawnSync("setpriv", ["--pdeathsig", "INT", "true"]).status === 0 ? ["setpriv", "--pdeathsig", "INT"] : [];
   const [command = programs.postgres, ...rest] = [
     ...at.asUser.prefix,
-    ...dieWithUs,
+    ...dieWithParent,
     programs.postgres,
     "-D",
     at.data,
-    ...words,
+    ...flags,
   ];
   const logFile = openSync(join(at.folder, LOG), "w", 0o600);
   try {
-    // In a group of its own: a terminal's Ctrl-C goes to the whole group, and would take the database from under the
-    // service while that is still storing what its last steps came to.
+    // In its own process group: Ctrl-C in a terminal signals the whole group, and would end the database while the service
+    // still stores the results of its last steps.
     return spawn(command, rest, {
       detached: true,
       stdio: ["ignore", logFile, logFile],
@@ -347,14 +346,14 @@ function launch(
   }
 }
 
-function lastWordsIn(logFile: string): string {
+function lastLogLines(logFile: string): string {
   return readFileSync(logFile, "utf8").trim().split("\n").slice(-3).join(" ");
 }
 
 async function becomeReady(child: ChildProcess, logFile: string): Promise<void> {
   const failed = Promise.withResolvers<never>();
   const onExit = (code: number | null) =>
-    failed.reject(new Error(`The embedded PostgreSQL ended (${code}): ${lastWordsIn(logFile)}`));
+    failed.reject(new Error(`The embedded PostgreSQL ended (${code}): ${lastLogLines(logFile)}`));
   child.once("error", failed.reject).once("exit", onExit);
   const ready = (async () => {
     for (let waited = 0; waited < START_MS; waited += 20) {
@@ -376,9 +375,9 @@ async function reach(connection: SocketConnection): Promise<void> {
   }
 }
 
-type Ending = "SIGINT" | "SIGQUIT";
+type EndSignal = "SIGINT" | "SIGQUIT";
 
-/** Asks the postmaster to end at once but cleanly, and insists after a while. */
+/** Requests a fast, clean shutdown, and an immediate one after five seconds. */
 async function endPostmaster({ send, ended }: Postmaster): Promise<void> {
   send("SIGINT");
   const insist = setTimeout(() => send("SIGQUIT"), 5_000);
@@ -386,7 +385,7 @@ async function endPostmaster({ send, ended }: Postmaster): Promise<void> {
   clearTimeout(insist);
 }
 
-function signal(pid: number, name: Ending): void {
+function signal(pid: number, name: EndSignal): void {
   try {
     process.kill(pid, name);
   } catch (error) {
@@ -394,6 +393,6 @@ function signal(pid: number, name: Ending): void {
   }
 }
 
-async function untilGone(pid: number): Promise<void> {
+async function untilEnded(pid: number): Promise<void> {
   while (isAlive(pid)) await delay(100);
 }
