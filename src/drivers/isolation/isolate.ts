@@ -16,8 +16,8 @@ import type {
   Schema,
   StepCall,
   StepInterface,
-  StepResult,
 } from "../driver.ts";
+import { parseStepResult } from "../step-result.ts";
 import { dispatchOf } from "./dispatch.ts";
 import type { Job, JobListener } from "./worker-call.ts";
 import type { Plugin } from "./worker-handle.ts";
@@ -88,8 +88,8 @@ export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDrive
 
   const isolatedStep = (step: AnyStep): AnyStep => ({
     ...step,
-    run: async (given) => (await stepCall(step, "run", given)) as StepResult,
-    ...(step.verify && { verify: async (given) => (await stepCall(step, "verify", given)) as StepResult }),
+    run: async (given) => parseStepResult(await stepCall(step, "run", given)),
+    ...(step.verify && { verify: async (given) => parseStepResult(await stepCall(step, "verify", given)) }),
     ...(step.abort && {
       abort: async (given) => {
         await stepCall(step, "abort", given);

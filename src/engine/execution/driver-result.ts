@@ -1,7 +1,11 @@
-/** Parses what a driver returned or threw. Drivers are not trusted: texts are masked and shortened, values are checked. */
+/**
+ * Turns the value that a driver returned, or the error that it threw, into data that may be stored: texts are masked and
+ * shortened, values are checked.
+ */
 import { messageOf } from "../../errors.ts";
 import type { ErrorCode } from "../../errors.ts";
-import type { DriverError } from "../../drivers/driver.ts";
+import type { DriverError, Json, StepResult } from "../../drivers/driver.ts";
+import { InvalidStepResultError, parseStepResult } from "../../drivers/step-result.ts";
 import type { StoredJson } from "../../store/records.ts";
 import { cutTo } from "../../runtime/text.ts";
 import { isStorable } from "../../runtime/json-values.ts";
@@ -14,7 +18,7 @@ export interface Fault {
   readonly retryable: boolean;
 }
 
-export type ParsedStepResult =
+export type AcceptedResult =
   | { readonly kind: "done"; readonly output: StoredJson }
   | { readonly kind: "wait"; readonly seconds: number; readonly onCallback: boolean; readonly memo: StoredJson }
   | ({ readonly kind: "failed" } & Fault);
@@ -25,41 +29,39 @@ const CALLBACK_WAIT_SECONDS = 1_800;
 const OUTPUT_LENGTH_MAX = 256 * 1024;
 const REASON_LENGTH_MAX = 2_000;
 
-export function parseStepResult(result: unknown, redactor: Redactor): ParsedStepResult {
-  const invalid = (what: string): ParsedStepResult => ({
-    kind: "failed",
-    code: "BACKEND_FAILED",
-    reason: storableReason(`The driver returned ${what}`, redactor),
-    retryable: false,
-  });
-  if (typeof result !== "object" || result === null) return invalid(`${typeof result} in place of a result`);
-  const given = result as Record<string, unknown>;
-  switch (given["kind"]) {
+/** Checks a result. An invalid one is a failure that is not retryable. */
+export function acceptResult(value: unknown, redactor: Redactor): AcceptedResult {
+  const invalid = (error: InvalidStepResultError): AcceptedResult => ({ kind: "failed", ...faultOf(error, redactor) });
+  let result: StepResult;
+  try {
+    result = parseStepResult(value);
+  } catch (error) {
+    if (error instanceof InvalidStepResultError) return invalid(error);
+    throw error;
+  }
+  switch (result.kind) {
     case "done": {
-      const output = storable(given["output"]);
-      if (output === undefined) return invalid("an output that is not JSON or is too large");
+      const output = storable(result.output ?? null);
+      if (output === undefined)
+        return invalid(new InvalidStepResultError("an output that is not JSON or is too large"));
       return { kind: "done", output: redactor.json(output) };
     }
     case "wait": {
-      const onCallback = given["callback"] === true;
-      const seconds = given["seconds"] ?? (onCallback ? CALLBACK_WAIT_SECONDS : undefined);
-      const memo = storable(given["memo"]);
-      if (typeof seconds !== "number" || !(seconds >= 0))
-        return invalid("a wait without seconds and without a callback");
+      const memo = storable(result.memo);
       if (memo === undefined || !isStorable(memo))
-        return invalid("a memo that is not JSON, is too large, or has characters that cannot be stored");
-      return { kind: "wait", seconds, onCallback, memo };
+        return invalid(
+          new InvalidStepResultError("a memo that is not JSON, is too large, or has characters that cannot be stored"),
+        );
+      const seconds = result.seconds ?? CALLBACK_WAIT_SECONDS;
+      return { kind: "wait", seconds, onCallback: result.callback === true, memo };
     }
     case "failed":
-      if (typeof given["reason"] !== "string") return invalid("a failure without a reason");
       return {
         kind: "failed",
         code: "BACKEND_FAILED",
-        reason: storableReason(given["reason"], redactor),
-        retryable: given["retryable"] === true,
+        reason: storableReason(result.reason, redactor),
+        retryable: result.retryable,
       };
-    default:
-      return invalid(`a result of kind ${JSON.stringify(given["kind"])}`);
   }
 }
 
@@ -89,9 +91,8 @@ export function storableReason(text: string, redactor: Redactor): string {
   return masked.length > REASON_LENGTH_MAX ? `${cutTo(masked, REASON_LENGTH_MAX)}…` : masked;
 }
 
-/** The value as JSON; undefined if it is not JSON or is too large. An absent value is null. */
-function storable(value: unknown): StoredJson | undefined {
-  if (value === undefined) return null;
+/** A copy as JSON represents it; undefined if it is too large. */
+function storable(value: Json): StoredJson | undefined {
   try {
     const text = JSON.stringify(value);
     if (text === undefined || text.length > OUTPUT_LENGTH_MAX) return undefined;

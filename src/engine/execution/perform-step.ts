@@ -15,7 +15,7 @@ import type { StoredJson } from "../../store/records.ts";
 import { ENGINE_INTERFACE, isReservedWait } from "../plans/reserved-steps.ts";
 import { declaredStep, stepCall } from "./driver-call.ts";
 import type { StepBasis } from "./driver-call.ts";
-import { faultOf, parseStepResult } from "./driver-result.ts";
+import { acceptResult, faultOf } from "./driver-result.ts";
 import type { Fault } from "./driver-result.ts";
 import { nodePower, runPowerStep } from "./power-call.ts";
 import type { SeenPower } from "./power-call.ts";
@@ -115,7 +115,7 @@ function whenAborted(signal: AbortSignal): Promise<void> {
 async function callStep(request: StepRequest, signal: AbortSignal, seen: SeenPower): Promise<StepOutcome | StepLost> {
   const { redactor } = request.machine;
   try {
-    const result = parseStepResult(await enterStep(request, signal, seen), redactor);
+    const result = acceptResult(await enterStep(request, signal, seen), redactor);
     if (result.kind !== "done") return { ...result, powerState: seen.state };
     const toVerify = request.part === "RUN" && declaredStep(request)?.step.verify !== undefined;
     return { ...result, toVerify, powerState: seen.state };

@@ -1,0 +1,58 @@
+/** Parses the value that a step of a driver returned: plugins are not type-checked when they are loaded. */
+import type { Json, StepResult } from "./driver.ts";
+
+/** A step returned a value that is not a `StepResult`. */
+export class InvalidStepResultError extends Error {
+  override readonly name = "InvalidStepResultError";
+
+  /** `what`: the value, in words. */
+  constructor(what: string) {
+    super(`The driver returned ${what}`);
+  }
+}
+
+/** Throws an `InvalidStepResultError` for any other value. An absent output or memo is null. */
+export function parseStepResult(value: unknown): StepResult {
+  if (typeof value !== "object" || value === null)
+    throw new InvalidStepResultError(`${typeof value} in place of a result`);
+  const { kind, output, seconds, callback, memo, reason, retryable } = value as Record<string, unknown>;
+  switch (kind) {
+    case "done":
+      if (!isJson(output)) throw new InvalidStepResultError("an output that is not JSON or is too large");
+      return { kind, ...(output !== undefined && { output }) };
+    case "wait": {
+      const onCallback = callback === true;
+      if (!isSeconds(seconds) && !(onCallback && (seconds === undefined || seconds === null)))
+        throw new InvalidStepResultError("a wait without seconds and without a callback");
+      if (!isJson(memo))
+        throw new InvalidStepResultError(
+          "a memo that is not JSON, is too large, or has characters that cannot be stored",
+        );
+      return {
+        kind,
+        ...(isSeconds(seconds) && { seconds }),
+        ...(onCallback && { callback: true }),
+        memo: memo ?? null,
+      };
+    }
+    case "failed":
+      if (typeof reason !== "string") throw new InvalidStepResultError("a failure without a reason");
+      return { kind, reason, retryable: retryable === true };
+    default:
+      throw new InvalidStepResultError(`a result of kind ${JSON.stringify(kind)}`);
+  }
+}
+
+function isSeconds(value: unknown): value is number {
+  return typeof value === "number" && value >= 0;
+}
+
+/** Undefined counts, because it stands for null. */
+function isJson(value: unknown): value is Json | undefined {
+  if (value === undefined) return true;
+  try {
+    return JSON.stringify(value) !== undefined;
+  } catch {
+    return false;
+  }
+}
