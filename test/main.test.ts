@@ -279,7 +279,7 @@ describe("start that fails", () => {
         "--plugins",
         broken("throws.mjs", `export default () => { throw new Error("ipmitool is not installed."); };`),
       ],
-      says: /Plugin ".*throws\.mjs" cannot be used: ipmitool is not installed\. Repair it or take it out of OSTLER_PLUGINS\.\n$/,
+      says: /Plugin ".*throws\.mjs" cannot be used: ipmitool is not installed\. Repair it or remove it from OSTLER_PLUGINS\.\n$/,
     },
     {
       what: "a plugin with a syntax error",

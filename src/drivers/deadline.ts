@@ -1,11 +1,11 @@
-/** A moment by which something has to be done, that does not move when the process's clock is set. It moves while it is held. */
+/** A deadline on the monotonic clock: setting the system clock does not move it. It can be put on hold. */
 
 export class Deadline extends Date {
-  /** The same moment by the clock that nobody sets. */
+  /** The deadline on the monotonic clock. */
   #endsAt: number;
   #heldSince: number | null = null;
 
-  /** So many milliseconds from now. */
+  /** `afterMs` milliseconds from now. */
   constructor(afterMs: number) {
     super(Date.now() + afterMs);
     this.#endsAt = performance.now() + afterMs;
@@ -15,12 +15,12 @@ export class Deadline extends Date {
     return this.#endsAt - (this.#heldSince ?? performance.now());
   }
 
-  /** No time passes until it goes on. */
+  /** Stops the time until `resume`. */
   hold(): void {
     this.#heldSince ??= performance.now();
   }
 
-  goOn(): void {
+  resume(): void {
     if (this.#heldSince === null) return;
     this.#endsAt += performance.now() - this.#heldSince;
     this.#heldSince = null;
@@ -28,35 +28,35 @@ export class Deadline extends Date {
   }
 }
 
-/** How long is left until a deadline, in milliseconds; not above 0: none. */
+/** Milliseconds until a deadline; 0 or less if it has passed. */
 export function leftUntil(deadline: Date): number {
   return deadline instanceof Deadline ? deadline.leftMs : deadline.getTime() - Date.now();
 }
 
-/** Longest delay of one timer; a longer one is waited for in pieces. */
+/** Maximum delay of one timer; longer delays use several. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 /**
- * Does something when a deadline has passed, however long it is held until then; at once where it has. Answers how to call
- * that off.
+ * Runs `work` when a deadline has passed, including the time it is on hold; at once if it has passed already. Returns a
+ * function that cancels this.
  *
- * A process that was paused over the deadline finds its timer and what had come in time at the same moment. What has come is
- * heard first: Node reads its sockets between its timers and its immediates.
+ * A process that was paused past the deadline finds its timer due together with messages that arrived in time. The messages
+ * are processed first: Node reads sockets between timers and immediates.
  */
 export function whenOver(deadline: Date, work: () => void): () => void {
   let timer: NodeJS.Timeout | undefined;
-  let turn: NodeJS.Immediate | undefined;
+  let immediate: NodeJS.Immediate | undefined;
   const wait = () => {
     timer = setTimeout(check, Math.min(Math.max(1, Math.ceil(leftUntil(deadline))), TIMER_MS_MAX));
   };
   const check = () => {
     if (leftUntil(deadline) > 0) wait();
-    else turn = setImmediate(work);
+    else immediate = setImmediate(work);
   };
   if (leftUntil(deadline) > 0) wait();
   else work();
   return () => {
     clearTimeout(timer);
-    clearImmediate(turn);
+    clearImmediate(immediate);
   };
 }

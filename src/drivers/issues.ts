@@ -1,7 +1,7 @@
 /**
- * What is wrong with settings or arguments, as people are told it. Schema libraries each have words of their own; what is
- * missing, of a wrong type or none of the values there are is seen from the declared shape, and said in ours. Of whatever
- * a shape cannot tell (lengths, patterns, what goes with what) the library's sentence stays. No value is repeated.
+ * Problems with settings or arguments, as messages for users. Missing values, wrong types and unknown enum values are derived
+ * from the declared shape, in uniform wording. For other rules (lengths, patterns, dependencies) the schema library's message
+ * is used. Messages never repeat a value.
  */
 import type { StandardSchemaV1 } from "@standard-schema/spec";
 import type { Schema } from "./driver.ts";
@@ -9,19 +9,19 @@ import { shapeOf } from "./settings-shape.ts";
 import type { Shape } from "./settings-shape.ts";
 
 export interface Issue {
-  /** Names of fields and places in lists, from the whole down. */
+  /** Names of fields and indexes in lists, from the top. */
   readonly path: readonly string[];
   /** Without a full stop. */
   readonly message: string;
 }
 
-/** Has a schema check a value. One that throws has an issue with it, and what it threw is told to nobody: it may hold a secret. */
-export async function validated<T>(schema: Schema<T>, value: unknown): Promise<StandardSchemaV1.Result<T>> {
+/** Validates a value. A validation that throws counts as an issue; its error is not reported, as it may hold a secret. */
+export async function validate<T>(schema: Schema<T>, value: unknown): Promise<StandardSchemaV1.Result<T>> {
   try {
     return await schema["~standard"].validate(value);
   } catch {
     return {
-      issues: [{ message: "its driver fails when it is to check this; report that to whoever wrote the driver" }],
+      issues: [{ message: "its driver fails to validate this value; report that to the author of the driver" }],
     };
   }
 }
@@ -35,11 +35,11 @@ export function plainIssues(
   const shape = shapeOrNone(schema);
   return issues.map(({ message, path: given }) => {
     const path = (given ?? []).map((part) => String(typeof part === "object" ? part.key : part));
-    return { path, message: (shape && flawAt(shape, value, path)) ?? message.replace(/\.$/, "") };
+    return { path, message: (shape && problemAt(shape, value, path)) ?? message.replace(/\.$/, "") };
   });
 }
 
-/** Arguments of steps may be declared in a way that has no JSON Schema. */
+/** The schema of step arguments may not be expressible as JSON Schema. */
 function shapeOrNone(schema: Schema<unknown>): Shape | null {
   try {
     return shapeOf(schema);
@@ -48,20 +48,20 @@ function shapeOrNone(schema: Schema<unknown>): Shape | null {
   }
 }
 
-/** What is plainly wrong with the value at a place; null where the shape does not tell. */
-function flawAt(shape: Shape, value: unknown, [name, ...rest]: readonly string[]): string | null {
-  if (name === undefined) return flawOf(shape, value);
+/** The problem of the value at a path; null if the shape shows none. */
+function problemAt(shape: Shape, value: unknown, [name, ...rest]: readonly string[]): string | null {
+  if (name === undefined) return problemOf(shape, value);
   if (typeof value !== "object" || value === null) return null;
   const inside: unknown = Object.hasOwn(value, name) ? (value as Readonly<Record<string, unknown>>)[name] : undefined;
-  if (shape.kind === "list") return flawAt(shape.of, inside, rest);
+  if (shape.kind === "list") return problemAt(shape.of, inside, rest);
   const field = shape.kind === "object" ? shape.fields.find((one) => one.name === name) : undefined;
-  return field ? flawAt(field.shape, inside, rest) : null;
+  return field ? problemAt(field.shape, inside, rest) : null;
 }
 
-function flawOf(shape: Shape, value: unknown): string | null {
+function problemOf(shape: Shape, value: unknown): string | null {
   const wanted = wantedOf(shape);
   if (wanted === null || fits(shape, value)) return null;
-  if (value === undefined || value === null) return `it is missing, and must be ${wanted}`;
+  if (value === undefined || value === null) return `it is missing; it must be ${wanted}`;
   return isOneOf(shape) && typeof value === "string"
     ? `it must be ${wanted}`
     : `it must be ${wanted}, not ${kindOf(value)}`;
@@ -71,7 +71,7 @@ function isOneOf(shape: Shape): shape is Shape & { readonly kind: "text"; readon
   return shape.kind === "text" && shape.values !== undefined;
 }
 
-/** Whether a value is of the shape's type, whatever else is to be said of it. */
+/** Whether a value has the shape's type. */
 function fits(shape: Shape, value: unknown): boolean {
   if (value === null) return shape.nullable;
   switch (shape.kind) {

@@ -1,6 +1,6 @@
 /**
- * Loads driver plugins by the words of the configuration: a name (`fake`: a file or folder of `plugins/`), a path, or an
- * installed package. A plugin that is enabled and broken stops the start: a fleet without its driver is no fleet.
+ * Loads the configured driver plugins: a bundled name (`fake`: a file or folder of `plugins/`), a path, or an installed
+ * package. A broken plugin fails the start: without its driver the service cannot manage its nodes.
  */
 import { existsSync } from "node:fs";
 import { isAbsolute, resolve } from "node:path";
@@ -13,27 +13,27 @@ import { createMemory } from "./isolation/driver-memory.ts";
 import type { Pool } from "./isolation/pool.ts";
 import { createRegistry } from "./registry.ts";
 import type { AnyDriver, Registry } from "./registry.ts";
-import { shapeFlaw } from "./settings-shape.ts";
+import { shapeProblem } from "./settings-shape.ts";
 
 const CONTRACT = 1;
 const BUNDLED = fileURLToPath(new URL("../../plugins", import.meta.url));
-/** Words that are looked for among the bundled plugins first. */
+/** Names that are looked up among the bundled plugins first. */
 const PLUGIN = /^[a-z][a-z0-9_-]*$/;
-/** Clients name a driver as a field, so its name is one that GraphQL takes. */
+/** A driver's name is a field name in GraphQL. */
 const DRIVER = /^[a-z][a-z0-9]*(_[a-z0-9]+)*$/;
 
-/** The plugins that come with Ostler. */
+/** Bundled plugins. */
 const BUNDLED_PLUGINS = ["fake", "ipmi"] as const;
 
 /**
- * Loads every plugin named, in order. Throws one sentence for the first that cannot be used. With a pool their functions run in
- * processes of their own; without one they run here, as those of drivers do that are only tried out.
+ * Loads the plugins in order. Throws an error with one sentence for the first that cannot be used. With a pool, their
+ * functions run in worker processes; without one, in this process.
  */
 export async function loadPlugins(words: readonly string[], log: Log, pool?: Pool): Promise<Registry> {
   return createRegistry(await driversOf(words, log, {}, pool));
 }
 
-/** The drivers of these plugins for what they declare; none of their functions may be called. */
+/** Loads plugins for their declarations only; their functions must not be called. */
 export function describeDrivers(words: readonly string[] = BUNDLED_PLUGINS): Promise<readonly AnyDriver[]> {
   return driversOf(words, { info: () => {} }, { describing: true });
 }
@@ -59,7 +59,7 @@ async function driversOf(
       : made;
     if (drivers.some(({ name }) => name === driver.name)) {
       throw new Error(
-        `Plugin "${word}" makes a driver "${driver.name}", and another plugin made one of that name already; take one of them out of OSTLER_PLUGINS.`,
+        `Plugin "${word}" provides a driver "${driver.name}", but another plugin already provides a driver of that name. Remove one of them from OSTLER_PLUGINS.`,
       );
     }
     drivers.push(driver);
@@ -70,7 +70,7 @@ async function driversOf(
 
 async function loadPlugin(word: string, log: PluginLog, host: Omit<PluginHost, "log">): Promise<AnyDriver> {
   const refuse = (what: string, cause?: unknown): never => {
-    throw new Error(`Plugin "${word}" cannot be used: ${what} Repair it or take it out of OSTLER_PLUGINS.`, { cause });
+    throw new Error(`Plugin "${word}" cannot be used: ${what} Repair it or remove it from OSTLER_PLUGINS.`, { cause });
   };
   let module: Record<string, unknown>;
   try {
@@ -89,16 +89,16 @@ async function loadPlugin(word: string, log: PluginLog, host: Omit<PluginHost, "
   } catch (error) {
     return refuse(messageOf(error), error);
   }
-  let flaw: string | null;
+  let problem: string | null;
   try {
-    flaw = flawOf(driver);
+    problem = problemOf(driver);
   } catch (error) {
-    return refuse(`it cannot be read (${messageOf(error)}).`, error);
+    return refuse(`it cannot be inspected (${messageOf(error)}).`, error);
   }
-  return flaw === null ? (driver as AnyDriver) : refuse(flaw);
+  return problem === null ? (driver as AnyDriver) : refuse(problem);
 }
 
-/** What `import` takes: a bundled plugin's file, a path's URL, or the name of a package. */
+/** The argument of `import`: a bundled plugin's file, a path's URL, or a package name. */
 function moduleOf(word: string): string {
   if (PLUGIN.test(word)) {
     for (const file of [`${word}.ts`, `${word}/index.ts`, `${word}.js`, `${word}/index.js`]) {
@@ -110,24 +110,24 @@ function moduleOf(word: string): string {
   return isAbsolute(word) || word.startsWith(".") ? pathToFileURL(resolve(word)).href : word;
 }
 
-/** Why a thing is no driver of our contract, or null. The conformance suite looks closer; this keeps the service safe. */
-function flawOf(made: unknown): string | null {
-  if (typeof made !== "object" || made === null) return "its factory made no driver.";
+/** Why a value does not implement the driver contract; null if it does. A safety check; the conformance suite is thorough. */
+function problemOf(made: unknown): string | null {
+  if (typeof made !== "object" || made === null) return "its factory did not return a driver.";
   const driver = made as Partial<Driver<unknown>>;
   if (driver.contract !== CONTRACT)
-    return `it was made for driver contract ${String(driver.contract)}, and this service speaks ${CONTRACT}.`;
+    return `it implements driver contract ${String(driver.contract)}, but this service supports ${CONTRACT}.`;
   if (typeof driver.name !== "string" || !DRIVER.test(driver.name))
-    return `its driver's name ${JSON.stringify(driver.name)} is not lower-case letters and digits, in words joined by _.`;
+    return `its driver's name ${JSON.stringify(driver.name)} is invalid. Use lower-case letters and digits, in words joined by _.`;
   if (typeof driver.version !== "string" || typeof driver.description !== "string")
     return "its driver lacks a version or a description.";
   const standard = driver.settings?.["~standard"];
   if (!standard || typeof standard.validate !== "function" || typeof standard.jsonSchema?.input !== "function") {
-    return "its settings are no schema of Standard Schema with Standard JSON Schema.";
+    return "its settings are not a Standard Schema with Standard JSON Schema.";
   }
-  const flaw =
-    shapeFlaw(driver.settings, "its settings") ??
-    (driver.discover ? shapeFlaw(driver.discover.settings, "the settings of its discovery") : null);
-  if (flaw !== null) return flaw;
+  const problem =
+    shapeProblem(driver.settings, "its settings") ??
+    (driver.discover ? shapeProblem(driver.discover.settings, "the settings of its discovery") : null);
+  if (problem !== null) return problem;
   if (driver.discover && typeof driver.discover.probe !== "function") return "its discovery lacks probe.";
   if (typeof driver.power?.read !== "function" || typeof driver.power.set !== "function")
     return "its driver lacks power.read or power.set.";

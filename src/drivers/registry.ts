@@ -1,11 +1,11 @@
 /**
- * The drivers that are loaded, and what a node makes of them: one driver, with single interfaces taken from others.
- * Also the one place that knows which settings are secret.
+ * The loaded drivers, and the composition of a node's driver: one driver, with single interfaces taken from others. Also the
+ * only place that knows which settings are secret.
  */
 import type { Driver, DriverPhase, InspectInterface, Json, Schema, Step, StepInterface } from "./driver.ts";
-import { plainIssues, validated } from "./issues.ts";
+import { plainIssues, validate } from "./issues.ts";
 import type { Issue } from "./issues.ts";
-import { secretNames, shapeOf, toldSchemaOf, withoutNulls } from "./settings-shape.ts";
+import { secretNames, shapeOf, publicSchemaOf, withoutNulls } from "./settings-shape.ts";
 import type { JsonSchema } from "./settings-shape.ts";
 
 export type AnyDriver = Driver<unknown>;
@@ -14,7 +14,7 @@ export type AnyStep = Step<unknown>;
 export const INTERFACES = ["power", "inspect", "deploy", "clean"] as const;
 export type InterfaceName = (typeof INTERFACES)[number];
 
-/** Which interface declares the steps of a phase. */
+/** The interface that declares the steps of a phase. */
 export const INTERFACE_OF_PHASE = {
   inspect: "inspect",
   clean: "clean",
@@ -22,23 +22,23 @@ export const INTERFACE_OF_PHASE = {
   undeploy: "deploy",
 } as const satisfies Record<DriverPhase, InterfaceName>;
 
-/** What a node says of its drivers. */
+/** The drivers that a node names. */
 export interface DriverChoice {
   readonly driver: string;
-  /** Interface → driver it is taken from. */
+  /** Interface → driver that provides it. */
   readonly borrowed: Readonly<Record<string, string>>;
 }
 
-/** A node's drivers, resolved. */
+/** The resolved drivers of a node. */
 export interface Composition {
-  /** The driver that gives an interface, or null where none of them does. */
+  /** The driver that provides an interface; null if none does. */
   giver(name: InterfaceName): AnyDriver | null;
   readonly inspect: InspectInterface<unknown> | null;
-  /** Every driver involved, each once: the ones whose settings the node must have. */
+  /** All drivers involved, without duplicates; the node must have settings for each. */
   readonly drivers: readonly AnyDriver[];
 }
 
-export type SettingsVerdict =
+export type SettingsResult =
   | {
       readonly ok: true;
       readonly settings: { readonly [key: string]: Json };
@@ -49,12 +49,12 @@ export type SettingsVerdict =
 export interface Registry extends AsyncDisposable {
   readonly drivers: readonly AnyDriver[];
   get(name: string): AnyDriver | undefined;
-  /** The node's composition, or a sentence that says what is missing. */
+  /** The node's composition, or a sentence that names the problem. */
   compose(choice: DriverChoice): { readonly composition: Composition } | { readonly problem: string };
-  /** Checks settings, secrets included, and splits them. A null where the driver knows none counts as not given. */
-  checkSettings(driver: AnyDriver, settings: unknown): Promise<SettingsVerdict>;
-  /** Checks the settings of a discovery likewise; null where the driver discovers nothing. */
-  checkDiscovery(driver: AnyDriver, settings: unknown): Promise<SettingsVerdict> | null;
+  /** Validates settings, including secrets, and separates the secrets. A null for a field that is not nullable counts as absent. */
+  checkSettings(driver: AnyDriver, settings: unknown): Promise<SettingsResult>;
+  /** Validates the settings of a discovery in the same way; null if the driver does not support discovery. */
+  checkDiscovery(driver: AnyDriver, settings: unknown): Promise<SettingsResult> | null;
   secretFields(driver: AnyDriver): readonly string[];
 }
 
@@ -76,9 +76,11 @@ export function createRegistry(drivers: readonly AnyDriver[]): Registry {
       for (const [name, from] of Object.entries(borrowed)) {
         const giver = byName.get(from);
         if (!isInterfaceName(name))
-          return { problem: `there is no interface "${name}" (there are ${INTERFACES.join(", ")}).` };
+          return { problem: `there is no interface "${name}" (known: ${INTERFACES.join(", ")}).` };
         if (!giver)
-          return { problem: `driver "${from}", from which it takes ${name}, is not loaded (loaded: ${names()}).` };
+          return {
+            problem: `driver "${from}", which provides its ${name} interface, is not loaded (loaded: ${names()}).`,
+          };
         if (!offers(giver, name)) return { problem: `driver "${from}" offers no ${name} interface.` };
         givers.set(name, giver);
       }
@@ -107,7 +109,7 @@ function offers(driver: AnyDriver, name: InterfaceName): boolean {
   return driver[name] !== undefined;
 }
 
-/** The steps a driver declares for an interface; none for `power`, whose steps are the engine's own. */
+/** The steps that a driver declares for an interface; null for `power`, whose steps belong to the engine. */
 export function stepsOf(driver: AnyDriver, name: InterfaceName): StepInterface<unknown> | null {
   return name === "power" ? null : (driver[name] ?? null);
 }
@@ -117,34 +119,34 @@ export function findStep(driver: AnyDriver, phase: DriverPhase, name: string): A
   return stepsOf(driver, INTERFACE_OF_PHASE[phase])?.steps.find((step) => step.phase === phase && step.name === name);
 }
 
-/** JSON Schema of a driver's settings, as a client may send them; without defaults of secrets. */
+/** JSON Schema of a driver's settings for clients, without defaults of secrets. */
 export function settingsSchema(driver: AnyDriver): JsonSchema {
-  return toldSchemaOf(driver.settings);
+  return publicSchemaOf(driver.settings);
 }
 
-/** JSON Schema of the settings of a discovery, likewise; null where the driver discovers nothing. */
+/** JSON Schema of the settings of a discovery; null if the driver does not support discovery. */
 export function discoverySchema(driver: AnyDriver): JsonSchema | null {
-  return driver.discover ? toldSchemaOf(driver.discover.settings) : null;
+  return driver.discover ? publicSchemaOf(driver.discover.settings) : null;
 }
 
-/** The secrets among settings, as they are given to a driver. */
+/** The values of the secrets in settings. */
 export function secretsOf(schema: Schema<unknown>, settings: unknown): readonly string[] {
   const fields =
     typeof settings === "object" && settings !== null ? (settings as Readonly<Record<string, unknown>>) : {};
   return secretNames(shapeOf(schema)).flatMap((name) => (typeof fields[name] === "string" ? [fields[name]] : []));
 }
 
-/** What a node's management controller is reached by; null where the driver tells of none. */
+/** Identifies a node's management controller; null if the driver does not report one. */
 export function controllerOf(driver: AnyDriver, settings: unknown): string | null {
   const controller: unknown = driver.controllerOf?.(settings);
   return typeof controller === "string" && controller !== "" ? controller : null;
 }
 
-async function check(schema: Schema<unknown>, settings: unknown): Promise<SettingsVerdict> {
+async function check(schema: Schema<unknown>, settings: unknown): Promise<SettingsResult> {
   const shape = shapeOf(schema);
   const secretFields = secretNames(shape);
   const given = withoutNulls(shape, settings);
-  const result = await validated(schema, given);
+  const result = await validate(schema, given);
   if (result.issues) return { ok: false, issues: plainIssues(schema, given, result.issues) };
   const open: Record<string, Json> = {};
   const secrets: Record<string, string> = {};

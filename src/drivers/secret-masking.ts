@@ -1,23 +1,22 @@
 /**
- * What of a driver's words is a secret: each secret as a whole, and each line of one that has several, such as a key, since
- * texts are taken line by line. All of them also as JSON, addresses and forms hold them, which drivers like to tell.
+ * Masks secrets in texts from drivers: each secret as a whole, and each line of a multi-line secret such as a key, because
+ * texts are processed line by line. Also in the encodings of JSON, URLs and forms, which drivers often print.
  */
 const MASK = "***";
-/** Shorter ones would mask half of every text; drivers should not have such secrets. */
+/** Shorter secrets would mask unrelated text. */
 const SECRET_LENGTH_MIN = 3;
-/** The end of a text that was shortened. */
+/** Marks the end of a shortened text. */
 const CUT = "…";
 
-/** Makes texts fit to be seen. */
 export interface Mask {
   all(text: string): string;
-  /** Only what is left of a secret at the end of a text that was shortened, where nothing else would know it. */
+  /** Masks only a partial secret at the end of a shortened text, which a later pass cannot recognize. */
   cutEnd(text: string): string;
 }
 
 export function createMask(secrets: Iterable<string>): Mask {
   let found: readonly string[] | undefined;
-  // Made when they are needed: a mask is made for each call, and most calls show it no text.
+  // Lazy: a mask is created for each call, and most calls mask nothing.
   const parts = () => (found ??= partsOf(secrets));
   const cutEnd = (text: string) => {
     if (!text.endsWith(CUT)) return text;
@@ -28,7 +27,7 @@ export function createMask(secrets: Iterable<string>): Mask {
   return { cutEnd, all: (text) => cutEnd(parts().reduce((shown, part) => shown.replaceAll(part, MASK), text)) };
 }
 
-/** What is masked, the longest first. */
+/** The texts to mask, longest first. */
 function partsOf(secrets: Iterable<string>): readonly string[] {
   const lines = [...secrets].flatMap((secret) => [secret, ...secret.split(/[\r\n]+/).map((line) => line.trim())]);
   return [...new Set(lines.flatMap(formsOf))]
@@ -36,7 +35,7 @@ function partsOf(secrets: Iterable<string>): readonly string[] {
     .toSorted((a, b) => b.length - a.length);
 }
 
-/** A text as it is, and inside a string of JSON, an address and a form. */
+/** A text as it is, and encoded for JSON, a URL and a form. */
 function formsOf(text: string): readonly string[] {
   return [
     text,
@@ -46,7 +45,7 @@ function formsOf(text: string): readonly string[] {
   ];
 }
 
-/** How much of the beginning of a secret a text ends with; 0: less than a secret may have. */
+/** Length of the longest prefix of `secret` that ends `text`; 0 if shorter than `SECRET_LENGTH_MIN`. */
 function beginningAt(text: string, secret: string): number {
   for (let length = Math.min(secret.length, text.length); length >= SECRET_LENGTH_MIN; length -= 1)
     if (text.endsWith(secret.slice(0, length))) return length;

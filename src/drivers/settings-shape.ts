@@ -1,61 +1,61 @@
 /**
- * What settings look like, read from the JSON Schema that a plugin declares: the one source of the types that clients see,
- * of which fields are secret, and of where null means "not given". What a shape cannot tell (lengths, patterns, what goes
- * with what) stays with the plugin's own validation. Here too is what no driver may declare, each in a sentence.
+ * The shape of settings, derived from the JSON Schema that a plugin declares. It determines the GraphQL types, the secret
+ * fields, and where null means absent. Other rules (lengths, patterns, dependencies) stay with the plugin's validation. Also
+ * checks for declarations that are not supported.
  */
 import { isRecord } from "../runtime/json-values.ts";
 import { messageOf } from "../errors.ts";
 import type { Json, Schema } from "./driver.ts";
 
-/** A JSON Schema, or a part of one, as far as it is an object. */
+/** A JSON Schema, or a part of one, that is an object. */
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
 export type Shape = Kind & {
-  /** Whether null is a value of its own. Where it is not, null counts as not given. */
+  /** Whether null is a valid value. If not, null counts as absent. */
   readonly nullable: boolean;
-  /** As declared, references resolved. */
+  /** As declared, with references resolved. */
   readonly schema: JsonSchema;
 };
 
 type Kind =
-  /** `values`: the only ones there are; absent: any text. */
+  /** `values`: the allowed ones; absent: any text. */
   | { readonly kind: "text"; readonly values?: readonly string[] }
-  /** A whole number of 32 bits, any number, or true and false. */
+  /** A 32-bit integer, any number, or a boolean. */
   | { readonly kind: "whole" | "number" | "truth" }
   | { readonly kind: "list"; readonly of: Shape }
-  /** `open`: its fields do not tell all that it takes: it takes others too, as a record does, or says what goes with what. */
+  /** `open`: it accepts more than its fields, as a record does, or has dependencies between fields. */
   | { readonly kind: "object"; readonly fields: readonly Field[]; readonly open: boolean }
-  /** What has no closer shape: unions, tuples, anything at all. */
+  /** Anything else: unions, tuples, arbitrary JSON. */
   | { readonly kind: "json" };
 
 /** A field of an object. */
 export interface Field {
   readonly name: string;
   readonly shape: Shape;
-  /** It must be given: there is no default. */
+  /** Required, and without a default. */
   readonly required: boolean;
-  /** Undefined: there is none, or none that is told, as of a secret. */
+  /** The default; undefined if there is none, or if the field is secret. */
   readonly fallback: Json | undefined;
-  /** It is taken, and never told. */
+  /** Write-only: accepted, never returned. */
   readonly secret: boolean;
 }
 
 const WHOLE_MAX = 2 ** 31 - 1;
 const NAME = /^(?!__)[_A-Za-z][_0-9A-Za-z]*$/;
 
-/** Whether clients can write it as a name: letters, digits and underscores. */
+/** Whether a text is a GraphQL name: letters, digits and underscores. */
 export function isName(text: string): boolean {
   return NAME.test(text);
 }
 
-/** JSON Schema of what a client may send. Throws what the library throws that cannot tell. */
+/** JSON Schema of the input. Throws the library's error if the schema cannot be expressed. */
 export function jsonSchemaOf(schema: Schema<unknown>): JsonSchema {
   return schema["~standard"].jsonSchema.input({ target: "draft-2020-12" });
 }
 
 const known = new WeakMap<Schema<unknown>, Shape>();
 
-/** The shape of a schema; read once. */
+/** The shape of a schema; cached. */
 export function shapeOf(schema: Schema<unknown>): Shape {
   const found = known.get(schema);
   if (found) return found;
@@ -65,51 +65,51 @@ export function shapeOf(schema: Schema<unknown>): Shape {
   return shape;
 }
 
-/** Why settings of this schema cannot be typed, as a sentence about `what`; null when they can. */
-export function shapeFlaw(schema: Schema<unknown>, what: string): string | null {
+/** Why settings of this schema are not supported, as a sentence about `what`; null if they are. */
+export function shapeProblem(schema: Schema<unknown>, what: string): string | null {
   let root: JsonSchema;
   try {
     root = jsonSchemaOf(schema);
   } catch (error) {
-    return `${what} cannot be told as JSON Schema (${messageOf(error)}); use types that JSON has.`;
+    return `${what} cannot be expressed as JSON Schema (${messageOf(error)}). Use types that JSON has.`;
   }
   const { type } = resolved(root, root, []).schema;
   if (type !== "object")
-    return `${what} are no object: the JSON Schema is ${type === undefined ? "of no one type" : `of type ${JSON.stringify(type)}`}; declare an object whose properties are the settings.`;
+    return `${what} are not an object: the JSON Schema has ${type === undefined ? "no single type" : `type ${JSON.stringify(type)}`}. Declare an object whose properties are the settings.`;
   const secrets = new Set<string>();
-  const flaw = flawIn(
+  const problem = problemIn(
     { root, secrets, entered: { whole: new WeakSet(), setting: new WeakSet(), inside: new WeakSet() } },
     root,
     { place: "whole", path: [], by: "" },
   );
-  if (flaw !== null) return `${what} ${flaw}`;
+  if (problem !== null) return `${what} ${problem}`;
   const kept = secretNames(shapeOf(schema));
   const lost = [...secrets].find((name) => !kept.includes(name));
   return lost === undefined
     ? null
-    : `${what} hold the secret ${lost} behind a reference that has properties beside it, where it would not be kept apart; declare all settings in one list of properties.`;
+    : `${what} hold the secret ${lost} behind a reference with sibling properties, where it would not be stored as a secret. Declare all settings in one list of properties.`;
 }
 
-/** What a part of a schema is about: the settings as a whole, one of them, or something inside one. */
+/** Where a part of a schema applies: to the settings as a whole, to one of them, or inside one. */
 type Place = "whole" | "setting" | "inside";
 
 interface Walk {
   readonly root: JsonSchema;
-  /** Settings that are marked as secrets. */
+  /** Settings marked as secrets. */
   readonly secrets: Set<string>;
-  /** Parts that were looked at, for what they are about; so what refers to itself is entered once. */
+  /** Visited parts by place, so that a recursive schema is visited once. */
   readonly entered: Readonly<Record<Place, WeakSet<object>>>;
 }
 
 interface Spot {
   readonly place: Place;
-  /** Properties that lead here. */
+  /** Properties on the path. */
   readonly path: readonly string[];
-  /** Keyword that led here. */
+  /** Keyword of the last step. */
   readonly by: string;
 }
 
-/** Keywords that hold values, and those that are looked at where something refers to them. */
+/** Keywords that hold values, and definitions, which are visited through references. */
 const NOT_ENTERED = new Set([
   "default",
   "const",
@@ -121,55 +121,55 @@ const NOT_ENTERED = new Set([
   "$defs",
   "definitions",
 ]);
-/** Keywords that hold schemas by name. All others hold a schema, a list of them, or neither. */
+/** Keywords that map names to schemas. Others hold a schema, a list of schemas, or neither. */
 const BY_NAME = new Set(["properties", "patternProperties", "dependentSchemas", "dependencies"]);
 
 /**
- * What may not stand in a schema, as the end of a sentence about it. Every part is looked at, whatever its keyword: a
- * secret that is overlooked would be stored openly, and told.
+ * Finds an unsupported part of a schema; returns the end of a sentence about it. Visits every part under any keyword: a
+ * secret that is overlooked would be stored and returned in plain text.
  */
-function flawIn(walk: Walk, schema: unknown, spot: Spot): string | null {
+function problemIn(walk: Walk, schema: unknown, spot: Spot): string | null {
   const { place, path } = spot;
   if (!isRecord(schema) || walk.entered[place].has(schema)) return null;
   walk.entered[place].add(schema);
   if (schema["writeOnly"] === true && place !== "setting") return misplaced(spot);
   for (const [word, value] of Object.entries(schema)) {
-    const flaw =
+    const problem =
       word === "properties"
-        ? flawInProperties(walk, value, spot)
-        : flawUnder(walk, word, value, { place: word === "$ref" ? place : "inside", path, by: word });
-    if (flaw !== null) return flaw;
+        ? problemInProperties(walk, value, spot)
+        : problemUnder(walk, word, value, { place: word === "$ref" ? place : "inside", path, by: word });
+    if (problem !== null) return problem;
   }
   return null;
 }
 
-function flawInProperties(walk: Walk, properties: unknown, { place, path }: Spot): string | null {
+function problemInProperties(walk: Walk, properties: unknown, { place, path }: Spot): string | null {
   for (const [name, property] of Object.entries(isRecord(properties) ? properties : {})) {
     const here = [...path, name];
     if (!isName(name))
-      return `have a field ${JSON.stringify(here.join("."))}, which clients cannot write as a name; use letters, digits and underscores.`;
+      return `have a field ${JSON.stringify(here.join("."))}, which is not a GraphQL name. Use letters, digits and underscores.`;
     const { schema } = resolved(property, walk.root, []);
     if (place === "whole" && schema["writeOnly"] === true) {
-      if (schema["type"] !== "string") return `hold the secret ${name}, which is no string.`;
+      if (schema["type"] !== "string") return `hold the secret ${name}, which is not a string.`;
       walk.secrets.add(name);
     }
-    const flaw = flawIn(walk, property, {
+    const problem = problemIn(walk, property, {
       place: place === "whole" ? "setting" : "inside",
       path: here,
       by: "properties",
     });
-    if (flaw !== null) return flaw;
+    if (problem !== null) return problem;
   }
   return null;
 }
 
-function flawUnder(walk: Walk, word: string, value: unknown, spot: Spot): string | null {
+function problemUnder(walk: Walk, word: string, value: unknown, spot: Spot): string | null {
   if (NOT_ENTERED.has(word)) return null;
   if (REFERENCES.has(word)) {
     const target = word === "$ref" ? referred(value, walk.root) : undefined;
     return target === undefined
-      ? `refer to ${JSON.stringify(value)}, which cannot be followed; refer by \`$ref\` to what is inside the schema, as #/$defs/name.`
-      : flawIn(walk, target, spot);
+      ? `refer to ${JSON.stringify(value)}, which cannot be resolved. Use \`$ref\` to a part of the schema, as #/$defs/name.`
+      : problemIn(walk, target, spot);
   }
   const parts: readonly unknown[] = Array.isArray(value)
     ? value
@@ -177,18 +177,18 @@ function flawUnder(walk: Walk, word: string, value: unknown, spot: Spot): string
       ? Object.values(value)
       : [value];
   for (const part of parts) {
-    const flaw = flawIn(walk, part, spot);
-    if (flaw !== null) return flaw;
+    const problem = problemIn(walk, part, spot);
+    if (problem !== null) return problem;
   }
   return null;
 }
 
 function misplaced({ place, path, by }: Spot): string {
-  if (place === "whole") return "are marked as one secret; mark single settings.";
+  if (place === "whole") return "are marked as one secret. Mark single settings.";
   const name = path.join(".");
   if (by === "properties" && path.length > 1)
-    return `hold the secret ${name} inside another setting, where it would not be kept apart; move it to the top.`;
-  return `mark a secret ${by === "properties" ? `${name} in a variant` : `by \`${by}\`${name === "" ? "" : ` of ${name}`}`}, where it would not be kept apart; set \`writeOnly\` on a setting itself, at the top and of type string.`;
+    return `hold the secret ${name} inside another setting, where it would not be stored as a secret. Move it to the top.`;
+  return `mark a secret ${by === "properties" ? `${name} in a variant` : `by \`${by}\`${name === "" ? "" : ` of ${name}`}`}, where it would not be stored as a secret. Set \`writeOnly\` on a setting itself, at the top and of type string.`;
 }
 
 // ---- reading
@@ -201,7 +201,7 @@ function read(value: unknown, root: JsonSchema, above: readonly string[]): Shape
   return { ...kindOf(schema, root, references), nullable, schema };
 }
 
-/** Keywords by which schemas are combined. An object with some has the fields that it names all the same. */
+/** Keywords that combine schemas. An object with one of them still has its named fields. */
 const COMBINING = ["anyOf", "oneOf", "allOf", "not", "if", "dependentSchemas"];
 
 function kindOf(schema: JsonSchema, root: JsonSchema, references: readonly string[]): Kind {
@@ -231,7 +231,7 @@ function isCombined(schema: JsonSchema): boolean {
   return COMBINING.some((word) => word in schema);
 }
 
-/** The only values there are, where the schema lists them. */
+/** The allowed values, if the schema lists them. */
 function valuesOf(schema: JsonSchema): readonly unknown[] | null {
   const values = Array.isArray(schema["enum"])
     ? (schema["enum"] as unknown[])
@@ -268,7 +268,7 @@ function objectKind(schema: JsonSchema, root: JsonSchema, references: readonly s
   };
 }
 
-/** The schema with what it refers to in place of the reference, and the references that were followed on the way. */
+/** The schema with its reference resolved, and the references that were followed. */
 function resolved(
   value: unknown,
   root: JsonSchema,
@@ -280,7 +280,7 @@ function resolved(
   const references = [...above, reference];
   if (above.includes(reference)) return { schema: beside, references };
   const { schema, references: followed } = resolved(referred(reference, root), root, references);
-  // A secret stays one, whatever stands beside the reference.
+  // A secret remains a secret, whatever the reference's siblings say.
   return {
     schema: { ...schema, ...beside, ...(schema["writeOnly"] === true && { writeOnly: true }) },
     references: followed,
@@ -289,7 +289,7 @@ function resolved(
 
 const REFERENCES = new Set(["$ref", "$dynamicRef", "$recursiveRef"]);
 
-/** What a reference leads to, inside the schema; undefined where there is nothing. */
+/** The target of a reference within the schema; undefined if there is none. */
 function referred(reference: unknown, root: JsonSchema): unknown {
   if (reference === "#") return root;
   if (typeof reference !== "string" || !reference.startsWith("#/")) return undefined;
@@ -307,7 +307,7 @@ function referred(reference: unknown, root: JsonSchema): unknown {
     );
 }
 
-/** Takes the null out of a type that admits it beside one other. */
+/** Removes null from a type that allows null and one other type. */
 function withoutNull(
   schema: JsonSchema,
   root: JsonSchema,
@@ -340,14 +340,14 @@ function objectAt(schema: JsonSchema, key: string): Readonly<Record<string, unkn
   return isRecord(value) ? value : {};
 }
 
-// ---- what follows from a shape
+// ---- derived from a shape
 
 /** Names of the secrets among the fields. */
 export function secretNames(shape: Shape): readonly string[] {
   return shape.kind === "object" ? shape.fields.filter(({ secret }) => secret).map(({ name }) => name) : [];
 }
 
-/** The value without the nulls that mean "not given": those of fields that know no null. */
+/** The value without nulls of fields that are not nullable, which count as absent. */
 export function withoutNulls(shape: Shape, value: unknown): unknown {
   if (shape.kind === "list" && Array.isArray(value)) return value.map((one: unknown) => withoutNulls(shape.of, one));
   if (shape.kind !== "object" || !isRecord(value)) return value;
@@ -361,20 +361,22 @@ export function withoutNulls(shape: Shape, value: unknown): unknown {
   );
 }
 
-/** The JSON Schema as it is told: without what it proposes for secrets. */
-export function toldSchemaOf(schema: Schema<unknown>): JsonSchema {
+/** The JSON Schema for clients: without defaults and examples of secrets. */
+export function publicSchemaOf(schema: Schema<unknown>): JsonSchema {
   const root = jsonSchemaOf(schema);
   const isSecret = (part: unknown) => resolved(part, root, []).schema["writeOnly"] === true;
-  const told = (part: unknown): unknown => {
-    if (Array.isArray(part)) return part.map(told);
+  const publicPart = (part: unknown): unknown => {
+    if (Array.isArray(part)) return part.map(publicPart);
     if (!isRecord(part)) return part;
-    const isDiscreet =
+    const holdsSecret =
       isSecret(part) || Object.values(objectAt(resolved(part, root, []).schema, "properties")).some(isSecret);
     return Object.fromEntries(
-      Object.entries(part).flatMap(([word, value]) => (isDiscreet && PROPOSALS.has(word) ? [] : [[word, told(value)]])),
+      Object.entries(part).flatMap(([word, value]) =>
+        holdsSecret && SUGGESTIONS.has(word) ? [] : [[word, publicPart(value)]],
+      ),
     );
   };
-  return told(root) as JsonSchema;
+  return publicPart(root) as JsonSchema;
 }
 
-const PROPOSALS = new Set(["default", "examples"]);
+const SUGGESTIONS = new Set(["default", "examples"]);

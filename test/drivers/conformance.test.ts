@@ -42,7 +42,7 @@ describe("conformance of settings that clients can type", () => {
     [
       "a choice of objects",
       z.union([z.strictObject({ a: z.string() }), z.strictObject({ b: z.string() })]),
-      "its settings are no object",
+      "its settings are not an object",
     ],
     ["a name that clients cannot write", z.strictObject({ "boot-mode": z.string() }), 'a field "boot-mode"'],
     [
@@ -65,7 +65,7 @@ describe("conformance of settings that clients can type", () => {
       z.strictObject({ password: secret.optional() }).meta({ oneOf: [{ required: ["password"] }, {}] }),
       "says what goes with what (`oneOf`, `if`)",
     ],
-    ["a type that JSON lacks", z.strictObject({ since: z.date() }), "cannot be told as JSON Schema"],
+    ["a type that JSON lacks", z.strictObject({ since: z.date() }), "cannot be expressed as JSON Schema"],
   ])("conformance rejects settings with %s", async (_what, settings, says) => {
     await expect(prove(title, settings)).rejects.toThrow(says);
   });

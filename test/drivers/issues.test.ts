@@ -24,8 +24,8 @@ async function messagesOf(value: unknown): Promise<string[]> {
 }
 
 test.each<[string, Record<string, unknown>, string]>([
-  ["a missing field", {}, "address: it is missing, and must be a text"],
-  ["null for a required field", { address: null }, "address: it is missing, and must be a text"],
+  ["a missing field", {}, "address: it is missing; it must be a text"],
+  ["null for a required field", { address: null }, "address: it is missing; it must be a text"],
   ["a wrong type", { address: 7 }, "address: it must be a text, not a number"],
   ["a value outside an enumeration", { address: "bmc", mode: "BIOS" }, 'mode: it must be one of "LEGACY", "UEFI"'],
   [
@@ -41,7 +41,7 @@ test.each<[string, Record<string, unknown>, string]>([
   [
     "a missing nested field",
     { address: "bmc", hosts: [{ name: "a" }, {}] },
-    "hosts.1.name: it is missing, and must be a text",
+    "hosts.1.name: it is missing; it must be a text",
   ],
 ])("settings error: %s", async (_what, value, message) => {
   expect(await messagesOf(value)).toEqual([message]);

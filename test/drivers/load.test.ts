@@ -122,18 +122,18 @@ describe("broken plugin", () => {
     {
       what: "whose factory returns no driver",
       source: "export default () => null;",
-      says: "its factory made no driver",
+      says: "its factory did not return a driver",
     },
     {
       what: "of another contract",
       source: withDriver({ contract: "2" }),
-      says: "it was made for driver contract 2, and this service speaks 1",
+      says: "it implements driver contract 2, but this service supports 1",
     },
     { what: "without a contract", source: withDriver({ contract: undefined }), says: "driver contract undefined" },
     {
       what: "whose driver has an invalid name",
       source: withDriver({ name: '"No Good"' }),
-      says: `name "No Good" is not lower-case`,
+      says: `name "No Good" is invalid. Use lower-case`,
     },
     { what: "whose driver has no name", source: withDriver({ name: undefined }), says: "its driver's name undefined" },
     {
@@ -162,37 +162,37 @@ describe("broken plugin", () => {
         "power: 0",
         `power: ${POWER}`,
       ),
-      says: "it cannot be read (later)",
+      says: "it cannot be inspected (later)",
     },
     {
       what: "whose settings are not a schema",
       source: withDriver({ settings: "{}" }),
-      says: "its settings are no schema",
+      says: "its settings are not a Standard Schema",
     },
     {
       what: "whose schema has no JSON Schema",
       source: withDriver({ settings: `{ "~standard": { version: 1, vendor: "x", validate: () => {} } }` }),
-      says: "its settings are no schema",
+      says: "its settings are not a Standard Schema",
     },
     {
       what: "whose name clients cannot write as a field",
       source: withDriver({ name: '"no-good"' }),
-      says: `name "no-good" is not lower-case letters and digits, in words joined by _`,
+      says: `name "no-good" is invalid. Use lower-case letters and digits, in words joined by _`,
     },
     {
       what: "whose settings cannot be written as JSON Schema",
       source: withDriver({ settings: declaring(`(() => { throw new Error("Dates have no JSON Schema"); })()`) }),
-      says: "its settings cannot be told as JSON Schema (Dates have no JSON Schema); use types that JSON has.",
+      says: "its settings cannot be expressed as JSON Schema (Dates have no JSON Schema). Use types that JSON has.",
     },
     {
       what: "whose settings are not an object",
       source: withDriver({ settings: declaring(`{ type: "string" }`) }),
-      says: `its settings are no object: the JSON Schema is of type "string"`,
+      says: `its settings are not an object: the JSON Schema has type "string"`,
     },
     {
       what: "whose settings are one of two objects",
       source: withDriver({ settings: declaring(`{ anyOf: [{ type: "object" }] }`) }),
-      says: "its settings are no object: the JSON Schema is of no one type",
+      says: "its settings are not an object: the JSON Schema has no single type",
     },
     {
       what: "with a setting that clients cannot write",
@@ -201,7 +201,7 @@ describe("broken plugin", () => {
           `{ type: "object", properties: { tls: { type: "object", properties: { "ca-file": {} } } } }`,
         ),
       }),
-      says: `its settings have a field "tls.ca-file", which clients cannot write as a name`,
+      says: `its settings have a field "tls.ca-file", which is not a GraphQL name`,
     },
     {
       what: "with a secret inside another setting",
@@ -210,14 +210,14 @@ describe("broken plugin", () => {
           `{ type: "object", properties: { users: { type: "array", items: { type: "object", properties: { pin: { type: "string", writeOnly: true } } } } } }`,
         ),
       }),
-      says: "its settings hold the secret users.pin inside another setting, where it would not be kept apart",
+      says: "its settings hold the secret users.pin inside another setting, where it would not be stored as a secret",
     },
     {
       what: "with a secret that is not a string",
       source: withDriver({
         settings: declaring(`{ type: "object", properties: { pin: { type: "integer", writeOnly: true } } }`),
       }),
-      says: "its settings hold the secret pin, which is no string",
+      says: "its settings hold the secret pin, which is not a string",
     },
     {
       what: "with a secret in a variant",
@@ -226,19 +226,19 @@ describe("broken plugin", () => {
           `{ type: "object", properties: { pin: { anyOf: [{ type: "string", writeOnly: true }, { type: "number" }] } } }`,
         ),
       }),
-      says: "its settings mark a secret by `anyOf` of pin, where it would not be kept apart",
+      says: "its settings mark a secret by `anyOf` of pin, where it would not be stored as a secret",
     },
     {
       what: "whose discovery has a secret in a record",
       source: withDriver({
         discover: `{ settings: ${declaring(`{ type: "object", additionalProperties: { type: "string", writeOnly: true } }`)}, probe() {} }`,
       }),
-      says: "the settings of its discovery mark a secret by `additionalProperties`, where it would not be kept apart",
+      says: "the settings of its discovery mark a secret by `additionalProperties`, where it would not be stored as a secret",
     },
     {
       what: "whose discovery settings cannot be typed",
       source: withDriver({ discover: `{ settings: ${declaring(`{ type: "array" }`)}, probe() {} }` }),
-      says: `the settings of its discovery are no object`,
+      says: `the settings of its discovery are not an object`,
     },
     { what: "without power", source: withDriver({ power: undefined }), says: "lacks power.read or power.set" },
     {
@@ -286,7 +286,7 @@ describe("broken plugin", () => {
   test("plugin whose driver has a taken name stops the start", async () => {
     const [one, two] = [aPlugin(withDriver()), aPlugin(withDriver())];
     await expect(loadPlugins([one, two], log)).rejects.toThrow(
-      `Plugin "${two}" makes a driver "sound", and another plugin made one of that name already`,
+      `Plugin "${two}" provides a driver "sound", but another plugin already provides a driver of that name`,
     );
   });
 

@@ -51,7 +51,7 @@ describe("drivers of a node", () => {
     {
       what: "an interface of a driver that is not loaded",
       choice: { driver: "bare", borrowed: { clean: "redfish" } },
-      says: 'driver "redfish", from which it takes clean, is not loaded',
+      says: 'driver "redfish", which provides its clean interface, is not loaded',
     },
     {
       what: "an interface that the driver does not offer",
@@ -136,7 +136,7 @@ describe("driver settings", () => {
     expect(verdict).toEqual({
       ok: false,
       issues: [
-        { path: [], message: "its driver fails when it is to check this; report that to whoever wrote the driver" },
+        { path: [], message: "its driver fails to validate this value; report that to the author of the driver" },
       ],
     });
   });

@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { Schema } from "../../src/drivers/driver.ts";
-import { secretNames, shapeFlaw, shapeOf, toldSchemaOf, withoutNulls } from "../../src/drivers/settings-shape.ts";
+import { secretNames, shapeProblem, shapeOf, publicSchemaOf, withoutNulls } from "../../src/drivers/settings-shape.ts";
 import type { Shape } from "../../src/drivers/settings-shape.ts";
 
 /** Settings of which only the JSON Schema matters. */
@@ -125,7 +125,7 @@ test("shape of settings from a standard-schema library is the one that the libra
 describe("secret settings", () => {
   const SECRET = { type: "string", writeOnly: true };
   const [user, either] = [{ type: "string" }, [{ required: ["password"] }, { required: ["user"] }]];
-  const flawOf = (json: Record<string, unknown>) => shapeFlaw(declaring({ type: "object", ...json }), "they");
+  const flawOf = (json: Record<string, unknown>) => shapeProblem(declaring({ type: "object", ...json }), "they");
 
   test.each<[string, Record<string, unknown>]>([
     ["no condition", {}],
@@ -171,7 +171,7 @@ describe("secret settings", () => {
     expect(secretNames(shapeOf(declaring({ type: "object", ...json })))).toEqual(["password"]);
   });
 
-  const apart = "where it would not be kept apart";
+  const apart = "where it would not be stored as a secret";
   test.each<[string, Record<string, unknown>, string]>([
     [
       "in a variant of a setting",
@@ -191,7 +191,7 @@ describe("secret settings", () => {
     [
       "that may be null",
       { properties: { password: { type: ["string", "null"], writeOnly: true } } },
-      "they hold the secret password, which is no string.",
+      "they hold the secret password, which is not a string.",
     ],
     [
       "in a list",
@@ -253,21 +253,21 @@ describe("secret settings", () => {
       { properties: { a: { "x-either": [{ "x-one": SECRET }] } } },
       `they mark a secret by \`x-one\` of a, ${apart}`,
     ],
-    ["that are the whole settings", { writeOnly: true }, "they are marked as one secret; mark single settings."],
+    ["that are the whole settings", { writeOnly: true }, "they are marked as one secret. Mark single settings."],
     [
       "behind a reference with properties beside it",
       { properties: { user }, $ref: "#/$defs/all", $defs: { all: { properties: { password: SECRET } } } },
-      `they hold the secret password behind a reference that has properties beside it, ${apart}; declare all settings in one list of properties.`,
+      `they hold the secret password behind a reference with sibling properties, ${apart}; declare all settings in one list of properties.`,
     ],
     [
       "that may be behind an external reference",
       { properties: { a: { $ref: "other.json#/key" } } },
-      'they refer to "other.json#/key", which cannot be followed',
+      'they refer to "other.json#/key", which cannot be resolved',
     ],
     [
       "that may be behind an anchor",
       { properties: { a: { $dynamicRef: "#key" } } },
-      'they refer to "#key", which cannot be followed',
+      'they refer to "#key", which cannot be resolved',
     ],
   ])("secret settings are refused %s", (_what, json, says) => expect(flawOf(json)).toContain(says));
 
@@ -276,7 +276,7 @@ describe("secret settings", () => {
     ["a nullable text", z.strictObject({ password: z.string().meta({ writeOnly: true }).nullable() })],
     ["any other field", z.object({}).catchall(z.string().meta({ writeOnly: true }))],
   ])("secret settings are refused as %s of a library", (_what, settings) =>
-    expect(shapeFlaw(settings, "they")).toContain(apart),
+    expect(shapeProblem(settings, "they")).toContain(apart),
   );
 
   test("secret settings have no default, and the published schema proposes none", () => {
@@ -300,7 +300,7 @@ describe("secret settings", () => {
       ["password", undefined, false],
       ["token", undefined, false],
     ]);
-    expect(toldSchemaOf(schema)).toEqual({
+    expect(publicSchemaOf(schema)).toEqual({
       type: "object",
       properties: { port: { type: "integer", default: 623 }, password: SECRET, token: { $ref: "#/$defs/token" } },
       required: ["password"],

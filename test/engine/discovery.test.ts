@@ -272,7 +272,7 @@ describe("failed probe", () => {
       (deadline as Deadline).hold();
       // Longer than the timeout of a probe.
       await delay(800);
-      (deadline as Deadline).goOn();
+      (deadline as Deadline).resume();
       return { settings: { at: address } };
     });
     const id = await begin({ addresses: [host(1)], driver: "plain" });
@@ -670,7 +670,7 @@ describe("discovery whose process ends", () => {
       state: "FAILED",
       firstFailure: {
         code: "UNSUPPORTED_BY_DRIVER",
-        message: expect.stringContaining("report that to whoever wrote the driver"),
+        message: expect.stringContaining("report that to the author of the driver"),
       },
     });
     expect((await here.dump()).filter((row) => row.includes(PASSWORD))).toEqual([]);

@@ -63,7 +63,7 @@ test("power reading that waited for a slot still has its full timeout", async ()
   const machine = aMachine(async ({ deadline }) => {
     (deadline as Deadline).hold();
     await new Promise((goOn) => setTimeout(goOn, 300));
-    (deadline as Deadline).goOn();
+    (deadline as Deadline).resume();
     return "ON";
   });
   expect(await readPower(machine, { deadline: new Deadline(200), all: new Deadline(60_000) }, never, log)).toEqual({

@@ -342,7 +342,7 @@ test("driver that throws while it checks settings fails its node, and the error 
   const id = await ostler.begin("CLEAN", [node]);
   expect((await ostler.operationEnds(id)).firstFailure).toMatchObject({
     code: "UNSUPPORTED_BY_DRIVER",
-    message: expect.stringContaining("report that to whoever wrote the driver"),
+    message: expect.stringContaining("report that to the author of the driver"),
   });
   expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
   expect((await ostler.dump()).filter((row) => row.includes("correct-horse") && row.includes(node.id))).toEqual([]);

@@ -1,6 +1,6 @@
 /** Checks of the settings that a driver declares, of its nodes and of its discovery: shapes, descriptions, secrets. */
 import type { Schema } from "../driver.ts";
-import { jsonSchemaOf, secretNames, shapeFlaw, shapeOf } from "../settings-shape.ts";
+import { jsonSchemaOf, secretNames, shapeProblem, shapeOf } from "../settings-shape.ts";
 import { hold } from "./proof.ts";
 import { accept, canonical, fieldsOf, issuesOf, secretsIn } from "./schemas.ts";
 import type { Subject } from "./subject.ts";
@@ -104,7 +104,7 @@ function holdDescriptions(settings: Schema<unknown>): void {
 }
 
 function holdShape(settings: Schema<unknown>, what: string): void {
-  const flaw = shapeFlaw(settings, what);
+  const flaw = shapeProblem(settings, what);
   hold(flaw === null, `The driver cannot be loaded: ${flaw}`);
   const shape = shapeOf(settings);
   hold(
@@ -114,7 +114,7 @@ function holdShape(settings: Schema<unknown>, what: string): void {
 }
 
 function holdSecrets(settings: Schema<unknown>): void {
-  const flaw = shapeFlaw(settings, "the settings");
+  const flaw = shapeProblem(settings, "the settings");
   hold(flaw === null, `The driver cannot be loaded: ${flaw}`);
   const secrets = secretNames(shapeOf(settings));
   for (const field of fieldsOf(jsonSchemaOf(settings))) {

@@ -157,7 +157,7 @@ class WorkerPool implements Pool {
     try {
       return await this.#slots.wait({ plugin, lane, signal }, () => this.#assign());
     } finally {
-      onHold?.goOn();
+      onHold?.resume();
     }
   }
 

@@ -9,7 +9,7 @@
  */
 import type { ErrorCode } from "../../errors.ts";
 import { Deadline } from "../../drivers/deadline.ts";
-import { validated } from "../../drivers/issues.ts";
+import { validate } from "../../drivers/issues.ts";
 import { dispatched } from "../../drivers/isolation/dispatch.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import type { AnyDriver, Registry } from "../../drivers/registry.ts";
@@ -104,7 +104,7 @@ export function createProber(parts: ProberParts): Prober {
     const unfit = (why: string): Held => ({ ...base, driver: `driver "${chosen.driver}" ${why}`, settings: {} });
     if (!driver) return unfit("is not loaded any more");
     if (!canDiscover(driver)) return unfit("cannot discover nodes any more");
-    const result = await validated(driver.discover.settings, { ...chosen.settings, ...secrets });
+    const result = await validate(driver.discover.settings, { ...chosen.settings, ...secrets });
     return result.issues
       ? unfit(
           base.redactor.text(

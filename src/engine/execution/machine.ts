@@ -1,6 +1,6 @@
 /** A node with its drivers and settings: everything that a call of a driver needs. */
 import type { PowerAction } from "../../drivers/driver.ts";
-import { validated } from "../../drivers/issues.ts";
+import { validate } from "../../drivers/issues.ts";
 import type { AnyDriver, Composition, Registry } from "../../drivers/registry.ts";
 import { noopObserver } from "../../observer.ts";
 import type { Observer } from "../../observer.ts";
@@ -33,7 +33,7 @@ export async function openMachine(
   const redactor = createRedactor(Object.values(secrets).flatMap((fields) => Object.values(fields)));
   for (const driver of composed.composition.drivers) {
     const full = { ...node.settings[driver.name], ...secrets[driver.name] };
-    const result = await validated(driver.settings, full);
+    const result = await validate(driver.settings, full);
     if (result.issues)
       return {
         problem: `its settings for driver "${driver.name}" do not fit that driver: ${storableReason(result.issues.map(({ message }) => message).join("; "), redactor)}.`,

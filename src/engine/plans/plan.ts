@@ -9,7 +9,7 @@
 import type { Refusal } from "../../errors.ts";
 import type { LegPhase, Route } from "../../lifecycle/verbs.ts";
 import type { DriverPhase, PowerAction } from "../../drivers/driver.ts";
-import { plainIssues, validated } from "../../drivers/issues.ts";
+import { plainIssues, validate } from "../../drivers/issues.ts";
 import { INTERFACE_OF_PHASE, stepsOf } from "../../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, InterfaceName } from "../../drivers/registry.ts";
 import type { JsonObject, Plan, PlannedStep, SitePolicy, StepChoice, StepPolicy } from "../../store/records.ts";
@@ -408,7 +408,7 @@ export async function checkArgs(
       ? { args: {} }
       : { issues: surplus.map((key) => ({ at: [key], what: "this step takes no arguments" })) };
   }
-  const result = await validated(step.args, args);
+  const result = await validate(step.args, args);
   if (!result.issues) return { args: result.value };
   return {
     issues: plainIssues(step.args, args, result.issues).map(({ path, message }) => ({ at: path, what: message })),
