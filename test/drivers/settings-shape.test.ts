@@ -176,7 +176,7 @@ describe("secret settings", () => {
     [
       "in a variant of a setting",
       { properties: { password: { anyOf: [SECRET, { type: "number" }] } } },
-      `they mark a secret by \`anyOf\` of password, ${apart}; set \`writeOnly\` on a setting itself, at the top and of type string.`,
+      `they mark a secret by \`anyOf\` of password, ${apart}. Set \`writeOnly\` on a setting itself, at the top and of type string.`,
     ],
     [
       "in all of a setting",
@@ -236,7 +236,7 @@ describe("secret settings", () => {
     [
       "inside another setting",
       { properties: { login: { type: "object", properties: { pin: SECRET } } } },
-      `they hold the secret login.pin inside another setting, ${apart}; move it to the top.`,
+      `they hold the secret login.pin inside another setting, ${apart}. Move it to the top.`,
     ],
     [
       "behind a reference",
@@ -257,7 +257,7 @@ describe("secret settings", () => {
     [
       "behind a reference with properties beside it",
       { properties: { user }, $ref: "#/$defs/all", $defs: { all: { properties: { password: SECRET } } } },
-      `they hold the secret password behind a reference with sibling properties, ${apart}; declare all settings in one list of properties.`,
+      `they hold the secret password behind a reference with sibling properties, ${apart}. Declare all settings in one list of properties.`,
     ],
     [
       "that may be behind an external reference",
