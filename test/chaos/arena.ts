@@ -1,6 +1,6 @@
 /**
  * The arena: PostgreSQL, replicas of the service, and the ways between them and to them, all of which can be harmed. PostgreSQL
- * keeps what it was told through a crash (it flushes), and is started again when somebody stopped it; so is each replica.
+ * keeps what it acknowledged through a crash (it flushes), and is started again when a caller stopped it; so is each replica.
  */
 import { spawn, spawnSync } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
@@ -57,7 +57,7 @@ export interface Replica {
   readonly url: string;
   readonly clients: Proxy;
   readonly database: Proxy;
-  /** Whether it has said that it is ready, so many milliseconds ago or longer, and has not ended. */
+  /** Whether it has reported ready, for at least the given milliseconds, and has not ended. */
   isReady(sinceMs?: number): boolean;
   /** The process that runs now. */
   pid(): number | null;
@@ -71,7 +71,7 @@ export interface Replica {
   isFrozen(): boolean;
   /** Moves its wall clock, in seconds against the true one; false where the means for it is not installed. */
   shiftClock(seconds: number): boolean;
-  /** Whether it was told to end, and has not yet. */
+  /** Whether it was sent SIGTERM, and has not yet. */
   isLeaving(): boolean;
 }
 
@@ -91,7 +91,7 @@ export interface Database {
 export interface Arena {
   readonly database: Database;
   readonly replicas: readonly Replica[];
-  /** Ends by themselves: a replica that ended though nobody had killed it or told it to. */
+  /** Ends on their own: a replica that ended though no caller had killed it or told it to. */
   readonly unasked: readonly string[];
 }
 
@@ -185,12 +185,12 @@ function startReplica(
   writeFileSync(clockFile, "+0\n");
   const log = openSync(join(folder, `${name}.log`), "a");
   let child: ChildProcess | null = null;
-  /** When it said that it is ready. */
+  /** When it reported ready. */
   let readyAt: number | null = null;
   let isFrozen = false;
   let isOver = false;
-  /** When it was told to end. */
-  let toldAt: number | null = null;
+  /** When it was sent SIGTERM. */
+  let terminatedAt: number | null = null;
   let wasKilled = false;
   let exited: Promise<{ readonly tookMs: number; readonly code: number | null }> = Promise.resolve({
     tookMs: 0,
@@ -199,7 +199,7 @@ function startReplica(
 
   const note = (
     pid: number,
-    what: "started" | "ready" | "killed" | "told" | "ended",
+    what: "started" | "ready" | "killed" | "terminated" | "ended",
     rest: { code?: number | null; signal?: string | null; tookMs?: number } = {},
   ) =>
     recorder.write({
@@ -214,7 +214,7 @@ function startReplica(
     });
 
   function start(): void {
-    [readyAt, isFrozen, toldAt, wasKilled] = [null, false, null, false];
+    [readyAt, isFrozen, terminatedAt, wasKilled] = [null, false, null, false];
     const made = spawn(process.execPath, [join(service, "src/main.ts")], {
       cwd: service,
       stdio: ["ignore", "pipe", log],
@@ -248,12 +248,12 @@ function startReplica(
     });
     exited = new Promise((ended) => {
       made.once("exit", (code, signalName) => {
-        const tookMs = toldAt === null ? undefined : clock() - toldAt;
-        const isAsked = wasKilled || toldAt !== null || isOver;
+        const tookMs = terminatedAt === null ? undefined : clock() - terminatedAt;
+        const isAsked = wasKilled || terminatedAt !== null || isOver;
         note(pid, "ended", { code, signal: signalName, ...(tookMs !== undefined && { tookMs }) });
         if (!isAsked && readyAt !== null)
           unasked.push(`${name} (process ${pid}) ended with ${String(code ?? signalName)}`);
-        [child, readyAt, isFrozen, toldAt] = [null, null, false, null];
+        [child, readyAt, isFrozen, terminatedAt] = [null, null, false, null];
         ended({ tookMs: tookMs ?? 0, code });
         // One that cannot start, the database being away, is not started in a hurry.
         if (!isOver) setTimeout(() => !isOver && !child && start(), wasKilled ? 0 : AGAIN_MS);
@@ -270,7 +270,7 @@ function startReplica(
     isReady: (sinceMs = 0) => readyAt !== null && clock() - readyAt >= sinceMs,
     isFrozen: () => isFrozen,
     pid: () => child?.pid ?? null,
-    isLeaving: () => toldAt !== null,
+    isLeaving: () => terminatedAt !== null,
     kill() {
       if (!child?.pid || wasKilled) return false;
       wasKilled = true;
@@ -278,14 +278,14 @@ function startReplica(
       return child.kill("SIGKILL");
     },
     async terminate() {
-      if (!child?.pid || readyAt === null || wasKilled || toldAt !== null || isFrozen) return null;
-      toldAt = clock();
-      note(child.pid, "told");
+      if (!child?.pid || readyAt === null || wasKilled || terminatedAt !== null || isFrozen) return null;
+      terminatedAt = clock();
+      note(child.pid, "terminated");
       child.kill("SIGTERM");
       return exited;
     },
     freeze() {
-      if (!child?.pid || isFrozen || wasKilled || toldAt !== null) return false;
+      if (!child?.pid || isFrozen || wasKilled || terminatedAt !== null) return false;
       isFrozen = true;
       return child.kill("SIGSTOP");
     },
@@ -329,7 +329,7 @@ export async function within(
     if (clock() > until) throw new Error(`${otherwise} within ${milliseconds / 1000} s.`);
 }
 
-/** Whether the process exists and is no zombie. */
+/** Whether the process exists and is not a zombie. */
 function isAlive(pid: number): boolean {
   try {
     return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, "latin1"));

@@ -8,7 +8,7 @@ export interface Answered<Data> {
   readonly status: number;
 }
 
-/** Throws when there is no answer, half of one, or one that is no GraphQL. */
+/** Throws when there is no answer, half of one, or one that is not GraphQL. */
 export async function ask<Data>(
   url: string,
   query: string,

@@ -16,7 +16,7 @@ const CHAOS = fileURLToPath(new URL("chaos.ts", import.meta.url));
 const SEED = 20_261_121;
 /** The storm, the quiet after it, in which what hangs has to meet its deadline, and the check. */
 const MOST_MS = 900_000;
-/** No silence over 15 s, slow readers hurt nobody, deadlines fire, take-over within 45 s, an end within 10 s. */
+/** No silence over 15 s, slow readers do not delay others, deadlines fire, take-over within 45 s, an end within 10 s. */
 const IN_SECONDS = ["P8", "P9", "P10", "P11", "P19"];
 /** What two minutes put to the test on any machine. The others want a disk of their own, libfaketime, or luck. */
 const ALWAYS = ["P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P13", "P14", "P20", "REST"];
@@ -45,8 +45,8 @@ test(
       { stdio: ["ignore", "pipe", "pipe"] },
     );
     onTestFinished(() => void child.kill("SIGTERM"));
-    const [said, complained] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "exit")]);
-    console.log(said);
+    const [output, complained] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "exit")]);
+    console.log(output);
     const { verdicts } = JSON.parse(readFileSync(join(folder, "verdicts.json"), "utf8")) as {
       readonly verdicts: readonly { readonly id: string; readonly verdict: string }[];
     };
@@ -57,7 +57,7 @@ test(
     const untried = verdicts
       .filter(({ id, verdict }) => verdict === "NOT EXERCISED" && ALWAYS.includes(id))
       .map(({ id }) => id);
-    expect({ broken, untried, complained }, said).toEqual({ broken: [], untried: [], complained: "" });
+    expect({ broken, untried, complained }, output).toEqual({ broken: [], untried: [], complained: "" });
   },
   MOST_MS,
 );

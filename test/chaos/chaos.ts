@@ -137,7 +137,7 @@ async function main(folder: string): Promise<boolean> {
   const workload = parts.use(
     await startHelper<WorkloadCommand>("workload.ts", { ...basis, nodes, clients: Number(values.clients) }),
   );
-  const names = (await (phase("warm-up"), workload.tell({ do: "warm-up" }))) as readonly string[];
+  const names = (await (phase("warm-up"), workload.send({ do: "warm-up" }))) as readonly string[];
   const watchers = parts.use(
     await startHelper<WatchersCommand>("watchers.ts", { ...basis, streams: Number(values.streams) }),
   );
@@ -161,7 +161,7 @@ async function main(folder: string): Promise<boolean> {
 
   phase("storm");
   say("storm");
-  await workload.tell({ do: "storm" });
+  await workload.send({ do: "storm" });
   const done = await storm({
     arena,
     machines,
@@ -187,10 +187,10 @@ async function main(folder: string): Promise<boolean> {
   await within(BACK_MS, "Not all replicas came back when all was quiet", () =>
     arena.replicas.every((one) => one.isReady()),
   );
-  const asked = (await workload.tell({ do: "quiet" })) as WorkloadCount;
+  const asked = (await workload.send({ do: "quiet" })) as WorkloadCount;
   const unsettled = await waitForEnds(arena);
   const [last] = await arena.database.sql<{ position: string }[]>`select position::text from feed_position`;
-  const told = (await watchers.tell({
+  const told = (await watchers.send({
     do: "catch-up",
     position: Number(last?.position),
     withinMs: CATCH_UP_MS,
@@ -217,20 +217,20 @@ async function main(folder: string): Promise<boolean> {
 
   const [over, calls] = [await takeOver(folder), await driverCalls(folder)];
   say(
-    `${done.kills} kills, ${done.freezes} freezes, ${done.terms} told to end, ${done.databaseRestarts} restarts of PostgreSQL, ${done.others} other nemeses`,
+    `${done.kills} kills, ${done.freezes} freezes, ${done.terms} sent SIGTERM, ${done.databaseRestarts} restarts of PostgreSQL, ${done.others} other nemeses`,
   );
   say(
     `${asked.requests} requests, ${asked.answers} answers, ${asked.refused} of them refusals; ${rows["operations"]} operations, ${rows["runs"]} runs, ${rows["attempts"]} attempts, ${rows["transitions"]} transitions`,
   );
   say(
-    `${told.opened} streams opened, ${told.items} items; ${calls.entries} entries of steps, ${calls.power} calls for power, ${calls.callBacks} call-backs`,
+    `${told.opened} streams opened, ${told.items} items; ${calls.entries} entries of steps, ${calls.power} calls for power, ${calls.callbackRecords} callbacks`,
   );
   say(
     `take-over of a killed replica's steps: ${over.count}, p50 ${over.p50Ms} ms, max ${over.maxMs} ms (${over.slowest ?? "none"})`,
   );
   for (const one of unasked)
     say(
-      `ENDED BY ITSELF: ${one}; the end of its log:\n${readFileSync(join(folder, `${one.split(" ")[0]}.log`), "utf8")
+      `ENDED UNEXPECTEDLY: ${one}; the end of its log:\n${readFileSync(join(folder, `${one.split(" ")[0]}.log`), "utf8")
         .trim()
         .split("\n")
         .slice(-3)

@@ -14,7 +14,7 @@ import { goodHistory, iso, writeHistory } from "./good-history.ts";
 import type { Made, Values } from "./good-history.ts";
 import type { Answer, Enter, Item, Leave, Mark, Nemesis, Open, Request } from "./records.ts";
 
-const HOUSE = fileURLToPath(new URL("../..", import.meta.url));
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const ALL = [
   "P1",
   "P2",
@@ -72,7 +72,7 @@ function enters(made: Made, node: string, step?: string): Enter[] {
 
 function leaveOf(made: Made, { entry }: Enter): Leave {
   const found = made.driver.find((one) => one.k === "leave" && one.entry === entry);
-  if (found?.k !== "leave") throw new Error(`Nobody left ${entry}.`);
+  if (found?.k !== "leave") throw new Error(`No entry left ${entry}.`);
   return found;
 }
 
@@ -85,7 +85,8 @@ function asked(
     (one): one is Request => one.k === "request" && one.verb === verb && one.nodes.includes(node),
   );
   const answer = made.requests.find((one) => one.k === "answer" && one.id === request?.id);
-  if (!request || answer?.k !== "answer" || !answer.ok) throw new Error(`Nobody was answered ${verb} on ${node}.`);
+  if (!request || answer?.k !== "answer" || !answer.ok)
+    throw new Error(`No request got an answer: ${verb} on ${node}.`);
   return { request, answer };
 }
 
@@ -187,7 +188,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
   [
     "a repeated key is answered with another operation",
     "P2",
-    /answered with 2 operations|accepted anew/,
+    /answered with 2 operations|accepted again/,
     (made) => {
       const repeat = made.requests.find((one) => one.k === "answer" && one.ok && one.replayed === true);
       set(repeat ?? {}, { operationId: "op-n1-4000", replayed: false });
@@ -217,9 +218,9 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
     },
   ],
   [
-    "an operation that nobody asked for",
+    "an operation without a request",
     "P2",
-    /Nobody asked for operation op-ghost/,
+    /No request asked for operation op-ghost/,
     (made) =>
       void made.final.operations.push({
         ...row(made, "operations", { id: "op-n1-4000" }),
@@ -248,13 +249,13 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
   [
     "an operation is of another kind than was asked for",
     "P2",
-    /op-n1-4000 is INSPECT, and nobody asked for that/,
+    /op-n1-4000 is INSPECT, which no request with its key asked for/,
     (made) => set(row(made, "operations", { id: "op-n1-4000" }), { kind: "INSPECT" }),
   ],
   [
-    "an operation works on a node that nobody named",
+    "an operation works on a node that no request named",
     "P2",
-    /op-n1-4000 .* works on node n4, which nobody named/,
+    /op-n1-4000 .* works on node n4, which no request named/,
     (made) => set(row(made, "runs", { id: "run-n1-4000" }), { node_name: "n4", node_id: "id-n4" }),
   ],
   [
@@ -421,9 +422,9 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
     },
   ],
   [
-    "a success that the machine never told",
+    "a success that the machine never reported",
     "P6",
-    /machine never said so/,
+    /machine never reported it/,
     (made) => set(leaveOf(made, enters(made, "n1", "wipe")[0] as Enter), { how: "retry" }),
   ],
   [
@@ -557,7 +558,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
       ),
   ],
   [
-    "a machine is not switched on and is said to be",
+    "a machine is not switched on and is reported to be",
     "P6",
     /run-n1-2000:0:1 .* succeeded, and its machine was OFF/,
     (made) => set((row(made, "plans", { hash: "v" })["steps"] as Values[])[0] ?? {}, { name: "power_on" }),
@@ -566,7 +567,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
   [
     "a stream repeats an item",
     "P7",
-    /was told of position \d+ after/,
+    /received position \d+ after/,
     (made) => {
       const [, item] = itemsOf(made, "all-2");
       made.streams.splice(made.streams.indexOf(item as Item) + 1, 0, { ...(item as Item) });
@@ -575,7 +576,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
   [
     "a stream swaps two items",
     "P7",
-    /was told of position/,
+    /received position/,
     (made) => {
       const [one, other] = itemsOf(made, "all-3").slice(2, 4);
       const [at, then] = [made.streams.indexOf(one as Item), made.streams.indexOf(other as Item)];
@@ -595,7 +596,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
     },
   ],
   [
-    "a filtered stream is told of another node",
+    "a filtered stream receives another node",
     "P7",
     /its filter does not take/,
     (made) => {
@@ -645,14 +646,14 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
   [
     "a replica says that it goes down and does not",
     "P7",
-    /r2 goes down, which nobody had told that/,
+    /r2 goes down, without a SIGTERM/,
     (made) =>
       set(endOf(made, "all-2"), { code: "SHUTTING_DOWN", detail: String(marksOf(made, "all-2").at(-1)?.position) }),
   ],
   [
-    "the cursor of a reset lies ahead of what was told",
+    "the cursor of a reset lies ahead of what was delivered",
     "P7",
-    /all-2 was told that everything up to \d+ was delivered, and not of \d+/,
+    /all-2 was assured of everything up to \d+ was delivered, and not of \d+/,
     (made) =>
       set(endOf(made, "all-2"), {
         code: "SHUTTING_DOWN",
@@ -668,7 +669,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
   [
     "a stream is silent",
     "P8",
-    /was told nothing for 2\d/,
+    /received nothing for 2\d/,
     (made) => {
       for (const mark of marksOf(made, "some-2").filter(({ t }) => t > 18_000 && t < 43_000)) drop(made, mark);
     },
@@ -676,7 +677,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
   [
     "a stream is silent until the end of all",
     "P8",
-    /was told nothing for/,
+    /received nothing for/,
     (made) => {
       for (const one of streamOf(made, "some-3").filter(({ t }) => t > 85_000)) drop(made, one);
     },
@@ -704,9 +705,9 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
     },
   ],
   [
-    "a stream that has caught up is told late",
+    "a stream that has caught up receives items late",
     "P8",
-    /Stream all-3 had caught up, and was told of position \d+ 25 s after it was there/,
+    /Stream all-3 had caught up, and received position \d+ 25 s after it was there/,
     (made) => {
       const item = itemsOf(made, "all-3").at(-2) as Item;
       set(item, { t: item.t + 25_000 });
@@ -763,7 +764,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
   [
     "a wait is over before its time",
     "P10",
-    /boot on n1 was to wait, no call-back came, and it was entered 29.8 s before/,
+    /boot on n1 was to wait, no callback came, and it was entered 29.8 s before/,
     (made) => set(enters(made, "n1", "boot")[1] as Enter, { callback: false }),
   ],
   [
@@ -867,15 +868,15 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
     },
   ],
   [
-    "a run is aborted and nobody asked",
+    "a run is aborted and no request asked for it",
     "P14",
-    /is ABORTED, and nobody asked/,
+    /is ABORTED, and no request asked for it/,
     (made) => set(row(made, "runs", { id: "run-n4-20000" }), { state: "ABORTED" }),
   ],
   [
-    "a run is stopped and nobody asked",
+    "a run is stopped and no request asked for it",
     "P14",
-    /is STOPPED, and nobody asked/,
+    /is STOPPED, and no request asked for it/,
     (made) => set(row(made, "runs", { id: "run-n4-20000" }), { state: "STOPPED" }),
   ],
   [
@@ -893,13 +894,13 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
   [
     "nothing is said to run where something does",
     "P14",
-    /said to have nothing running/,
+    /reported to have nothing running/,
     (made) => set(row(made, "runs", { id: "run-n3-10000" }), { finished_at: iso(30_000) }),
   ],
   [
     "an accepted abort is not recorded",
     "P14",
-    /The abort of run run-n3-10000 .* the run has no such wish/,
+    /The abort of run run-n3-10000 .* the run has no such interrupt/,
     (made) => set(row(made, "runs", { id: "run-n3-10000" }), { wish: null }),
   ],
   [
@@ -912,7 +913,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
   [
     "a run is aborted though its abort was refused",
     "P14",
-    /run-n4-20000 on node n4 is ABORTED, and nobody asked/,
+    /run-n4-20000 on node n4 is ABORTED, and no request asked for it/,
     (made) => {
       const { request, answer } = asked(made, "abort", "n3");
       made.requests.push(
@@ -939,7 +940,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
   [
     "a policy stops a run though none has failed",
     "P14",
-    /run-n1-4000 on node n1 is STOPPED, and nobody asked/,
+    /run-n1-4000 on node n1 is STOPPED, and no request asked for it/,
     (made) => {
       set(row(made, "operations", { id: "op-n1-4000" }), { on_failure: "CLEAN_UP_ALL" });
       set(row(made, "runs", { id: "run-n1-4000" }), { state: "STOPPED" });
@@ -973,9 +974,9 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
     },
   ],
   [
-    "a node is said to be busy and is not",
+    "a node is reported as busy and is not",
     "P14",
-    /said to be busy, and no run was there/,
+    /reported as busy, and no run was there/,
     (made) => {
       const { request, answer } = asked(made, "abort", "n3");
       made.requests.push(
@@ -1041,7 +1042,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
   [
     "a clock's jump ends a wait before its time",
     "P15",
-    /boot on n1 was to wait, no call-back came/,
+    /boot on n1 was to wait, no callback came/,
     (made) => {
       blow(made, "clock", "r1", 4_000, 5_000);
       set(enters(made, "n1", "boot")[1] as Enter, { callback: false });
@@ -1087,7 +1088,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
   [
     "a driver ends the replica",
     "P16",
-    /ended by itself, with code 3/,
+    /ended unexpectedly, with code 3/,
     (made) =>
       void made.replicas.push({
         t: 50_000,
@@ -1103,13 +1104,13 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
   [
     "a step fails with another one's failure",
     "P16",
-    /The driver is possessed.*its machine had said "Fan 3 is gone."/,
+    /The driver is possessed.*its machine had reported "Fan 3 is gone."/,
     (made) => set(leaveOf(made, enters(made, "n5")[0] as Enter), { detail: "Fan 3 is gone." }),
   ],
   [
     "a process ends in its start though the database is there",
     "P16",
-    /r2 \(99\) ended by itself, with code 1/,
+    /r2 \(99\) ended unexpectedly, with code 1/,
     (made) =>
       void made.replicas.push(
         { t: 30_000, k: "replica", name: "r2", pid: 99, what: "started", code: null, signal: null, tookMs: null },
@@ -1141,7 +1142,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
       }),
   ],
   [
-    "a request in hand is dropped",
+    "a request in progress is dropped",
     "P19",
     /came to: socket hang up/,
     (made) => {
@@ -1157,7 +1158,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
     },
   ],
   [
-    "a request in hand hears nothing, and the process is gone",
+    "a request in progress hears nothing, and the process is gone",
     "P19",
     /came to: The operation was aborted due to timeout/,
     (made) => {
@@ -1173,33 +1174,33 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
     },
   ],
   [
-    "a made-up call-back is taken",
+    "a made-up callback is taken",
     "P20",
-    /made-up call-back to n1 was taken/,
+    /made-up callback to n1 was taken/,
     (made) => set(made.callbacks.find(({ kind }) => kind === "forged") ?? {}, { status: 202 }),
   ],
   [
-    "a call-back is taken twice",
+    "a callback is taken twice",
     "P20",
     /was taken 2 times/,
     (made) => set(made.callbacks.find(({ kind }) => kind === "duplicate") ?? {}, { status: 202 }),
   ],
   [
-    "a late call-back is taken",
+    "a late callback is taken",
     "P20",
     /taken after the run had gone on/,
     (made) => set(made.callbacks.find(({ kind }) => kind === "late") ?? {}, { status: 202 }),
   ],
   [
-    "a refused call-back is not recorded",
+    "a refused callback is not recorded",
     "P20",
-    /3 call-backs to run run-n1-4000 were refused, and 2 are recorded/,
+    /3 callbacks to run run-n1-4000 were refused, and 2 are recorded/,
     (made) => void made.final.anomalies.pop(),
   ],
   [
-    "a call-back that nobody made is applied",
+    "a callback that no machine made is applied",
     "P20",
-    /nobody can have made/,
+    /no machine can have made/,
     (made) =>
       void made.callbacks.splice(
         made.callbacks.findIndex(({ runId }) => runId === "run-n2-6000"),
@@ -1207,9 +1208,9 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
       ),
   ],
   [
-    "a call-back that was taken is forgotten",
+    "a callback that was taken is forgotten",
     "P20",
-    /A call-back to boot on n1 was taken, and it was entered again as if there had been none/,
+    /A callback to boot on n1 was taken, and it was entered again as if there had been none/,
     (made) => {
       set(enters(made, "n1", "boot")[1] as Enter, { callback: false });
       set(made.callbacks.find(({ kind, runId }) => kind === "good" && runId === "run-n1-4000") ?? {}, {
@@ -1277,7 +1278,7 @@ const NO_FAULTS: readonly (readonly [what: string, spoil: (made: Made) => void])
     },
   ],
   [
-    "nobody is told of an abort that took effect",
+    "an abort that took effect is not in the log",
     (made) => {
       const { answer } = asked(made, "abort", "n3");
       made.requests.splice(made.requests.indexOf(answer), 1);
@@ -1288,7 +1289,7 @@ const NO_FAULTS: readonly (readonly [what: string, spoil: (made: Made) => void])
     (made) => set(leaveOf(made, enters(made, "n6")[0] as Enter), { t: 110_000, how: "cut" }),
   ],
   [
-    "a step that had been done is entered again by whoever takes it up after a kill",
+    "a step that had been done is entered again by the replica that takes it over after a kill",
     (made) => set(leaveOf(made, enters(made, "n2", "wipe")[0] as Enter), { t: 6_149, how: "done" }),
   ],
   [
@@ -1330,7 +1331,7 @@ const NO_FAULTS: readonly (readonly [what: string, spoil: (made: Made) => void])
     },
   ],
   [
-    "nobody could take a run up because the database was away",
+    "no replica could take a run over because the database was away",
     (made) => {
       blow(made, "postgres-restart", "postgres", 10_000, 59_000);
       for (const entry of enters(made, "n2").filter(
@@ -1353,7 +1354,7 @@ const NO_FAULTS: readonly (readonly [what: string, spoil: (made: Made) => void])
     },
   ],
   [
-    "a process dies of a kill while it was told to go",
+    "a process dies of a kill while it got SIGTERM",
     (made) => {
       made.replicas.push({
         t: 112_500,
@@ -1373,14 +1374,14 @@ const NO_FAULTS: readonly (readonly [what: string, spoil: (made: Made) => void])
     },
   ],
   [
-    "an operation is aborted by its name, by somebody who names a part of its nodes",
+    "an operation is aborted by its name, by a request that names a part of its nodes",
     (made) => {
       const { request } = asked(made, "abort", "n3");
       set(request, { nodes: ["n1"], input: { work: { operationId: "op-n3-10000" } } });
     },
   ],
   [
-    "a client loses its patience with a process that was told to go",
+    "a client loses its patience with a process that got SIGTERM",
     (made) => {
       const { answer } = asked(made, "setMaintenance", "n1");
       made.requests.splice(made.requests.indexOf(answer), 1, {
@@ -1394,7 +1395,7 @@ const NO_FAULTS: readonly (readonly [what: string, spoil: (made: Made) => void])
     },
   ],
   [
-    "a repeat of an unanswered call-back is the one that is taken",
+    "a repeat of an unanswered callback is the one that is taken",
     (made) => {
       const good = made.callbacks.find(({ kind, runId }) => kind === "good" && runId === "run-n1-4000");
       const twice = made.callbacks.find(({ kind }) => kind === "duplicate");
@@ -1411,7 +1412,7 @@ const NO_FAULTS: readonly (readonly [what: string, spoil: (made: Made) => void])
     },
   ],
   [
-    "a failed node is not cleaned up because somebody else had taken it",
+    "a failed node is not cleaned up because another request had taken it",
     (made) => set(row(made, "operations", { id: "op-n5-42000" }), { on_failure: "CLEAN_UP_FAILED" }),
   ],
   [
@@ -1453,7 +1454,7 @@ const NO_FAULTS: readonly (readonly [what: string, spoil: (made: Made) => void])
     },
   ],
   [
-    "a hold is left by somebody's wish",
+    "a hold is ended by an interrupt",
     (made) => {
       set(row(made, "runs", { id: "run-n2-79000" }), { state: "HOLDING", wait_reason: "HOLD", finished_at: null });
       set(row(made, "operations", { id: "op-n2-79000" }), { state: "RUNNING", finished_at: null });
@@ -1469,7 +1470,7 @@ describe("what only looks like a fault is not reported", () => {
 });
 
 describe("the checker as a command", () => {
-  const checker = join(HOUSE, "test/chaos/checker/check.ts");
+  const checker = join(ROOT, "test/chaos/checker/check.ts");
   const run = (file: string, folder: string) => spawnSync(process.execPath, [file, folder], { encoding: "utf8" });
 
   test("ends with 1 where something is wrong, and says what", () => {
@@ -1501,11 +1502,11 @@ describe("the checker shares nothing with the service", () => {
   function reached(file: string, seen = new Set<string>()): Set<string> {
     if (seen.has(file)) return seen;
     seen.add(file);
-    const text = readFileSync(join(HOUSE, file), "utf8");
+    const text = readFileSync(join(ROOT, file), "utf8");
     for (const [, to = ""] of text.matchAll(
       /^(?:import|export)\s+(?!type\s)(?:[^;"']*?\sfrom\s+)?["'](\.[^"']+)["']/gm,
     )) {
-      const target = relative(HOUSE, join(HOUSE, dirname(file), to));
+      const target = relative(ROOT, join(ROOT, dirname(file), to));
       if (target.endsWith(".ts")) reached(target, seen);
       else seen.add(target);
     }
@@ -1513,14 +1514,14 @@ describe("the checker shares nothing with the service", () => {
   }
 
   test("no file of it reaches one of the service or of its plugins", () => {
-    const files = globSync("test/chaos/checker/*.ts", { cwd: HOUSE });
+    const files = globSync("test/chaos/checker/*.ts", { cwd: ROOT });
     expect(files.length).toBeGreaterThan(5);
     const all = [...files.reduce((seen, file) => reached(file, seen), new Set<string>())];
     expect(all).toContain("test/durability/lifecycle.json");
     expect(all.filter((file) => /^(src|plugins|packages)\//.test(file))).toEqual([]);
     const words = files.flatMap((file) =>
-      [...readFileSync(join(HOUSE, file), "utf8").matchAll(/from\s+["'](\.[^"']+)["']/g)].map(([, to = ""]) =>
-        relative(HOUSE, join(HOUSE, dirname(file), to)),
+      [...readFileSync(join(ROOT, file), "utf8").matchAll(/from\s+["'](\.[^"']+)["']/g)].map(([, to = ""]) =>
+        relative(ROOT, join(ROOT, dirname(file), to)),
       ),
     );
     expect(words.filter((to) => !/^test\/(chaos\/(checker\/|records\.ts$)|durability\/)/.test(to))).toEqual([]);

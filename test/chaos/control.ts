@@ -1,4 +1,4 @@
-/** How the processes of the arena are started and told: by messages of Node's own channel between parent and child. */
+/** How the processes of the arena are started and controlled: by messages of Node's own channel between parent and child. */
 import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 export interface Helper<Command> extends AsyncDisposable {
   readonly child: ChildProcess;
   /** Tells it, and resolves with what it answers when that is done. */
-  tell(command: Command): Promise<unknown>;
+  send(command: Command): Promise<unknown>;
 }
 
 interface Envelope<Command> {
@@ -39,7 +39,7 @@ export async function startHelper<Command>(script: string, first: Command): Prom
     for (const { refuse } of waiting.values()) refuse(new Error(`${script} ended with ${String(code)}.`));
     waiting.clear();
   });
-  const tell = (command: Command) =>
+  const send = (command: Command) =>
     new Promise<unknown>((give, refuse) => {
       const number = (last += 1);
       waiting.set(number, { give, refuse });
@@ -47,7 +47,7 @@ export async function startHelper<Command>(script: string, first: Command): Prom
     });
   const helper: Helper<Command> = {
     child,
-    tell,
+    send,
     async [Symbol.asyncDispose]() {
       if (child.connected) child.disconnect();
       const insist = setTimeout(() => child.kill("SIGKILL"), 20_000);
@@ -55,11 +55,11 @@ export async function startHelper<Command>(script: string, first: Command): Prom
       clearTimeout(insist);
     },
   };
-  await tell(first);
+  await send(first);
   return helper;
 }
 
-/** The other side: obeys commands one after the other, and ends the process after `end` when the parent has gone. */
+/** The other side: obeys commands one after the other, and ends the process after `end` when the parent has ended. */
 // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- names the commands where it is called
 export function obey<Command>(work: (command: Command) => Promise<unknown>, end: () => Promise<void>): void {
   const answer = (reply: Reply) => void process.send?.(reply);

@@ -1,6 +1,6 @@
 /**
  * A small history in which every promise is kept and put to the test, made up record by record: two minutes of two replicas and six
- * nodes, with a kill, a freeze, a jump of a clock, an outage, a full disk, a stalled reader and a process that is told to go.
+ * nodes, with a kill, a freeze, a jump of a clock, an outage, a full disk, a stalled reader and a process that gets SIGTERM.
  * What of it looks wrong at first and is right: a request that took effect and was not answered, one that did neither, a
  * step entered again after the kill, a stale owner who leaves his call long after another has entered it, a result that was stored only
  * when the database was there again, a bookmark that repeats the position of the last item.
@@ -12,7 +12,7 @@ import { join } from "node:path";
 import { EDGES } from "../durability/rules.ts";
 import type {
   Answer,
-  CallBack,
+  Callback,
   End,
   Enter,
   Files,
@@ -38,7 +38,7 @@ export interface Made {
   readonly requests: (Request | Answer)[];
   readonly streams: (Open | Item | Mark | End)[];
   readonly driver: (Enter | Leave | Power)[];
-  readonly callbacks: CallBack[];
+  readonly callbacks: Callback[];
   readonly nemesis: (Nemesis | Phase)[];
   readonly replicas: (Replica | Sample)[];
   readonly final: Record<
@@ -300,9 +300,9 @@ export function goodHistory(): Made {
   const end = (t: number, runId: string, step: number, change: Values = {}) =>
     Object.assign(attemptOf(runId, step) ?? {}, { finished_at: iso(t), ...change });
 
-  function callBack(
+  function sendCallback(
     sent: number,
-    kind: CallBack["kind"],
+    kind: Callback["kind"],
     node: string,
     runId: string,
     path: string,
@@ -335,9 +335,9 @@ export function goodHistory(): Made {
   /** Waits for its machine to call back. */
   function boot(t: number, at: At, node: string, runId: string, calls?: (path: string) => void): void {
     begin(t + 210, runId, BOOT);
-    const path = enter(t + 220, t + 260, "wait", at, runId, BOOT, {}, "call-back or 30 s");
+    const path = enter(t + 220, t + 260, "wait", at, runId, BOOT, {}, "callback or 30 s");
     move(t + 270, node, "wait", "CLEAN_WAIT", runId);
-    callBack(t + 400, "good", node, runId, path, 202);
+    sendCallback(t + 400, "good", node, runId, path, 202);
     move(t + 420, node, "resume", "CLEANING", runId);
     enter(t + 430, t + 500, "done", at, runId, BOOT, { memo: true, callback: true });
     calls?.(path);
@@ -440,13 +440,13 @@ export function goodHistory(): Made {
   }
   phase(3_000, "storm");
 
-  // Nothing happens to the first; its machine calls back once more than it should, and so does somebody else.
+  // Nothing happens to the first; its machine calls back once more than it should, and so does another caller.
   const plain = clean(4_000, R1, "n1");
   wipe(4_000, R1, plain);
   boot(4_000, R1, "n1", plain, (path) => {
-    callBack(4_450, "duplicate", "n1", plain, path, 409);
-    callBack(4_460, "late", "n1", plain, pathOf(plain, 1), 409);
-    callBack(4_470, "forged", "n1", plain, `/callback/${plain}.AAAAAA`, 404);
+    sendCallback(4_450, "duplicate", "n1", plain, path, 409);
+    sendCallback(4_460, "late", "n1", plain, pathOf(plain, 1), 409);
+    sendCallback(4_470, "forged", "n1", plain, `/callback/${plain}.AAAAAA`, 404);
   });
 
   // The second's process is killed inside a step, right after an answer; another takes it up.
@@ -509,7 +509,7 @@ export function goodHistory(): Made {
   move(30_105, "n4", "fail", "CLEAN_FAILED", hung);
   endRun(30_105, hung, "FAILED", { failure: timeOut });
 
-  // The fifth's driver throws, as it was ordered to; meanwhile somebody else wants the node.
+  // The fifth's driver throws, as it was ordered to; meanwhile another caller wants the node.
   blow("driver", "n5", 41_000, 43_000);
   const thrown = clean(42_000, R2, "n5");
   begin(42_100, thrown, WIPE);
@@ -587,7 +587,7 @@ export function goodHistory(): Made {
   move(100_210, "n5", "stop", "STOPPED", stopped);
   endRun(100_210, stopped, "STOPPED", { wish: "STOP" });
 
-  // Two change the cluster's settings at about the same time; who was second nobody knows.
+  // Two change the cluster's settings at about the same time; who was second unknown.
   const edit = (t: number, ntp: string, after: number) =>
     ask(t, "r1", "updateCluster", [], { cluster: { name: "berlin" }, variables: { ntp } }, null, {
       operationId: null,
@@ -605,7 +605,7 @@ export function goodHistory(): Made {
     for (const at of t < 6_000 ? [R1, R2] : t < 112_000 ? [R1_AGAIN, R2] : [R1_AGAIN])
       replicas.push({ t, k: "sample", what: "memory", replica: at.replica, pid: at.pid, value: 150 * 2 ** 20 + t });
 
-  // The second replica is told to go, with a request in its hands.
+  // The second replica gets SIGTERM, with an active request.
   ask(110_900, "r2", "setMaintenance", ["n1"], { reason: null }, null, {
     operationId: null,
     replayed: null,
@@ -614,7 +614,7 @@ export function goodHistory(): Made {
     after: 1_300,
   });
   blow("term", "r2", 112_000, 113_500);
-  process(112_000, R2, "told");
+  process(112_000, R2, "terminated");
   process(113_500, R2, "ended", 0);
   phase(114_000, "quiet");
   phase(118_000, "settled");

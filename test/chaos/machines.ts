@@ -1,8 +1,8 @@
 /**
  * The machines: a process that no nemesis touches. The driver `chaos` asks it over a Unix socket what happens at each entry of
  * a step and each change of power; it decides by seed, node and attempt key, so a repeated entry comes to the same end, and
- * writes down what it was asked and what it said. Machines that are waited for call back through the replicas' proxies:
- * once, twice, too late, and with paths that nobody gave them.
+ * writes down what it was asked and what it message. Machines that are waited for call back through the replicas' proxies:
+ * once, twice, too late, and with paths that no step issued.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { createServer } from "node:net";
@@ -12,7 +12,7 @@ import { chance } from "../durability/lab.ts";
 import type { Chance } from "../durability/lab.ts";
 import { obey } from "./control.ts";
 import { clock, record } from "./records.ts";
-import type { CallBack, Enter, Leave } from "./records.ts";
+import type { Callback, Enter, Leave } from "./records.ts";
 
 export type MachinesCommand =
   | {
@@ -29,7 +29,12 @@ export type MachinesCommand =
 export type Misbehaviour = "throw" | "junk" | "hang" | "block" | "exit";
 
 /** What the driver says. `id` is its own number for the call. */
-type Said = { readonly id: number; readonly replica: string; readonly pid: number; readonly parent: number } & (
+type DriverMessage = {
+  readonly id: number;
+  readonly replica: string;
+  readonly pid: number;
+  readonly parent: number;
+} & (
   | (Omit<Enter, "t" | "k" | "entry" | "callback" | "replica" | "pid" | "parent"> & {
       readonly say: "enter";
       readonly called: boolean;
@@ -37,7 +42,7 @@ type Said = { readonly id: number; readonly replica: string; readonly pid: numbe
   | { readonly say: "power"; readonly node: string; readonly what: string; readonly attemptKey: string | null }
   | { readonly say: "cut" }
 );
-type Entered = Extract<Said, { say: "enter" }>;
+type Entered = Extract<DriverMessage, { say: "enter" }>;
 
 /** What the driver is to do. */
 type Order =
@@ -49,10 +54,10 @@ type Order =
   | { readonly kind: "block"; readonly ms: number };
 
 const BLOCK_MS_MAX = 30_000;
-/** How long a machine goes on trying to deliver a call-back that got no answer. */
+/** How long a machine goes on trying to deliver a callback that got no answer. */
 const CALL_BACK_MS = 30_000;
 const ANSWER_MS = 5_000;
-/** Earlier paths of a run that are kept for late call-backs. */
+/** Earlier paths of a run that are kept for late callbacks. */
 const PATHS_MAX = 4;
 
 let possessed: { readonly nodes: ReadonlySet<string>; readonly how: Misbehaviour } = { nodes: new Set(), how: "throw" };
@@ -61,7 +66,7 @@ let end: () => Promise<void> = () => Promise.resolve();
 async function start(command: Extract<MachinesCommand, { do: "start" }>): Promise<void> {
   const { seed, folder } = command;
   const calls = record(folder, "driver");
-  const callBacks = record(folder, "callbacks");
+  const callbackRecords = record(folder, "callbacks");
   const paths = new Map<string, string[]>();
   let entries = 0;
 
@@ -82,7 +87,7 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
     const answer = (id: number, order: object) =>
       void (socket.writable && socket.write(`${JSON.stringify({ id, ...order })}\n`));
 
-    function enter(said: Entered): void {
+    function enter(message: Entered): void {
       entries += 1;
       const entry = `e${entries}`;
       const {
@@ -101,7 +106,7 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
         deadline,
         timeoutSeconds,
         path,
-      } = said;
+      } = message;
       calls.write({
         t: clock(),
         k: "enter",
@@ -125,21 +130,29 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
       const runId = attemptKey.split(":")[0] ?? "";
       const known = paths.get(runId) ?? [];
       paths.set(runId, [...known, path].slice(-PATHS_MAX));
-      const { after, order } = decide(said, fate);
+      const { after, order } = decide(message, fate);
       if (order.kind === "wait" && order.callback)
-        void callBack({ entry, node, attemptKey, runId, path, earlier: known }, after).catch((error: unknown) =>
+        void sendCallback({ entry, node, attemptKey, runId, path, earlier: known }, after).catch((error: unknown) =>
           console.error("a machine could not call back:", error),
         );
       const timer = setTimeout(() => {
-        inside.delete(said.id);
-        const [how, detail] = told(order);
+        inside.delete(message.id);
+        const [how, detail] = leaveOf(order);
         leave(entry, how, detail);
-        answer(said.id, { ...order, entry });
+        answer(message.id, { ...order, entry });
       }, after);
-      inside.set(said.id, { entry, timer });
+      inside.set(message.id, { entry, timer });
     }
 
-    function power({ id, replica, pid, parent, node, what, attemptKey }: Extract<Said, { say: "power" }>): void {
+    function power({
+      id,
+      replica,
+      pid,
+      parent,
+      node,
+      what,
+      attemptKey,
+    }: Extract<DriverMessage, { say: "power" }>): void {
       const luck = fate(node, what, Math.floor(clock() / 1_000));
       const failure = luck.often(0.01) ? `The BMC of ${node} is busy.` : null;
       calls.write({ t: clock(), k: "power", entry: null, replica, pid, parent, node, what, attemptKey, failure });
@@ -164,13 +177,13 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
       const lines = (rest + text).split("\n");
       rest = lines.pop() ?? "";
       for (const line of lines) {
-        const said = JSON.parse(line) as Said;
-        if (said.say === "enter") enter(said);
-        else if (said.say === "power") power(said);
+        const message = JSON.parse(line) as DriverMessage;
+        if (message.say === "enter") enter(message);
+        else if (message.say === "power") power(message);
         else {
-          const one = inside.get(said.id);
+          const one = inside.get(message.id);
           if (!one) continue;
-          inside.delete(said.id);
+          inside.delete(message.id);
           clearTimeout(one.timer);
           leave(one.entry, "cut", null);
         }
@@ -199,8 +212,8 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
   }
 
   /** What a machine that is waited for does about it. `orderAfter`: when the driver is told to wait, in milliseconds. */
-  async function callBack(waiting: Waiting, orderAfter: number): Promise<void> {
-    const luck = fate("call-back", waiting.attemptKey, waiting.entry);
+  async function sendCallback(waiting: Waiting, orderAfter: number): Promise<void> {
+    const luck = fate("callback", waiting.attemptKey, waiting.entry);
     const { path, runId, earlier } = waiting;
     const when = luck.weighed([
       [15, "early"],
@@ -223,7 +236,7 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
 
   async function send(
     { entry, node, attemptKey, runId }: Waiting,
-    kind: CallBack["kind"],
+    kind: Callback["kind"],
     path: string,
     luck: Chance,
   ): Promise<number | null> {
@@ -242,7 +255,7 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
     } catch {
       // No answer: the record says so.
     }
-    callBacks.write({
+    callbackRecords.write({
       t: clock(),
       k: "callback",
       id: `c${randomUUID()}`,
@@ -262,16 +275,16 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
   await new Promise<void>((listening, refuse) => void server.once("error", refuse).listen(command.socket, listening));
   end = async () => {
     server.close();
-    await Promise.all([calls.close(), callBacks.close()]);
+    await Promise.all([calls.close(), callbackRecords.close()]);
   };
 }
 
 /** What comes of an entry, and after how many milliseconds. */
 function decide(
-  said: Entered,
+  message: Entered,
   fate: (...words: readonly unknown[]) => Chance,
 ): { readonly after: number; readonly order: Order } {
-  const { node, attemptKey, phase, step, part, memo, called } = said;
+  const { node, attemptKey, phase, step, part, memo, called } = message;
   const luck = fate(node, attemptKey, phase, step, part, memo, called);
   const after = luck.weighed([
     [4, 0],
@@ -315,10 +328,10 @@ function misbehave(how: Misbehaviour, luck: Chance): Order {
 }
 
 /** How the record of an entry's end tells an order. */
-function told(order: Order): readonly [Leave["how"], string | null] {
+function leaveOf(order: Order): readonly [Leave["how"], string | null] {
   switch (order.kind) {
     case "wait":
-      return ["wait", order.callback ? `call-back or ${order.seconds} s` : `${order.seconds} s`];
+      return ["wait", order.callback ? `callback or ${order.seconds} s` : `${order.seconds} s`];
     case "failed":
       return [order.retryable ? "retry" : "fail", order.reason];
     case "throw":

@@ -171,7 +171,7 @@ export async function storm(options: StormOptions): Promise<StormCount> {
     }
   }
 
-  /** One that ended by itself, as of a full disk, is started again. */
+  /** One that ended unexpectedly, as of a full disk, is started again. */
   async function watchDatabase(): Promise<void> {
     for (; !isOver(); await rest(500)) if (!database.isUp()) await alone(() => database.start());
   }
@@ -231,18 +231,18 @@ export async function storm(options: StormOptions): Promise<StormCount> {
     },
     async stall() {
       const done = begin("stall", "watchers");
-      await watchers.tell({ do: "stall", stalls: true });
+      await watchers.send({ do: "stall", stalls: true });
       await rest(20_000);
-      await watchers.tell({ do: "stall", stalls: false });
+      await watchers.send({ do: "stall", stalls: false });
       done();
     },
     async driver() {
       const how = luck.one<Misbehaviour>(["throw", "junk", "hang", "block", "exit"]);
       const some = luck.some(luck.whole(2, Math.max(5, nodes.length / 10)), nodes);
       const done = begin("driver", some.join(" "), how);
-      await machines.tell({ do: "possess", nodes: some, how });
+      await machines.send({ do: "possess", nodes: some, how });
       await rest(15_000);
-      await machines.tell({ do: "possess", nodes: [], how });
+      await machines.send({ do: "possess", nodes: [], how });
       done();
     },
   };

@@ -1,5 +1,5 @@
 /**
- * What the chaos arena writes down and the checker reads: JSON lines, a file a source, all in the run's folder. Whoever writes
+ * What the chaos arena writes down and the checker reads: JSON lines, a file a source, all in the run's folder. The process that writes
  * is a process that no nemesis touches. Knows nothing of the service: neither its code nor its types.
  *
  * `t` is the machine's monotonic clock in milliseconds, the same for all processes, and untouched by clock jumps; `run.json`
@@ -18,7 +18,7 @@ export interface Files {
   readonly streams: Open | Item | Mark | End;
   /** What the machines saw of drivers. */
   readonly driver: Enter | Leave | Power;
-  readonly callbacks: CallBack;
+  readonly callbacks: Callback;
   /** What was done to the service, and the parts of the run. */
   readonly nemesis: Nemesis | Phase;
   readonly replicas: Replica | Sample;
@@ -26,13 +26,13 @@ export interface Files {
   readonly final: Row;
 }
 
-interface Told {
+interface Stamped {
   /** Milliseconds of the monotonic clock. */
   readonly t: number;
 }
 
 /** Written before it is sent. */
-export interface Request extends Told {
+export interface Request extends Stamped {
   readonly k: "request";
   /** Unique in the run. A repeat of an earlier request, with the same key and input, has an id of its own. */
   readonly id: string;
@@ -62,7 +62,7 @@ export interface NodeAnswer {
   readonly effect: "BEFORE_START" | "NOW" | "PENDING" | null;
 }
 
-export type Answer = Told & { readonly k: "answer"; readonly id: string } & (
+export type Answer = Stamped & { readonly k: "answer"; readonly id: string } & (
     | {
         readonly ok: true;
         /** The operation that was started, or answered again; null for verbs that start none and for refusals. */
@@ -77,7 +77,7 @@ export type Answer = Told & { readonly k: "answer"; readonly id: string } & (
   );
 
 /** A subscription was sent. Each connection of a subscriber is a stream of its own. */
-export interface Open extends Told {
+export interface Open extends Stamped {
   readonly k: "open";
   /** Unique in the run. */
   readonly stream: string;
@@ -99,7 +99,7 @@ export interface Open extends Told {
 }
 
 /** A transition, as the stream told it. */
-export interface Item extends Told {
+export interface Item extends Stamped {
   readonly k: "item";
   readonly stream: string;
   readonly position: number;
@@ -120,7 +120,7 @@ export interface Item extends Told {
 }
 
 /** A bookmark: everything up to `position` has been delivered. */
-export interface Mark extends Told {
+export interface Mark extends Stamped {
   readonly k: "mark";
   readonly stream: string;
   readonly position: number;
@@ -128,7 +128,7 @@ export interface Mark extends Told {
 }
 
 /** The stream is over: a StreamReset's code, COMPLETE, LEFT (the reader went), or LOST (the connection broke, with what was said of it). */
-export interface End extends Told {
+export interface End extends Stamped {
   readonly k: "end";
   readonly stream: string;
   readonly code: string;
@@ -136,7 +136,7 @@ export interface End extends Told {
 }
 
 /** A step's function was called, told by the machine it talks to. */
-export interface Enter extends Told {
+export interface Enter extends Stamped {
   readonly k: "enter";
   /** Unique in the run. */
   readonly entry: string;
@@ -151,7 +151,7 @@ export interface Enter extends Told {
   readonly part: "run" | "verify" | "abort";
   /** Whether an earlier wait had left a memo. */
   readonly memo: boolean;
-  /** Whether a call-back ended the wait. */
+  /** Whether a callback ended the wait. */
   readonly callback: boolean;
   /** Of the step, declared: whether it may be entered again after a crash without a memo, and how it may be cut. */
   readonly idempotent: boolean;
@@ -169,16 +169,16 @@ export interface Enter extends Told {
  * not), `cut` (its signal fired), `throw`, `junk`, `hang`, `block`, `exit` (misbehaviour that was ordered), or `lost`: the
  * process that was inside is gone, or its wire.
  */
-export interface Leave extends Told {
+export interface Leave extends Stamped {
   readonly k: "leave";
   readonly entry: string;
   readonly how: "done" | "wait" | "retry" | "fail" | "cut" | "throw" | "junk" | "hang" | "block" | "exit" | "lost";
-  /** Of a wait: seconds, and whether it is for a call-back. Of a failure: its reason. */
+  /** Of a wait: seconds, and whether it is for a callback. Of a failure: its reason. */
   readonly detail: string | null;
 }
 
 /** The power of a machine was read or set. */
-export interface Power extends Told {
+export interface Power extends Stamped {
   readonly k: "power";
   readonly entry: string | null;
   readonly replica: string;
@@ -192,8 +192,8 @@ export interface Power extends Told {
   readonly failure: string | null;
 }
 
-/** A machine, or somebody who would like to be one, called back. Written when it is answered, or when that failed. */
-export interface CallBack extends Told {
+/** A machine, or a caller who would like to be one, called back. Written when it is answered, or when that failed. */
+export interface Callback extends Stamped {
   readonly k: "callback";
   readonly id: string;
   readonly replica: string;
@@ -205,7 +205,7 @@ export interface CallBack extends Told {
   /** When it was sent. */
   readonly sent: number;
   readonly path: string;
-  /** Of HTTP: 202 taken, 409 duplicate or late, 404 nobody expects it; null: no answer. */
+  /** Of HTTP: 202 taken, 409 duplicate or late, 404 unexpected; null: no answer. */
   readonly status: number | null;
 }
 
@@ -231,7 +231,7 @@ export const NEMESES = [
 ] as const;
 
 /** Something was done to the service, or undone. `begin` is written before, `end` after. What is over in a moment has both. */
-export interface Nemesis extends Told {
+export interface Nemesis extends Stamped {
   readonly k: "nemesis";
   readonly id: string;
   readonly what: (typeof NEMESES)[number];
@@ -242,25 +242,25 @@ export interface Nemesis extends Told {
 }
 
 /** A part of the run begins. */
-export interface Phase extends Told {
+export interface Phase extends Stamped {
   readonly k: "phase";
   readonly what: "warm-up" | "storm" | "quiet" | "settled" | "over";
   readonly detail: string | null;
 }
 
-export interface Replica extends Told {
+export interface Replica extends Stamped {
   readonly k: "replica";
   readonly name: string;
   readonly pid: number;
   /** killed: SIGKILL was sent. told: SIGTERM was sent. ended: it is gone, by whatever cause. */
-  readonly what: "started" | "ready" | "killed" | "told" | "ended";
+  readonly what: "started" | "ready" | "killed" | "terminated" | "ended";
   readonly code: number | null;
   readonly signal: string | null;
-  /** Of `ended` after `told`: milliseconds from one to the other. */
+  /** Of `ended` after `terminated`: milliseconds from one to the other. */
   readonly tookMs: number | null;
 }
 
-export interface Sample extends Told {
+export interface Sample extends Stamped {
   readonly k: "sample";
   readonly what: "memory" | "handles";
   readonly replica: string;

@@ -1,4 +1,4 @@
-/** What a run came to, in numbers: for whoever reads its last lines. Judges nothing; that is the checker's. */
+/** What a run came to, in numbers: for readers of its last lines. Judges nothing; that is the checker's. */
 import { readRecords } from "./records.ts";
 import type { Enter } from "./records.ts";
 
@@ -52,12 +52,12 @@ export async function takeOver(folder: string): Promise<TakeOver> {
 /** How many calls the machines were made: entries of steps, and reads and changes of power. */
 export async function driverCalls(
   folder: string,
-): Promise<{ readonly entries: number; readonly power: number; readonly callBacks: number }> {
-  let [entries, power, callBacks] = [0, 0, 0];
+): Promise<{ readonly entries: number; readonly power: number; readonly callbackRecords: number }> {
+  let [entries, power, callbackRecords] = [0, 0, 0];
   for await (const { k } of readRecords(folder, "driver")) {
     if (k === "enter") entries += 1;
     else if (k === "power") power += 1;
   }
-  for await (const _ of readRecords(folder, "callbacks")) callBacks += 1;
-  return { entries, power, callBacks };
+  for await (const _ of readRecords(folder, "callbacks")) callbackRecords += 1;
+  return { entries, power, callbackRecords };
 }

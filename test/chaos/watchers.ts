@@ -1,7 +1,7 @@
 /**
  * The subscribers: a process that no nemesis touches. Half of them come over WebSocket, half over server-sent events; some
  * look at a part of the fleet, some stop reading for a while, and all of them leave now and then, and go on at another
- * replica after the last cursor that they were given. All that they are told is written down.
+ * replica after the last cursor that they were given. All that they receive is recorded.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { createClient } from "graphql-ws";
@@ -23,7 +23,7 @@ export type WatchersCommand =
     }
   /** Whether some readers stop reading now and then. */
   | { readonly do: "stall"; readonly stalls: boolean }
-  /** Resolves with how many items were told, when every unfiltered subscriber is at the position, or the time is over. */
+  /** Resolves with how many items were message, when every unfiltered subscriber is at the position, or the time is over. */
   | { readonly do: "catch-up"; readonly position: number; readonly withinMs: number };
 
 /** What became of `catch-up`. */
@@ -34,7 +34,7 @@ export interface WatchersCount {
   readonly behind: readonly string[];
 }
 
-type Told =
+type StreamMessage =
   | ({
       readonly __typename: "Transition";
       readonly operation?: { readonly uuid: string } | null;
@@ -61,7 +61,7 @@ const PAUSE_MS = 800;
 
 /** One connection. `pause` stops reading. */
 interface Connection {
-  readonly items: AsyncIterator<Told>;
+  readonly items: AsyncIterator<StreamMessage>;
   pause(milliseconds: number): Promise<void>;
   close(): void;
 }
@@ -158,13 +158,13 @@ function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand
     return { name, isFiltered: filter !== null, position: () => position, over };
   }
 
-  function take(stream: string, told: Exclude<Told, { __typename: "StreamReset" }>): void {
+  function take(stream: string, message: Exclude<StreamMessage, { __typename: "StreamReset" }>): void {
     const t = clock();
-    if (told.__typename === "NodeSnapshot") return;
-    if (told.__typename === "StreamBookmark")
-      return written.write({ t, k: "mark", stream, position: Number(told.cursor), caughtUp: told.caughtUp });
+    if (message.__typename === "NodeSnapshot") return;
+    if (message.__typename === "StreamBookmark")
+      return written.write({ t, k: "mark", stream, position: Number(message.cursor), caughtUp: message.caughtUp });
     count.items += 1;
-    const { cursor, nodeUuid, nodeName, sequence, from, to, event, step, actor, reason, at, operation, run } = told;
+    const { cursor, nodeUuid, nodeName, sequence, from, to, event, step, actor, reason, at, operation, run } = message;
     written.write({
       t,
       k: "item",
@@ -236,7 +236,10 @@ function overWebSocket(url: string, variables: Following, isFull: boolean): Conn
       },
     },
   });
-  const results = client.iterate<{ nodeTransitions: Told }>({ query: QUERY(isFull), variables: { ...variables } });
+  const results = client.iterate<{ nodeTransitions: StreamMessage }>({
+    query: QUERY(isFull),
+    variables: { ...variables },
+  });
   return {
     items: {
       async next() {
@@ -304,11 +307,11 @@ function reasonOf(error: unknown): string {
 }
 
 interface Result {
-  readonly data?: { readonly nodeTransitions: Told } | null | undefined;
+  readonly data?: { readonly nodeTransitions: StreamMessage } | null | undefined;
   readonly errors?: readonly { readonly message: string }[] | undefined;
 }
 
-function itemOf({ data, errors }: Result): Told {
+function itemOf({ data, errors }: Result): StreamMessage {
   if (!data || errors)
     throw new Error(`The stream was told an error: ${errors?.map(({ message }) => message).join("; ") ?? "no data"}`);
   return data.nodeTransitions;

@@ -10,7 +10,7 @@
 import { phasesOf } from "../../durability/expectations.ts";
 import type { Kind, Options } from "../../durability/expectations.ts";
 import { AT_REST } from "../../durability/rules.ts";
-import { TOLERANCE_MS, keyOf, told } from "./history.ts";
+import { TOLERANCE_MS, answerOf, keyOf } from "./history.ts";
 import type { Asked, History, RunRow, TransitionRow } from "./history.ts";
 import type { Findings } from "./verdict.ts";
 import { overlap } from "./intervals.ts";
@@ -35,7 +35,7 @@ export function judgeAdmission(history: History, findings: Findings): void {
   const named = new Map<string, number>();
   const moves = Map.groupBy(history.transitions, ({ nodeName }) => nodeName);
   for (const asked of history.asked) {
-    for (const { runId } of told(asked)?.results ?? [])
+    for (const { runId } of answerOf(asked)?.results ?? [])
       if (runId !== null) named.set(runId, Math.min(named.get(runId) ?? Infinity, asked.answer?.t ?? Infinity));
   }
   const surelyFrom = (run: RunRow) =>
@@ -45,7 +45,7 @@ export function judgeAdmission(history: History, findings: Findings): void {
       (history.transitionsOf.get(run.id)?.[0]?.t ?? Infinity) + SEEN_MS,
     );
   for (const asked of history.asked) {
-    for (const { node, refusal, accepted, runId } of told(asked)?.results ?? []) {
+    for (const { node, refusal, accepted, runId } of answerOf(asked)?.results ?? []) {
       if (accepted && runId !== null) judgeAccepted(history, findings, asked, runId);
       if (refusal?.code === "NOTHING_RUNNING") judgeNothingRunning(history, findings, asked, node, surelyFrom);
       if (refusal?.code === "BUSY") judgeBusy(history, findings, asked, node);
@@ -75,7 +75,7 @@ function judgeNothingRunning(
   if (there && !(request.verb === "stop" && there.purpose === "CLEAN_UP"))
     findings.violation(
       "other",
-      `Node ${node} was said to have nothing running, and run ${there.id} was there all the while.`,
+      `Node ${node} was reported to have nothing running, and run ${there.id} was there all the while.`,
       request,
       answer,
       there,
@@ -99,7 +99,7 @@ function judgeBusy(history: History, findings: Findings, { request, answer }: As
     );
   });
   if (!possible)
-    findings.violation("other", `Node ${node} was said to be busy, and no run was there.`, request, answer);
+    findings.violation("other", `Node ${node} was reported as busy, and no run was there.`, request, answer);
 }
 
 /** A refusal for its state needs a state, between the request and its answer, from which the verb is not allowed. */
@@ -139,7 +139,7 @@ function optionsOf(input: unknown): Options {
   return until === undefined ? {} : { until };
 }
 
-/** What was accepted was begun from a state at rest that allows it: nobody else can have moved the node in between. */
+/** What was accepted was begun from a state at rest that allows it: no other caller can have moved the node in between. */
 function judgeAccepted(history: History, findings: Findings, { request, answer }: Asked, runId: string): void {
   const kind = KINDS[request.verb];
   const first = history.transitionsOf.get(runId)?.[0];
@@ -163,12 +163,12 @@ function judgeTurns(history: History, findings: Findings, named: ReadonlyMap<str
   const askedAt = new Map<string, Asked>();
   for (const asked of history.asked) {
     if (KINDS[asked.request.verb] === undefined && asked.request.verb !== "restart") continue;
-    for (const { accepted, runId } of told(asked)?.results ?? [])
+    for (const { accepted, runId } of answerOf(asked)?.results ?? [])
       if (accepted && runId !== null && !askedAt.has(runId)) askedAt.set(runId, asked);
   }
   for (const [runId, asked] of askedAt) {
     const run = history.runs.get(runId);
-    const answer = told(asked);
+    const answer = answerOf(asked);
     if (!run || answer?.replayed !== false) continue;
     findings.fact("accepted runs held against those beside them");
     const beside = (history.runsAt.get(run.nodeName) ?? []).find(

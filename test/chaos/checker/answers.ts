@@ -2,8 +2,8 @@
 import { isDeepStrictEqual } from "node:util";
 import { Findings } from "./verdict.ts";
 import { KINDS } from "./admission.ts";
-import { TOLERANCE_MS, told } from "./history.ts";
-import type { Asked, History, OperationRow, RunRow, Told } from "./history.ts";
+import { TOLERANCE_MS, answerOf } from "./history.ts";
+import type { Asked, History, OperationRow, RunRow, Answered } from "./history.ts";
 import type { Request } from "../records.ts";
 
 /** Verbs whose answer names the operation that is to end, not one that they start. */
@@ -25,7 +25,7 @@ export function checkDurable(history: History): Findings {
     .filter(({ what }) => what === "postgres-restart")
     .map(({ from }) => ({ name: null, t: from }));
   for (const asked of history.asked) {
-    const answer = told(asked);
+    const answer = answerOf(asked);
     if (!answer) continue;
     const { request } = asked;
     const kept = judgeKept(history, findings, asked, answer);
@@ -42,13 +42,13 @@ export function checkDurable(history: History): Findings {
   return findings;
 }
 
-/** What a request sets anew on everything that it names, whatever was there. */
+/** What a request sets on everything that it names, whatever was there. */
 interface Mark {
   readonly verb: string;
   /** What is there at the end, by name. */
   readonly at: (history: History) => Iterable<readonly [name: string, value: unknown]>;
   readonly named: (request: Request) => readonly string[];
-  readonly saidBy: (input: Input) => unknown;
+  readonly valueIn: (input: Input) => unknown;
 }
 
 type Input = Readonly<Record<string, unknown>> & {
@@ -65,23 +65,23 @@ const MARKS: readonly Mark[] = [
     verb: "setMaintenance",
     at: ({ nodes }) => nodes.values().map(({ name, maintenance }) => [name, maintenance]),
     named: ({ nodes }) => nodes,
-    saidBy: ({ reason }) => reason ?? null,
+    valueIn: ({ reason }) => reason ?? null,
   },
   {
     verb: "reportPresence",
     at: ({ nodes }) => nodes.values().map(({ name, presence }) => [name, presence]),
     named: ({ nodes }) => nodes,
-    saidBy: ({ event }) => event,
+    valueIn: ({ event }) => event,
   },
   {
     verb: "updateCluster",
     at: ({ clusters }) => clusters.map(({ name, variables }) => [name, variables[VARIABLE]]),
     named: (request) => [inputOf(request).cluster?.name ?? ""],
-    saidBy: ({ variables }) => variables?.[VARIABLE],
+    valueIn: ({ variables }) => variables?.[VARIABLE],
   },
 ];
 
-function judgeMark(history: History, { verb, at, named: namesIn, saidBy }: Mark, findings: Findings): void {
+function judgeMark(history: History, { verb, at, named: namesIn, valueIn }: Mark, findings: Findings): void {
   const byName = Map.groupBy(
     history.asked
       .filter(({ request }) => request.verb === verb)
@@ -90,12 +90,12 @@ function judgeMark(history: History, { verb, at, named: namesIn, saidBy }: Mark,
   );
   for (const [name, value] of at(history)) {
     const about = (byName.get(name) ?? []).map(({ one }) => one);
-    const done = about.filter((one) => told(one)?.refusals.length === 0);
+    const done = about.filter((one) => answerOf(one)?.refusals.length === 0);
     if (done.length === 0) continue;
     findings.fact(`last words by ${verb} looked for`);
     const lastSent = Math.max(...done.map(({ request }) => request.t));
-    const possible = about.filter((one) => (told(one)?.t ?? Infinity) >= lastSent);
-    if (!possible.some(({ request }) => saidBy(inputOf(request)) === value)) {
+    const possible = about.filter((one) => (answerOf(one)?.t ?? Infinity) >= lastSent);
+    if (!possible.some(({ request }) => valueIn(inputOf(request)) === value)) {
       findings.violation(
         "lost",
         `${name} says ${JSON.stringify(value)} at the end, and no ${verb} that may have been the last has said so.`,
@@ -107,7 +107,7 @@ function judgeMark(history: History, { verb, at, named: namesIn, saidBy }: Mark,
 }
 
 /** Whether the answer promised anything that is kept. */
-function judgeKept(history: History, findings: Findings, { request }: Asked, answer: Told): boolean {
+function judgeKept(history: History, findings: Findings, { request }: Asked, answer: Answered): boolean {
   const { operations, runs, nodes, transitions } = history;
   let promised = false;
   if (answer.operationId !== null) {
@@ -194,14 +194,14 @@ export function checkOnce(history: History): Findings {
   const stored = Map.groupBy(history.operations.values(), ({ key }) => key ?? "");
   for (const [key, group] of byKey) {
     const accepted = group.flatMap((asked) => {
-      const answer = told(asked);
+      const answer = answerOf(asked);
       return answer?.operationId == null ? [] : [{ asked, answer }];
     });
     if (group.length > 1) {
       findings.fact("keys sent more than once");
       findings.fact(
         "of them with a request that was not answered",
-        group.some((asked) => told(asked) === null) ? 1 : 0,
+        group.some((asked) => answerOf(asked) === null) ? 1 : 0,
       );
     }
     const records = () => group.flatMap(({ request, answer }) => [request, answer]);
@@ -209,7 +209,7 @@ export function checkOnce(history: History): Findings {
     if (ids.size > 1)
       findings.violation("doubled", `Key ${key} was answered with ${ids.size} operations.`, ...records());
     if (accepted.filter(({ answer }) => answer.replayed === false).length > 1)
-      findings.violation("doubled", `Key ${key} was accepted anew more than once.`, ...records());
+      findings.violation("doubled", `Key ${key} was accepted again more than once.`, ...records());
     const others = accepted.filter(
       ({ asked }) => !isDeepStrictEqual(asked.request.input, accepted[0]?.asked.request.input),
     );
@@ -231,7 +231,7 @@ export function checkOnce(history: History): Findings {
   for (const operation of history.operations.values()) {
     findings.fact("operations traced to a request");
     if (!isAskedFor(history, byKey, operation))
-      findings.violation("doubled", `Nobody asked for operation ${operation.id} (${operation.kind}).`, operation);
+      findings.violation("doubled", `No request asked for operation ${operation.id} (${operation.kind}).`, operation);
     else if (operation.key !== null)
       judgeAsked(operation, runsOf.get(operation.id) ?? [], byKey.get(operation.key) ?? [], findings);
   }
@@ -258,8 +258,9 @@ function judgeAsked(
 ): void {
   const { id, kind } = operation;
   const records = group.flatMap(({ request, answer }) => [request, answer]);
-  const isRefused = (answer: Told) => answer.operationId === null && answer.results.every(({ accepted }) => !accepted);
-  const answers = group.map(told);
+  const isRefused = (answer: Answered) =>
+    answer.operationId === null && answer.results.every(({ accepted }) => !accepted);
+  const answers = group.map(answerOf);
   if (answers.every((answer) => answer !== null && isRefused(answer)))
     findings.violation(
       "doubled",
@@ -270,7 +271,7 @@ function judgeAsked(
   if (!group.some(({ request }) => request.verb === "restart" || KINDS[request.verb] === kind))
     findings.violation(
       "other",
-      `Operation ${id} is ${kind}, and nobody asked for that with its key.`,
+      `Operation ${id} is ${kind}, which no request with its key asked for.`,
       operation,
       ...records,
     );
@@ -278,7 +279,7 @@ function judgeAsked(
   if (stranger)
     findings.violation(
       "illegal",
-      `Operation ${id} (${kind}) works on node ${stranger.nodeName}, which nobody named.`,
+      `Operation ${id} (${kind}) works on node ${stranger.nodeName}, which no request named.`,
       stranger,
       ...records,
     );
@@ -309,9 +310,9 @@ function isAskedFor(
 ): boolean {
   if (key !== null) return byKey.get(key)?.some(({ request }) => request.t <= createdAt + TOLERANCE_MS) ?? false;
   const known = keyless.get(history) ?? {
-    answered: new Set(history.asked.flatMap((asked) => told(asked)?.operationId ?? [])),
+    answered: new Set(history.asked.flatMap((asked) => answerOf(asked)?.operationId ?? [])),
     open: history.asked.filter(
-      (asked) => asked.request.verb in KINDS && asked.request.idempotencyKey === null && told(asked) === null,
+      (asked) => asked.request.verb in KINDS && asked.request.idempotencyKey === null && answerOf(asked) === null,
     ),
   };
   keyless.set(history, known);
@@ -329,11 +330,12 @@ export function checkFullDisk(history: History): Findings {
   for (const { from, to } of fillings) {
     // What was accepted shortly before may still be on its way to the disk.
     const near = history.asked.filter(
-      (asked) => (told(asked)?.t ?? -1) >= from - BEFORE_FULL_MS && (told(asked)?.t ?? Infinity) <= to + BEFORE_FULL_MS,
+      (asked) =>
+        (answerOf(asked)?.t ?? -1) >= from - BEFORE_FULL_MS && (answerOf(asked)?.t ?? Infinity) <= to + BEFORE_FULL_MS,
     );
     let promised = 0;
     for (const asked of near) {
-      const answer = told(asked);
+      const answer = answerOf(asked);
       if (answer && judgeKept(history, findings, asked, answer)) promised += 1;
     }
     if (promised > 0) findings.fact("fillings of the disk with answers about them");

@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { argv } from "node:process";
 import { parseArgs } from "node:util";
 import { checkDurable, checkFullDisk, checkOnce } from "./answers.ts";
-import { checkCallBacks } from "./callbacks.ts";
+import { checkCallbacks } from "./callbacks.ts";
 import { checkAtLeastOnce, checkOwners } from "./entries.ts";
 import { checkClocks, checkDeadlines, checkFailures } from "./failures.ts";
 import { OPTIONS, readHistory } from "./history.ts";
@@ -21,7 +21,7 @@ import { checkLeaving, checkMemory } from "./replicas.ts";
 import { checkStreams } from "./streams.ts";
 import { checkTakeOver } from "./take-over.ts";
 import type { Harm, Verdict } from "./verdict.ts";
-import { checkNoNewStep, checkOneEnd } from "./wishes.ts";
+import { checkNoNewStep, checkOneEnd } from "./interrupts.ts";
 
 export interface Report {
   readonly folder: string;
@@ -59,7 +59,7 @@ export async function check(folder: string, options: Partial<Options> = {}): Pro
     drivers,
     checkFullDisk(history),
     checkLeaving(history),
-    checkCallBacks(history),
+    checkCallbacks(history),
     checkRest(history),
   ];
   const verdicts = findings.map((one) => one.verdict());
@@ -89,7 +89,7 @@ function figuresOf(history: History): Record<string, number> {
     attempts: attempts.size,
     transitions: transitions.length,
     "entries of steps": entries.length,
-    "call-backs": callbacks.length,
+    callbacks: callbacks.length,
     kills: lives.filter(({ killed }) => killed !== null).length,
     "restarts of the database": history.blows.filter(({ what }) => what === "postgres-restart").length,
   };
@@ -103,7 +103,7 @@ function nemesesOf({ blows }: History): Record<string, number> {
   );
 }
 
-/** The report for whoever reads the terminal. */
+/** The report for readers of the terminal. */
 export function printed({ verdicts, harms }: Report): string {
   const list = (counts: Readonly<Record<string, number>>) =>
     Object.entries(counts)

@@ -15,13 +15,13 @@ import type { AttemptRow, Entry, History, PlannedStep, PowerCall, RunRow } from 
  * Runs on a node follow each other (log.ts), and so do the attempts of a run, by their rows: none begins before the one before
  * it has ended.
  *
- * Entries of a run follow the service's own count of them. The count is raised under the run's lock by whoever owns it, so an
+ * Entries of a run follow the service's own count of them. The count is raised under the run's lock by the replica that owns it, so an
  * entry with a lower number than one that was seen before was made by an owner who had lost the run by then: it entered a new
  * call, and did not merely go on inside an old one. The same number twice is one claim used twice. The same goes for a change
  * of power out of a step, which counts as its step's last entry by that process. A process that is inside a call when it loses
  * its lease is not judged for being there, nor for leaving late.
  *
- * While somebody is inside a step, nobody enters another on that node, of the same run or of the next, and be it the same process;
+ * While a caller is inside a step, no caller enters another on that node, of the same run or of the next, and be it the same process;
  * unless something befell the one inside that may have cost it its lease (a kill, a freeze, the way to the database), or it was given
  * up: over its deadline, or when a stop had run out of time, it is left to itself. What befell it is looked for generously, so
  * nothing is reported that has an excuse; what has none is an owner who was robbed while he was well.
@@ -45,7 +45,7 @@ export function checkOwners(history: History): { readonly findings: Findings; re
   return { findings, robberies };
 }
 
-/** A step was entered while somebody, who was well, was inside one on the same node. */
+/** A step was entered while a caller, who was well, was inside one on the same node. */
 export interface Robbery {
   readonly says: string;
   readonly inside: Entry;
@@ -109,7 +109,7 @@ function judgeOverlap(history: History, entries: readonly Entry[], findings: Fin
       if (inside.left !== null && inside.left <= entry.t) continue;
       // Two wires: the undoing may reach the machine before the news that the step is cut.
       if (entry.part === "abort" && entry.pid === inside.pid) continue;
-      findings.fact("entries while somebody was inside");
+      findings.fact("entries while a caller was inside");
       // It hangs past its deadline, in a call that its owner has given up.
       const hadHung = history.wall(inside.deadline) <= entry.t + TOLERANCE_MS;
       const wasLeftAlone = history.runs.get(inside.runId)?.failure?.code === "STOP_TIMEOUT";
@@ -121,7 +121,7 @@ function judgeOverlap(history: History, entries: readonly Entry[], findings: Fin
   }
 }
 
-/** Entries on a node that are looked back at for somebody still inside. */
+/** Entries on a node that are looked back at for a caller still inside. */
 const LOOK_BACK = 20;
 
 /** A stale owner makes no new call for power either. */
@@ -147,9 +147,9 @@ function judgePower(history: History, runId: string, entries: readonly Entry[], 
 
 /**
  * P6. Every attempt at a driver's step that is stored as SUCCEEDED was entered, and an entry of it was told by the machine
- * that it is done: a success that nobody reported is one that was made up. Every entry belongs to an attempt that is stored,
+ * that it is done: a success that no caller reported is one that was made up. Every entry belongs to an attempt that is stored,
  * because it is stored first; and no attempt was entered more often than it says. Attempts at a step are numbered from 1, and
- * only a failure makes another, one that may pass, and no more of them than the step declares; and while tries are left and nobody
+ * only a failure makes another, one that may pass, and no more of them than the step declares; and while tries are left and no caller
  * wishes for an end, one that may pass is tried again. A re-entry therefore carries the key of what it repeats, and steps never go
  * back within a run. A run that succeeded has left out none of its plan. Of the engine's own steps a success has a call for power
  * behind it, and leaves the machine as it says.
@@ -282,7 +282,7 @@ function judgeAttempt(history: History, attempt: AttemptRow, findings: Findings)
   else if (!entries.some(({ part, how }) => part !== "abort" && (how === "done" || how === "block")))
     findings.violation(
       "illegal",
-      `Attempt ${attempt.key} (${attempt.label}) is stored as SUCCEEDED, and the machine never said so.`,
+      `Attempt ${attempt.key} (${attempt.label}) is stored as SUCCEEDED, and the machine never reported it.`,
       attempt,
       ...entries.map(shown),
     );

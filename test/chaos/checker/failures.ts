@@ -1,6 +1,6 @@
 /**
  * Why attempts failed, and when they ended: P10 (deadlines), P12 (the database away), P15 (clocks), P16 (drivers). Whatever
- * failed has a cause that the machine, the clock or a nemesis can be seen to have given; a failure without one is somebody
+ * failed has a cause that the machine, the clock or a nemesis can be seen to have given; a failure without one is a caller
  * else's fault that was let through.
  */
 import type { Robbery } from "./entries.ts";
@@ -87,7 +87,7 @@ interface TimedWait {
   readonly dueAt: number;
 }
 
-/** Waits that were stored, and the entries after them that no call-back had caused. */
+/** Waits that were stored, and the entries after them that no callback had caused. */
 function timedWaits(history: History): readonly TimedWait[] {
   return [...history.entriesBy.values()].flatMap((all) => {
     const entries = all.filter(({ part }) => part !== "abort");
@@ -109,11 +109,11 @@ function isTooSoon({ t }: Entry, dueAt: number): boolean {
 const SOON_MS = 500;
 
 function tooSoonSays({ step, node, t }: Entry, dueAt: number): string {
-  return `${step} on ${node} was to wait, no call-back came, and it was entered ${Math.round((dueAt - t) / 100) / 10} s before that was over.`;
+  return `${step} on ${node} was to wait, no callback came, and it was entered ${Math.round((dueAt - t) / 100) / 10} s before that was over.`;
 }
 
 /**
- * P12 and P16 part the failures that nobody ordered between them.
+ * P12 and P16 part the failures that no caller ordered between them.
  *
  * P12: the database's absence (up to 60 s) makes no operation fail. The facts are the outages, cut connections and cut ways to the
  * database while steps were under way. It is broken by a failure that speaks of the database, and by one without a cause of its own that
@@ -121,7 +121,7 @@ function tooSoonSays({ step, node, t }: Entry, dueAt: number): string {
  *
  * P16: a driver that misbehaves harms its own step only. The facts are the entries that misbehaved as ordered. It is broken by
  * a failed attempt no entry of which was given a failure by its machine, or that says something else than its machine said last, and by
- * a replica's process that ended though nobody killed it or told it to go (one that finds no database at its start says so and ends). Interrupted counts as caused where a step must not be run twice and something befell its process.
+ * a replica's process that ended though no caller killed it or told it to go (one that finds no database at its start says so and ends). Interrupted counts as caused where a step must not be run twice and something befell its process.
  */
 export function checkFailures(history: History): { readonly database: Findings; readonly drivers: Findings } {
   const database = new Findings("P12", "the database away for 60 s fails no operation");
@@ -163,7 +163,7 @@ export function checkFailures(history: History): { readonly database: Findings; 
     if (life.ready === null && hadNoDatabase(history, life)) continue;
     drivers.violation(
       "other",
-      `${life.name} (${life.pid}) ended by itself, with code ${life.end?.code} and signal ${life.end?.signal}.`,
+      `${life.name} (${life.pid}) ended unexpectedly, with code ${life.end?.code} and signal ${life.end?.signal}.`,
       life.end,
     );
   }
@@ -215,7 +215,7 @@ function causeOf(
   }
   const last = entries.findLast(({ part }) => part !== "abort");
   if (last?.how && SAID.has(last.how) && last.detail !== null && failure?.message.includes(last.detail) !== true)
-    return { caused: false, says: `its machine had said "${last.detail}"` };
+    return { caused: false, says: `its machine had reported "${last.detail}"` };
   if (entries.some(({ how }) => GIVEN.has(how))) return caused;
   // A call for power may fail, in a step of a driver as well as in the engine's own.
   const calls = (history.powersAt.get(run?.nodeName ?? "") ?? []).filter(
@@ -283,7 +283,7 @@ function isSaidByMachine(history: History, runId: string, failure: FailureRow | 
  * P15: clocks that jump change no lease and end no step before its time. The facts are the jumps under which a process was
  * inside a step. An attempt that failed with TIMEOUT, at a time when some clock was wrong, did so at its deadline and not before, by the
  * database's clock; whether it was ever entered does not matter (a process whose clock is ahead may find the time over at once). That no lease was lost is P5's: a jump is no excuse there for
- * entering a run that somebody is inside; what P5 finds while a clock was wrong, and nothing else, is told here again.
+ * entering a run that a caller is inside; what P5 finds while a clock was wrong, and nothing else, is told here again.
  */
 export function checkClocks(history: History, robberies: readonly Robbery[]): Findings {
   const findings = new Findings("P15", "clock jumps change no lease and no deadline");
@@ -327,7 +327,7 @@ function earlySays({ key, label, deadlineAt, finishedAt }: AttemptRow): string {
   return `Attempt ${key} (${label}) failed with TIMEOUT ${Math.round((deadlineAt - (finishedAt ?? 0)) / 1000)} s before its deadline.`;
 }
 
-/** Whether some replica's clock was wrong while the attempt lasted, or just before: which of them had it in hand nobody knows for sure. */
+/** Whether some replica's clock was wrong while the attempt lasted, or just before: which of them had it in progress unknown for sure. */
 function wasClockWrong(
   history: History,
   { startedAt, finishedAt }: Pick<AttemptRow, "startedAt" | "finishedAt">,

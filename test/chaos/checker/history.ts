@@ -13,7 +13,7 @@ import { join } from "node:path";
 import { readRecords } from "../records.ts";
 import type {
   Answer,
-  CallBack,
+  Callback,
   Enter,
   Leave,
   Nemesis,
@@ -35,7 +35,7 @@ export interface Options {
   readonly slackMs: number;
   /** How long a run may be without an owner, in ms. */
   readonly takeOverMs: number;
-  /** How long an attempt may outlive its deadline while somebody is there to end it, in ms. */
+  /** How long an attempt may outlive its deadline while a caller is there to end it, in ms. */
   readonly overdueMs: number;
   /** How long replicas may need to find their feet when the database is there again, or they are awake again, in ms. */
   readonly recoveryMs: number;
@@ -61,10 +61,10 @@ export interface Asked {
 }
 
 /** An answer with data in it: what it says has happened. */
-export type Told = Extract<Answer, { ok: true }>;
+export type Answered = Extract<Answer, { ok: true }>;
 
 /** The answer, if there was one with data in it. */
-export function told({ answer }: Asked): Told | null {
+export function answerOf({ answer }: Asked): Answered | null {
   return answer?.ok === true ? answer : null;
 }
 
@@ -238,7 +238,7 @@ export interface History {
   readonly entriesBy: ReadonlyMap<string, readonly Entry[]>;
   readonly powers: readonly PowerCall[];
   readonly powersAt: ReadonlyMap<string, readonly PowerCall[]>;
-  readonly callbacks: readonly CallBack[];
+  readonly callbacks: readonly Callback[];
   readonly blows: readonly Blow[];
   readonly lives: readonly Life[];
   readonly samples: readonly Sample[];
@@ -274,7 +274,7 @@ export async function readHistory(folder: string, options: Options): Promise<His
   const { lives, samples, final: lastReplica } = await readReplicas(folder);
   const database = await readFinal(folder, wall);
   const { entries, powers } = await readDriver(folder, database.runs, lives);
-  const callbacks: CallBack[] = [];
+  const callbacks: Callback[] = [];
   for await (const one of readRecords(folder, "callbacks")) callbacks.push(one);
   const over =
     phases.find(({ what }) => what === "over")?.t ?? Math.max(run.t, last, latest, lastReplica, entries.at(-1)?.t ?? 0);
@@ -380,7 +380,7 @@ async function readReplicas(folder: string) {
     if (!known) lives.push(life);
     if (one.what === "ready") life.ready ??= one.t;
     if (one.what === "killed") life.killed ??= one.t;
-    if (one.what === "told") life.told ??= one.t;
+    if (one.what === "terminated") life.told ??= one.t;
     if (one.what === "ended") Object.assign(life, { ended: one.t, end: one });
   }
   return { lives, samples, final };
@@ -388,7 +388,7 @@ async function readReplicas(folder: string) {
 
 /**
  * Drivers may run in processes of their own. What counts is the replica's process that called them: the one whose pid the call
- * has, or that started the one that has it, or, where nobody says, the newest of that replica at the time.
+ * has, or that started the one that has it, or, where no caller says, the newest of that replica at the time.
  */
 function createHosts(lives: readonly Life[]): (told: Pick<Enter, "t" | "replica" | "pid" | "parent">) => number {
   const known = new Map<string, number>();
@@ -709,7 +709,7 @@ export function stepOf(
   return run && plans.get(run.planHash)?.steps[step];
 }
 
-/** Of an entry that ended with a wait: for how long, and whether a call-back may end it. */
+/** Of an entry that ended with a wait: for how long, and whether a callback may end it. */
 export function waitOf({
   how,
   detail,
@@ -717,7 +717,7 @@ export function waitOf({
   const seconds = how === "wait" ? /([\d.]+) s$/.exec(detail ?? "")?.[1] : undefined;
   return seconds === undefined
     ? null
-    : { ms: Number(seconds) * 1_000, callback: detail?.startsWith("call-back") === true };
+    : { ms: Number(seconds) * 1_000, callback: detail?.startsWith("callback") === true };
 }
 
 /** Whether a driver's function was called for the step at all: the engine's own steps, power and verification are not told by entries. */
@@ -731,7 +731,7 @@ export function isDrivers(step: PlannedStep | undefined): boolean {
   );
 }
 
-/** A record that shows a row or an entry, without what nobody reads. */
+/** A record that shows a row or an entry, without what no caller reads. */
 export function shown(entry: Entry): unknown {
   const {
     t,

@@ -105,7 +105,7 @@ export function checkEdges(history: History): Findings {
 }
 
 /**
- * At most one unfinished run a node, at any position of the log: once a run has moved a node, or somebody has entered a step
+ * At most one unfinished run a node, at any position of the log: once a run has moved a node, or a caller has entered a step
  * of it there, no run from before may. Both are orders of their own (positions; what the machine saw), so no clocks are
  * compared, and it does not matter whose answers came. A stale owner inside a call is no news here: only entries are.
  */
@@ -137,7 +137,7 @@ export function checkOneRunANode(history: History, findings: Findings): void {
 }
 
 /**
- * When everything has ended: every run and operation is finished, or is held by somebody's wish (a hold, a maintenance
+ * When everything has ended: every run and operation is finished, or is held by a caller's wish (a hold, a maintenance
  * mark); no node is in a state in which something goes on while nothing does; nothing that has ended holds on to something; and where
  * nodes that failed were to be cleaned up, they were.
  * Judged only where the arena says that it gave the runs their time (`settled`), else what is unfinished may be slow.
@@ -197,7 +197,7 @@ export function checkRest(history: History): Findings {
 /** States that the work of a failed run leaves something behind in. */
 const TO_CLEAN_UP = new Set(["CLEAN_FAILED", "DEPLOY_FAILED"]);
 
-/** A node that failed is cleaned up by its operation, where that is its policy, unless others had taken the node, or somebody's wish came first. */
+/** A node that failed is cleaned up by its operation, where that is its policy, unless others had taken the node, or a caller's wish came first. */
 function judgeCleanUp({ operations, runsAt, transitionsOf }: History, run: RunRow, findings: Findings): void {
   const operation = operations.get(run.operationId);
   const isMeant =

@@ -1,6 +1,6 @@
 /** The replicas as processes: P19 (leaving in order) and the memory of P9. */
 import { Findings } from "./verdict.ts";
-import { told } from "./history.ts";
+import { answerOf } from "./history.ts";
 import type { Asked, History, Life } from "./history.ts";
 import { joined, overlap, percentile, touches } from "./intervals.ts";
 
@@ -13,7 +13,7 @@ const NEWS_MS = 500;
  * readers stall: at most by `GROWTH_BYTES` between the beginning and the end of a stall.
  */
 export function checkMemory(history: History): Findings {
-  const findings = new Findings("P9", "slow clients cost bounded memory and hurt nobody");
+  const findings = new Findings("P9", "slow clients cost bounded memory and hurt no caller");
   const stalls = history.blows.filter(({ what }) => what === "stall");
   const samples = history.samples.filter(({ what }) => what === "memory");
   const stalled = joined(stalls);
@@ -71,8 +71,8 @@ function megabytes(bytes: number): number {
 }
 
 /**
- * P19. A process that is told to go by SIGTERM is gone within 10 s, with code 0, unless it was killed or frozen meanwhile, or had
- * no database all the while: then it could not. Requests that it had in hand when it was told get an answer or a clean refusal. What it had in hand cannot be seen
+ * P19. A process that gets SIGTERM by SIGTERM is gone within 10 s, with code 0, unless it was killed or frozen meanwhile, or had
+ * no database all the while: then it could not. Requests that it had in progress when it was told get an answer or a clean refusal. What it had in progress cannot be seen
  * from outside: a request sent well before the signal was there; one sent at about the same time may have come to a closed door,
  * which is a refusal too. Requests whose wire was bad tell nothing, nor do those whose client lost its patience before the process was gone.
  */
@@ -85,18 +85,18 @@ export function checkLeaving(history: History): Findings {
     findings.fact("processes told to go");
     const took = (life.ended ?? history.over) - life.told;
     if (life.ended !== null) toldAt.push(took);
-    const record = { t: life.told, k: "replica", name: life.name, pid: life.pid, what: "told" };
+    const record = { t: life.told, k: "replica", name: life.name, pid: life.pid, what: "terminated" };
     if (took > LEAVE_MS + NEWS_MS)
       findings.violation(
         "stuck",
-        `${life.name} (${life.pid}) was told to go and ${life.ended === null ? "was still there" : "went"} after ${Math.round(took)} ms.`,
+        `${life.name} (${life.pid}) got SIGTERM and ${life.ended === null ? "was still there" : "went"} after ${Math.round(took)} ms.`,
         record,
         life.end,
       );
     else if (life.end && life.end.code !== 0)
       findings.violation(
         "other",
-        `${life.name} (${life.pid}) was told to go and ended with code ${life.end.code} and signal ${life.end.signal}.`,
+        `${life.name} (${life.pid}) got SIGTERM and ended with code ${life.end.code} and signal ${life.end.signal}.`,
         record,
         life.end,
       );
@@ -136,16 +136,16 @@ function judgeAnswer(history: History, findings: Findings, life: Life, asked: As
     )
   )
     return;
-  findings.fact("requests in hand of a process that was told to go");
-  if (told(asked)) return;
+  findings.fact("requests in progress of a process that got SIGTERM");
+  if (answerOf(asked)) return;
   if (answer?.ok === false && /timeout/i.test(answer.error) && answer.t <= (life.ended ?? Infinity)) return;
   const isClean = answer?.ok === false && answer.status !== null && CLEAN.has(answer.status);
   if (!isClean)
     findings.violation(
       "lost",
-      `${request.verb} (${request.id}) was in the hands of ${life.name} when that was told to go, and came to: ${answer?.ok === false ? answer.error : "no answer"}.`,
+      `${request.verb} (${request.id}) was in the hands of ${life.name} when that got SIGTERM, and came to: ${answer?.ok === false ? answer.error : "no answer"}.`,
       request,
       answer,
-      { t: at, k: "replica", name: life.name, pid: life.pid, what: "told" },
+      { t: at, k: "replica", name: life.name, pid: life.pid, what: "terminated" },
     );
 }

@@ -30,18 +30,18 @@ interface Stream {
  * last and the next item or bookmark the log holds no row that its filter takes; each item says what the log's row says, down
  * to the millisecond. A bookmark says that everything up to it was delivered: it may repeat the position of the last
  * item or bookmark, and never lie behind it. So resuming is exact when the first thing told after a cursor fits to that cursor,
- * whoever answered it. A stream that ends says so with a reset, for a reason that there was, and with a cursor up to which it has
- * delivered everything: in the arena nothing is taken from the log and nobody loses access, so that leaves that its replica was told to go.
+ * the replica that answered it. A stream that ends says so with a reset, for a reason that there was, and with a cursor up to which it has
+ * delivered everything: in the arena nothing is taken from the log and no caller loses access, so that leaves that its replica got SIGTERM.
  * The logs of runs, which are streams too, are numbered from 1 without a hole. Where a stream began without a cursor, nothing is known before its first item or bookmark. What was sent and
  * not read is not judged: the next stream of that subscriber is opened after what it had read.
  *
  * P8. An open stream is told something every 15 s, if only a bookmark, or ends. Left out are readers that stall on purpose, and of
  * each silence the time in which the replica was frozen or the wire to its clients was bad, with some time to get going again.
- * The database's absence is no excuse: whoever cannot look can say so. And a stream that was told it is caught up
+ * The database's absence is no excuse: the replica that cannot look can say so. And a stream that was told it is caught up
  * is never far behind: no row that it should have had, and no item that it is told, is older than the same 15 s, unless replicas had
  * no database to read it from. Nor is it cut off while its replica is well.
  *
- * P9, for others. While somebody stalls, the others are told of transitions no later than ever: by the time from the transition to its
+ * P9, for others. While a caller stalls, the others are told of transitions no later than ever: by the time from the transition to its
  * reader, of streams that had caught up, outside of other nemeses, as far as there are enough of both to compare.
  */
 export async function checkStreams(
@@ -162,7 +162,7 @@ function judgeItem(history: History, findings: Findings, stream: Stream, item: I
   if (stream.position !== null && item.position <= stream.position) {
     findings.violation(
       "doubled",
-      `Stream ${item.stream} was told of position ${item.position} after ${stream.position}.`,
+      `Stream ${item.stream} received position ${item.position} after ${stream.position}.`,
       stream.open,
       stream.last,
       item,
@@ -173,7 +173,7 @@ function judgeItem(history: History, findings: Findings, stream: Stream, item: I
   if (missed)
     findings.violation(
       "lost",
-      `Stream ${item.stream} was told of position ${item.position} after ${stream.position}, and not of ${missed.position} (${missed.event} of ${missed.nodeName}).`,
+      `Stream ${item.stream} received position ${item.position} after ${stream.position}, and not of ${missed.position} (${missed.event} of ${missed.nodeName}).`,
       stream.open,
       stream.last,
       item,
@@ -184,7 +184,7 @@ function judgeItem(history: History, findings: Findings, stream: Stream, item: I
   if (row?.position !== item.position) {
     findings.violation(
       "illegal",
-      `Stream ${item.stream} was told of position ${item.position}, which is not in the log.`,
+      `Stream ${item.stream} received position ${item.position}, which is not in the log.`,
       stream.open,
       item,
     );
@@ -232,7 +232,7 @@ function judgeMark(history: History, findings: Findings, stream: Stream, mark: M
   if (missed)
     findings.violation(
       "lost",
-      `Stream ${mark.stream} was told that everything up to ${mark.position} was delivered, and not of ${missed.position} (${missed.event} of ${missed.nodeName}).`,
+      `Stream ${mark.stream} was assured of everything up to ${mark.position} was delivered, and not of ${missed.position} (${missed.event} of ${missed.nodeName}).`,
       stream.open,
       stream.last,
       mark,
@@ -270,7 +270,7 @@ function judgeEnd(history: History, findings: Findings, stream: Stream, end: End
       if (!wasTold)
         findings.violation(
           "other",
-          `Stream ${end.stream} was told that ${open.replica} goes down, which nobody had told that.`,
+          `Stream ${end.stream} was told that ${open.replica} goes down, without a SIGTERM.`,
           open,
           end,
         );
@@ -379,7 +379,7 @@ function judgeLate(
   if (age > SILENCE_MS + history.options.slackMs)
     findings.violation(
       "stuck",
-      `Stream ${item.stream} had caught up, and was told of position ${item.position} ${Math.round(age / 1000)} s after it was there.`,
+      `Stream ${item.stream} had caught up, and received position ${item.position} ${Math.round(age / 1000)} s after it was there.`,
       open,
       last,
       item,
@@ -401,7 +401,7 @@ function judgeSilence(
   if (silent > SILENCE_MS + history.options.slackMs) {
     findings.violation(
       "stuck",
-      `Stream ${stream.open.stream} of ${stream.open.replica} (${stream.open.transport}) was told nothing for ${Math.round(silent / 100) / 10} s.`,
+      `Stream ${stream.open.stream} of ${stream.open.replica} (${stream.open.transport}) received nothing for ${Math.round(silent / 100) / 10} s.`,
       stream.open,
       stream.last,
       now,
@@ -462,7 +462,7 @@ function createLatency(history: History) {
       findings.figure("p99 from transition to reader while others stall, ms", slow);
       findings.figure("p99 from transition to reader else, ms", quick);
       if (slow === undefined || quick === undefined || during.length < ENOUGH || calm.length < ENOUGH) return;
-      findings.fact("items told to others while somebody stalled", during.length);
+      findings.fact("items told to others while a caller stalled", during.length);
       if (slow > Math.max(SLOW_MS, SLOWER * quick))
         findings.violation(
           "other",

@@ -3,12 +3,12 @@
  *
  * A process holds the runs whose last entry before the blow was its own, whose attempts had not ended by their rows, and that
  * were not parked in a wait: it was inside, or had a result that was not stored. Signs that a run has been taken up: a step of it is entered (or its undoing), a transition of it is in the log, its attempt has
- * ended, or power on its node is asked for by another process. Any of them will do, because whoever takes a run up may be
+ * ended, or power on its node is asked for by another process. Any of them will do, because the replica that takes a run up may be
  * struck in turn before he gets to the driver. Time in which no replica or no database was up does not count; a frozen
  * process may also wake up and go on itself.
  *
  * The next numbered entry is then of the same attempt, unless that attempt has ended by its own row: what the process had
- * finished and stored before it died is not done again. A process that is struck between two steps is seen by nobody, and is
+ * finished and stored before it died is not done again. A process that is struck between two steps is not observed, and is
  * not judged here; that its run ends all the same is judged at the end (REST).
  */
 import { Findings } from "./verdict.ts";
@@ -16,7 +16,7 @@ import { TOLERANCE_MS, shown } from "./history.ts";
 import type { Entry, History } from "./history.ts";
 import { overlap, percentile } from "./intervals.ts";
 
-/** How long a run was without an owner, in ms: less the time in which nobody could have taken it up, and by the clock. */
+/** How long a run was without an owner, in ms: less the time in which no caller could have taken it up, and by the clock. */
 interface Times {
   readonly net: number;
   readonly gross: number;

@@ -3,7 +3,7 @@
  * it. Without a single fact there is no verdict: a promise that the run did not put to the test has not been kept by it.
  */
 
-/** What a violation comes to for whoever runs the service. */
+/** What a violation comes to for the operator of the service. */
 export type Harm = "lost" | "doubled" | "illegal" | "stuck" | "other";
 
 export interface Violation {

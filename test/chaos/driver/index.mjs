@@ -1,5 +1,5 @@
 /**
- * The driver `chaos`: it does nothing by itself. Every call goes over a Unix socket to the machines' server, which is a
+ * The driver `chaos`: it does nothing on its own. Every call goes over a Unix socket to the machines' server, which is a
  * process apart, decides what happens, and writes it down. So what it saw is the truth, whatever becomes of the process that
  * this driver runs in.
  *
@@ -65,19 +65,19 @@ function wire() {
     socket = made;
     return made;
   };
-  const tell = (said) =>
+  const send = (message) =>
     open().write(
-      `${JSON.stringify({ ...said, replica: process.env.CHAOS_REPLICA ?? "?", pid: process.pid, parent: PARENT })}\n`,
+      `${JSON.stringify({ ...message, replica: process.env.CHAOS_REPLICA ?? "?", pid: process.pid, parent: PARENT })}\n`,
     );
   return {
-    tell,
+    send,
     /** Asks, and gives the order that comes back; tells the server when the signal fires first. */
-    ask(said, signal) {
+    ask(message, signal) {
       const id = (last += 1);
       return new Promise((give, refuse) => {
         const cut = () => {
           if (!waiting.delete(id)) return;
-          tell({ say: "cut", id });
+          send({ say: "cut", id });
           refuse(new MachineError("The call was cut.", true));
         };
         waiting.set(id, {
@@ -87,7 +87,7 @@ function wire() {
           },
           refuse,
         });
-        tell({ ...said, id });
+        send({ ...message, id });
         if (signal?.aborted) cut();
         else signal?.addEventListener("abort", cut, { once: true });
       });
@@ -137,7 +137,7 @@ export default function createChaos() {
 
   function step(declaration) {
     const part = (name) => async (call) => {
-      const said = {
+      const message = {
         say: "enter",
         node: call.node.name,
         attemptKey: call.attemptKey,
@@ -152,7 +152,7 @@ export default function createChaos() {
         deadline: call.deadline.toISOString(),
         path: call.callbackPath,
       };
-      const ask = () => machines.ask(said, call.signal);
+      const ask = () => machines.ask(message, call.signal);
       return obey(await (call.timed ? call.timed(`machine ${declaration.name}`, ask) : ask()), call);
     };
     const { verified, ...declared } = declaration;

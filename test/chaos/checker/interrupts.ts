@@ -1,24 +1,24 @@
 /**
- * Aborts and stops: P13 and P14. An accepted wish binds from its answer on; one that was not
+ * Aborts and stops: P13 and P14. An accepted interrupt binds from its answer on; one that was not
  * answered may have been recorded or not, and counts as a reason wherever a reason is looked for, never as an obligation.
  */
 import { AT_REST } from "../../durability/rules.ts";
 import { SEEN_MS, judgeAdmission, operationOf } from "./admission.ts";
-import type { Asked, History, OperationRow, RunRow, Told } from "./history.ts";
-import { TOLERANCE_MS, shown, told } from "./history.ts";
+import type { Asked, History, OperationRow, RunRow, Answered } from "./history.ts";
+import { TOLERANCE_MS, answerOf, shown } from "./history.ts";
 import { Findings } from "./verdict.ts";
 
-interface Wish {
+interface AcceptedInterrupt {
   readonly asked: Asked;
-  readonly answer: Told;
+  readonly answer: Answered;
   readonly run: RunRow;
   readonly effect: "BEFORE_START" | "NOW" | "PENDING" | null;
 }
 
-/** Wishes of one kind that were accepted, run by run. */
-function accepted(history: History, verb: "abort" | "stop"): Wish[] {
+/** Interrupts of one kind that were accepted, run by run. */
+function accepted(history: History, verb: "abort" | "stop"): AcceptedInterrupt[] {
   return history.asked.flatMap((asked) => {
-    const answer = asked.request.verb === verb ? told(asked) : null;
+    const answer = asked.request.verb === verb ? answerOf(asked) : null;
     if (!answer || answer.refusals.length > 0) return [];
     return answer.results.flatMap(({ accepted: yes, runId, effect }) => {
       const run = yes && runId !== null ? history.runs.get(runId) : undefined;
@@ -42,11 +42,11 @@ function requestsAbout(history: History, verb: string): (run: RunRow) => readonl
   return (run) =>
     [run.operationId, run.nodeName]
       .flatMap((about) => (named.get(about) ?? []).map(({ asked }) => asked))
-      .filter((asked) => told(asked)?.results.some((result) => result.accepted && isMeant(result, run)) ?? true);
+      .filter((asked) => answerOf(asked)?.results.some((result) => result.accepted && isMeant(result, run)) ?? true);
 }
 
 /** An answer that could not read the run has the node alone. */
-function isMeant({ runId, node }: Told["results"][number], { id, nodeName }: RunRow): boolean {
+function isMeant({ runId, node }: Answered["results"][number], { id, nodeName }: RunRow): boolean {
   return runId === null ? node === nodeName : runId === id;
 }
 
@@ -55,7 +55,7 @@ function isMeant({ runId, node }: Told["results"][number], { id, nodeName }: Run
  * than the one under way. A step that may not be cut is let end, with its waits and take-overs, so its own re-entries are
  * right; so is the undoing. An entry that its process had stored before the abort was recorded, and made late (it was
  * frozen in between), is not new: the attempt's row says when it began, and only those that began after the answer count, or, where
- * that is too near to tell, those entered well after it by a process that nothing had befallen. An abort that somebody may have taken
+ * that is too near to tell, those entered well after it by a process that nothing had befallen. An abort that a caller may have taken
  * back binds until then.
  */
 export function checkNoNewStep(history: History): Findings {
@@ -126,7 +126,7 @@ const ASIDES = new Set(["recover", "abort_pending", "abort_withdrawn"]);
  * P14. A run ends once: in its transitions at most one of abort, fail and stop, the last that moves the node, and it fits the final
  * state; a success ends at the run's target. The answers agree with it. An accepted abort is in the run's row, and ends in ABORTED; or
  * in FAILED, where the step would not be cut, was lost with its process, or a stop had run out of time before. A run is ABORTED or
- * STOPPED only if somebody may have asked for it before it ended, and was not refused; or because another run of the operation failed,
+ * STOPPED only if a caller may have asked for it before it ended, and was not refused; or because another run of the operation failed,
  * where the policy is to clean up all. The operation ends after the last of its runs, and as they did.
  * What the other requests on the same nodes were answered is admission.ts's.
  */
@@ -143,7 +143,7 @@ export function checkOneEnd(history: History): Findings {
     if (run.state === "ABORTED" && !before(aborts(run)))
       findings.violation(
         "illegal",
-        `Run ${run.id} on node ${run.nodeName} is ABORTED, and nobody asked for that.`,
+        `Run ${run.id} on node ${run.nodeName} is ABORTED, and no request asked for it.`,
         run,
       );
     if (run.state === "STOPPED" && !before(stops(run))) {
@@ -154,7 +154,7 @@ export function checkOneEnd(history: History): Findings {
       if (!byPolicy)
         findings.violation(
           "illegal",
-          `Run ${run.id} on node ${run.nodeName} is STOPPED, and nobody asked for that.`,
+          `Run ${run.id} on node ${run.nodeName} is STOPPED, and no request asked for it.`,
           run,
           operation,
         );
@@ -172,7 +172,7 @@ export function checkOneEnd(history: History): Findings {
     if (run.wish !== "ABORT")
       findings.violation(
         "lost",
-        `The abort of run ${run.id} on node ${run.nodeName} was accepted, and the run has no such wish.`,
+        `The abort of run ${run.id} on node ${run.nodeName} was accepted, and the run has no such interrupt.`,
         asked.request,
         answer,
         run,
