@@ -186,7 +186,7 @@ describe("a list that asks for very much", () => {
     const found = await Promise.all(
       Array.from({ length: 5 }, () =>
         ostler.database.bounded.execute<{ length: number }>(
-          "select length(statement) as length from pg_prepared_statements, pg_sleep(0.1) where statement like '%over () as place%'",
+          "select length(statement) as length from pg_prepared_statements, pg_sleep(0.1) where statement like '%over () as ordinal%'",
         ),
       ),
     );
