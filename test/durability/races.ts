@@ -63,7 +63,7 @@ const LINGER_MS = 1_500;
 /** A step that does not heed its signal goes on for longer than the engine waits for it. */
 const GRACE_MS = 200;
 const DEAF_MS = 450;
-const ENDS_WITHIN_MS = 30_000;
+const ENDS_WITHIN_MS = 60_000;
 const POLL_MS = 12;
 /** Jobs that were woken twice end on their own after a moment. */
 const QUIET_EVERY_MS = 50;

@@ -111,6 +111,7 @@ describe("state of an operation", () => {
       is: "SUCCEEDED_WITH_ERRORS",
     },
     { what: "some runs failed", of: counts({ succeeded: 2, failed: 1 }), is: "PARTIALLY_SUCCEEDED" },
+    { what: "most runs failed", of: counts({ succeeded: 1, failed: 2 }), is: "PARTIALLY_SUCCEEDED" },
     {
       what: "some runs were aborted node by node",
       of: counts({ succeeded: 2, aborted: 1 }),
