@@ -135,10 +135,10 @@ export const MUTATIONS: readonly Mutation[] = [
   },
   {
     id: "M15",
-    breaks: "a change that fails in a group is run again alone and does not fail the others",
+    breaks: "a group whose transaction fails is committed one by one",
     file: `${EXECUTION}/group-commit.ts`,
-    from: "else postponed.push(entry);",
-    to: "else throw error;",
+    from: "if (isConnectionLoss(error) && sqlState(error) !== IDLE_IN_TRANSACTION) entry.reject(error);",
+    to: "if (error) entry.reject(error);",
     tests: ["test/engine/group-commit.test.ts"],
   },
   {
