@@ -1,58 +1,58 @@
 /**
- * The driver contract, version 1: what a plugin module has to export so that Ostler can drive a kind of machine.
- * Types only, no code: a plugin imports it with `import type` and depends on nothing else of Ostler.
+ * The driver contract, version 1: the default export of a plugin module, and the objects passed to it and returned by it.
+ * This file contains types only. A plugin imports it with `import type` and depends on nothing else in Ostler.
  *
- * A plugin module default-exports a `DriverFactory`. What a driver lacks (`inspect`, `deploy`, `clean`) it cannot do;
- * a node may take that one interface from another driver. Drivers keep no state that matters: what must survive a
- * restart of the service goes into a step's `memo`.
+ * A plugin module exports a `DriverFactory` as its default. The interfaces `inspect`, `clean`, `deploy` and `discover` are
+ * optional; a node can take one that its driver lacks from another driver. Drivers keep no essential state: data that
+ * must survive a restart of the service belongs in the `memo` of a step.
  *
- * How to write one: docs/drivers.md. A driver is fit to ship when it passes `src/drivers/conformance`.
+ * Guide for driver authors: docs/drivers.md. A driver must pass `src/drivers/conformance` before it is released.
  */
 import type { StandardJSONSchemaV1, StandardSchemaV1 } from "@standard-schema/spec";
 
-/** Anything that survives `JSON.parse(JSON.stringify(x))`. */
+/** A value that `JSON.parse(JSON.stringify(value))` returns unchanged. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
-/** Raised by one when a change of this file breaks existing plugins. */
+/** Incremented when a change of this file breaks existing plugins. */
 export type ContractVersion = 1;
 
 /**
- * A schema of any library that speaks Standard Schema and Standard JSON Schema (Zod 4.2 and later, for one).
- * It must accept its own output again, and describe an object.
+ * A schema of any library that implements Standard Schema and Standard JSON Schema, such as Zod 4.2 and later.
+ * It describes an object and accepts its own output.
  */
 export type Schema<Value> = StandardSchemaV1<unknown, Value> & StandardJSONSchemaV1<unknown, Value>;
 
-/** Power of a machine, as its BMC tells it. `UNKNOWN` where it tells nothing. */
+/** Power of a machine, as its BMC reports it. `UNKNOWN` if the BMC reports no power state. */
 export type PowerState = "ON" | "OFF" | "UNKNOWN";
 
-/** `SOFT_OFF` asks the operating system to shut down and is done when the machine is off. */
+/** `SOFT_OFF` asks the operating system to shut down and ends when the machine is off. */
 export type PowerAction = "ON" | "OFF" | "SOFT_OFF" | "REBOOT";
 
-/** What the machine starts from next: network, its own disk, a virtual medium, or firmware set-up. */
+/** Boot source of the next start: the network, the machine's own disk, a virtual medium, or the firmware setup. */
 export type BootDevice = "PXE" | "DISK" | "CDROM" | "BIOS";
 
-/** The phases whose steps a driver declares. The engine itself verifies, through `power`. */
+/** Phases whose steps a driver declares. The phase `verify` belongs to the engine, which uses `power`. */
 export type DriverPhase = "inspect" | "clean" | "deploy" | "undeploy";
 
 /**
- * Whether a running step may be cut.
- * `ALWAYS`: its signal fires and it ends. `AT_BOUNDARY`: an abort waits until it has ended.
- * `NEVER`: an abort is refused while it runs (firmware is being written, say).
+ * The effect of an abort on the running step.
+ * `ALWAYS`: the step's signal fires, and the step ends. `AT_BOUNDARY`: the abort waits until the step has ended.
+ * `NEVER`: an abort is refused while the step runs, for example while it writes firmware.
  */
 export type Interruptible = "ALWAYS" | "AT_BOUNDARY" | "NEVER";
 
 /**
- * What a step changes on a machine: what is on its disks, its firmware, the networks it is attached to. From the first step
- * that touches disks or firmware on, there is no way back to what was before; an abort tells what was touched.
+ * A part of the machine that a step changes: the content of its disks, its firmware, or the networks it is attached to.
+ * The first step that touches disks or firmware is the point of no return. The result of an abort lists what was touched.
  */
 export type Touch = "DISKS" | "FIRMWARE" | "NETWORK";
 
-/** Told apart so that the operator knows whom to ask: the login, the wire, the time, or the machine itself. */
+/** Points the operator to the cause: the login, the network, the time limit, or a refusal by the machine. */
 export type DriverErrorKind = "AUTHENTICATION" | "UNREACHABLE" | "TIMEOUT" | "REFUSED" | "OTHER";
 
 /**
- * What a driver function may throw, besides plain errors. `retryable` says that the same call may well succeed later.
- * A plain object check is enough (`name === "DriverError"`): plugins do not import a class from here.
+ * An error that a driver function can throw; plain errors are allowed too. `retryable` means that the same call may
+ * succeed later. The engine checks `name === "DriverError"`, so there is no class to import.
  */
 export interface DriverError extends Error {
   readonly name: "DriverError";
@@ -60,148 +60,163 @@ export interface DriverError extends Error {
   readonly retryable: boolean;
 }
 
-/** How a step ended, or that it has not ended yet. Anything else a step returns counts as a failure. */
+/** Result of one entry of a step. Any other value counts as a failure. */
 export type StepResult =
-  /** Finished. `output` is kept with the step; of an `inspect` step it is merged into the inventory. */
+  /** Finished. `output` is stored with the step; outputs of `inspect` steps are merged into the inventory. */
   | { readonly kind: "done"; readonly output?: Json }
   /**
-   * Not finished: entered again with `memo` after `seconds`, or, with `callback`, when the machine calls back or after
-   * `seconds` of silence, 1800 if absent (`StepCall.callback` then is null). Nothing of this process need live until then. A memo is
-   * stored as it is and comes back as it was, so it must hold no secret; the settings are there again.
+   * Not finished. The step is entered again with `memo` after `seconds`. With `callback` it is entered when the machine
+   * sends a callback, or after `seconds` (default 1800) without one; `StepCall.callback` is then null. No process holds
+   * the step until then. The memo is stored as it is, so it must not contain secrets; the settings are passed again.
    */
   | { readonly kind: "wait"; readonly seconds?: number; readonly callback?: true; readonly memo: Json }
-  /** Failed. A retryable failure is tried again as often as `Step.retries` allows. */
+  /** Failed. A retryable failure is retried at most `Step.retries.times` times. */
   | { readonly kind: "failed"; readonly reason: string; readonly retryable: boolean };
 
 /** The node as a driver sees it. */
 export interface NodeView {
-  /** UUID; stable for the life of the node. */
+  /** UUID; never changes. */
   readonly id: string;
-  /** Name, unique among nodes. It can change. */
+  /** Unique among nodes; can change. */
   readonly name: string;
-  /** Power as last read, by whatever driver. */
+  /** Power as last read, by the driver that gives the node its power interface. */
   readonly powerState: PowerState;
   readonly labels: Readonly<Record<string, string>>;
 }
 
-/** All that a driver function is given. No database, no engine. */
+/** The argument of every driver function. A driver has no access to the database or the engine. */
 export interface Call<Settings> {
   readonly node: NodeView;
   /** Validated by `Driver.settings`, secrets included. */
   readonly settings: Settings;
-  /** Fires when the call should end: an abort, or the deadline. */
+  /** Fires when the call must end: after an abort, or at the deadline. */
   readonly signal: AbortSignal;
-  /** When the engine gives up on this call. */
+  /** The time at which the engine gives up on this call. */
   readonly deadline: Date;
-  /** A line for the service's log and, within a step, for the step's own, which clients read; secrets of the settings are masked. */
+  /**
+   * Writes a line to the service's log and, within a step, to the step log, which clients read. Secrets of the settings
+   * are masked.
+   */
   log(message: string): void;
   /**
-   * Makes a call to the machine, so that traces and metrics know it and how long it took: wrap each in it. `name` is one of few
-   * ("ipmi chassis power on"), with no address, no node's name and no secret in it. Answers, or throws, what `work` does.
+   * Makes one call to the machine and records its name and duration in traces and metrics. Wrap every call in it. `name`
+   * is one of a small fixed set ("ipmi chassis power on"), without addresses, node names and secrets. Returns or throws
+   * what `work` returns or throws.
    */
   timed<T>(name: string, work: () => Promise<T>): Promise<T>;
 }
 
-/** What a step is given besides. */
+/** The argument of a step's functions. */
 export interface StepCall<Settings> extends Call<Settings> {
-  /** Checked against `Step.args`; `{}` where the step takes none. */
+  /** Validated by `Step.args`; `{}` if the step takes no arguments. */
   readonly args: Readonly<Record<string, Json>>;
-  /** What the last `wait` of this step asked to be kept; null on the first entry. */
+  /** The memo of the last `wait` of this step; null on the first entry. */
   readonly memo: Json;
-  /** Body of the call-back that ended the wait; null when time ended it or there was no wait. */
+  /** Body of the callback that ended the wait; null if its time ended, or if there was no wait. */
   readonly callback: Json;
-  /** Where the machine may call back, once per wait: an opaque path below the service's address. */
+  /** Opaque path, below the service's address, to which the machine can send a callback once per wait. */
   readonly callbackPath: string;
-  /** The same in every entry of the same attempt: hand it to a back end that can detect repeats. */
+  /** The same in every entry of one attempt. Pass it to a back end that detects repeated requests. */
   readonly attemptKey: string;
-  /** Effective variables of the operation: cluster settings overlaid with the request's. */
+  /** Effective variables of the operation: the cluster's settings overlaid with the request's. */
   readonly variables: Readonly<Record<string, Json>>;
-  /** Power of the node, through whatever driver the node takes `power` from. */
+  /** Power of the node, through the driver that gives the node its power interface. */
   readonly power: NodePower;
-  /** Progress for people, 0 to 100. Cheap: the engine throttles. */
+  /** Reports progress for people, 0 to 100. Call it as often as you like: the engine throttles. */
   progress(percent: number, message?: string): void;
 }
 
 /** The node's power interface, bound to the node. */
 export interface NodePower {
   read(): Promise<PowerState>;
-  /** Done when the machine is in the state asked for; no call when it is there already (a reboot always acts). */
+  /**
+   * Resolves when the machine is in the requested state. The driver is not called if the machine is in it already,
+   * except for a reboot.
+   */
   set(action: PowerAction): Promise<void>;
-  /** Rejects when the driver that gives power cannot set it. */
+  /** Rejects if the driver of the power interface has no `setBootDevice`. */
   setBootDevice(device: BootDevice, options?: { readonly persistent?: boolean }): Promise<void>;
 }
 
-/** Power. Every function may be called again after a crash: it must come to the same end. */
+/** Power. Every function must be idempotent: it can be called again after a crash. */
 export interface PowerInterface<Settings> {
-  /** Reads the power; throws when the machine does not answer or refuses the login. Also how a node is verified. */
+  /** Reads the power; throws if the machine does not answer or refuses the login. Also used to verify a node. */
   read(call: Call<Settings>): Promise<PowerState>;
-  /** Returns when the machine is in that state, or throws. */
+  /** Returns when the machine is in the requested state; otherwise throws. */
   set(call: Call<Settings>, action: PowerAction): Promise<void>;
-  /** Absent: cannot. */
+  /** Absent if the driver cannot set a boot device. */
   setBootDevice?(call: Call<Settings>, device: BootDevice, options: { readonly persistent: boolean }): Promise<void>;
 }
 
-/** The smallest thing that is executed, timed, retried, interrupted and recorded. */
+/** The smallest unit that the engine executes, times, retries, interrupts and records. */
 export interface Step<Settings> {
   /** Lower-case words joined by underscores, unique in its interface and phase. */
   readonly name: string;
-  /** For people: what it does. */
+  /** For people: what the step does. */
   readonly title: string;
   readonly phase: DriverPhase;
-  /** Higher runs first. 0: only when asked for by name. */
+  /** Higher runs first. A step with 0 runs only if it is requested by name. */
   readonly priority: number;
   readonly interruptible: Interruptible;
-  /** Longest time from its beginning to its end, waits included. */
+  /** Limit from the beginning of an attempt to its end, waits included. */
   readonly timeoutSeconds: number;
   /**
-   * Whether it may be entered again after a crash without a memo. A step that says no fails with INTERRUPTED
-   * when the process dies under it.
+   * True if the step can be entered again after a crash without a memo. Otherwise it fails with INTERRUPTED when its
+   * process ends.
    */
   readonly idempotent: boolean;
-  /** How often a retryable failure is tried again, and how long after. Absent: never. */
+  /** Number of retries after a retryable failure, and the delay before each. Absent: no retries. */
   readonly retries?: { readonly times: number; readonly backoffSeconds: number };
-  /** With this step's success the operating system stands; a restart that keeps the stage begins after it. */
+  /**
+   * After this step the operating system is installed; a restart that keeps the stage continues after it.
+   */
   readonly reaches?: "PROVISIONED";
-  /** What it changes. Absent: a clean, deploy or undeploy step is taken to touch the disks, an inspect step nothing. `[]`: nothing. */
+  /**
+   * Parts of the machine that the step changes; `[]` for none. Absent: a clean, deploy or undeploy step is assumed to
+   * touch the disks, and an inspect step nothing.
+   */
   readonly touches?: readonly Touch[];
-  /** Schema of the arguments. Absent: takes none. */
+  /** Schema of the arguments. Absent if the step takes none. */
   readonly args?: Schema<Readonly<Record<string, Json>>>;
-  /** Does the work. May be entered twice with the same `attemptKey`, and must find its own earlier work. */
+  /** Performs the step. It can be entered twice with the same `attemptKey`, and must find its own earlier work. */
   run(call: StepCall<Settings>): Promise<StepResult>;
   /**
-   * Looks whether the work of `run` has taken effect, when that has ended well. The step succeeds when this does; it may
-   * wait (its memo is its own), and its failure is the step's. What `run` put out stays the output.
+   * Checks, after `run` is done, whether its work has taken effect. The step succeeds or fails with it; the output of
+   * `run` is kept. It can wait, with a memo of its own.
    */
   verify?(call: StepCall<Settings>): Promise<StepResult>;
-  /** Undoes what is under way, so that the node can be left alone. Called when the step was aborted, with its memo. */
+  /** Undoes unfinished work so that the node can be left alone. Called with the step's memo after the step was aborted. */
   abort?(call: StepCall<Settings>): Promise<void>;
 }
 
 /** Steps of one kind. */
 export interface StepInterface<Settings> {
-  /** Whether work of this interface can be aborted at all. */
+  /** If false, every abort is refused during the steps of this interface. */
   readonly supportsAbort: boolean;
   readonly steps: readonly Step<Settings>[];
 }
 
-/** Inspection. Its steps' outputs, merged in order, are the inventory snapshot. */
+/** Inspection. The outputs of its steps, merged in order, are the inventory snapshot. */
 export interface InspectInterface<Settings> extends StepInterface<Settings> {
-  /** Whether it works without touching a running system; then AVAILABLE and ACTIVE nodes may be inspected as well. */
+  /** True if inspection does not affect a running system. AVAILABLE and ACTIVE nodes can then be inspected too. */
   readonly withoutReboot: boolean;
 }
 
 /** Finds machines. */
 export interface DiscoverInterface<Settings> {
-  /** Settings of a node at that address, without what is to be found: the credentials mostly. Secrets are marked as in `Driver.settings`. */
+  /**
+   * Schema of the settings for a probe: a node's settings without the part that the probe finds, mainly the credentials.
+   * Secrets are marked as in `Driver.settings`.
+   */
   readonly settings: Schema<Readonly<Record<string, Json | undefined>>>;
   /**
-   * Looks whether a machine that this driver can drive answers at a host name or IP address. Answers the settings that a node
-   * there has, and a name for it if the machine tells one; throws where nothing answers or the login is refused.
+   * Checks whether a machine that this driver supports answers at a host name or IP address. Returns the settings of a
+   * node at that address, and a name if the machine reports one. Throws if nothing answers or the login is refused.
    */
   probe(call: DiscoverCall): Promise<{ readonly settings: Settings; readonly name?: string }>;
 }
 
-/** What a probe is given. */
+/** The argument of a probe. */
 export interface DiscoverCall {
   readonly address: string;
   /** Validated by `DiscoverInterface.settings`, secrets included. */
@@ -213,16 +228,16 @@ export interface DiscoverCall {
   timed<T>(name: string, work: () => Promise<T>): Promise<T>;
 }
 
-/** A driver: what talks to a kind of machine. */
+/** Controls one kind of machine. */
 export interface Driver<Settings> {
   readonly contract: ContractVersion;
-  /** Lower-case, unique among the loaded plugins: what a node names. */
+  /** Lower-case, unique among the loaded plugins. Nodes refer to it. */
   readonly name: string;
   /** Version of the plugin. */
   readonly version: string;
-  /** One sentence: which machines it drives and through what. */
+  /** One sentence: which machines the driver supports, and how it reaches them. */
   readonly description: string;
-  /** Settings of a node. Secret fields are strings marked `writeOnly` in the JSON Schema and never come back out. */
+  /** Settings of a node. Secrets are strings marked `writeOnly` in the JSON Schema; the API never returns them. */
   readonly settings: Schema<Settings>;
   readonly power: PowerInterface<Settings>;
   readonly inspect?: InspectInterface<Settings>;
@@ -231,34 +246,37 @@ export interface Driver<Settings> {
   readonly clean?: StepInterface<Settings>;
   readonly discover?: DiscoverInterface<Settings>;
   /**
-   * What the node's management controller is reached by (host and port, say). Nodes for which it answers the same share that
-   * controller, and the site's limit for one; a discovery knows by it the nodes that are registered already. Absent, or an
-   * empty text: a controller of the node's own. Holds no secret.
+   * Identity of the node's management controller, such as host and port, without secrets. Nodes with the same result share
+   * that controller and the site's limit per controller; a discovery recognizes registered nodes by it. If it is absent or
+   * returns an empty text, the node has a controller of its own.
    */
   controllerOf?(settings: Settings): string;
-  /** Ends what the driver holds open, when the service ends. */
+  /** Closes the driver's resources when the service shuts down. */
   close?(): Promise<void>;
 }
 
-/** What a plugin is given when it is loaded. */
+/** The argument of a `DriverFactory`. */
 export interface PluginHost {
-  /** A line for the service's log. */
+  /** Writes a line to the service's log. */
   log(message: string): void;
-  /** Set where the driver is only asked what it declares, and none of its functions is called: what it needs of its surroundings may then be missing. */
+  /**
+   * Set if only the declarations of the driver are read and none of its functions is called. Programs and files that the
+   * driver needs can then be missing.
+   */
   readonly describing?: true;
-  /** What all processes that run this driver for the service have in common. Absent outside of a service, as in a test of the driver. */
+  /** Memory shared by all processes that run this driver for the service. Absent outside a service, as in a test. */
   readonly memory?: DriverMemory;
 }
 
 /**
- * A small memory of a driver, by key: a session with a BMC, say, that the next call may go on with in another process. It is
- * gone when the service ends, and forgets what was not touched for longest when it is full, so nothing may depend on it.
+ * A small key-value cache of a driver, for example for a BMC session that the next call continues in another process. It
+ * is lost when the service ends and evicts the least recently used values when it is full, so nothing may depend on it.
  */
 export interface DriverMemory {
   get(key: string): Promise<Json | undefined>;
-  /** Undefined takes the key away. A value and its key may be 64 Ki characters of JSON. */
+  /** `undefined` deletes the key. Key and value together are limited to 64 Ki characters of JSON. */
   set(key: string, value: Json | undefined): Promise<void>;
 }
 
-/** The default export of a plugin module. It may throw, with a sentence that says what is missing. */
+/** The default export of a plugin module. Can throw an error that names what is missing, such as a program. */
 export type DriverFactory<Settings> = (host: PluginHost) => Driver<Settings> | Promise<Driver<Settings>>;
