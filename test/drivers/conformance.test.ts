@@ -20,7 +20,7 @@ async function prove(title: string, settings: z.ZodType, discovery?: z.ZodType):
 }
 
 describe("conformance of settings that clients can type", () => {
-  const title = "declares settings that clients can be given types of";
+  const title = "declares settings that can become GraphQL types";
   const secret = z.string().meta({ writeOnly: true });
 
   test("conformance accepts settings that are an object with only named fields", async () => {
@@ -38,7 +38,7 @@ describe("conformance of settings that clients can type", () => {
   });
 
   test.each<[string, z.ZodType, string]>([
-    ["an object that takes any field", z.looseObject({}), "the JSON Schema takes fields that it does not name"],
+    ["an object that takes any field", z.looseObject({}), "the JSON Schema accepts fields that it does not name"],
     [
       "a choice of objects",
       z.union([z.strictObject({ a: z.string() }), z.strictObject({ b: z.string() })]),
@@ -63,7 +63,7 @@ describe("conformance of settings that clients can type", () => {
     [
       "an object with conditions between fields",
       z.strictObject({ password: secret.optional() }).meta({ oneOf: [{ required: ["password"] }, {}] }),
-      "says what goes with what (`oneOf`, `if`)",
+      "declares conditions between fields (`oneOf`, `if`)",
     ],
     ["a type that JSON lacks", z.strictObject({ since: z.date() }), "cannot be expressed as JSON Schema"],
   ])("conformance rejects settings with %s", async (_what, settings, says) => {
@@ -78,7 +78,7 @@ describe("conformance of secrets", () => {
     ["a list", z.strictObject({ keys: z.array(secret).meta({ description: "Keys." }) })],
     ["a variant", z.strictObject({ password: z.union([secret, z.number()]).meta({ description: "Password." }) })],
   ])("conformance rejects a secret that is marked in %s, also for discovery", async (_what, settings) => {
-    await expect(prove("marks its secrets, and they are strings", settings)).rejects.toThrow("mark a secret by");
+    await expect(prove("marks its secrets, all of them strings", settings)).rejects.toThrow("mark a secret by");
     await expect(
       prove("describes the settings of its discovery, and marks their secrets", z.strictObject({}), settings),
     ).rejects.toThrow("mark a secret by");
@@ -89,7 +89,7 @@ describe("conformance of secrets", () => {
     const repeating = z.strictObject({
       password: shared.max(20, { error: ({ input }) => `${JSON.stringify(input)} is too long` }).optional(),
     });
-    await expect(prove("gives no secret away when it refuses settings", repeating)).rejects.toThrow(
+    await expect(prove("does not repeat a secret when it refuses settings", repeating)).rejects.toThrow(
       'repeats the secret "password"',
     );
   });
@@ -102,7 +102,7 @@ describe("conformance of steps on a machine", () => {
     const factory = () =>
       aDriver("tried", { inspect: { ...stepsOf(step), withoutReboot: true } }) as unknown as Driver<unknown>;
     const check = conformance({ factory, settings: { address: "192.0.2.70" }, live: true, liveSeconds: 5 }).find(
-      ({ title }) => title.startsWith("inspects to the same end"),
+      ({ title }) => title.startsWith("inspects successfully"),
     );
     await check?.run();
     expect(check).toBeDefined();
@@ -128,11 +128,11 @@ describe("conformance of steps on a machine", () => {
         ? ({ kind: "done" } as const)
         : ({ kind: "failed", reason: "gone again", retryable: false } as const);
     await expect(inspecting(done, verify)).rejects.toThrow("`verify`, entered the second time: gone again");
-    await expect(inspecting(done, (async () => ({ kind: "perhaps" })) as never)).rejects.toThrow("no result of a step");
+    await expect(inspecting(done, (async () => ({ kind: "perhaps" })) as never)).rejects.toThrow("not a step result");
   });
 
   test("conformance rejects a step whose call depends on the name of the machine", async () => {
-    await expect(inspecting((call) => call.timed("look at 192.0.2.70", done), done)).rejects.toThrow("holds a setting");
+    await expect(inspecting((call) => call.timed("look at 192.0.2.70", done), done)).rejects.toThrow("contains a setting");
     await expect(inspecting((call) => call.timed("look", done), done)).resolves.toBeUndefined();
   });
 });

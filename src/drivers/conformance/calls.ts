@@ -1,41 +1,41 @@
-/** The calls that the conformance suite makes of a driver, as the engine makes them. */
+/** Calls of a driver by the conformance suite, made as the engine makes them. */
 import type { Call, Json, NodePower, PowerAction, PowerState, Step, StepCall, StepResult } from "../driver.ts";
-import { hold } from "./proof.ts";
+import { ensure } from "./proof.ts";
 import { accept, isJson } from "./schemas.ts";
 import type { Subject } from "./subject.ts";
 
 const POWER_STATES: readonly unknown[] = ["ON", "OFF", "UNKNOWN"];
 
-/** What a call has beside what the subject says. */
-export interface Changes {
+/** Parts of a call that differ from the subject's. */
+export interface CallChanges {
   readonly signal?: AbortSignal;
   readonly settings?: Readonly<Record<string, Json>>;
 }
 
-export async function makeCall(subject: Subject, changes: Changes = {}): Promise<Call<unknown>> {
+export async function makeCall(subject: Subject, changes: CallChanges = {}): Promise<Call<unknown>> {
   const { driver, options } = subject;
   return {
     node: { id: "00000000-0000-4000-8000-000000000001", name: "conformance", powerState: "UNKNOWN", labels: {} },
     settings: await accept(driver.settings, changes.settings ?? options.settings, "the settings"),
-    ...surroundings(subject, changes.signal),
+    ...commonParts(subject, changes.signal),
   };
 }
 
 export async function read(subject: Subject): Promise<PowerState> {
   const state = await subject.driver.power.read(await makeCall(subject));
-  hold(POWER_STATES.includes(state), `The driver reads the power as ${state}.`);
+  ensure(POWER_STATES.includes(state), `The driver reads the power as ${state}; return ON, OFF or UNKNOWN.`);
   return state;
 }
 
 export async function switchPower(subject: Subject, action: PowerAction, state: PowerState): Promise<void> {
   await subject.driver.power.set(await makeCall(subject), action);
   const now = await read(subject);
-  hold(now === state, `After ${action} the machine is ${now}.`);
+  ensure(now === state, `After ${action} the machine is ${now}.`);
 }
 
 /**
- * Takes a step to its end as the engine does, waits included: `run`, then `verify` where there is one, and that once more,
- * as after a crash in it. Answers what `run` ended with, or what failed.
+ * Runs a step to its end as the engine does, waits included: `run`, then `verify`, if any, twice, as after a crash in it.
+ * Returns the result of `run`, or the failure of `verify`.
  */
 export async function performStep(
   subject: Subject,
@@ -55,7 +55,7 @@ export async function performStep(
 
 type Ended = Exclude<StepResult, { kind: "wait" }>;
 
-/** Enters one part of a step as often as it waits, with the memo that it left. */
+/** Enters one part of a step until it no longer waits, each time with its last memo. */
 async function enter(
   subject: Subject,
   step: Step<unknown>,
@@ -75,40 +75,40 @@ async function enter(
       variables: {},
       power: boundPower(subject, base),
       progress(percent) {
-        hold(percent >= 0 && percent <= 100, `Step ${step.name} reports ${percent} percent.`);
+        ensure(
+          percent >= 0 && percent <= 100,
+          `Step ${step.name} reports a progress of ${percent} percent; report 0 to 100.`,
+        );
       },
     });
-    hold(
+    ensure(
       result?.kind === "done" || result?.kind === "wait" || result?.kind === "failed",
-      `Step ${step.name} ends as ${JSON.stringify(result)}, which is no result of a step.`,
+      `Step ${step.name} returns ${JSON.stringify(result)}, which is not a step result.`,
     );
     if (result.kind !== "wait") return result;
-    hold(isJson(result.memo), `The memo of step ${step.name} does not survive JSON.`);
+    ensure(isJson(result.memo), `The memo of step ${step.name} is not plain JSON.`);
     memo = JSON.parse(JSON.stringify(result.memo)) as Json;
     callback = null;
-    if (result.callback === true && subject.options.callBack !== undefined) {
-      callback = await subject.options.callBack({ step: step.name, callbackPath, memo });
+    if (result.callback === true && subject.options.sendCallback !== undefined) {
+      callback = await subject.options.sendCallback({ step: step.name, callbackPath, memo });
     } else {
       const { seconds } = result;
-      hold(
+      ensure(
         seconds !== undefined,
-        `Step ${step.name} waits for a call from the machine; pass \`callBack\`, which makes it.`,
+        `Step ${step.name} waits for a callback of the machine; pass the option \`sendCallback\`, which sends it.`,
       );
-      hold(
+      ensure(
         Date.now() + seconds * 1000 < base.deadline.getTime(),
-        `Step ${step.name} waits ${seconds} s, past the end of its time.`,
+        `Step ${step.name} waits ${seconds} s, beyond its deadline; raise the option \`liveSeconds\`.`,
       );
       await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
     }
   }
 }
 
-export async function probe(subject: Subject, address: string, changes: Changes = {}): Promise<unknown> {
+export async function probe(subject: Subject, address: string, changes: CallChanges = {}): Promise<unknown> {
   const { driver, options } = subject;
-  hold(
-    driver.discover !== undefined,
-    "The driver has no `discover`, but the option `discovery` says that it finds machines.",
-  );
+  ensure(driver.discover !== undefined, "The driver has no `discover`; remove the option `discovery`.");
   const settings = await accept(
     driver.discover.settings,
     changes.settings ?? options.discovery?.settings,
@@ -117,13 +117,13 @@ export async function probe(subject: Subject, address: string, changes: Changes 
   return driver.discover.probe({
     address,
     settings: settings as Readonly<Record<string, Json>>,
-    ...surroundings(subject, changes.signal),
+    ...commonParts(subject, changes.signal),
   });
 }
 
-/** What every call has: its time, and whom it tells. */
-function surroundings(
-  { options, logged, named }: Subject,
+/** The parts of every call: signal, deadline, log and timing. */
+function commonParts(
+  { options, logged, callNames }: Subject,
   signal?: AbortSignal,
 ): Pick<Call<unknown>, "signal" | "deadline" | "log" | "timed"> {
   const milliseconds = (options.liveSeconds ?? 60) * 1000;
@@ -132,7 +132,7 @@ function surroundings(
     deadline: new Date(Date.now() + milliseconds),
     log: (message) => logged.push(message),
     timed(name, work) {
-      named.push(name);
+      callNames.push(name);
       return work();
     },
   };

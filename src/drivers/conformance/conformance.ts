@@ -1,5 +1,5 @@
 /**
- * The conformance suite: what a driver must hold to be fit to ship. It knows no test runner, so it runs under any:
+ * The conformance suite: a driver that passes it can be released. It depends on no test runner and works with any:
  *
  *     import { conformance } from "ostler/src/drivers/conformance/conformance.ts";
  *     import factory from "../plugins/example.ts";
@@ -8,13 +8,13 @@
  *       test(check.title, check.run, check.timeoutSeconds * 1000);
  *     }
  *
- * Without `live` nothing is contacted: the checks read the declarations and the settings schema. With `live` the
- * settings must lead to a machine that may be SWITCHED ON AND OFF at will, best a simulated one; the checks then run
- * one after the other (they share the machine) and leave it off. With `refused` (settings that the same machine turns
- * away, a wrong password say) they also prove that an error says so and gives no secret away. With `steps` they run more
- * than inspection. With `discovery` a driver that finds machines is shown where one is.
+ * Without `live` no machine is contacted: the checks read the declarations and the settings schema. With `live` the
+ * settings must lead to a machine that can be SWITCHED ON AND OFF at will, preferably a simulated one; run the checks one
+ * after the other then (they share the machine). They leave it off. With `refused` (settings that the machine rejects,
+ * such as a wrong password) they also check that the error reports this and contains no secret. With `steps` they run
+ * more than inspection. `discovery` gives a driver that finds machines the address of one.
  *
- * A check that fails throws an Error whose message is a sentence about the driver. Each makes a driver of its own
+ * A check that fails throws an error whose message is a sentence about the driver. Each check creates a driver of its own
  * and closes it.
  */
 import { switchPower } from "./calls.ts";
@@ -56,9 +56,9 @@ import type { ConformanceOptions, Subject } from "./subject.ts";
 export type { ChosenStep, ConformanceOptions, DiscoveryOptions } from "./subject.ts";
 
 export interface ConformanceCheck {
-  /** A sentence about the driver that holds when `run` resolves. */
+  /** A sentence about the driver, without its subject, that is true if `run` resolves. */
   readonly title: string;
-  /** A bound for the runner: the check ends by itself before. */
+  /** A timeout for the test runner; a check does not take longer. */
   readonly timeoutSeconds: number;
   run(): Promise<void>;
 }
@@ -78,36 +78,36 @@ export function conformance(options: ConformanceOptions): ConformanceCheck[] {
   const declared = [
     check("implements version 1 of the contract", provesContract),
     check("has a name, a version and a description", provesNames),
-    check("accepts the example settings, and its own output again", provesAcceptance),
-    check("refuses unknown fields and what is not an object", provesRefusal),
-    check("describes its settings as an object, and every field", provesDescriptions),
-    check("declares settings that clients can be given types of", provesShape),
-    check("marks its secrets, and they are strings", provesSecrets),
-    check("gives no secret away when it refuses settings", provesDiscreetRefusal),
+    check("accepts the example settings, and its own output", provesAcceptance),
+    check("refuses settings with unknown fields, and settings that are not an object", provesRefusal),
+    check("describes its settings as an object, with a description of every field", provesDescriptions),
+    check("declares settings that can become GraphQL types", provesShape),
+    check("marks its secrets, all of them strings", provesSecrets),
+    check("does not repeat a secret when it refuses settings", provesDiscreetRefusal),
     check("declares steps that fit their interface", provesPhases),
-    check("declares steps with sound names, numbers and retries", provesSteps),
-    check("can undo what it can deploy", provesUndeploy),
+    check("declares steps with valid names, numbers and retries", provesSteps),
+    check("has undeploy steps if it has deploy steps", provesUndeploy),
     check("has steps with `abort` only where abort is supported", provesAbort),
-    check("has arguments that may be left out, or says why not", provesArguments),
-    check("tells the controller of a node by a text without secrets, always the same", provesController),
+    check("has only optional arguments, or declares which are required", provesArguments),
+    check("identifies the controller of a node by one text without secrets", provesController),
     check("describes the settings of its discovery, and marks their secrets", provesDiscoverySettings),
-    check("can be made and closed twice", provesClose),
+    check("can be created and closed twice", provesClose),
   ];
   if (options.live !== true) return declared;
   return [
     ...declared,
     check("reads the power", provesRead, seconds),
-    check("switches on and off, and each twice to the same end", provesPower, 5 * seconds),
-    check("reboots to on", provesReboot, 4 * seconds),
-    check("sets every boot device, where it can set one", provesBootDevices, 5 * seconds),
-    check("does nothing under a signal that has fired", provesAbortedSignal, 2 * seconds),
+    check("switches the machine on and off, also if it is in that state already", provesPower, 5 * seconds),
+    check("leaves the machine on after a reboot", provesReboot, 4 * seconds),
+    check("sets every boot device, or refuses one that the machine lacks", provesBootDevices, 5 * seconds),
+    check("does nothing if the signal fired before the call", provesAbortedSignal, 2 * seconds),
     check("ends promptly when the signal fires", provesAbortedRead, seconds),
-    check("inspects to the same end when each step is entered twice", provesInspection, 10 * seconds),
+    check("inspects successfully if each step is entered twice", provesInspection, 10 * seconds),
     ...(options.steps === undefined
       ? []
       : [
           check(
-            "takes the steps given to the same end when each that may be is entered twice",
+            "runs the given steps successfully if each idempotent one is entered twice",
             provesChosenSteps,
             10 * seconds,
           ),
@@ -115,18 +115,14 @@ export function conformance(options: ConformanceOptions): ConformanceCheck[] {
     ...(options.discovery === undefined
       ? []
       : [
-          check("discovers the machine, to the same node each time", provesDiscovery, 4 * seconds),
-          check("discovers nothing where nothing answers, and says so", provesDeadAddress, seconds),
-          check(
-            "discovers nothing where the login is refused, and gives no secret away",
-            provesRefusedDiscovery,
-            seconds,
-          ),
-          check("discovers nothing under a signal that has fired", provesAbortedDiscovery, seconds),
+          check("discovers the machine as the same node each time", provesDiscovery, 4 * seconds),
+          check("reports UNREACHABLE or TIMEOUT for an address at which nothing answers", provesDeadAddress, seconds),
+          check("reports a login that is refused during discovery, without a secret", provesRefusedDiscovery, seconds),
+          check("discovers nothing if the signal fired before the probe", provesAbortedDiscovery, seconds),
         ]),
     ...(options.refused === undefined
       ? []
-      : [check("tells a refused login from other failures, and no secret", provesRefusedLogin, seconds)]),
+      : [check("reports a refused login as AUTHENTICATION, without a secret", provesRefusedLogin, seconds)]),
     check("leaves the machine off", (subject) => switchPower(subject, "OFF", "OFF"), seconds),
   ];
 }

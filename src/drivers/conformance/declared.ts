@@ -1,7 +1,7 @@
-/** Checks of what a driver declares besides its settings: the contract, names, steps and their arguments. */
+/** Checks of the declarations of a driver other than its settings: the contract, names, steps and their arguments. */
 import type { Driver, StepInterface } from "../driver.ts";
 import { jsonSchemaOf } from "../settings-shape.ts";
-import { hold } from "./proof.ts";
+import { ensure } from "./proof.ts";
 import { fieldsOf, issuesOf } from "./schemas.ts";
 import type { Subject } from "./subject.ts";
 
@@ -12,17 +12,23 @@ const VERSION = /^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$/;
 const INTERRUPTIBLE: readonly unknown[] = ["ALWAYS", "AT_BOUNDARY", "NEVER"];
 
 export function provesContract({ driver }: Subject): void {
-  hold(driver.contract === 1, `The driver declares contract ${String(driver.contract)}; this suite knows 1.`);
-  hold(
+  ensure(
+    driver.contract === 1,
+    `The driver declares contract ${String(driver.contract)}; this suite checks version 1.`,
+  );
+  ensure(
     typeof driver.power?.read === "function" && typeof driver.power.set === "function",
-    "The driver has no `power.read` and `power.set`.",
+    "The driver lacks `power.read` or `power.set`.",
   );
 }
 
 export function provesNames({ driver }: Subject): void {
-  hold(NAME.test(driver.name), `The name "${driver.name}" is not lower-case words joined by _.`);
-  hold(VERSION.test(driver.version), `The version "${driver.version}" is not like 1.2.3.`);
-  hold(driver.description.trim() !== "", "The description is empty.");
+  ensure(NAME.test(driver.name), `The name "${driver.name}" is invalid: use lower-case words joined by underscores.`);
+  ensure(
+    VERSION.test(driver.version),
+    `The version "${driver.version}" is invalid: use a semantic version such as 1.2.3.`,
+  );
+  ensure(driver.description.trim() !== "", "The description is empty.");
 }
 
 export function provesPhases({ driver }: Subject): void {
@@ -33,9 +39,9 @@ export function provesPhases({ driver }: Subject): void {
   };
   for (const { interfaceName, steps } of interfacesOf(driver)) {
     for (const step of steps.steps) {
-      hold(
+      ensure(
         fits[interfaceName].includes(step.phase),
-        `Step ${step.name} of phase ${step.phase} stands in the interface \`${interfaceName}\`.`,
+        `Step ${step.name} of phase ${step.phase} does not belong in the interface \`${interfaceName}\`.`,
       );
     }
   }
@@ -47,29 +53,32 @@ export function provesSteps({ driver }: Subject): void {
     for (const step of steps.steps) {
       const where = `Step ${step.name} of \`${interfaceName}\``;
       const key = `${step.phase}/${step.name}`;
-      hold(NAME.test(step.name), `${where}: the name is not lower-case words joined by underscores.`);
-      hold(!seen.has(key), `${where}: phase ${step.phase} has two steps of this name.`);
+      ensure(NAME.test(step.name), `${where}: the name is invalid; use lower-case words joined by underscores.`);
+      ensure(!seen.has(key), `${where}: phase ${step.phase} has two steps of this name.`);
       seen.add(key);
-      hold(step.title.trim() !== "", `${where} has no title.`);
-      hold(isCount(step.priority), `${where}: priority ${step.priority} is not a whole number from 0 up.`);
-      hold(INTERRUPTIBLE.includes(step.interruptible), `${where}: interruptible is ${step.interruptible}.`);
-      hold(
-        Number.isFinite(step.timeoutSeconds) && step.timeoutSeconds > 0,
-        `${where}: timeoutSeconds ${step.timeoutSeconds} is not above 0.`,
+      ensure(step.title.trim() !== "", `${where} has no title.`);
+      ensure(isCount(step.priority), `${where}: priority ${step.priority} is not an integer of 0 or more.`);
+      ensure(
+        INTERRUPTIBLE.includes(step.interruptible),
+        `${where}: interruptible is ${step.interruptible}; use ${INTERRUPTIBLE.join(", ")}.`,
       );
-      hold(typeof step.idempotent === "boolean", `${where} does not say whether it is idempotent.`);
-      hold(
+      ensure(
+        Number.isFinite(step.timeoutSeconds) && step.timeoutSeconds > 0,
+        `${where}: timeoutSeconds ${step.timeoutSeconds} is not greater than 0.`,
+      );
+      ensure(typeof step.idempotent === "boolean", `${where}: idempotent is not a boolean.`);
+      ensure(
         step.retries === undefined || isCount(step.retries.times),
-        `${where}: retries.times is not a whole number from 0 up.`,
+        `${where}: retries.times is not an integer of 0 or more.`,
       );
       const backoff = step.retries?.backoffSeconds ?? 0;
-      hold(Number.isFinite(backoff) && backoff >= 0, `${where}: retries.backoffSeconds is not 0 or more.`);
-      hold(
+      ensure(Number.isFinite(backoff) && backoff >= 0, `${where}: retries.backoffSeconds is not 0 or more.`);
+      ensure(
         step.reaches === undefined || step.phase === "deploy",
-        `${where} reaches ${step.reaches}, but is no step of phase deploy.`,
+        `${where} reaches ${step.reaches}, but belongs to phase ${step.phase}; only deploy steps can.`,
       );
-      hold(typeof step.run === "function", `${where} has no \`run\`.`);
-      hold(step.verify === undefined || typeof step.verify === "function", `${where}: \`verify\` is no function.`);
+      ensure(typeof step.run === "function", `${where} has no \`run\`.`);
+      ensure(step.verify === undefined || typeof step.verify === "function", `${where}: \`verify\` is not a function.`);
     }
   }
 }
@@ -77,7 +86,7 @@ export function provesSteps({ driver }: Subject): void {
 export function provesUndeploy({ driver }: Subject): void {
   const steps = driver.deploy?.steps ?? [];
   if (!steps.some((step) => step.phase === "deploy")) return;
-  hold(
+  ensure(
     steps.some((step) => step.phase === "undeploy"),
     "The driver has steps of phase deploy, but none of phase undeploy.",
   );
@@ -86,7 +95,7 @@ export function provesUndeploy({ driver }: Subject): void {
 export function provesAbort({ driver }: Subject): void {
   for (const { interfaceName, steps } of interfacesOf(driver)) {
     const aborting = steps.supportsAbort ? undefined : steps.steps.find((step) => step.abort !== undefined);
-    hold(
+    ensure(
       aborting === undefined,
       `Step ${aborting?.name} has \`abort\`, but \`${interfaceName}\` does not support abort.`,
     );
@@ -98,12 +107,12 @@ export async function provesArguments({ driver }: Subject): Promise<void> {
     for (const step of steps.steps) {
       if (step.args === undefined) continue;
       const schema = jsonSchemaOf(step.args);
-      hold(
+      ensure(
         schema["type"] === "object",
         `The JSON Schema of the arguments of step ${step.name} is not of type "object".`,
       );
       for (const field of fieldsOf(schema)) {
-        hold(
+        ensure(
           typeof field.schema["description"] === "string",
           `Argument "${field.path}" of step ${step.name} has no description.`,
         );
@@ -111,14 +120,17 @@ export async function provesArguments({ driver }: Subject): Promise<void> {
       const missing = await issuesOf(step.args, {});
       const required = schema["required"];
       const saysWhy = missing.every((issue) => issue.trim() !== "") && Array.isArray(required) && required.length > 0;
-      hold(missing.length === 0 || saysWhy, `Step ${step.name} refuses empty arguments, but its schema requires none.`);
+      ensure(
+        missing.length === 0 || saysWhy,
+        `Step ${step.name} refuses empty arguments, but its JSON Schema requires none; list them in \`required\`.`,
+      );
     }
   }
 }
 
 export async function provesClose({ options, driver }: Subject): Promise<void> {
   const other = await options.factory({ log: () => undefined });
-  hold(other.name === driver.name, "The factory makes drivers of different names.");
+  ensure(other.name === driver.name, "The factory creates drivers with different names.");
   await other.close?.();
 }
 

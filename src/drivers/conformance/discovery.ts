@@ -1,7 +1,7 @@
-/** Checks of a driver that finds machines, where one is and where none is. */
+/** Checks of discovery, at an address with a machine and at one without. */
 import { isRecord } from "../../runtime/json-values.ts";
 import { makeCall, probe } from "./calls.ts";
-import { PROMPT_SECONDS, describe, hold, holdRefusedLogin, isDriverError, within } from "./proof.ts";
+import { PROMPT_SECONDS, describe, ensure, ensureRefusedLogin, isDriverError, within } from "./proof.ts";
 import { accept, secretsIn } from "./schemas.ts";
 import type { Subject } from "./subject.ts";
 
@@ -11,18 +11,24 @@ export async function provesDiscovery(subject: Subject): Promise<void> {
   const controllers = [];
   for (const time of ["first", "second"]) {
     const found = await probe(subject, address);
-    hold(isRecord(found) && isRecord(found["settings"]), `The ${time} probe of ${address} answers no settings.`);
-    hold(found["name"] === undefined || typeof found["name"] === "string", "The name that a machine tells is no text.");
-    const settings = await accept(driver.settings, found["settings"], "what a probe found");
+    ensure(isRecord(found) && isRecord(found["settings"]), `The ${time} probe of ${address} returns no settings.`);
+    ensure(
+      found["name"] === undefined || typeof found["name"] === "string",
+      "The name of the machine that a probe returns is not a string.",
+    );
+    const settings = await accept(driver.settings, found["settings"], "the settings that a probe returned");
     await driver.power.read({ ...(await makeCall(subject)), settings });
     controllers.push(driver.controllerOf?.(settings));
   }
   const [first, second] = controllers;
-  hold(
+  ensure(
     first === second,
-    "Two probes of one address lead to two controllers, so a second discovery would register the machine again.",
+    "Two probes of one address return settings with different controllers, so a second discovery would register the machine again.",
   );
-  hold(first !== "", "What a probe found has no controller, so a second discovery would register the machine again.");
+  ensure(
+    first !== "",
+    "The settings that a probe returned have no controller, so a second discovery would register the machine again.",
+  );
 }
 
 export async function provesDeadAddress(subject: Subject): Promise<void> {
@@ -32,11 +38,11 @@ export async function provesDeadAddress(subject: Subject): Promise<void> {
     () => undefined,
     (error: unknown) => error,
   );
-  hold(failure !== undefined, `The driver finds a machine at ${dead}, where nothing answers.`);
-  hold(isDriverError(failure), `A probe where nothing answers fails with no DriverError: ${describe(failure)}`);
-  hold(
+  ensure(failure !== undefined, `The driver finds a machine at ${dead}, although nothing answers there.`);
+  ensure(isDriverError(failure), `A probe without an answer does not fail with a DriverError: ${describe(failure)}`);
+  ensure(
     failure.kind === "UNREACHABLE" || failure.kind === "TIMEOUT",
-    `A probe where nothing answers counts as ${failure.kind}, not UNREACHABLE: ${failure.message}`,
+    `A probe without an answer fails with ${failure.kind} instead of UNREACHABLE or TIMEOUT: ${failure.message}`,
   );
 }
 
@@ -48,8 +54,8 @@ export async function provesRefusedDiscovery(subject: Subject): Promise<void> {
     () => undefined,
     (error: unknown) => error,
   );
-  hold(failure !== undefined, "The driver finds a machine with a login that should be refused.");
-  holdRefusedLogin(failure, {
+  ensure(failure !== undefined, "The driver finds a machine with a login that the machine should refuse.");
+  ensureRefusedLogin(failure, {
     logged,
     secrets: secretsIn(driver.discover.settings, refused),
     option: "discovery.refused",
@@ -66,5 +72,5 @@ export async function provesAbortedDiscovery(subject: Subject): Promise<void> {
     () => false,
     () => true,
   );
-  hold(failed, "`discover.probe` goes through although its signal had fired before.");
+  ensure(failed, "`discover.probe` succeeds although its signal had fired before.");
 }

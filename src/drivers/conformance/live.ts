@@ -1,14 +1,14 @@
-/** Checks on a machine that may be switched on and off: power, boot devices, signals, steps, a refused login. */
+/** Checks on a machine that can be switched on and off: power, boot devices, signals, steps, a refused login. */
 import { isRecord } from "../../runtime/json-values.ts";
 import type { Json, Step } from "../driver.ts";
 import { makeCall, performStep, read, switchPower } from "./calls.ts";
-import { PROMPT_SECONDS, describe, hold, holdRefusedLogin, isDriverError, within } from "./proof.ts";
+import { PROMPT_SECONDS, describe, ensure, ensureRefusedLogin, isDriverError, within } from "./proof.ts";
 import { accept, isJson, issuesOf, secretsIn } from "./schemas.ts";
 import type { Subject } from "./subject.ts";
 
 export async function provesRead(subject: Subject): Promise<void> {
   const state = await read(subject);
-  hold(state !== "UNKNOWN", "The driver reads the power of the machine as UNKNOWN.");
+  ensure(state !== "UNKNOWN", "The driver reads the power of the machine as UNKNOWN.");
 }
 
 export async function provesPower(subject: Subject): Promise<void> {
@@ -29,10 +29,10 @@ export async function provesBootDevices(subject: Subject): Promise<void> {
       try {
         await driver.power.setBootDevice(await makeCall(subject), device, { persistent });
       } catch (error) {
-        // Not every machine starts from everything; then it says so.
-        hold(
+        // Not every machine can start from every device; one that cannot refuses.
+        ensure(
           isDriverError(error) && error.kind === "REFUSED",
-          `Setting the boot device ${device} fails with something else than a refusal: ${describe(error)}`,
+          `Setting the boot device ${device} fails, but not with a DriverError of kind REFUSED: ${describe(error)}`,
         );
       }
     }
@@ -53,20 +53,20 @@ export async function provesAbortedSignal(subject: Subject): Promise<void> {
       () => false,
       () => true,
     );
-    hold(failed, `\`${what}\` goes through although its signal had fired before.`);
-    hold(
+    ensure(failed, `\`${what}\` succeeds although its signal had fired before.`);
+    ensure(
       Date.now() - began < 1000,
-      `\`${what}\` takes ${Date.now() - began} ms to see that its signal had fired before.`,
+      `\`${what}\` takes ${Date.now() - began} ms to end although its signal had fired before.`,
     );
   }
-  hold((await read(subject)) === "OFF", "The driver switched the machine on although the signal had fired before.");
+  ensure((await read(subject)) === "OFF", "The driver switched the machine on although the signal had fired before.");
 }
 
 export async function provesAbortedRead(subject: Subject): Promise<void> {
   const controller = new AbortController();
   const reading = subject.driver.power.read(await makeCall(subject, { signal: controller.signal }));
   setImmediate(() => controller.abort(new Error("aborted by the conformance suite")));
-  // It may have been quicker than the signal; what counts is that it ends.
+  // The read may finish before the signal fires. Only its end matters.
   await within(
     reading.catch(() => undefined),
     PROMPT_SECONDS,
@@ -81,9 +81,9 @@ export async function provesInspection(subject: Subject): Promise<void> {
   for (const step of driver.inspect.steps) {
     if (step.args !== undefined && (await issuesOf(step.args, {})).length > 0) continue;
     for (const output of await outputsOf(subject, step)) {
-      hold(
+      ensure(
         output === undefined || isRecord(output),
-        `The output of step ${step.name} is no object, so it cannot be merged into the inventory.`,
+        `The output of step ${step.name} is not an object, so it cannot be merged into the inventory.`,
       );
     }
   }
@@ -93,7 +93,10 @@ export async function provesChosenSteps(subject: Subject): Promise<void> {
   const { driver, options } = subject;
   for (const { interface: interfaceName, step: name, args = {} } of options.steps ?? []) {
     const step = driver[interfaceName]?.steps.find((one) => one.name === name);
-    hold(step !== undefined, `The option \`steps\` names ${interfaceName}.${name}, which the driver does not declare.`);
+    ensure(
+      step !== undefined,
+      `The option \`steps\` names ${interfaceName}.${name}, which the driver does not declare.`,
+    );
     const checked =
       step.args === undefined
         ? args
@@ -102,7 +105,7 @@ export async function provesChosenSteps(subject: Subject): Promise<void> {
   }
 }
 
-/** What a step puts out, entered twice with the same key if it is idempotent. */
+/** Outputs of a step, which is entered twice with the same key if it is idempotent. */
 async function outputsOf(
   subject: Subject,
   step: Step<unknown>,
@@ -111,14 +114,11 @@ async function outputsOf(
   const outputs: unknown[] = [];
   for (const entry of step.idempotent ? ["first", "second"] : ["first"]) {
     const result = await performStep(subject, step, args);
-    hold(
+    ensure(
       result.kind === "done",
-      `Step ${step.name}, entered the ${entry} time with the same attemptKey, ends as ${JSON.stringify(result)}.`,
+      `Step ${step.name}, entered the ${entry} time with the same attemptKey, returns ${JSON.stringify(result)}.`,
     );
-    hold(
-      result.output === undefined || isJson(result.output),
-      `The output of step ${step.name} does not survive JSON.`,
-    );
+    ensure(result.output === undefined || isJson(result.output), `The output of step ${step.name} is not plain JSON.`);
     outputs.push(result.output);
   }
   return outputs;
@@ -132,6 +132,6 @@ export async function provesRefusedLogin(subject: Subject): Promise<void> {
     () => undefined,
     (error: unknown) => error,
   );
-  hold(failure !== undefined, "The driver reads the power with settings that should be refused.");
-  holdRefusedLogin(failure, { logged, secrets: secretsIn(driver.settings, settings), option: "refused" });
+  ensure(failure !== undefined, "The driver reads the power with settings that the machine should refuse.");
+  ensureRefusedLogin(failure, { logged, secrets: secretsIn(driver.settings, settings), option: "refused" });
 }

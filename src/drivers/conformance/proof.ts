@@ -1,12 +1,12 @@
-/** How the conformance suite says that something does not hold, and looks at errors and at time. */
+/** Assertions of the conformance suite, about conditions, errors and time. */
 import { withTimeout } from "../../runtime/timeout.ts";
 
-/** How soon a call ends whose signal has fired. */
+/** Limit for a call to end after its signal has fired. */
 export const PROMPT_SECONDS = 5;
 const ERROR_KINDS: readonly unknown[] = ["AUTHENTICATION", "UNREACHABLE", "TIMEOUT", "REFUSED", "OTHER"];
 
-export function hold(truth: boolean, sentence: string): asserts truth {
-  if (!truth) throw new Error(sentence);
+export function ensure(condition: boolean, sentence: string): asserts condition {
+  if (!condition) throw new Error(sentence);
 }
 
 export function isDriverError(error: unknown): error is Error & { kind: string; retryable: boolean } {
@@ -23,12 +23,12 @@ export function describe(error: unknown): string {
 }
 
 export function within<T>(work: Promise<T>, seconds: number, what: string): Promise<T> {
-  const lateError = () => new Error(`\`${what}\` goes on for more than ${seconds} s after its signal fired.`);
+  const lateError = () => new Error(`\`${what}\` does not end within ${seconds} s after its signal fired.`);
   return withTimeout(seconds * 1000, work, lateError);
 }
 
-/** What a failure with settings that a machine refuses must be: told apart, and without their secrets in it or in the log. */
-export function holdRefusedLogin(
+/** Requires an AUTHENTICATION error, and no secret in it or in the log. */
+export function ensureRefusedLogin(
   failure: unknown,
   {
     logged,
@@ -40,18 +40,18 @@ export function holdRefusedLogin(
     readonly option: string;
   },
 ): void {
-  hold(isDriverError(failure), `A refused login is no DriverError: ${describe(failure)}`);
-  hold(
+  ensure(isDriverError(failure), `A refused login does not fail with a DriverError: ${describe(failure)}`);
+  ensure(
     failure.kind === "AUTHENTICATION",
-    `A refused login counts as ${failure.kind}, not AUTHENTICATION: ${failure.message}`,
+    `A refused login fails with ${failure.kind} instead of AUTHENTICATION: ${failure.message}`,
   );
-  hold(failure.message.trim() !== "", "The error of a refused login has no message.");
-  const said = [describe(failure), ...logged].join("\n");
+  ensure(failure.message.trim() !== "", "The error for a refused login has no message.");
+  const reported = [describe(failure), ...logged].join("\n");
   for (const { name, value } of secrets) {
-    hold(
+    ensure(
       value.length >= 8,
-      `The secret "${name}" of the option \`${option}\` is so short that a log may hold it by chance; take 8 characters or more.`,
+      `The secret "${name}" of the option \`${option}\` is so short that a log can contain it by chance; use 8 characters or more.`,
     );
-    hold(!said.includes(value), `The error or the log of a refused login holds the secret "${name}".`);
+    ensure(!reported.includes(value), `The error or the log of a refused login contains the secret "${name}".`);
   }
 }

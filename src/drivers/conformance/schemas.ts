@@ -1,4 +1,4 @@
-/** The schemas and the JSON values of a driver, as the conformance suite reads them. */
+/** Schemas and JSON values of a driver, as the conformance suite reads them. */
 import { isRecord } from "../../runtime/json-values.ts";
 import type { Schema } from "../driver.ts";
 import { secretNames, shapeOf } from "../settings-shape.ts";
@@ -15,7 +15,7 @@ export async function issuesOf(schema: Schema<unknown>, value: unknown): Promise
   return (result.issues ?? []).map((issue) => issue.message);
 }
 
-/** Every field of an object schema, those of objects, lists and variants inside included; the path is joined by dots. */
+/** Every field of an object schema, including those of nested objects, lists and variants; dots join a path. */
 export function fieldsOf(schema: JsonSchema, path = ""): { name: string; path: string; schema: JsonSchema }[] {
   const properties = isRecord(schema["properties"]) ? Object.entries(schema["properties"]) : [];
   const own = properties.flatMap(([name, value]) => {
@@ -30,7 +30,7 @@ export function fieldsOf(schema: JsonSchema, path = ""): { name: string; path: s
   return [...own, ...inside.flatMap((each) => fieldsOf(each, path))];
 }
 
-/** The secrets that settings hold. */
+/** Secrets contained in settings. */
 export function secretsIn(
   schema: Schema<unknown>,
   settings: Readonly<Record<string, unknown>>,
@@ -41,7 +41,7 @@ export function secretsIn(
   });
 }
 
-/** JSON with sorted keys, to compare by. */
+/** JSON with sorted keys, for comparison. */
 export function canonical(value: unknown): string {
   return (
     JSON.stringify(value, (_key, inside: unknown) =>
@@ -50,7 +50,7 @@ export function canonical(value: unknown): string {
   );
 }
 
-/** Whether a value comes back from JSON as it went in: no dates, no undefined, no NaN. */
+/** True if JSON returns the value unchanged: no dates, no undefined, no NaN. */
 export function isJson(value: unknown): boolean {
   if (value === null || typeof value === "string" || typeof value === "boolean") return true;
   if (typeof value === "number") return Number.isFinite(value);

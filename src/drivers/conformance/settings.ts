@@ -1,27 +1,27 @@
-/** Checks of the settings that a driver declares, of its nodes and of its discovery: shapes, descriptions, secrets. */
+/** Checks of the settings that a driver declares for nodes and for discovery: shapes, descriptions, secrets. */
 import type { Schema } from "../driver.ts";
-import { jsonSchemaOf, secretNames, shapeProblem, shapeOf } from "../settings-shape.ts";
-import { hold } from "./proof.ts";
+import { jsonSchemaOf, secretNames, shapeOf, shapeProblem } from "../settings-shape.ts";
+import { ensure } from "./proof.ts";
 import { accept, canonical, fieldsOf, issuesOf, secretsIn } from "./schemas.ts";
 import type { Subject } from "./subject.ts";
 
-/** Fields that by their name hold a secret. */
+/** Names of fields that probably contain a secret. */
 const SECRET_NAME = /(password|passphrase|secret|token|api_?key|private_?key)$/i;
 
 export async function provesAcceptance({ driver, options }: Subject): Promise<void> {
   const once = await accept(driver.settings, options.settings, "the example settings");
   const twice = await accept(driver.settings, once, "its own output");
-  hold(canonical(once) === canonical(twice), "The settings schema makes something else of its own output.");
+  ensure(canonical(once) === canonical(twice), "The settings schema changes its own output when it parses it again.");
 }
 
 export async function provesRefusal({ driver, options }: Subject): Promise<void> {
-  const unknown = { ...options.settings, field_that_nobody_knows: true };
-  hold(
+  const unknown = { ...options.settings, field_that_does_not_exist: true };
+  ensure(
     (await issuesOf(driver.settings, unknown)).length > 0,
-    "The settings schema lets an unknown field through, so a misspelt field would go unseen.",
+    "The settings schema accepts an unknown field, so a misspelt field would be ignored.",
   );
   for (const value of [undefined, null, true, 7, "settings", [], [options.settings]]) {
-    hold(
+    ensure(
       (await issuesOf(driver.settings, value)).length > 0,
       `The settings schema accepts ${value === undefined ? "undefined" : JSON.stringify(value)}, which is not an object.`,
     );
@@ -29,29 +29,29 @@ export async function provesRefusal({ driver, options }: Subject): Promise<void>
 }
 
 export function provesDescriptions({ driver }: Subject): void {
-  holdDescriptions(driver.settings);
+  ensureDescriptions(driver.settings);
 }
 
 export function provesShape({ driver }: Subject): void {
-  holdShape(driver.settings, "its settings");
-  if (driver.discover) holdShape(driver.discover.settings, "the settings of its discovery");
+  ensureShape(driver.settings, "its settings");
+  if (driver.discover) ensureShape(driver.discover.settings, "the settings of its discovery");
 }
 
 export function provesSecrets({ driver }: Subject): void {
-  holdSecrets(driver.settings);
+  ensureSecrets(driver.settings);
 }
 
 export async function provesDiscreetRefusal({ driver, options }: Subject): Promise<void> {
   const marker = "Xyzzy-0451-secret";
   for (const name of secretNames(shapeOf(driver.settings))) {
-    // Too long for any secret, and spoilt elsewhere as well, so that one of the two is what is complained of.
-    const spoilt = [
+    // Too long for any secret; and invalid in another field. At least one of the two makes the schema report an issue.
+    const invalid = [
       { ...options.settings, [name]: marker.repeat(500) },
-      { ...options.settings, [name]: marker, field_that_nobody_knows: true },
+      { ...options.settings, [name]: marker, field_that_does_not_exist: true },
     ];
-    for (const value of spoilt) {
-      const said = (await issuesOf(driver.settings, value)).join(" ");
-      hold(!said.includes(marker), `The settings schema repeats the secret "${name}" when it refuses settings.`);
+    for (const value of invalid) {
+      const reported = (await issuesOf(driver.settings, value)).join(" ");
+      ensure(!reported.includes(marker), `The settings schema repeats the secret "${name}" when it refuses settings.`);
     }
   }
 }
@@ -60,66 +60,66 @@ export async function provesController({ driver, options }: Subject): Promise<vo
   if (driver.controllerOf === undefined) return;
   const settings = await accept(driver.settings, options.settings, "the example settings");
   const controller: unknown = driver.controllerOf(settings);
-  hold(typeof controller === "string", `The controller of a node is told as ${typeof controller}, not as a text.`);
-  hold(
+  ensure(typeof controller === "string", `\`controllerOf\` returns ${typeof controller} instead of a string.`);
+  ensure(
     driver.controllerOf(await accept(driver.settings, settings, "its own output")) === controller,
-    "The same settings are told to lead to two controllers.",
+    "`controllerOf` returns different controllers for the same settings.",
   );
   const secret = secretsIn(driver.settings, options.settings).find(({ value }) => controller.includes(value));
-  hold(secret === undefined, `The text that tells the controller holds the secret "${secret?.name}".`);
+  ensure(secret === undefined, `The result of \`controllerOf\` contains the secret "${secret?.name}".`);
 }
 
 export async function provesDiscoverySettings({ driver, options }: Subject): Promise<void> {
   if (driver.discover === undefined) return;
   const { settings } = driver.discover;
-  holdDescriptions(settings);
-  holdSecrets(settings);
+  ensureDescriptions(settings);
+  ensureSecrets(settings);
   if (options.discovery === undefined) return;
   const once = await accept(settings, options.discovery.settings, "the example settings of a discovery");
   const twice = await accept(settings, once, "its own output");
-  hold(
+  ensure(
     canonical(once) === canonical(twice),
-    "The schema of the discovery's settings makes something else of its own output.",
+    "The schema of the discovery settings changes its own output when it parses it again.",
   );
-  const unknown = { ...options.discovery.settings, field_that_nobody_knows: true };
-  hold(
+  const unknown = { ...options.discovery.settings, field_that_does_not_exist: true };
+  ensure(
     (await issuesOf(settings, unknown)).length > 0,
-    "The schema of the discovery's settings lets an unknown field through, so a misspelt field would go unseen.",
+    "The schema of the discovery settings accepts an unknown field, so a misspelt field would be ignored.",
   );
 }
 
-function holdDescriptions(settings: Schema<unknown>): void {
+function ensureDescriptions(settings: Schema<unknown>): void {
   const schema = jsonSchemaOf(settings);
-  hold(
+  ensure(
     schema["type"] === "object",
     `The JSON Schema of the settings is of type ${JSON.stringify(schema["type"])}, not "object".`,
   );
   for (const field of fieldsOf(schema)) {
     const description = field.schema["description"];
-    hold(
+    ensure(
       typeof description === "string" && description.trim() !== "",
       `The settings field "${field.path}" has no description.`,
     );
   }
 }
 
-function holdShape(settings: Schema<unknown>, what: string): void {
-  const flaw = shapeProblem(settings, what);
-  hold(flaw === null, `The driver cannot be loaded: ${flaw}`);
+function ensureShape(settings: Schema<unknown>, what: string): void {
+  const problem = shapeProblem(settings, what);
+  ensure(problem === null, `The driver cannot be loaded: ${problem}`);
   const shape = shapeOf(settings);
-  hold(
+  ensure(
     shape.kind !== "object" || !shape.open,
-    `No types can be made of ${what}: the JSON Schema takes fields that it does not name (\`additionalProperties\`), or says what goes with what (\`oneOf\`, \`if\`), which is better left to \`validate\`.`,
+    `GraphQL types cannot be generated from ${what}: the JSON Schema accepts fields that it does not name (\`additionalProperties\`), or declares conditions between fields (\`oneOf\`, \`if\`); move these to \`validate\`.`,
   );
 }
 
-function holdSecrets(settings: Schema<unknown>): void {
-  const flaw = shapeProblem(settings, "the settings");
-  hold(flaw === null, `The driver cannot be loaded: ${flaw}`);
+function ensureSecrets(settings: Schema<unknown>): void {
+  const problem = shapeProblem(settings, "the settings");
+  ensure(problem === null, `The driver cannot be loaded: ${problem}`);
   const secrets = secretNames(shapeOf(settings));
   for (const field of fieldsOf(jsonSchemaOf(settings))) {
     const looksSecret = SECRET_NAME.test(field.name) && field.schema["type"] === "string";
-    hold(
+    ensure(
       secrets.includes(field.path) || !looksSecret,
       `The settings field "${field.path}" looks like a secret, but is not marked \`writeOnly\`.`,
     );
