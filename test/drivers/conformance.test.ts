@@ -132,7 +132,9 @@ describe("conformance of steps on a machine", () => {
   });
 
   test("conformance rejects a step whose call depends on the name of the machine", async () => {
-    await expect(inspecting((call) => call.timed("look at 192.0.2.70", done), done)).rejects.toThrow("contains a setting");
+    await expect(inspecting((call) => call.timed("look at 192.0.2.70", done), done)).rejects.toThrow(
+      "contains a setting",
+    );
     await expect(inspecting((call) => call.timed("look", done), done)).resolves.toBeUndefined();
   });
 });
