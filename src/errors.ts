@@ -1,6 +1,6 @@
 /**
- * The one table of refusals. A code is permanent: clients switch on it. A refusal is a value, not an exception;
- * `Refused` carries one through code that has nothing else to say, and the edge turns it back into a value.
+ * Error codes and refusals. A code never changes its meaning, because clients depend on it. A refusal is a value, not an
+ * exception; `RefusalError` carries one out of a transaction, and the engine turns it back into a value.
  */
 
 /** Code → the HTTP status it stands for. The order is the order of the documentation. */

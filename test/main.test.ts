@@ -351,7 +351,7 @@ describe("start that fails", () => {
     ]);
     expect(await refused).toEqual([1, null]);
     expect(output.stderr).toMatch(
-      /^Ostler cannot start: Port \d+ of 127\.0\.0\.1 is taken; choose another with OSTLER_PORT or --port\.\n$/,
+      /^Ostler cannot start: Port \d+ on 127\.0\.0\.1 is in use; choose another one with OSTLER_PORT or --port\.\n$/,
     );
     child.kill("SIGTERM");
     expect(await exited).toEqual([0, null]);

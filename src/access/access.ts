@@ -1,11 +1,11 @@
 /**
- * Who may do what. For now there is one token, and whoever has it may do everything in the one project; without a token
- * configured (loopback only) nobody need show one. Every root field of the schema asks `requireScope`, so the place of
- * the check stands before tokens with scopes and projects do.
+ * Authentication and scopes. There is one token, and its holder may do everything in the only project. If no token is
+ * configured (loopback only), no caller needs one. Every root field of the schema already checks its scope, so tokens
+ * with scopes can be added here.
  */
 import { createHash, timingSafeEqual } from "node:crypto";
 
-/** What a caller may do. Each scope includes the ones before it. */
+/** Scopes of callers. Each includes the ones before it. */
 export const SCOPES = ["READ", "OPERATE", "MANAGE", "ADMIN"] as const;
 export type Scope = (typeof SCOPES)[number];
 
@@ -18,7 +18,7 @@ export interface Actor {
 
 const PROJECT = "default";
 
-/** The actor behind an Authorization header, or null where the token is wrong or missing. */
+/** The actor behind an Authorization header; null if the token is wrong or missing. */
 export function identify(authorization: string | null | undefined, token: string | null): Actor | null {
   if (token === null) return { subject: "anonymous", scope: "ADMIN", project: PROJECT };
   const given = /^Bearer (.+)$/i.exec(authorization ?? "")?.[1] ?? "";
@@ -29,7 +29,7 @@ export function hasScope(actor: Actor, scope: Scope): boolean {
   return SCOPES.indexOf(actor.scope) >= SCOPES.indexOf(scope);
 }
 
-/** Compares without telling by its time how much was right. */
+/** Compares in constant time, so that the duration does not reveal the common prefix. */
 function isSame(a: string, b: string): boolean {
   const digest = (text: string) => createHash("sha256").update(text).digest();
   return timingSafeEqual(digest(a), digest(b));

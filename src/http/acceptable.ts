@@ -1,7 +1,7 @@
 /**
- * What a client says it can read. A request whose answer it could not read is refused before it is executed; a stream
- * that is asked for in a form that holds one answer is refused as soon as it is known to be one. Yoga says 406 to both,
- * without a word, and leaves the stream open.
+ * Content negotiation. A request whose response the client does not accept is refused before its execution; a subscription
+ * in a format for single responses is refused as soon as it is known to be one. Yoga would answer both with an empty 406,
+ * and leave the stream open.
  */
 import type { IncomingMessage } from "node:http";
 import type { Plugin } from "graphql-yoga";
@@ -12,9 +12,9 @@ const READABLE = ["application/graphql-response+json", "application/json", "text
 export const UNREADABLE =
   "Accept application/json or application/graphql-response+json, and text/event-stream for a subscription.";
 const NO_STREAM =
-  "A subscription is answered as a stream: send `Accept: text/event-stream`, or ask over WebSocket (graphql-transport-ws).";
+  "A subscription returns a stream: send `Accept: text/event-stream`, or use WebSocket (graphql-transport-ws).";
 
-/** Whether a client reads any form that answers have. */
+/** Whether the client accepts a format of responses. */
 export function readsAnswers({ headers: { accept = "*/*" } }: IncomingMessage): boolean {
   const types = accept
     .toLowerCase()
@@ -27,7 +27,7 @@ export function readsAnswers({ headers: { accept = "*/*" } }: IncomingMessage): 
   );
 }
 
-/** A Yoga plugin. Comes after Yoga's own processors, which are asked before any plugin. */
+/** A Yoga plugin that runs if none of Yoga's result processors fits. */
 export function refuseUnreadable(): Plugin {
   return {
     onResultProcess({ result, resultProcessor, setResultProcessor }) {
@@ -43,7 +43,7 @@ export function refuseUnreadable(): Plugin {
   };
 }
 
-/** Nobody will ask it for an item. */
+/** Closes a stream that will not be read. */
 function endUnread(stream: AsyncIterable<unknown>): void {
   stream[Symbol.asyncIterator]()
     .return?.()

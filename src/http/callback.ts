@@ -1,4 +1,4 @@
-/** Call-backs of machines: a step that waits is told something by whoever has the token it was given. */
+/** Callbacks of machines: a waiting step receives a report from the holder of its token. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Engine } from "../engine/engine.ts";
 import { unstorable } from "../graphql/base/storable.ts";
@@ -15,12 +15,14 @@ export async function serveCallback(
 ): Promise<void> {
   const body = await readBody(request, CALLBACK_BYTES_MAX);
   if (body === null)
-    return refuseBody(request, response, { error: `A call-back has at most ${CALLBACK_BYTES_MAX} bytes.` });
+    return refuseBody(request, response, {
+      error: `The callback has more than ${CALLBACK_BYTES_MAX} bytes. Send a shorter body.`,
+    });
   let value: StoredJson;
   try {
     value = body === "" ? {} : (JSON.parse(body) as StoredJson);
   } catch {
-    return sendJson(response, 400, { error: "A call-back's body is JSON, or empty." });
+    return sendJson(response, 400, { error: "The body of a callback must be valid JSON or empty." });
   }
   const flaw = unstorable(value);
   if (flaw !== null) return sendJson(response, 400, { error: flaw });
@@ -28,16 +30,15 @@ export async function serveCallback(
   switch (answer) {
     case "TAKEN":
       return sendJson(response, 202, { taken: true });
-    // Alike: once the step has gone on, a report that is repeated cannot be told from one that never was in time.
+    // The same response for both: once the step has continued, a repeated report looks like a late one.
     case "LATE":
     case "DUPLICATE":
       return sendJson(response, 409, {
-        error:
-          "This call-back was made before, or comes too late; the step has gone on, or is about to. Nothing was changed.",
+        error: "This callback was already received, or is too late: the step has continued. Nothing was changed.",
       });
-    // Alike, so that nobody learns which runs there are.
+    // The same response for both: it must not reveal which runs exist.
     case "FORGED":
     case "UNKNOWN":
-      return sendJson(response, 404, { error: "Nobody expects this call-back." });
+      return sendJson(response, 404, { error: "No step expects this callback. Check its URL." });
   }
 }

@@ -1,7 +1,7 @@
 /**
- * GraphQL over HTTP: Yoga with its plugins, and what a request must be before Yoga sees it. What is refused in a
- * document is refused by plugins, so that WebSocket, which goes round this file, refuses the same: it takes its parse,
- * validate, execute and subscribe from `yoga.getEnveloped`.
+ * GraphQL over HTTP: Yoga with its plugins, and the checks of a request before Yoga sees it. Checks of documents are
+ * plugins, so that they apply over WebSocket too: socket-protocol.ts parses, validates and executes through
+ * `yoga.getEnveloped`.
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -28,14 +28,15 @@ import type { Observer } from "../observer.ts";
 import { UNREADABLE, readsAnswers, refuseUnreadable } from "./acceptable.ts";
 import { isSentUnasked } from "./origins.ts";
 import { cutStalledEvents } from "./stalled-events.ts";
-import { createPrepared } from "./static-text.ts";
+import { createStaticText } from "./static-text.ts";
+import type { StaticText } from "./static-text.ts";
 import { graphqlError, readBody, refuseBody, sendGraphql } from "./respond.ts";
 
 /** The path of the API, for HTTP and WebSocket. */
 export const GRAPHQL = "/graphql";
-/** How large a request may be, in bytes, where the configuration says nothing else. */
+/** Default of the maximum size of a request, in bytes. */
 export const BODY_BYTES_MAX = 1024 * 1024;
-/** GraphiQL is one page with everything in it; it talks to us and to nobody else. */
+/** GraphiQL is one self-contained page, which may connect only to this service. */
 const PAGE_POLICY =
   "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' blob:; worker-src blob: data:; style-src 'unsafe-inline'; img-src 'self' data:; font-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -44,19 +45,20 @@ export interface GraphqlOptions {
   readonly schema: GraphQLSchema;
   readonly services: Services;
   readonly log: Log;
-  /** Whether callers may ask what the schema is; they may, where nothing is said. */
+  /** Whether introspection is allowed; true by default. */
   readonly introspection?: boolean;
   readonly bodyBytesMax?: number;
-  /** How long a query may take, in milliseconds. */
+  /** Maximum duration of a query, in milliseconds. */
   readonly queryMs?: number;
-  /** Queries that are executed at a time, and as many mutations; and how long others wait for their turn, in milliseconds. */
+  /** Maximum number of concurrent queries, and of concurrent mutations. */
   readonly requestsMax?: number;
+  /** Maximum time that further requests wait for their execution, in milliseconds. */
   readonly waitMs?: number;
-  /** Whom requests and streams are told. Absent: nobody. */
+  /** Observer of requests and streams, if any. */
   readonly observer?: Observer;
 }
 
-/** What Yoga is given beside the request. */
+/** Context that Yoga receives with a request. */
 interface Given {
   readonly context: Context;
 }
@@ -65,30 +67,50 @@ export type Yoga = YogaServerInstance<Given, Context>;
 
 export interface Graphql {
   readonly yoga: Yoga;
-  /** What requests are answered with: whatever they read is bounded in time. */
+  /** Services for requests: every read of theirs has a time limit. */
   readonly services: Services;
   /** Answers one request. */
   serve(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void>;
 }
 
-export function createGraphql({
-  schema,
-  services: given,
-  token,
-  log,
-  introspection = true,
-  bodyBytesMax = BODY_BYTES_MAX,
-  queryMs,
-  requestsMax,
-  waitMs,
-  observer,
-}: GraphqlOptions): Graphql {
-  // Nobody's question keeps the database busy without end.
+export function createGraphql(options: GraphqlOptions): Graphql {
+  const { services: given, token, bodyBytesMax = BODY_BYTES_MAX } = options;
+  // A query of a client must not keep the database busy indefinitely.
   const services: Services = { ...given, database: { ...given.database, reader: given.database.bounded } };
+  const yoga = createConfiguredYoga(options);
+  const page = createGraphiqlPage();
 
+  async function serve(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void> {
+    if (wantsPage(request)) {
+      response.setHeader("content-security-policy", PAGE_POLICY);
+      return page.serve(request, response);
+    }
+    const actor = identify(request.headers.authorization, token);
+    if (!actor) return refuse(request, response, unauthenticated(request, response));
+    const refusal = refusalOf(request, response);
+    if (refusal) return refuse(request, response, refusal);
+    if (request.method === "POST") {
+      const text = await readBody(request, bodyBytesMax);
+      if (text === null) return refuseBody(request, response, tooLarge(bodyBytesMax));
+      const { body, flaw } = readRequest(text);
+      if (flaw !== undefined) return refuse(request, response, badRequest(400, flaw));
+      // Yoga looks here for a body that has already been read.
+      Object.assign(request, { body });
+    }
+    await yoga(request, response, { context: createContext(services, actor, requestId) });
+  }
+
+  return {
+    yoga,
+    services,
+    serve: (request, response, requestId) => withLogged({ requestId }, () => serve(request, response, requestId)),
+  };
+}
+
+function createConfiguredYoga(options: GraphqlOptions): Yoga {
+  const { schema, log, introspection = true, queryMs, requestsMax, waitMs, observer } = options;
   const mask = (error: unknown) => maskError(error, loggedHere().requestId ?? randomUUID(), log);
-
-  const yoga = createYoga<Given, Context>({
+  return createYoga<Given, Context>({
     schema,
     graphqlEndpoint: GRAPHQL,
     landingPage: false,
@@ -108,80 +130,69 @@ export function createGraphql({
       cutStalledEvents(undefined, observer),
     ],
     parserAndValidationCache: { documentCache: createDocumentCache(), errorCache: NO_CACHE },
-    // The body is read and bounded here, before Yoga.
+    // `serve` reads the body, with a limit, before Yoga.
     maxRequestBodySize: false,
     multipart: false,
     maskedErrors: { maskError: mask },
   });
+}
 
-  const page = createPrepared("text/html; charset=utf-8", () =>
+function createGraphiqlPage(): StaticText {
+  return createStaticText("text/html; charset=utf-8", () =>
     renderPage({
       title: "Ostler",
       defaultTabs: EXAMPLES.map(({ query, variables }) => ({ query, ...(variables !== undefined && { variables }) })),
     }),
   );
-
-  async function serve(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void> {
-    if (wantsPage(request)) {
-      response.setHeader("content-security-policy", PAGE_POLICY);
-      return page.serve(request, response);
-    }
-    const refuse = (status: number, message: string, code: RequestErrorCode) =>
-      sendGraphql(request, response, status, graphqlError(message, code));
-    const actor = identify(request.headers.authorization, token);
-    if (!actor) {
-      response.setHeader("www-authenticate", "Bearer");
-      return refuse(
-        401,
-        request.headers.authorization === undefined
-          ? PRESENT_TOKEN
-          : `This token is not, or no longer, the right one. ${PRESENT_TOKEN}`,
-        "UNAUTHENTICATED",
-      );
-    }
-    if (!readsAnswers(request)) return refuse(406, UNREADABLE, "BAD_REQUEST");
-    if (request.method === "GET") {
-      if (isSentUnasked(request, response))
-        return refuse(
-          403,
-          "A page of another origin must ask first: send a header that browsers do not send unasked, as `x-requested-with`.",
-          "BAD_REQUEST",
-        );
-      const flaw = flawOfSearch(request);
-      if (flaw !== null) return refuse(400, flaw, "BAD_REQUEST");
-    } else if (request.method === "POST") {
-      if (!isJson(request)) return refuse(415, "Send the request as application/json.", "BAD_REQUEST");
-      const text = await readBody(request, bodyBytesMax);
-      if (text === null)
-        return refuseBody(
-          request,
-          response,
-          graphqlError(
-            `A request has at most ${bodyBytesMax.toLocaleString("en")} bytes. Ask in several requests.`,
-            "BAD_REQUEST",
-          ),
-        );
-      const { body, flaw } = readRequest(text);
-      if (flaw !== undefined) return refuse(400, flaw, "BAD_REQUEST");
-      // Where Yoga looks for a body that was read before.
-      Object.assign(request, { body });
-    }
-    await yoga(request, response, { context: createContext(services, actor, requestId) });
-  }
-
-  return {
-    yoga,
-    services,
-    serve: (request, response, requestId) => withLogged({ requestId }, () => serve(request, response, requestId)),
-  };
 }
 
-const PRESENT_TOKEN = "Present the token as `Authorization: Bearer …`.";
+/** A request that is refused before its execution. */
+interface RefusedRequest {
+  readonly status: number;
+  readonly message: string;
+  readonly code: RequestErrorCode;
+}
 
-/** Yoga keeps errors of syntax by the texts that have them, however long those are. */
+function badRequest(status: number, message: string): RefusedRequest {
+  return { status, message, code: "BAD_REQUEST" };
+}
+
+function refuse(request: IncomingMessage, response: ServerResponse, { status, message, code }: RefusedRequest): void {
+  sendGraphql(request, response, status, graphqlError(message, code));
+}
+
+const SEND_TOKEN = "Send the token as `Authorization: Bearer …`.";
+
+function unauthenticated(request: IncomingMessage, response: ServerResponse): RefusedRequest {
+  response.setHeader("www-authenticate", "Bearer");
+  const isMissing = request.headers.authorization === undefined;
+  return { status: 401, message: isMissing ? SEND_TOKEN : `Invalid token. ${SEND_TOKEN}`, code: "UNAUTHENTICATED" };
+}
+
+/** Why a request is refused, judged by its headers and URL; null if it is accepted. */
+function refusalOf(request: IncomingMessage, response: ServerResponse): RefusedRequest | null {
+  if (!readsAnswers(request)) return badRequest(406, UNREADABLE);
+  if (request.method === "POST")
+    return isJson(request) ? null : badRequest(415, "Send the request with the content type application/json.");
+  if (request.method !== "GET") return null;
+  if (isSentUnasked(request, response))
+    return badRequest(
+      403,
+      "A GET request from a page of another origin needs a header that causes a CORS preflight, such as `x-requested-with`.",
+    );
+  const flaw = flawOfSearch(request);
+  return flaw === null ? null : badRequest(400, flaw);
+}
+
+function tooLarge(bytesMax: number): ReturnType<typeof graphqlError> {
+  const message = `The request has more than ${bytesMax.toLocaleString("en")} bytes. Split it into several requests.`;
+  return graphqlError(message, "BAD_REQUEST");
+}
+
+/** Yoga would cache syntax errors with their documents, however long. */
 const NO_CACHE = { get: () => undefined, set: () => {} };
 
-/** The request in a body, or what is wrong with it. What its members are Yoga sees to. */
+/** The request in a body, or why it is invalid. Yoga checks its members. */
 function readRequest(
   text: string,
 ): { readonly body: object; readonly flaw?: undefined } | { readonly flaw: string; readonly body?: undefined } {
@@ -189,16 +200,16 @@ function readRequest(
   try {
     body = JSON.parse(text);
   } catch {
-    return { flaw: "The body is no JSON." };
+    return { flaw: "The body is not valid JSON." };
   }
   if (Array.isArray(body))
-    return { flaw: "Batches are not taken: send each request by itself, or several fields in one." };
+    return { flaw: "Batches are not supported: send the requests one at a time, or select several fields in one." };
   if (typeof body !== "object" || body === null || Object.keys(body).length === 0)
-    return { flaw: "The body is a JSON object with a `query`." };
+    return { flaw: "The body must be a JSON object with a `query`." };
   return { body };
 }
 
-/** What is wrong with the search of a URL: its variables and extensions are JSON. */
+/** Why the query string of a URL is invalid; null if it is valid. */
 function flawOfSearch(request: IncomingMessage): string | null {
   const url = request.url ?? "";
   const search = new URLSearchParams(url.includes("?") ? url.slice(url.indexOf("?")) : "");
@@ -206,13 +217,13 @@ function flawOfSearch(request: IncomingMessage): string | null {
     try {
       JSON.parse(search.get(name) || "null");
     } catch {
-      return `\`${name}\` is no JSON.`;
+      return `\`${name}\` in the URL is not valid JSON.`;
     }
   }
   return null;
 }
 
-/** Whether a browser goes here; the page takes a `query` in its address for itself. */
+/** Whether a browser opens the page. A `query` in the URL is for the page then. */
 function wantsPage(request: IncomingMessage): boolean {
   return request.method === "GET" && (request.headers.accept ?? "").includes("text/html");
 }

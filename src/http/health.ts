@@ -1,4 +1,4 @@
-/** What every replica serves, whatever its role: whether it lives, whether it is ready, and its metrics. One that only works serves nothing else. */
+/** Liveness, readiness and metrics, which every replica serves. A replica with the role `engine` serves nothing else. */
 import { withinTime } from "../runtime/timeout.ts";
 import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -10,13 +10,13 @@ import { pathOf, sendJson, sendText } from "./respond.ts";
 
 export interface HealthParts {
   readonly database: Pick<Services["database"], "reader">;
-  /** Whether it takes part at all: not while it is leaving. */
+  /** Whether the replica takes requests: false while it shuts down. */
   isTakingPart(): boolean;
-  /** Absent: it has none. */
+  /** Absent if there are no metrics. */
   readonly metrics?: MetricsParts | undefined;
 }
 
-/** Answers a request for the replica's health; false when it asks for something else. */
+/** Answers a request for health or metrics; false if the request is for something else. */
 export async function serveHealth(
   { database, isTakingPart, metrics }: HealthParts,
   request: IncomingMessage,
@@ -41,7 +41,7 @@ export async function serveHealth(
   }
 }
 
-/** How long the database may take to answer. One that has gone without a word would be waited for for minutes. */
+/** Time for the database to answer, in milliseconds. Without a limit, a silent one would delay the response for minutes. */
 const THERE_MS = 3_000;
 
 async function isThere({ reader }: HealthParts["database"]): Promise<boolean> {
@@ -53,18 +53,18 @@ async function isThere({ reader }: HealthParts["database"]): Promise<boolean> {
 }
 
 export interface HealthServer extends AsyncDisposable {
-  /** Where it listens, as http://host:port. */
+  /** Address as http://host:port. */
   readonly url: string;
-  /** Not ready from now on. */
+  /** Makes the replica not ready. */
   rest(): void;
 }
 
 const ELSEWHERE =
-  "This replica works and serves no requests: its OSTLER_ROLE is engine. Ask a replica whose role is api or all.";
-/** How long answers that are due may take when the service ends. */
+  "This replica does not serve the API, because its OSTLER_ROLE is engine. Use a replica whose role is api or all.";
+/** Time for running requests at shutdown, in milliseconds. */
 const ANSWER_MS = 1_000;
 
-/** The server of a replica that only works. */
+/** The server of a replica with the role `engine`. */
 export async function startHealthServer({
   host,
   port,
@@ -79,7 +79,7 @@ export async function startHealthServer({
     response.setHeader("x-content-type-options", "nosniff");
     serveHealth(parts, request, response).then(
       (isServed) => {
-        // 421: the request is good, and was sent to the wrong one of several.
+        // 421: a valid request to the wrong replica.
         if (!isServed) sendJson(response, 421, { error: ELSEWHERE });
       },
       () => response.destroy(),

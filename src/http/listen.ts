@@ -1,17 +1,17 @@
-/** A server's port: taken, or a sentence that says why not. */
+/** Listening on a port, with a clear error if that fails. */
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** Answers the port, which is another than asked for where that was 0. */
+/** Resolves with the port: the one that the system chose if `port` is 0. */
 export function listen(server: Server, port: number, host: string): Promise<number> {
   return new Promise((done, failed) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
-      // Without its cause, whose code may be one that a database has that is away.
+      // Without `cause`: start-up takes some error codes for an unreachable database.
       failed(
         new Error(
           error.code === "EADDRINUSE"
-            ? `Port ${port} of ${host} is taken; choose another with OSTLER_PORT or --port.`
-            : `Nothing can listen on port ${port} of ${host}: ${error.message}. See OSTLER_HOST and OSTLER_PORT.`,
+            ? `Port ${port} on ${host} is in use; choose another one with OSTLER_PORT or --port.`
+            : `Cannot listen on port ${port} of ${host}: ${error.message}. Check OSTLER_HOST and OSTLER_PORT.`,
         ),
       );
     });

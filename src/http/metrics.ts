@@ -1,10 +1,10 @@
-/** /metrics: what Prometheus scrapes, on every replica, for whoever has the token where one is set. */
+/** /metrics for Prometheus, on every replica. Requires the token if one is configured. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { identify } from "../access/access.ts";
 import { sendJson } from "./respond.ts";
 
 export interface MetricsParts {
-  /** What callers must present; null: nothing. */
+  /** Required token; null if none is required. */
   readonly token: string | null;
   scrape(): Promise<{ readonly contentType: string; readonly text: string }>;
 }
@@ -19,7 +19,7 @@ export async function serveMetrics(
   if (!identify(request.headers.authorization, token)) {
     response.setHeader("www-authenticate", "Bearer");
     return sendJson(response, 401, {
-      error: "Present the token as `Authorization: Bearer …`; in Prometheus: authorization: { credentials_file: … }.",
+      error: "Send the token as `Authorization: Bearer …`; in Prometheus: authorization: { credentials_file: … }.",
     });
   }
   const { contentType, text } = await scrape();

@@ -1,32 +1,32 @@
 /**
- * Which pages a browser may let talk to us: our own, and those whose origins are listed in the configuration. There are
- * no cookies, so another page gains nothing from a user who is here; but it could read what needs no token, make requests
- * of a kind that browsers send without asking, or open sockets, to which no rule of browsers applies.
+ * Protection against pages of other origins: only our own page and the configured origins may use the API from a browser.
+ * There are no cookies, so a foreign page cannot act as a user. But without a token it could read data, send requests
+ * that need no CORS preflight, or open WebSockets, to which the same-origin policy does not apply.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { isLoopback } from "../config.ts";
 
 export interface OriginOptions {
-  /** Origins of other pages that may talk to us, as `https://name:port`. */
+  /** Origins of other pages that may use the API, as `https://name:port`. */
   readonly origins: readonly string[];
   readonly token: string | null;
 }
 
 const METHODS = "GET, POST";
-/** Headers that a page may send when it names none. */
+/** Headers that a page may send if its preflight names none. */
 const HEADERS = "authorization, content-type, x-request-id";
 const SEEN_SECONDS = 600;
 
-/** Whether a request comes from no page, from one of ours, or from one that is listed. */
+/** Whether a request does not come from a page, or comes from our own page or a configured origin. */
 export function isAllowedOrigin(request: IncomingMessage, { origins }: OriginOptions): boolean {
   const { origin, host } = request.headers;
   return origin === undefined || origins.includes(origin) || (URL.canParse(origin) && new URL(origin).host === host);
 }
 
 /**
- * Whether a request is meant for us, by the name that it calls us. Where no token is needed, a page could give itself a
- * name that leads to this machine, and would be of our own origin then; so only the names of this machine itself are
- * answered, and those of the listed origins.
+ * Whether the host name of a request is ours. Protects a service without a token from DNS rebinding: a page could point
+ * its own host name at this machine and would then have our origin. So only local names and those of configured origins
+ * are accepted.
  */
 export function isMeantForUs(request: IncomingMessage, { origins, token }: OriginOptions): boolean {
   const { host } = request.headers;
@@ -38,7 +38,7 @@ export function isMeantForUs(request: IncomingMessage, { origins, token }: Origi
   );
 }
 
-/** Says to a browser whose page is listed that the page may read the answer. */
+/** Sets the CORS headers that let a page of a configured origin read the response. */
 export function allowReading(request: IncomingMessage, response: ServerResponse, { origins }: OriginOptions): void {
   response.setHeader("vary", "origin");
   const { origin } = request.headers;
@@ -47,7 +47,7 @@ export function allowReading(request: IncomingMessage, response: ServerResponse,
   response.setHeader("access-control-expose-headers", "x-request-id");
 }
 
-/** Answers a browser that asks first whether its page may make a request. */
+/** Answers a CORS preflight. */
 export function answerPreflight(request: IncomingMessage, response: ServerResponse): void {
   const mayRead = response.hasHeader("access-control-allow-origin");
   response
@@ -65,9 +65,9 @@ export function answerPreflight(request: IncomingMessage, response: ServerRespon
 }
 
 /**
- * Whether a browser sent a request for a page of another origin without asking us first, as a link or an image would be.
- * A header that pages may not send unasked proves that it did ask, or that no browser is involved. A page that may read
- * the answer need not ask: that is how urql reads, unless told otherwise.
+ * Whether a browser sent a request for a page of another origin without a preflight, like a link or an image. A header
+ * that requires a preflight proves that there was one, or that no browser is involved. A page that may read the response
+ * needs no preflight: urql sends such requests by default.
  */
 export function isSentUnasked(request: IncomingMessage, response: ServerResponse): boolean {
   const { headers } = request;

@@ -1,9 +1,9 @@
-/** The small things of HTTP: what a request is called, how its body is read within bounds, how answers are written. */
+/** Request ids, reading bodies with a limit, and writing responses. */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { RequestErrorCode } from "../errors.ts";
 
-/** The ID under which a request is logged and answered: the caller's own, when it is a sound one. */
+/** The ID of a request in the log and the response: the caller's own if it is valid. */
 export function requestIdOf(request: IncomingMessage): string {
   const given = request.headers["x-request-id"];
   return typeof given === "string" && /^[\w.-]{1,64}$/.test(given) ? given : randomUUID();
@@ -15,8 +15,8 @@ export function pathOf(request: IncomingMessage): string {
 }
 
 /**
- * The body as text, or null when it is too large: what is left of it then is thrown away unread, and the connection must
- * be closed with the answer (`refuseBody`). Rejects when the client leaves in the middle.
+ * The body as text; null if it is too large. Then the rest is discarded, and the response must close the connection
+ * (`refuseBody`). Rejects if the client disconnects before the end.
  */
 export function readBody(request: IncomingMessage, bytesMax: number): Promise<string | null> {
   if (Number(request.headers["content-length"] ?? 0) > bytesMax) return Promise.resolve(null);
@@ -35,15 +35,15 @@ export function readBody(request: IncomingMessage, bytesMax: number): Promise<st
   return promise;
 }
 
-/** Whether a request failed because its client left before it had come whole: nobody is there to be answered. */
+/** Whether a request failed because its client disconnected before the end of the request. */
 export function hasLeft(request: IncomingMessage, error: unknown): boolean {
   return !request.complete && error === request.errored;
 }
 
-/** How long the rest of a body that was refused is still taken and thrown away, so that the client comes to read why. */
+/** Time for which the rest of a refused body is read and discarded, so that the client reads the response. */
 const REST_MS = 2_000;
 
-/** Answers 413 and lets go of the connection. */
+/** Answers 413 and closes the connection. */
 export function refuseBody(request: IncomingMessage, response: ServerResponse, body: unknown): void {
   response.setHeader("connection", "close");
   sendJson(response, 413, body);
@@ -52,7 +52,7 @@ export function refuseBody(request: IncomingMessage, response: ServerResponse, b
   response.once("close", () => clearTimeout(cut));
 }
 
-/** An answer of GraphQL that is nothing but one error. */
+/** A GraphQL response with one error and no data. */
 export function graphqlError(
   message: string,
   code: RequestErrorCode,
@@ -63,7 +63,7 @@ export function graphqlError(
 
 const GRAPHQL_TYPE = "application/graphql-response+json";
 
-/** Answers a request for the API without executing it. */
+/** Answers a GraphQL request without executing it. */
 export function sendGraphql(request: IncomingMessage, response: ServerResponse, status: number, body: unknown): void {
   const type = request.headers.accept?.includes(GRAPHQL_TYPE) ? GRAPHQL_TYPE : "application/json";
   response.writeHead(status, { "content-type": `${type}; charset=utf-8` }).end(JSON.stringify(body));

@@ -1,14 +1,13 @@
 /**
- * A Yoga plugin: cuts a stream of server-sent events of which nobody takes anything. Yoga writes a sign of life every 12
- * seconds where there is room for it, so a connection on which nothing moves is one whose reader has stopped, or is gone
- * without a word. Its stream costs little, but it would for ever.
+ * A Yoga plugin that closes streams of server-sent events whose client reads nothing. Yoga writes a ping every 12 seconds
+ * if the connection accepts it, so a connection without any progress has a stalled or vanished reader.
  */
 import type { ServerResponse } from "node:http";
 import type { Plugin } from "graphql-yoga";
 import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
 
-/** So long nothing may have moved when it is looked at, as often. */
+/** Interval of the check, and the time without progress after which a stream is closed, in milliseconds. */
 const STALLED_MS = 30_000;
 
 export function cutStalledEvents(stalledMs = STALLED_MS, observer: Observer = noopObserver): Plugin {
@@ -21,7 +20,7 @@ export function cutStalledEvents(stalledMs = STALLED_MS, observer: Observer = no
   };
 }
 
-/** Not by the socket's own time-out: Yoga switches that off for streams. */
+/** Not a socket timeout: Yoga disables that for streams. */
 function cutWhenStalled(response: ServerResponse, stalledMs: number, onCut: () => void): void {
   const { socket } = response;
   let written = socket?.bytesWritten;

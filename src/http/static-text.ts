@@ -1,25 +1,25 @@
 /**
- * Texts that are the same for everybody and long (the page of GraphiQL has 9 MB, the schema 100 KB): made when they are
- * first asked for, compressed once for each encoding, and not sent to whoever has them already.
+ * Serves long texts that never change (the GraphiQL page has 9 MB, the schema 100 KB). A text is made on its first request,
+ * compressed once per encoding, and not sent again to a client that has it cached.
  */
 import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
 
-export interface Prepared {
-  /** Answers a GET or HEAD with the text, in the best encoding that the client takes, or with 304. */
+export interface StaticText {
+  /** Answers a GET or HEAD request with the text in the best accepted encoding, or with 304. */
   serve(request: IncomingMessage, response: ServerResponse): Promise<void>;
 }
 
 const ENCODINGS = ["br", "gzip", "identity"] as const;
 type Encoding = (typeof ENCODINGS)[number];
 
-/** Of brotli's 11 levels: 9 MB take it 0.2 s, once. The best would take 20 s for a tenth less. */
+/** Compresses 9 MB in 0.2 s. The highest level, 11, needs 20 s for 10 % less. */
 const BROTLI_QUALITY = 5;
 
-/** `type`: with its charset. */
-export function createPrepared(type: string, makeText: () => string): Prepared {
+/** `type`: content type with charset. */
+export function createStaticText(type: string, makeText: () => string): StaticText {
   let text: Buffer | null = null;
   let tag = "";
   const bodies = new Map<Encoding, Promise<Buffer>>();
@@ -36,8 +36,8 @@ export function createPrepared(type: string, makeText: () => string): Prepared {
     async serve(request, response) {
       const encoding = encodingFor(request.headers["accept-encoding"]);
       const body = await bodyOf(encoding);
-      // Asked again each time, because another version of the service has another text. A browser forgets the page when it
-      // posts to the same address, and is sent it again.
+      // Clients revalidate on each use, because another version of the service has another text. A browser drops the page
+      // from its cache when it posts to the same URL, and gets it again.
       response.setHeader("cache-control", "no-cache");
       response.setHeader("etag", `W/"${tag}"`);
       response.appendHeader("vary", "accept, accept-encoding");
@@ -65,7 +65,7 @@ function encode(text: Buffer, encoding: Encoding): Promise<Buffer> {
   }
 }
 
-/** The first of ours that the client takes; as it is, where it says nothing. */
+/** The first supported encoding that the client accepts; `identity` without a header. */
 function encodingFor(accepted: string | undefined): Encoding {
   const weights = new Map(
     (accepted ?? "").split(",").map((part): [string, number] => {

@@ -1,4 +1,4 @@
-/** The state of a cluster: derived from its nodes and their unfinished runs, never stored. One table of rules; the first that holds, decides. */
+/** The state of a cluster, derived from its nodes and their unfinished runs by a table of rules, and never stored. */
 import { kindOf } from "./machine.ts";
 import type { NodeState } from "./node-states.ts";
 import type { OperationKind } from "./verbs.ts";
@@ -16,7 +16,7 @@ export const CLUSTER_STATES = {
 
 export type ClusterState = keyof typeof CLUSTER_STATES;
 
-/** How far a node has come: nothing, the operating system stands, everything stands. */
+/** How much is installed on a node. */
 export const STAGES = {
   NONE: "Nothing is installed, or nothing reliable.",
   PROVISIONED: "The operating system is installed.",
@@ -25,23 +25,23 @@ export const STAGES = {
 
 export type Stage = keyof typeof STAGES;
 
-/** What the state depends on. Power changes and inspections in place do not count as work. */
+/** The inputs of the rules. Power changes and inspections in place do not count as work. */
 export interface ClusterFacts {
   readonly nodes: readonly { readonly state: NodeState; readonly stage: Stage }[];
   readonly work: readonly { readonly kind: OperationKind; readonly stopping: boolean }[];
 }
 
-/** One row of the table: the cluster is in `state` if none above applies and this does. */
+/** A row of the table: the first rule that holds decides. */
 export interface ClusterRule {
   readonly state: ClusterState;
-  /** The condition in words, as a question that is answered yes or no. */
+  /** The condition as a yes/no question. */
   readonly when: string;
   readonly holds: (facts: ClusterFacts) => boolean;
 }
 
 const NOT_PAST_AVAILABLE: ReadonlySet<NodeState> = new Set(["ENROLLED", "MANAGEABLE", "AVAILABLE", "DECOMMISSIONED"]);
 
-/** THE table, in its order. The last row always applies. */
+/** The rules in order. The last one always holds. */
 export const CLUSTER_RULES: readonly ClusterRule[] = [
   {
     state: "REMOVING",

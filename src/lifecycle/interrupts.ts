@@ -1,15 +1,15 @@
 /**
- * Abort and stop: what an interrupt means for a run as it stands. One rule for all phases.
+ * Interrupts: the effect of an abort or a stop on a run in its present state. One rule for all phases.
  *
- * An interrupt is recorded first and carried out by whoever holds the run: at once when nothing is being run, at the signal
- * when the running step can be cut, else when that step has ended.
+ * An interrupt is stored first. The worker that has claimed the run carries it out: at once if no step is running, by the
+ * step's abort signal if the step can be canceled, otherwise when the step has ended.
  */
 import type { Refusal } from "../errors.ts";
 import type { RunState, Interrupt } from "./operation-states.ts";
 
 export type Interruptible = "ALWAYS" | "AT_BOUNDARY" | "NEVER";
 
-/** How an abort is meant where the running step cannot be cut. */
+/** Effect of an abort while a step runs that cannot be canceled. */
 export const ABORT_MODES = {
   NOW: "Refuse the abort for this node.",
   AFTER_STEP: "Accept the abort and carry it out when the step has ended.",
@@ -17,24 +17,24 @@ export const ABORT_MODES = {
 
 export type AbortMode = keyof typeof ABORT_MODES;
 
-/** A run as it stands when an abort is judged. */
+/** The state of a run for which an abort is judged. */
 export interface RunFacts {
   readonly state: RunState;
   readonly interrupt: Interrupt | null;
-  /** The step that has begun and not ended, if any. */
+  /** The step that has started and not ended, if any. */
   readonly step: {
     readonly name: string;
     readonly interruptible: Interruptible;
-    /** A process is inside it; otherwise it is parked. */
+    /** A driver is working on it; otherwise it is parked. */
     readonly running: boolean;
-    /** Whether the interface it belongs to can be aborted. */
+    /** Whether the step's interface supports abort. */
     readonly supportsAbort: boolean;
   } | null;
 }
 
 /**
- * When an accepted abort takes effect. `BEFORE_START`: nothing was run, the node stays where it is. `NOW`: at once.
- * `PENDING`: when the step named has ended.
+ * When an accepted abort takes effect. `BEFORE_START`: at once, no step has run, and the node stays in its state. `NOW`: at
+ * once. `PENDING`: when `afterStep` has ended.
  */
 export type AbortEffect = "BEFORE_START" | "NOW" | "PENDING";
 
@@ -55,7 +55,7 @@ export function judgeAbort(
       accepted: false,
       refusal: {
         code: "UNSUPPORTED_BY_DRIVER",
-        message: `Node ${node.name} runs ${name}, and its driver cannot abort that phase; stop it instead, or wait.`,
+        message: `Node ${node.name} is running ${name}, and its driver cannot abort this phase. Stop the work instead, or wait for it.`,
         nodeId: node.id,
         step: name,
       },
@@ -66,7 +66,7 @@ export function judgeAbort(
       accepted: false,
       refusal: {
         code: "NOT_INTERRUPTIBLE",
-        message: `Node ${node.name} runs ${name}, which must not be interrupted; ask with mode: AFTER_STEP to abort when it has ended.`,
+        message: `Node ${node.name} is running ${name}, which must not be interrupted. Use mode: AFTER_STEP to abort when it has ended.`,
         nodeId: node.id,
         step: name,
       },
@@ -77,8 +77,8 @@ export function judgeAbort(
 }
 
 /**
- * What a process does with a run between two steps, or when a parked one wakes.
- * An abort outranks everything, even a last step that succeeded; a stop counts only while work is left.
+ * What a worker does with a run between two steps, or when a parked run continues.
+ * An abort takes precedence over everything, even a last step that succeeded. A stop applies only while work remains.
  */
 export type Boundary = "GO_ON" | "ABORT" | "STOP" | "FINISH";
 

@@ -1,4 +1,4 @@
-/** Answers questions about the table of node-states.ts: what follows, who may cause it, what kind of state it is. */
+/** Queries on the table of node-states.ts: edges, next states, and kinds of states. */
 import { NODE_EDGES, NODE_STATES, NODE_STATE_NAMES } from "./node-states.ts";
 import type { Edge, NodeEvent, NodeState, Phase, StateKind } from "./node-states.ts";
 
@@ -9,19 +9,19 @@ const EDGES_BY_STATE = new Map<NodeState, ReadonlyMap<NodeEvent, Edge>>(
   ]),
 );
 
-/** The edge that `event` takes from `state`, or undefined: then it is illegal. */
+/** The edge of `event` from `state`; undefined if there is none, which makes the event illegal. */
 export function edge(state: NodeState, event: NodeEvent): Edge | undefined {
   return EDGES_BY_STATE.get(state)?.get(event);
 }
 
-/** Where `event` leads from `state`. Throws on an illegal edge: callers ask `edge` first where that can happen. */
+/** The state after `event`. Throws for an illegal edge; callers check with `edge` if that can happen. */
 export function next(state: NodeState, event: NodeEvent): NodeState {
   const found = edge(state, event);
   if (!found) throw new Error(`Illegal transition: no edge "${event}" leads from ${state}.`);
   return found.to;
 }
 
-/** The state after a chain of events. Throws when one of them is illegal. */
+/** The state after a list of events. Throws if one of them is illegal. */
 export function follow(state: NodeState, events: readonly NodeEvent[]): NodeState {
   return events.reduce(next, state);
 }
@@ -35,7 +35,7 @@ export function phaseOf(state: NodeState): Phase | null {
   return NODE_STATES[state].phase;
 }
 
-/** Nothing is going on: stable or failed. */
+/** Whether no work is going on: stable or failed. */
 export function isAtRest(state: NodeState): boolean {
   const kind = kindOf(state);
   return kind === "stable" || kind === "failed";

@@ -1,13 +1,13 @@
 /**
- * THE table: every state a node can be in and every edge between two of them. Nothing else decides what may follow
- * what; the database holds a copy (a test compares them) and refuses the rest. Changing it takes a decision file,
- * a migration of `lifecycle_edges`, and `npm run docs`.
+ * The table of node states: every state and every legal edge between two of them. The database has a copy (a test compares
+ * them) and rejects all other changes. A change of the table needs a decision in docs/decisions, a migration of
+ * `lifecycle_edges`, and `npm run docs`.
  *
- * Kinds: `stable` is at rest. `running`: a step is being run. `wait`: parked until a time or a call-back; no process
- * holds it. `hold`: paused by request. `failed`: at rest, and somebody has to decide.
+ * Kinds: `stable`: no work. `running`: a step is running. `wait`: parked until a time or a callback; no process runs it.
+ * `hold`: on hold by request. `failed`: no work, and an operator has to decide.
  */
 
-/** One activity on a node: a list of steps. */
+/** Activity on a node that consists of steps. */
 export type Phase = "verify" | "inspect" | "clean" | "deploy" | "undeploy";
 
 export type StateKind = "stable" | "running" | "wait" | "hold" | "failed";
@@ -56,7 +56,7 @@ export const NODE_STATES = {
 
 export type NodeState = keyof typeof NODE_STATES;
 
-/** What can happen to a node. */
+/** Events of a node. */
 export const NODE_EVENTS = {
   verify: "Verification of power and credentials started.",
   inspect: "Inspection started.",
@@ -80,7 +80,7 @@ export const NODE_EVENTS = {
 
 export type NodeEvent = keyof typeof NODE_EVENTS;
 
-/** Who may cause an edge: a user's verb, or only the engine. */
+/** What may cause an edge: the request of a user, or only the engine. */
 export type EdgeCause = "verb" | "engine";
 
 export interface Edge {
@@ -199,12 +199,12 @@ const ROWS: readonly Row[] = [
 export const NODE_STATE_NAMES = Object.keys(NODE_STATES) as readonly NodeState[];
 export const NODE_EVENT_NAMES = Object.keys(NODE_EVENTS) as readonly NodeEvent[];
 
-/** Events that leave a node where it is; they are in the log because somebody may have to act on them. */
+/** Events that do not change the state. They are in the log because an operator may have to react. */
 export const SELF_EVENTS: ReadonlySet<NodeEvent> = new Set(["recover", "abort_pending", "abort_withdrawn"]);
 
 /**
- * `recover` is possible in every state in which a process may have held the run: all but those in which it is parked
- * (wait, hold). A pending abort is possible in all states, since work in place leaves a node in whatever state it is in.
+ * `recover` is possible in every state in which a worker may have claimed the run: all but the parked ones (wait, hold).
+ * A pending abort is possible in all states, because work in place does not change the state.
  */
 const SELF_EDGES: readonly Row[] = NODE_STATE_NAMES.flatMap((state): readonly Row[] => {
   const isParked = NODE_STATES[state].kind === "wait" || NODE_STATES[state].kind === "hold";

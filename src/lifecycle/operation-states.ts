@@ -1,7 +1,7 @@
-/** States of operations (one request) and of runs (its share on one node), and how the one follows from the other. */
+/** States of operations and of their runs, and how the state of an operation follows from its runs. */
 import type { OperationKind } from "./verbs.ts";
 
-/** A run is unfinished in the first four; the others are final. */
+/** The first four are unfinished, the others final. */
 export const RUN_STATES = {
   QUEUED: "Accepted and stored, but not started; the node is untouched.",
   RUNNING: "A step is running or about to start.",
@@ -23,7 +23,7 @@ export function isUnfinished(state: RunState): boolean {
   return (UNFINISHED_RUN_STATES as readonly RunState[]).includes(state);
 }
 
-/** An operation is unfinished in the first four; the others are final. */
+/** The first four are unfinished, the others final. */
 export const OPERATION_STATES = {
   QUEUED: "Accepted and stored; from here on it survives a crash.",
   RUNNING: "At least one run has started.",
@@ -53,7 +53,7 @@ export function isFinalOperation(state: OperationState): boolean {
 /** What somebody wants of unfinished work: a recorded interrupt, carried out at the next chance. */
 export type Interrupt = "STOP" | "ABORT";
 
-/** What a failed node does to the others, once work runs. */
+/** Effect of a failed node on the others, once work has started. */
 export const FAILURE_POLICIES = {
   CLEAN_UP_ALL: "Stop the other nodes, then clean up every node of the operation.",
   CLEAN_UP_FAILED: "Clean up the failed node, and continue with the others.",
@@ -62,15 +62,15 @@ export const FAILURE_POLICIES = {
 
 export type FailurePolicy = keyof typeof FAILURE_POLICIES;
 
-/** Only a commission cleans up after itself unless told otherwise. */
+/** Only a commission cleans up by default. */
 export function defaultFailurePolicy(kind: OperationKind): FailurePolicy {
   return kind === "COMMISSION" ? "CLEAN_UP_ALL" : "LEAVE";
 }
 
-/** How many runs of an operation (clean-up not counted) ended how. */
+/** Final states of an operation's runs, without clean-up runs. */
 export interface RunCounts {
   readonly succeeded: number;
-  /** Of the succeeded ones, those on whose way a step failed. */
+  /** The succeeded runs in which a best-effort step failed. */
   readonly succeededWithErrors: number;
   readonly failed: number;
   readonly aborted: number;

@@ -1,10 +1,10 @@
 /**
- * What steps change on a machine: from which one on there is no way back, and what an abort leaves changed. A driver says
- * it of each step; of a step that says nothing, the phase does.
+ * The parts of a machine that steps change: for the point of no return, and for the condition after an abort. A driver
+ * declares them per step; for a step without a declaration, the phase decides.
  */
 import type { LegPhase } from "./verbs.ts";
 
-/** What a step can change. */
+/** Parts of a machine that a step can change. */
 export const TOUCHES = {
   DISKS: "Contents of its disks.",
   FIRMWARE: "Firmware of its BIOS, controllers and adapters.",
@@ -15,13 +15,13 @@ export type Touch = keyof typeof TOUCHES;
 
 export interface TouchingStep {
   readonly phase: LegPhase;
-  /** As declared. Absent or null: the declaration says nothing. */
+  /** Declared parts; absent or null without a declaration. */
   readonly touches?: readonly Touch[] | null;
-  /** Done by an earlier run, and not done again. */
+  /** Completed by an earlier run, and not repeated. */
   readonly kept: boolean;
 }
 
-/** What a phase is taken to change where a step says nothing. */
+/** Parts that the steps of a phase change without a declaration. */
 const OF_PHASE: Readonly<Record<LegPhase, readonly Touch[]>> = {
   verify: [],
   inspect: [],
@@ -31,20 +31,20 @@ const OF_PHASE: Readonly<Record<LegPhase, readonly Touch[]>> = {
   power: [],
 };
 
-/** What cannot be put back as it was. */
+/** Parts whose previous contents are lost. */
 const FOR_GOOD: readonly Touch[] = ["DISKS", "FIRMWARE"];
 
 export function touchesOf({ phase, touches }: Pick<TouchingStep, "phase" | "touches">): readonly Touch[] {
   return touches ?? OF_PHASE[phase];
 }
 
-/** Index of the first step to be run after which the machine is not what it was; null when there is none. */
+/** Index of the first planned step that changes disks or firmware; null if there is none. */
 export function pointOfNoReturn(steps: readonly TouchingStep[]): number | null {
   const index = steps.findIndex((step) => !step.kept && touchesOf(step).some((touch) => FOR_GOOD.includes(touch)));
   return index < 0 ? null : index;
 }
 
-/** What has been changed when the steps at `begun` have begun. What a kept step changed stays so as well. */
+/** The parts changed by the steps at the indexes `begun`, and by kept steps. */
 export function touchedBy(steps: readonly TouchingStep[], begun: ReadonlySet<number>): ReadonlySet<Touch> {
   return new Set(steps.filter(({ kept }, index) => kept || begun.has(index)).flatMap(touchesOf));
 }

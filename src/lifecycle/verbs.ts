@@ -1,13 +1,12 @@
 /**
- * What a verb means: for each state a node may be in, the phases that are missing and how the node gets from one to
- * the next. A `Route` is that answer for one node. It holds no steps (those come from drivers) and decides nothing about
- * maintenance, owners or abilities (that is admission.ts).
+ * Routes: for a verb and the state of a node, the phases to run and the events that lead from one to the next. A route has
+ * no steps (drivers provide them) and ignores maintenance, protection and abilities (admission.ts decides on those).
  */
 import { edge, follow, isAtRest } from "./machine.ts";
 import { NODE_STATES, NODE_STATE_NAMES } from "./node-states.ts";
 import type { NodeEvent, NodeState, Phase } from "./node-states.ts";
 
-/** Kinds of operation: what a user asks for. */
+/** Kinds of operations that users request. */
 export const OPERATION_KINDS = {
   MANAGE: "Verify power and credentials; ends MANAGEABLE.",
   INSPECT: "Collect the inventory.",
@@ -23,40 +22,40 @@ export const OPERATION_KINDS = {
 
 export type OperationKind = keyof typeof OPERATION_KINDS;
 
-/** Kinds that are asked for nodes; a discovery is asked for addresses. */
+/** Kinds that work on nodes; a discovery works on addresses. */
 export const NODE_VERBS = (Object.keys(OPERATION_KINDS) as OperationKind[]).filter((kind) => kind !== "DISCOVER");
 
-/** How far a commission goes. */
+/** The state in which a commission ends. */
 export type Until = "AVAILABLE" | "ACTIVE";
 
-/** A phase of a route. `power` is no lifecycle phase: its one step changes power and no state. */
+/** A phase of a route. `power` is not a lifecycle phase: its only step changes the power state and no lifecycle state. */
 export type LegPhase = Phase | "power";
 
 export interface Leg {
   readonly phase: LegPhase;
-  /** Events that lead into the phase from where the leg before ended. Empty: the phase runs in place, the state stays. */
+  /** Events that lead into the phase from the end of the previous leg. Empty if the phase runs in place, without a state change. */
   readonly enter: readonly NodeEvent[];
 }
 
-/** The way of one node through one operation. */
+/** The route of one node through one operation. */
 export interface Route {
   readonly legs: readonly Leg[];
   /** Events after the last leg. */
   readonly finish: readonly NodeEvent[];
-  /** Where it ends. */
+  /** The final state. */
   readonly target: NodeState;
-  /** A failing step is recorded and the work goes on: nothing keeps the node from the end of the route. */
+  /** Whether failures of steps are recorded and the work continues, so that the node always reaches the target. */
   readonly bestEffort: boolean;
 }
 
-/** What a route may depend on besides verb and state. */
+/** Inputs of a route in addition to verb and state. */
 export interface RouteOptions {
   readonly until?: Until;
   /** The node's driver inspects without a reboot. */
   readonly inspectsWithoutReboot?: boolean;
-  /** Cleaning runs an explicit list of steps, not the automatic one. */
+  /** Cleaning runs an explicit list of steps instead of the automatic ones. */
   readonly manualCleaning?: boolean;
-  /** The node is on its way out: after a tear-down it goes back to its operator in place of becoming available. */
+  /** The node is retired: after a tear-down it becomes MANAGEABLE instead of AVAILABLE. */
   readonly retired?: boolean;
 }
 
@@ -85,7 +84,7 @@ const DECOMMISSION: Partial<Record<NodeState, readonly Phase[]>> = {
   DECOMMISSIONED: [],
 };
 
-/** The route of `verb` from `state`, or null where the verb is not allowed. */
+/** The route of `verb` from `state`; null if the verb is not allowed. */
 export function route(verb: OperationKind, state: NodeState, options: RouteOptions = {}): Route | null {
   switch (verb) {
     case "MANAGE":
@@ -151,7 +150,7 @@ function commission(state: NodeState, until: Until): Route | null {
   );
 }
 
-/** The route that brings a node back to AVAILABLE after its operation failed; null where nothing can be cleaned up. */
+/** The route of the clean-up after a failed operation; null if there is nothing to clean up. */
 export function cleanUpRoute(state: NodeState): Route | null {
   if (edge(state, "undeploy")) return travel(state, ["undeploy", "clean"], ["done"]);
   return entryOf(state, "clean") && state !== "AVAILABLE" && state !== "DECOMMISSIONED"
@@ -181,7 +180,7 @@ function travel(state: NodeState, phases: readonly Phase[], finish: readonly Nod
   return { legs, finish: end, target: follow(at, end), bestEffort: false };
 }
 
-/** Events that lead from a state at rest into `phase`: `[]` where it runs in place, undefined where there is no way. */
+/** Events that lead from a state at rest into `phase`: empty if the phase runs in place, undefined if it is not allowed. */
 function entryOf(state: NodeState, phase: Phase): readonly NodeEvent[] | undefined {
   if (edge(state, phase)) return [phase];
   if (!edge(state, "manage")) return undefined;
@@ -190,11 +189,10 @@ function entryOf(state: NodeState, phase: Phase): readonly NodeEvent[] | undefin
 }
 
 /**
- * The route of a restart: the earlier route's phases from the first one, at or after `firstLeg`, that the node can
- * enter as it stands now. Where it can enter none of those, the nearest one before: an abort that took effect at the end
- * of a phase leaves the node failed in it, and the way on leads through it, with its steps kept. A route without phases
- * (a node that is retired as it stands) is the same again. Null where there is none at all: the work cannot be taken up
- * again from here.
+ * The route of a restart: the phases of the earlier route, starting with the first one at or after `firstLeg` that the node
+ * can enter from its present state. If it can enter none of them, the nearest earlier one: an abort at the end of a phase
+ * leaves the node failed in this phase, and the route repeats it with its steps kept. A route without phases (a node that
+ * is decommissioned without cleaning) stays the same. Null if the work cannot be restarted from the present state.
  */
 export function resumeRoute(
   earlier: { readonly legs: readonly Leg[]; readonly finish: readonly NodeEvent[]; readonly bestEffort: boolean },
@@ -220,12 +218,12 @@ export function resumeRoute(
   return { route: { ...travel(state, phases.slice(start), finish), bestEffort: earlier.bestEffort }, firstLeg: start };
 }
 
-/** States in which a verb is allowed, for the message of a refusal and for the documentation. */
+/** States in which a verb is allowed, for refusals and the documentation. */
 export function allowedStates(verb: OperationKind, options: RouteOptions = {}): readonly NodeState[] {
   return NODE_STATE_NAMES.filter((state) => route(verb, state, options) !== null);
 }
 
-/** Whether the state belongs to a phase that works on the disks, so that an abort had better end with the power off. */
+/** Whether an abort in this state powers the node off by default: the phase changes disks. */
 export function powersOffOnAbort(state: NodeState): boolean {
   const { phase } = NODE_STATES[state];
   return phase === "clean" || phase === "deploy";

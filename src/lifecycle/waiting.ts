@@ -1,4 +1,4 @@
-/** What an unfinished run waits for, in one word and in a sentence. Pure: from where the run stands, and its operation. */
+/** The reason why an unfinished run waits, as a code and a sentence. Pure: derived from the run and its operation. */
 import type { RunState } from "./operation-states.ts";
 import type { WaveState } from "./waves.ts";
 
@@ -20,17 +20,17 @@ export type WaitingFor = keyof typeof WAIT_REASONS;
 
 export interface WaitingFacts {
   readonly state: RunState;
-  /** Why it is parked, as it is stored. */
+  /** Stored reason for which the run is parked. */
   readonly waitReason: "TIME" | "CALLBACK" | "RETRY" | "HOLD" | "CAPACITY" | "MAINTENANCE" | null;
-  /** The limit that it waits for, as in `phase:clean` or `controller:10.0.0.7`. */
+  /** The limit that it waits for, such as `phase:clean` or `controller:10.0.0.7`. */
   readonly waitFor: string | null;
   readonly wakeAt: Date | null;
-  /** When a process first took it up. */
+  /** Time when a worker first claimed the run. */
   readonly startedAt: Date | null;
   readonly wave: number;
-  /** `interface.name` of the step that it is at. */
+  /** The present step as `interface.name`. */
   readonly step: string | null;
-  /** Of a hold: why. */
+  /** Reason of a hold. */
   readonly holdReason: string | null;
   readonly operation: {
     readonly wave: number;
@@ -43,13 +43,13 @@ export interface WaitingFacts {
 
 export interface Waiting {
   readonly reason: WaitingFor;
-  /** When it ends by itself, at the latest; null: somebody or something else ends it. */
+  /** Latest automatic end of the wait; null if an operator or another run ends it. */
   readonly until: Date | null;
   /** A sentence for people. */
   readonly description: string;
 }
 
-/** Null: it does not wait, it has ended or is at work. */
+/** Null if the run is running or has ended. */
 export function waitingOf(facts: WaitingFacts): Waiting | null {
   const reason = reasonOf(facts);
   return reason && { reason, until: untilOf(reason, facts), description: describe(reason, facts) };
@@ -91,37 +91,37 @@ function describe(reason: WaitingFor, facts: WaitingFacts): string {
   const limited = (waitFor ?? "").replace(/^[a-z]+:/, "");
   switch (reason) {
     case "TIME":
-      return `${step} asked to be entered again ${at}.`;
+      return `${step} waits and continues ${at}.`;
     case "CALLBACK":
-      return `${step} waits for the machine to call back${wakeAt === null ? "" : `, until ${wakeAt.toISOString()}`}.`;
+      return `${step} waits for a callback of the machine${wakeAt === null ? "" : `, until ${wakeAt.toISOString()}`}.`;
     case "RETRY":
-      return `${step} failed and is tried again ${at}.`;
+      return `${step} failed and will be retried ${at}.`;
     case "HOLD":
-      return `It is held${facts.holdReason === null ? "" : ` (${facts.holdReason})`} until somebody lifts it with \`unhold\`.`;
+      return `The run is on hold${facts.holdReason === null ? "" : ` (${facts.holdReason})`}. Release it with \`unhold\`.`;
     case "CAPACITY_PHASE":
-      return `As many nodes as the site allows are in phase ${limited}; it goes on when one of them leaves it.`;
+      return `The site's limit for phase ${limited} is reached. The run continues when a node leaves this phase.`;
     case "CAPACITY_CONTROLLER":
-      return `As many nodes of controller ${limited} as the site allows are worked on; it goes on when one of them has ended.`;
+      return `The site's limit for controller ${limited} is reached. The run continues when work on one of its nodes has ended.`;
     case "MAX_PARALLEL":
       return operation.maxParallel === null
-        ? "It begins when its turn comes."
-        : `Its operation works on ${operation.maxParallel} ${operation.maxParallel === 1 ? "node" : "nodes"} at the same time; it begins when one of them has ended.`;
+        ? "The run waits for its start in the order of the request."
+        : `The operation works on at most ${operation.maxParallel} ${operation.maxParallel === 1 ? "node" : "nodes"} at the same time. The run starts when one of them has ended.`;
     case "WAVE":
-      return `It is in wave ${wave + 1}, and ${waveStanding(operation)}.`;
+      return `The run is in wave ${wave + 1}; ${waveStanding(operation)}.`;
     case "WAVE_HALTED":
-      return `The waves of its operation are halted${operation.waveReason === null ? "" : ` (${withoutStop(operation.waveReason)})`}${(operation.waveReason ?? "").includes("resumeWaves") ? "" : "; go on with `resumeWaves`"}.`;
+      return `The waves of the operation are halted${operation.waveReason === null ? "" : ` (${withoutStop(operation.waveReason)})`}${(operation.waveReason ?? "").includes("resumeWaves") ? "" : "; continue with `resumeWaves`"}.`;
     case "CONCURRENCY":
-      return "It has its turn; it is taken up as soon as a process has room for another node.";
+      return "The run can start. It waits for a replica with free capacity.";
     case "PAUSED_BY_MAINTENANCE":
-      return "Its node is in maintenance; it goes on when that is cleared.";
+      return "The node is in maintenance. The run continues when maintenance ends.";
   }
 }
 
 function waveStanding({ wave, waveState, waveUntil }: WaitingFacts["operation"]): string {
   if (waveState === "PAUSED")
-    return `wave ${wave + 2} begins ${waveUntil === null ? "after a pause" : `at ${waveUntil.toISOString()}`}`;
-  if (waveState === "AWAITING") return `wave ${wave + 2} begins when somebody asks for it with \`advanceWaves\``;
-  return `wave ${wave + 1} is under way`;
+    return `wave ${wave + 2} starts ${waveUntil === null ? "after a pause" : `at ${waveUntil.toISOString()}`}`;
+  if (waveState === "AWAITING") return `wave ${wave + 2} starts with \`advanceWaves\``;
+  return `wave ${wave + 1} is running`;
 }
 
 function withoutStop(sentence: string): string {

@@ -1,24 +1,24 @@
 /**
- * Waves: an operation takes its nodes on in groups, and holds the rest when too many fail. Pure: how many nodes are in each
- * wave, and what the end of a run means for the next one.
+ * Waves: an operation starts its nodes in groups, and halts when too many fail. Pure: the size of each wave, and the effect
+ * of the end of a run on the next wave.
  */
 
-/** A number of nodes, or a share of them. */
+/** A number or a percentage of nodes. */
 export type Share = { readonly count: number } | { readonly percent: number };
 
-/** Waves as they are asked for. */
+/** Waves as requested. */
 export interface WaveOptions {
-  /** Size of each wave; the last one is repeated until every node has its wave. */
+  /** Size of each wave; the last one is repeated until every node has a wave. */
   readonly sizes: readonly Share[];
-  /** Between the end of a wave and the next one. */
+  /** Pause between the end of a wave and the next one. */
   readonly pauseSeconds?: number | undefined;
-  /** The next wave waits until somebody says so. */
+  /** Each wave after the first waits for advanceWaves. */
   readonly manual?: boolean | undefined;
-  /** So many nodes may fail; with one more the rest is held. */
+  /** Number of nodes that may fail; one more failure halts the operation. */
   readonly maxFailures?: Share | undefined;
 }
 
-/** What is to be done when a run of the newest wave has ended. */
+/** What to do when a run of the newest wave has ended. */
 export type WaveVerdict = "HALT" | "NOTHING" | "AWAIT" | "PAUSE" | "OPEN";
 
 export const WAVE_STATES = {
@@ -28,17 +28,17 @@ export const WAVE_STATES = {
   HALTED: "No further node starts, because too many failed or haltWaves was called. Active runs continue.",
   ENDED: "The operation has ended.",
 } as const;
-/** Where an unfinished operation stands. */
+/** State of the waves of an unfinished operation. */
 export type WaveState = Exclude<keyof typeof WAVE_STATES, "ENDED">;
 
-/** How many nodes a share of `total` is. Percent are rounded up in `UP`, so that a wave has at least one node; down otherwise. */
+/** The number of nodes in a share of `total`. `UP` rounds percentages up to at least one node; `DOWN` rounds down. */
 export function countOf(share: Share, total: number, round: "UP" | "DOWN"): number {
   if ("count" in share) return share.count;
   const exact = (share.percent * total) / 100;
   return round === "UP" ? Math.max(1, Math.ceil(exact)) : Math.floor(exact);
 }
 
-/** Sizes of the waves that `total` nodes are taken on in. */
+/** Sizes of the waves of `total` nodes. */
 export function waveSizes(sizes: readonly Share[], total: number): readonly number[] {
   const waves: number[] = [];
   for (let left = total, index = 0; left > 0; index += 1) {
@@ -50,7 +50,7 @@ export function waveSizes(sizes: readonly Share[], total: number): readonly numb
   return waves;
 }
 
-/** The wave of the node at each place of the request. */
+/** The wave of the node at each position in the request. */
 export function waveOfEach(sizes: readonly number[]): readonly number[] {
   return sizes.flatMap((size, wave) => Array.from({ length: size }, () => wave));
 }
@@ -59,18 +59,18 @@ export interface WaveFacts {
   readonly state: WaveState;
   readonly wave: number;
   readonly waves: number;
-  /** Failures that nobody has looked at and gone on after. */
+  /** Failures since the last resumeWaves. */
   readonly failures: number;
   readonly maxFailures: number | null;
-  /** A run of the open waves has not ended. */
+  /** Whether a run of the started waves is unfinished. */
   readonly unfinished: boolean;
-  /** A node has not begun: there is something to hold, and somebody to have the next turn. */
+  /** Whether a node has not started: otherwise there is nothing to halt or to start. */
   readonly queued: boolean;
   readonly manual: boolean;
   readonly pauseSeconds: number;
 }
 
-/** Too many failures hold the rest at once; otherwise the next wave has its turn when the open ones have ended. */
+/** Too many failures halt the operation at once; otherwise the next wave starts when the started ones have ended. */
 export function judgeWaves(facts: WaveFacts): WaveVerdict {
   if (facts.state === "HALTED") return "NOTHING";
   if (!facts.queued) return "NOTHING";

@@ -29,7 +29,7 @@ describe("retired node", () => {
       {
         code: "PROTECTED",
         nodeId: node.id,
-        message: expect.stringContaining(`Node ${node.name} is retired; take the mark away with setRetired`),
+        message: expect.stringContaining(`Node ${node.name} is retired. End the retirement with setRetired`),
       },
     ]);
     expect(await ostler.changesSince(before)).toEqual([]);
@@ -218,7 +218,7 @@ describe("node in maintenance", () => {
       {
         code: "IN_MAINTENANCE",
         nodeId: node.id,
-        message: expect.stringContaining("clear the mark with setMaintenance"),
+        message: expect.stringContaining("End the maintenance with setMaintenance"),
       },
     ]);
     expect(ostler.journal(node)).toEqual([]);

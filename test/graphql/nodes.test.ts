@@ -206,7 +206,7 @@ describe("a node", () => {
       UPDATE: "INVALID_STATE",
     });
     for (const { verb, allowed, reason } of verbs)
-      if (!allowed) expect(reason).toMatch(new RegExp(`^Node ${name} is ENROLLED; ${verb} is allowed from `));
+      if (!allowed) expect(reason).toMatch(new RegExp(`^Node ${name} is ENROLLED. ${verb} is allowed from `));
   });
 
   test("shows its inventory, its operations and its transitions", async () => {
@@ -415,7 +415,7 @@ describe("a node that is marked", () => {
     expect(commission).toMatchObject({
       allowed: false,
       code: "PROTECTED",
-      reason: `Node ${name} is retired; take the mark away with setRetired first, or decommission the node.`,
+      reason: `Node ${name} is retired. End the retirement with setRetired first, or decommission the node.`,
     });
     const { commissionNodes } = await ostler.query<Record<string, Payload>>(
       `mutation Try($name: String!) { commissionNodes(input: { nodes: { names: [$name] } }) { ${ERRORS} } }`,

@@ -102,7 +102,7 @@ describe("Run.waiting", () => {
       until: wakeAt,
       waitFor: null,
       position: null,
-      description: `clean.erase_disks asked to be entered again at ${wakeAt}.`,
+      description: `clean.erase_disks waits and continues at ${wakeAt}.`,
       lastAttempts: [{ number: 1, state: "WAITING" }],
     });
     expect(Date.parse(waiting.until ?? "") - Date.parse(waiting.since)).toBe(600_000);
@@ -112,7 +112,7 @@ describe("Run.waiting", () => {
   test("tells a call-back that is waited for", async () => {
     const { uuid } = await cleaning({ steps: { "clean.erase_disks": { callback: true, waitSeconds: 300 } } });
     const { waiting } = await waitsFor(uuid, "CALLBACK");
-    expect(waiting.description).toBe(`clean.erase_disks waits for the machine to call back, until ${waiting.until}.`);
+    expect(waiting.description).toBe(`clean.erase_disks waits for a callback of the machine, until ${waiting.until}.`);
     await end(uuid);
   });
 
@@ -123,7 +123,7 @@ describe("Run.waiting", () => {
     const { waiting, wakeAt } = await waitsFor(uuid, "RETRY");
     expect(waiting).toMatchObject({
       until: wakeAt,
-      description: `deploy.write_image failed and is tried again at ${wakeAt}.`,
+      description: `deploy.write_image failed and will be retried at ${wakeAt}.`,
     });
     expect(waiting.lastAttempts[0]).toMatchObject({
       number: 1,
@@ -140,7 +140,7 @@ describe("Run.waiting", () => {
     );
     const { waiting, state } = await waitsFor(uuid, "HOLD");
     expect([state, waiting.until, waiting.position]).toEqual(["HOLDING", null, null]);
-    expect(waiting.description).toBe("It is held (look at the cables) until somebody lifts it with `unhold`.");
+    expect(waiting.description).toBe("The run is on hold (look at the cables). Release it with `unhold`.");
     await ask("unhold", "WorkInput", { work: { operationId: uuid } });
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
   });
@@ -156,7 +156,7 @@ describe("Run.waiting", () => {
       until: null,
       position: null,
       lastAttempts: [],
-      description: "Its node is in maintenance; it goes on when that is cleared.",
+      description: "The node is in maintenance. The run continues when maintenance ends.",
     });
     await end(uuid);
   });
@@ -176,7 +176,7 @@ describe("Run.waiting", () => {
         waitFor: "phase:verify",
         position: 1,
         until: null,
-        description: "As many nodes as the site allows are in phase verify; it goes on when one of them leaves it.",
+        description: "The site's limit for phase verify is reached. The run continues when a node leaves this phase.",
       },
       { waitFor: "phase:verify", position: 2 },
     ]);
@@ -213,7 +213,7 @@ describe("Run.waiting", () => {
       ["MAX_PARALLEL", 3],
     ]);
     expect(seen[2]?.waiting?.description).toBe(
-      "Its operation works on 2 nodes at the same time; it begins when one of them has ended.",
+      "The operation works on at most 2 nodes at the same time. The run starts when one of them has ended.",
     );
     gate.open();
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
@@ -237,7 +237,7 @@ describe("Run.waiting", () => {
         position: null,
         until: null,
         lastAttempts: [],
-        description: "It has its turn; it is taken up as soon as a process has room for another node.",
+        description: "The run can start. It waits for a replica with free capacity.",
       },
     });
   });
@@ -250,13 +250,13 @@ describe("Run.waiting", () => {
     const waves = await runs(uuid);
     expect(waves.map(({ waiting }) => waiting && [waiting.reason, waiting.position, waiting.description])).toEqual([
       null,
-      ["WAVE", 1, "It is in wave 2, and wave 1 is under way."],
-      ["WAVE", 2, "It is in wave 3, and wave 1 is under way."],
+      ["WAVE", 1, "The run is in wave 2; wave 1 is running."],
+      ["WAVE", 2, "The run is in wave 3; wave 1 is running."],
     ]);
     await ask("haltWaves", "SteerWavesInput", { operationId: uuid, reason: "smoke in the rack" });
     expect((await runs(uuid))[1]?.waiting).toMatchObject({
       reason: "WAVE_HALTED",
-      description: "The waves of its operation are halted (smoke in the rack); go on with `resumeWaves`.",
+      description: "The waves of the operation are halted (smoke in the rack); continue with `resumeWaves`.",
     });
     await ask("resumeWaves", "SteerWavesInput", { operationId: uuid });
     gate.open();

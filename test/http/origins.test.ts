@@ -237,7 +237,10 @@ describe("request body", () => {
       400,
       {
         errors: [
-          { message: expect.stringContaining("Batches are not taken") as string, extensions: { code: "BAD_REQUEST" } },
+          {
+            message: expect.stringContaining("Batches are not supported") as string,
+            extensions: { code: "BAD_REQUEST" },
+          },
         ],
       },
     ]);
@@ -247,8 +250,8 @@ describe("request body", () => {
 test("wrong token is distinguished from a missing one", async () => {
   const message = async (headers: Readonly<Record<string, string>>) =>
     ((await (await post(guarded, headers)).json()) as { errors: { message: string }[] }).errors[0]?.message;
-  expect(await message({})).toBe("Present the token as `Authorization: Bearer …`.");
-  expect(await message({ authorization: "Bearer wrong" })).toMatch(/^This token is not, or no longer, the right one\./);
+  expect(await message({})).toBe("Send the token as `Authorization: Bearer …`.");
+  expect(await message({ authorization: "Bearer wrong" })).toMatch(/^Invalid token\./);
 });
 
 describe("pipelined requests", () => {

@@ -513,7 +513,7 @@ describe("client that disconnects within its body", () => {
       );
       expect(JSON.parse(line)).toMatchObject({
         level: 20,
-        msg: "a client left in the middle of its request",
+        msg: "a client disconnected while it sent a request",
         requestId: "left-early",
       });
       expect(open.logLines.slice(before).filter((one) => one.includes('"level":50'))).toEqual([]);
@@ -523,8 +523,7 @@ describe("client that disconnects within its body", () => {
 
 describe("callback over HTTP", () => {
   /** The response to a repeated and to a late callback, which do not differ. */
-  const NOT_TAKEN =
-    "This call-back was made before, or comes too late; the step has gone on, or is about to. Nothing was changed.";
+  const NOT_TAKEN = "This callback was already received, or is too late: the step has continued. Nothing was changed.";
   const postCallback = (path: string, body: string, headers: Readonly<Record<string, string>> = JSON_TYPE) =>
     fetch(open.url + path, { method: "POST", headers, body });
 

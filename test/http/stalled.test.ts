@@ -132,7 +132,7 @@ describe("sockets", () => {
   });
 
   test("sockets with unsent responses that do not answer a ping are closed with 1013", async () => {
-    const url = await sockets({ pingMs: 100 });
+    const url = await sockets({ pingMs: 500 });
     const slow = await opened(url);
     const close = vi.spyOn(WebSocket.prototype, "close");
     slow.socket.pause();

@@ -94,7 +94,7 @@ test.each([
       code,
       nodeId: "1",
       step: "clean.step",
-      message: expect.stringContaining("Node rack3-u12 runs clean.step"),
+      message: expect.stringContaining("Node rack3-u12 is running clean.step"),
     },
   });
 });

@@ -74,7 +74,7 @@ test("a start with a LISTEN address that cannot be resolved fails at once", asyn
   );
   const lines: string[] = [];
   await expect(startService(config, createLog("warn", { write: (line) => void lines.push(line) }))).rejects.toThrow(
-    /^Nothing can listen on port 0 of nowhere\.invalid: .*OSTLER_HOST/,
+    /^Cannot listen on port 0 of nowhere\.invalid: .*OSTLER_HOST/,
   );
   expect(lines).toEqual([]);
 });

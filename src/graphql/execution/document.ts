@@ -120,7 +120,7 @@ export function noIntrospectionRule(context: ValidationContext): ASTVisitor {
     Field(field) {
       if (field.name.value !== "__schema" && field.name.value !== "__type") return;
       context.reportError(
-        new GraphQLError("Introspection is switched off here. Whoever runs the service can print its schema.", {
+        new GraphQLError("Introspection is disabled. Operators can print the schema with `ostler schema`.", {
           nodes: field,
           extensions: { code: "FORBIDDEN" },
         }),

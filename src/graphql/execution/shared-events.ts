@@ -1,136 +1,128 @@
 /**
- * A Yoga plugin: one execution and one text of an event for all subscribers that asked the same. Yoga executes a
- * subscription's document for each subscriber and event, which for 5,000 of them is most of what a process does.
+ * A Yoga plugin that executes an event once for all subscribers with the same request, and makes its JSON text once. Yoga
+ * executes a subscription's document per subscriber and event; for 5,000 subscribers that is most of a process's CPU time.
  *
- * A field takes part by saying in its extensions what makes two of its events the same (`eventKey`). Subscribers are of
- * one group when document, operation and caller are the same, and the variables that are used below the root field:
- * those in its arguments, a cursor or a filter, only decide which events come. Whoever of the group comes to an event
- * first executes it; those who come to it within a moment get its result, which carries its text (`stringify`), ready
- * for server-sent events and for WebSocket. After that moment it is executed anew.
+ * A field takes part by an extension `eventKey`, which is equal for events that look the same. Subscribers are in one
+ * group if document, operation and caller are the same, and so are the variables below the root field: variables in its
+ * arguments, such as a cursor or a filter, only select events. The first subscriber of a group that reaches an event
+ * executes it; others that reach it within `FRESH_MS` get its result with its text (`stringify`). Later the event is
+ * executed again.
  *
- * Nobody is shown anything older than what he knows: a result is given only to subscribers who had subscribed before its
- * execution began, and to whom nothing is told yet that was executed later. Others execute the event anew, and theirs is
- * the one that is given from then on. So what a client wrote before it subscribed is in all it is told, and no node goes
- * back within a stream. Many who come at once share all the same, because they have all come before the first is told.
+ * A subscriber never goes back in time: it shares a result only if it subscribed before that execution began and has not
+ * received a later one. Otherwise it executes the event again, and later subscribers share that result. So a client sees
+ * its own earlier writes, and no node goes back within a stream. Subscribers that arrive together still share, because all
+ * of them arrive before the first result.
  *
- * Each subscriber still reads its own source at its own pace; nothing queues here. And nothing else stands between: plugins
- * after this one do not see these streams, so errors are masked here.
+ * Every subscriber reads its own source at its own pace, without a queue here. Plugins after this one do not see these
+ * streams, so errors are masked here.
  */
-import { createSourceEventStream, executeSubscriptionEvent, validateSubscriptionArgs, visit } from "graphql";
-import type {
-  ASTNode,
-  ExecutionResult,
-  FragmentDefinitionNode,
-  GraphQLError,
-  OperationDefinitionNode,
-  SelectionSetNode,
-  ValidatedSubscriptionArgs,
-} from "graphql";
+import { createSourceEventStream, executeSubscriptionEvent, validateSubscriptionArgs } from "graphql";
+import type { ExecutionResult, GraphQLError } from "graphql";
 import type { Plugin } from "graphql-yoga";
 import { ofSubscription } from "../base/context.ts";
 import type { Context } from "../base/context.ts";
+import { eventKeyOf, scopeOf } from "./event-scope.ts";
 
-/** What tells two events of a field apart; null for an event that is one subscriber's own. */
-export type EventKey<Event> = (event: Event) => string | null;
-
-/** A result that has its text with it, as Yoga knows it. */
+/** A result with its JSON text, as Yoga uses it. */
 export interface ReadyResult extends ExecutionResult {
   stringify(result: ExecutionResult): string;
 }
 
-/** How long a result is given to others of the group: as long as it takes to tell thousands of one event. */
+/** Time for which a result is shared, in milliseconds: enough to deliver one event to thousands of subscribers. */
 const FRESH_MS = 250;
-/** Results held at a time, of all groups together, and characters of their texts. */
-const HELD_MAX = 2_000;
+/** Maximum number of shared results over all groups, and of characters of their texts. */
+const KEPT_MAX = 2_000;
 const CHARACTERS_MAX = 16 * 1024 * 1024;
 
-/** What an error looks like to the caller. */
+/** Makes an error visible to the caller. */
 type Mask = (error: unknown) => GraphQLError;
 
 type Awaitable<Value> = Value | Promise<Value>;
+
+type Execute = () => Awaitable<ExecutionResult>;
 
 interface Group {
   readonly id: number;
   members: number;
 }
 
-/** Executions are put in order by the count of all their beginnings and ends. */
+/** Executions are ordered by a counter of all their starts and ends. */
 interface Execution {
-  readonly begun: number;
-  /** In milliseconds of a clock that nobody sets. */
+  readonly started: number;
+  /** Start in milliseconds of the monotonic clock. */
   readonly at: number;
   ended: number;
-  /** null while it goes on, and for good when it is none for others. */
+  /** Null while it runs, and afterwards if it cannot be shared. */
   result: ExecutionResult | null;
-  /** Settles with it, if it takes a while; never rejects. */
+  /** Settles when it has ended, if it is asynchronous. Never rejects. */
   end: Promise<unknown> | null;
   characters: number;
 }
 
-/** One subscriber. */
+/** A subscriber. */
 interface Reader {
   readonly group: Group;
-  /** Count as of which it knows the world: when it subscribed, and then the end of the last execution that it was told. */
+  /** Counter up to which it has seen the world: first its subscription, then the end of the last execution it received. */
   knows: number;
 }
 
-export function shareEvents(mask: Mask): Plugin<Context> {
-  const groups = new Map<string, Group>();
-  // In the order of their beginnings, oldest first.
-  const held = new Map<string, Execution>();
-  let characters = 0;
-  let groupsMade = 0;
-  let count = 0;
+/** Executions of all groups, by group and event. */
+class SharedExecutions {
+  /** In the order of their starts. */
+  readonly #kept = new Map<string, Execution>();
+  #characters = 0;
+  #count = 0;
 
-  function letGo(name: string): void {
-    characters -= held.get(name)?.characters ?? 0;
-    held.delete(name);
+  get count(): number {
+    return this.#count;
   }
 
-  function forget(now: number): void {
-    for (const [name, { at }] of held) {
-      if (now - at <= FRESH_MS && held.size <= HELD_MAX && characters <= CHARACTERS_MAX) return;
-      letGo(name);
-    }
+  /** The result of an event: a shared one if it is new enough for this subscriber. */
+  resultFor(reader: Reader, key: string, execute: Execute): Awaitable<ExecutionResult> {
+    this.#dropOld(performance.now());
+    const name = `${reader.group.id} ${key}`;
+    const known = this.#kept.get(name);
+    if (!known || known.started <= reader.knows) return this.#executeShared(reader, name, execute);
+    const share = (): Awaitable<ExecutionResult> => {
+      if (!known.result) return this.executeAlone(reader, execute);
+      reader.knows = known.ended;
+      return known.result;
+    };
+    return known.end && !known.result ? known.end.then(share) : share();
   }
 
-  /** Executes an event for one subscriber, and under a name, if there is one, for those who come after it. */
-  function execute(
-    reader: Reader,
-    name: string | null,
-    work: () => Awaitable<ExecutionResult>,
-  ): Awaitable<ExecutionResult> {
+  /** Executes an event for one subscriber only. */
+  executeAlone(reader: Reader, execute: Execute): Awaitable<ExecutionResult> {
+    const take = (result: ExecutionResult): ExecutionResult => {
+      reader.knows = this.#tick();
+      return result;
+    };
+    this.#tick();
+    const result = execute();
+    return result instanceof Promise ? result.then(take) : take(result);
+  }
+
+  #executeShared(reader: Reader, name: string, execute: Execute): Awaitable<ExecutionResult> {
     const mine: Execution = {
-      begun: (count += 1),
+      started: this.#tick(),
       at: performance.now(),
       ended: 0,
       result: null,
       end: null,
       characters: 0,
     };
-    const isHeld = () => name !== null && held.get(name) === mine;
+    const take = (result: ExecutionResult): ExecutionResult => {
+      reader.knows = mine.ended = this.#tick();
+      return this.#keepResult(name, mine, result);
+    };
     const fail = (error: unknown): never => {
-      if (name !== null && isHeld()) letGo(name);
+      this.#dropIfKept(name, mine);
       throw error;
     };
-    const take = (result: ExecutionResult): ExecutionResult => {
-      reader.knows = mine.ended = count += 1;
-      if (name === null) return result;
-      // Each is to have its own error: a passing fault hits one, and the request it names is its own.
-      if (result.errors) {
-        if (isHeld()) letGo(name);
-        return result;
-      }
-      const { ready, length } = withText(result);
-      if (isHeld()) characters += mine.characters = length;
-      return (mine.result = ready);
-    };
-    if (name !== null) {
-      letGo(name);
-      held.set(name, mine);
-    }
+    this.#drop(name);
+    this.#kept.set(name, mine);
     try {
-      const result = work();
+      const result = execute();
       if (!(result instanceof Promise)) return take(result);
       const taken = result.then(take).catch(fail);
       mine.end = taken.catch(() => {});
@@ -140,34 +132,64 @@ export function shareEvents(mask: Mask): Plugin<Context> {
     }
   }
 
-  /** The result of an event that others may be told too: theirs, if there is one that is new enough for this subscriber. */
-  function resultFor(reader: Reader, key: string, work: () => Awaitable<ExecutionResult>): Awaitable<ExecutionResult> {
-    forget(performance.now());
-    const name = `${reader.group.id} ${key}`;
-    const known = held.get(name);
-    if (!known || known.begun <= reader.knows) return execute(reader, name, work);
-    const given = (): Awaitable<ExecutionResult> => {
-      if (!known.result) return execute(reader, null, work);
-      reader.knows = known.ended;
-      return known.result;
-    };
-    return known.end && !known.result ? known.end.then(given) : given();
+  /** A result with errors is not shared: each subscriber gets its own errors, with its own request id. */
+  #keepResult(name: string, execution: Execution, result: ExecutionResult): ExecutionResult {
+    if (result.errors) {
+      this.#dropIfKept(name, execution);
+      return result;
+    }
+    const { ready, length } = withText(result);
+    if (this.#kept.get(name) === execution) this.#characters += execution.characters = length;
+    execution.result = ready;
+    return ready;
   }
 
-  /** Counts a subscriber into its group; answers how to leave it. */
-  function join(key: string): { readonly group: Group; readonly leave: () => void } {
-    const group = groups.get(key) ?? { id: (groupsMade += 1), members: 0 };
-    groups.set(key, group);
+  #tick(): number {
+    this.#count += 1;
+    return this.#count;
+  }
+
+  #dropOld(now: number): void {
+    for (const [name, { at }] of this.#kept) {
+      if (now - at <= FRESH_MS && this.#kept.size <= KEPT_MAX && this.#characters <= CHARACTERS_MAX) return;
+      this.#drop(name);
+    }
+  }
+
+  #dropIfKept(name: string, execution: Execution): void {
+    if (this.#kept.get(name) === execution) this.#drop(name);
+  }
+
+  #drop(name: string): void {
+    this.#characters -= this.#kept.get(name)?.characters ?? 0;
+    this.#kept.delete(name);
+  }
+}
+
+/** Groups of subscribers with the same request. */
+class Groups {
+  readonly #groups = new Map<string, Group>();
+  #made = 0;
+
+  /** Adds a subscriber to its group. */
+  join(key: string): { readonly group: Group; readonly leave: () => void } {
+    const group = this.#groups.get(key) ?? { id: (this.#made += 1), members: 0 };
+    this.#groups.set(key, group);
     group.members += 1;
-    let here = true;
+    let isMember = true;
     const leave = () => {
-      if (!here) return;
-      here = false;
+      if (!isMember) return;
+      isMember = false;
       group.members -= 1;
-      if (group.members === 0) groups.delete(key);
+      if (group.members === 0) this.#groups.delete(key);
     };
     return { group, leave };
   }
+}
+
+export function shareEvents(mask: Mask): Plugin<Context> {
+  const groups = new Groups();
+  const executions = new SharedExecutions();
 
   return {
     async onSubscribe({ args: given, setResultAndStopExecution }) {
@@ -176,19 +198,19 @@ export function shareEvents(mask: Mask): Plugin<Context> {
       const eventKey = eventKeyOf(args);
       const scope = eventKey ? scopeOf(args, given.contextValue.actor) : null;
       if (!eventKey || scope === null) return;
-      const knows = count;
+      const knows = executions.count;
       const source = await createSourceEventStream(args);
       if (!(Symbol.asyncIterator in source)) return setResultAndStopExecution(masked(source, mask));
-      const { group, leave } = join(scope);
+      const { group, leave } = groups.join(scope);
       const reader: Reader = { group, knows };
       const contextValue = ofSubscription(given.contextValue);
       const resultOf = (event: unknown) => {
-        const work = () => {
+        const execute = () => {
           const executed = executeSubscriptionEvent({ ...args, contextValue, rootValue: event });
           return executed instanceof Promise ? executed.then((result) => masked(result, mask)) : masked(executed, mask);
         };
         const key = group.members > 1 ? eventKey(event) : null;
-        return key === null ? execute(reader, null, work) : resultFor(reader, key, work);
+        return key === null ? executions.executeAlone(reader, execute) : executions.resultFor(reader, key, execute);
       };
       setResultAndStopExecution(mapped(source[Symbol.asyncIterator](), { resultOf, leave, mask }));
     },
@@ -199,7 +221,7 @@ function masked(result: ExecutionResult, mask: Mask): ExecutionResult {
   return result.errors ? { ...result, errors: result.errors.map(mask) } : result;
 }
 
-/** A result without errors with its text, which holds as long as nobody has added to it. */
+/** A result without errors with its JSON text, which is valid as long as no plugin adds to the result. */
 function withText(result: ExecutionResult): { readonly ready: ReadyResult; readonly length: number } {
   const text = JSON.stringify(result);
   const { data } = result;
@@ -208,7 +230,7 @@ function withText(result: ExecutionResult): { readonly ready: ReadyResult; reado
   return { ready: { ...result, stringify }, length: text.length };
 }
 
-/** Results of the events of a source, whose end, and whose reader's leaving, goes through at once. */
+/** The results of the events of a source. The end of the source, and of the reader, are passed on at once. */
 function mapped(
   source: AsyncIterator<unknown>,
   {
@@ -233,7 +255,7 @@ function mapped(
         return { done: false, value: result instanceof Promise ? await result : result };
       } catch (error) {
         leave();
-        // When it is the result that failed, the source would go on for ever.
+        // If the execution failed, the source would otherwise stay open forever.
         await Promise.allSettled([source.return?.()]);
         throw mask(error);
       }
@@ -252,90 +274,4 @@ function mapped(
       return this;
     },
   };
-}
-
-const documents = new WeakMap<
-  OperationDefinitionNode,
-  { readonly id: number; readonly variables: readonly string[] }
->();
-let documentsSeen = 0;
-
-/** What all subscribers of a group have in common; null where that cannot be told. A variable that is absent is not null: defaults differ. */
-function scopeOf(args: ValidatedSubscriptionArgs, actor: Context["actor"]): string | null {
-  const { coerced } = args.variableValues;
-  let known = documents.get(args.operation);
-  if (!known) {
-    known = { id: (documentsSeen += 1), variables: variablesBelowRoot(args.operation, args.fragmentDefinitions) };
-    documents.set(args.operation, known);
-  }
-  try {
-    return JSON.stringify([
-      known.id,
-      actor,
-      known.variables.map((name) => (Object.hasOwn(coerced, name) ? [coerced[name]] : [])),
-    ]);
-  } catch {
-    // A value that JSON has no form for.
-    return null;
-  }
-}
-
-/** Names of the variables that decide what an event looks like: all but those in arguments of the root field. */
-export function variablesBelowRoot(
-  operation: OperationDefinitionNode,
-  fragments: Readonly<Record<string, FragmentDefinitionNode>>,
-): readonly string[] {
-  const names = new Set<string>();
-  const seen = new Set<string>();
-  const takeAll = (node: ASTNode): void => {
-    visit(node, {
-      Variable: ({ name }) => void names.add(name.value),
-      FragmentSpread({ name }) {
-        const fragment = fragments[name.value];
-        if (fragment && !seen.has(name.value)) {
-          seen.add(name.value);
-          takeAll(fragment);
-        }
-      },
-    });
-  };
-  const takeRoot = (set: SelectionSetNode): void => {
-    for (const selection of set.selections) {
-      selection.directives?.forEach(takeAll);
-      if (selection.kind === "Field") {
-        if (selection.selectionSet) takeAll(selection.selectionSet);
-      } else {
-        const inner =
-          selection.kind === "InlineFragment" ? selection.selectionSet : fragments[selection.name.value]?.selectionSet;
-        if (inner) takeRoot(inner);
-      }
-    }
-  };
-  takeRoot(operation.selectionSet);
-  return [...names].toSorted();
-}
-
-/** What the root field of a subscription says of its events, if it takes part. */
-function eventKeyOf({
-  schema,
-  operation,
-  fragmentDefinitions,
-}: ValidatedSubscriptionArgs): EventKey<unknown> | undefined {
-  const name = rootField(operation.selectionSet, fragmentDefinitions);
-  return schema.getSubscriptionType()?.getFields()[name ?? ""]?.extensions["eventKey"] as EventKey<unknown> | undefined;
-}
-
-/** The name of the one field that a subscription has at its root. */
-function rootField(
-  set: SelectionSetNode,
-  fragments: Readonly<Record<string, FragmentDefinitionNode>>,
-): string | undefined {
-  for (const selection of set.selections) {
-    if (selection.kind === "Field") return selection.name.value;
-    const inner =
-      selection.kind === "InlineFragment" ? selection.selectionSet : fragments[selection.name.value]?.selectionSet;
-    const found = inner && rootField(inner, fragments);
-    if (found !== undefined) return found;
-  }
-  return undefined;
 }

@@ -10,7 +10,7 @@ import { StreamResetReasonEnum } from "../base/enums.ts";
 import { keyOf, uuidOrNone } from "../base/ids.ts";
 import { NodeRef, OperationRef, RunRef, TransitionRef } from "../base/refs.ts";
 import { NodeFilterInput, streamFilter } from "./selectors.ts";
-import type { EventKey } from "../execution/shared-events.ts";
+import type { EventKey } from "../execution/event-scope.ts";
 
 type Of<Kind extends NodeStreamItem["kind"]> = Extract<NodeStreamItem, { kind: Kind }>;
 

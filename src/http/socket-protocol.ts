@@ -1,0 +1,162 @@
+/**
+ * The protocol graphql-transport-ws: graphql-ws with our authentication, limits and execution. A document is parsed,
+ * validated and executed through Yoga's plugins, as over HTTP, so the same limits apply.
+ */
+import { randomUUID } from "node:crypto";
+import type { IncomingMessage } from "node:http";
+import { GraphQLError } from "graphql";
+import type { ExecutionResult, FormattedExecutionResult, GraphQLFormattedError } from "graphql";
+import { makeServer } from "graphql-ws";
+import type { ServerOptions, SubscribePayload } from "graphql-ws";
+import { identify } from "../access/access.ts";
+import type { Actor } from "../access/access.ts";
+import { createContext } from "../graphql/base/context.ts";
+import type { Context, Services } from "../graphql/base/context.ts";
+import { shown } from "../graphql/base/error-masking.ts";
+import { unnamedOperation } from "../graphql/execution/guards.ts";
+import type { ReadyResult } from "../graphql/execution/shared-events.ts";
+import { withLogged } from "../log.ts";
+import type { Yoga } from "./graphql.ts";
+
+/** Time within which the first message, `connection_init`, must arrive, in milliseconds. */
+const INIT_MS = 3_000;
+/** Maximum number of concurrent operations on one socket. */
+export const OPERATIONS_MAX = 100;
+
+export interface ProtocolParts {
+  readonly yoga: Yoga;
+  readonly services: Services;
+  readonly token: string | null;
+}
+
+/** The state of a socket. */
+export interface SocketState {
+  readonly request: IncomingMessage;
+  /** Operations that their client has not completed, by id. */
+  operations: Readonly<Record<string, unknown>>;
+  /** Text of the message that graphql-ws is about to send, if it is already made. */
+  ready: string | null;
+  /** Whether reading is paused until an operation has ended. */
+  isFull: boolean;
+}
+
+/** A client that has authenticated, with its operations. */
+export interface Client {
+  readonly subscriptions: object;
+}
+
+type Options = ServerOptions<Record<string, unknown>, SocketState>;
+
+/** `clients` has the authenticated clients that are connected. */
+export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
+  const onConnect: Options["onConnect"] = (client) => {
+    const isKnown = actorOf(parts, client) !== null;
+    if (isKnown) clients.add(client);
+    client.extra.operations = client.subscriptions;
+    return isKnown;
+  };
+  const onSubscribe: Options["onSubscribe"] = (client, _id, payload) => {
+    const actor = actorOf(parts, client);
+    if (!actor) return [refusal("The token is no longer valid. Connect with the present one.", "UNAUTHENTICATED")];
+    if (Object.keys(client.subscriptions).length > OPERATIONS_MAX)
+      return [
+        refusal(`A socket has at most ${OPERATIONS_MAX} operations; end one, or open another socket.`, "CAPACITY"),
+      ];
+    return prepare(parts, actor, payload);
+  };
+  return makeServer<Record<string, unknown>, SocketState>({
+    connectionInitWaitTimeout: INIT_MS,
+    onConnect,
+    onClose: (client) => void clients.delete(client),
+    onSubscribe,
+    execute: (args) => withLogged(requestOf(args), () => executorsOf(args).execute(args)),
+    subscribe: (args) => withLogged(requestOf(args), () => executorsOf(args).subscribe(args)),
+    onNext: (...[{ extra }, id, , , result]) => toSend(extra, id, result),
+    // An error that ends a stream is wrapped, which would hide its code.
+    onError: (_client, _id, _payload, errors) =>
+      errors.map((error) => formatted(error.cause instanceof GraphQLError ? error.cause : error)),
+  });
+}
+
+function refusal(message: string, code: "UNAUTHENTICATED" | "CAPACITY"): GraphQLError {
+  return new GraphQLError(message, { extensions: { code } });
+}
+
+/** The caller behind the parameters of a connection, or behind the header of its request. */
+function actorOf(
+  { token }: ProtocolParts,
+  client: { readonly connectionParams?: Readonly<Record<string, unknown>>; readonly extra: SocketState },
+): Actor | null {
+  const given = client.connectionParams?.["authorization"] ?? client.connectionParams?.["Authorization"];
+  return identify(typeof given === "string" ? given : client.extra.request.headers.authorization, token);
+}
+
+/** Parses and validates an operation. Returns its errors: one that is thrown would close the socket with all its streams. */
+async function prepare({ yoga, services }: ProtocolParts, actor: Actor, payload: SubscribePayload) {
+  const { schema, parse, validate, execute, subscribe, contextFactory } = yoga.getEnveloped({
+    context: createContext(services, actor, randomUUID()),
+  });
+  try {
+    const document = parse(payload.query);
+    const errors = validate(schema, document);
+    if (errors.length > 0) return errors;
+    const unnamed = unnamedOperation(document, payload.operationName);
+    if (unnamed) return [unnamed];
+    return {
+      schema,
+      document,
+      operationName: payload.operationName,
+      variableValues: payload.variables,
+      contextValue: await contextFactory(),
+      rootValue: { execute, subscribe },
+    };
+  } catch (error) {
+    return [error instanceof GraphQLError ? shown(error) : new GraphQLError("Unexpected error.")];
+  }
+}
+
+/** `prepare` passes Yoga's functions on as the root value. */
+function executorsOf({ rootValue }: { readonly rootValue?: unknown }) {
+  return rootValue as Readonly<Record<"execute" | "subscribe", (args: unknown) => never>>;
+}
+
+function requestOf({ contextValue }: { readonly contextValue?: unknown }): Pick<Context, "requestId"> {
+  return { requestId: (contextValue as Context).requestId };
+}
+
+/**
+ * The payload of a result. A shared result comes with its JSON text, so its message is built from that: graphql-ws
+ * stringifies a stand-in, whose `toJSON` stores the complete message for `send`, which follows at once.
+ */
+function toSend(state: SocketState, id: string, result: unknown): FormattedExecutionResult | undefined {
+  const { stringify, ...given } = result as ExecutionResult & Partial<ReadyResult>;
+  const errors = given.errors?.map(formatted);
+  if (!stringify) return errors && { ...given, errors };
+  const text = stringify((errors ? { ...given, errors } : given) as ExecutionResult);
+  const standIn = {
+    toJSON() {
+      state.ready = `{"id":${JSON.stringify(id)},"type":"next","payload":${text}}`;
+      return null;
+    },
+  };
+  return standIn as FormattedExecutionResult;
+}
+
+/** The message to send: the one that `toSend` has stored, or the one of graphql-ws. */
+export function messageToSend(state: SocketState, message: string): string {
+  const { ready } = state;
+  state.ready = null;
+  return ready ?? message;
+}
+
+/** An error as a message over a socket has it, without its HTTP status. */
+function formatted(error: GraphQLError): GraphQLFormattedError {
+  const { extensions = {}, ...rest } = error.toJSON();
+  const { http: _, ...visible } = extensions;
+  return { ...rest, ...(Object.keys(visible).length > 0 && { extensions: visible }) };
+}
+
+/** Whether a client sent a message that only servers send. graphql-ws throws as for an error of its own. */
+export function isForServers(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith("Unexpected message of type");
+}
