@@ -19,7 +19,7 @@ import {
   stopDiscovery,
   stopDiscoveryTimeout,
 } from "./discovery/interrupt-discovery.ts";
-import { createProber } from "./discovery/prober.ts";
+import { Prober } from "./discovery/prober.ts";
 import { receiveCallback } from "./execution/callback.ts";
 import type { CallbackAnswer } from "./execution/callback.ts";
 import { startRecovery } from "./execution/recover.ts";
@@ -51,7 +51,7 @@ import { updateNode } from "./inventory/update-node.ts";
 import type { NodeChange } from "./inventory/update-node.ts";
 import { createQueue } from "./jobs/queue.ts";
 import type { Timer } from "./jobs/queue.ts";
-import { createPowerReader } from "./power/power-reader.ts";
+import { PowerReader } from "./power/power-reader.ts";
 import type { PowerAnswers } from "./power/power-reader.ts";
 import { watchReplicaPresence } from "./scheduling/replica-presence.ts";
 import { createSlotScheduler } from "./scheduling/slot-scheduler.ts";
@@ -171,7 +171,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       }
       await queue.start({
         run: (runId, job) => runner.run(runId, job),
-        discover: prober.run,
+        discover: (operationId) => prober.run(operationId),
         timer: (timer) => onTimer(context, database, timer),
       });
       slots.start();
@@ -217,8 +217,8 @@ async function createParts(options: EngineOptions) {
     abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS,
     abortCleanUpMs: options.abortCleanUpMs ?? ABORT_CLEAN_UP_MS,
   });
-  const prober = createProber({ ...shared, probeMs: options.probeMs ?? PROBE_MS });
-  const powerReader = createPowerReader({ ...shared, bell });
+  const prober = new Prober({ ...shared, probeMs: options.probeMs ?? PROBE_MS });
+  const powerReader = new PowerReader({ ...shared, bell });
   const context: EngineContext = {
     transact,
     registry,

@@ -288,7 +288,7 @@ describe("failed probe", () => {
       "cable is loose",
     ],
     ["returns nothing", () => undefined, "a probe without settings"],
-    ["returns settings that it rejects itself", () => ({ settings: { password: 7 } }), "does not take itself"],
+    ["returns settings that it rejects itself", () => ({ settings: { password: 7 } }), "rejects itself"],
     ["returns settings that are not an object", () => ({ settings: 7 }), "a probe without settings"],
     ["returns text that cannot be stored", () => ({ settings: { at: "\0" } }), "cannot be stored"],
   ])("failed probe: a driver that %s affects no other address", async (_what, probe, why) => {

@@ -1,0 +1,144 @@
+/** Probes one address: calls the driver within a time limit and checks its answer. Writes nothing. */
+import { Deadline } from "../../drivers/deadline.ts";
+import type { DiscoverCall, DiscoverInterface } from "../../drivers/driver.ts";
+import { dispatched } from "../../drivers/isolation/dispatch.ts";
+import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
+import type { AnyDriver, Registry } from "../../drivers/registry.ts";
+import type { ErrorCode } from "../../errors.ts";
+import type { Log } from "../../log.ts";
+import type { Observer } from "../../observer.ts";
+import { isStorable } from "../../runtime/json-values.ts";
+import { sentence } from "../../runtime/text.ts";
+import type { OperationRow } from "../../store/operations.ts";
+import type { Failure } from "../../store/records.ts";
+import { CallTimeoutError, withDeadline } from "../execution/call-deadline.ts";
+import { callName } from "../execution/driver-call.ts";
+import { faultOf } from "../execution/driver-result.ts";
+import type { Redactor } from "../input/secret-redactor.ts";
+import { prepareSettings } from "../inventory/node-settings.ts";
+import type { EnrolledNode } from "../inventory/register-nodes.ts";
+
+export type DiscoveryDriver = AnyDriver & { readonly discover: DiscoverInterface<unknown> };
+
+/** A discovery that this replica works on. */
+export interface OpenDiscovery {
+  readonly operation: OperationRow;
+  readonly driverName: string;
+  /** Or a clause that says why the driver cannot be used any more. */
+  readonly driver: DiscoveryDriver | string;
+  /** Secrets included. */
+  readonly settings: Readonly<Record<string, never>>;
+  readonly redactor: Redactor;
+}
+
+export interface ProbeParts {
+  readonly registry: Registry;
+  readonly log: Log;
+  readonly observer: Observer;
+  /** How long one probe may take, in ms, without the time that it waits for a free call. */
+  readonly probeMs: number;
+}
+
+/** The result of a probe: the node to register, or the reason why there is none. */
+export type Probed = Pick<EnrolledNode, "name" | "settings" | "secrets" | "controller"> | { readonly failure: Failure };
+
+export const NAME_LENGTH_MAX = 253;
+
+/** Ends within the time limit, and at once when it is canceled, whatever the driver does. */
+export async function probeAddress(
+  parts: ProbeParts,
+  discovery: OpenDiscovery,
+  address: string,
+  cancel: AbortSignal,
+): Promise<Probed> {
+  const { driver, redactor } = discovery;
+  const failed = (code: ErrorCode, reason: string, retryable: boolean): Probed => ({
+    failure: failureAt(address, { code, reason, retryable }),
+  });
+  if (typeof driver === "string") return failed("UNSUPPORTED_BY_DRIVER", driver, false);
+  try {
+    const found = await callDriver(parts, { discovery, driver, address }, cancel);
+    return await checkAnswer(parts.registry, { discovery, driver, address }, found);
+  } catch (error) {
+    if (error instanceof HeartbeatLostError) throw error;
+    if (error instanceof CallTimeoutError)
+      return failed(
+        "TIMEOUT",
+        `the probe did not end within ${parts.probeMs / 1000} s; check the machine and try again`,
+        true,
+      );
+    return { failure: failureAt(address, faultOf(error, redactor)) };
+  }
+}
+
+interface Probe {
+  readonly discovery: OpenDiscovery;
+  readonly driver: DiscoveryDriver;
+  readonly address: string;
+}
+
+async function callDriver(
+  { log, observer, probeMs }: ProbeParts,
+  { discovery: { operation, driverName, settings, redactor }, driver, address }: Probe,
+  cancel: AbortSignal,
+): Promise<unknown> {
+  const deadline = new Deadline(probeMs);
+  return withDeadline(deadline, cancel, async (signal) =>
+    driver.discover.probe(
+      dispatched<DiscoverCall>(
+        {
+          address,
+          settings,
+          signal,
+          deadline,
+          log: (message) =>
+            log.debug({ operationId: operation.id, address, driver: driverName }, redactor.text(message)),
+          timed: async (name: unknown, call) =>
+            observer.call({ driver: driverName, name: callName(name, redactor), node: address }, call),
+        },
+        { lane: "PROBE" },
+      ),
+    ),
+  );
+}
+
+/** Checks the answer of a driver, which is not trusted. */
+async function checkAnswer(
+  registry: Registry,
+  { discovery: { operation, redactor }, driver, address }: Probe,
+  found: unknown,
+): Promise<Probed> {
+  const invalid = (what: string): Probed => ({
+    failure: failureAt(address, faultOf(new Error(`driver "${driver.name}" answers ${what}`), redactor)),
+  });
+  if (
+    typeof found !== "object" ||
+    found === null ||
+    !("settings" in found) ||
+    typeof found.settings !== "object" ||
+    found.settings === null
+  )
+    return invalid("a probe without settings");
+  const reported = "name" in found && typeof found.name === "string" ? nameFrom(redactor.text(found.name)) : "";
+  const name = reported === "" ? nameFrom(`${operation.options.discovery?.namePrefix ?? ""}${address}`) : reported;
+  const node = { name, driver: driver.name, settings: found.settings };
+  const { settings, secrets, controller, refusals } = await prepareSettings(registry, node, []);
+  if (refusals.length > 0)
+    return invalid(`settings that it rejects itself: ${refusals.map(({ message }) => message).join(" ")}`);
+  if (!isStorable([settings, secrets, controller])) return invalid("settings with characters that cannot be stored");
+  return { name, settings, secrets, controller };
+}
+
+function failureAt(
+  address: string,
+  { code, reason, retryable }: { readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean },
+): Failure {
+  const message = reason.includes(address) ? sentence(reason) : `${address}: ${sentence(reason)}`;
+  return { code, message, step: null, nodeId: null, nodeName: null, at: new Date().toISOString(), retryable };
+}
+
+/** A text as a valid name of a node: invalid characters become dashes. Empty if nothing is left. */
+function nameFrom(text: string): string {
+  const cut = text.replaceAll(/[^A-Za-z0-9._-]+/g, "-").slice(0, NAME_LENGTH_MAX);
+  return cut.replace(/^[^A-Za-z0-9]+/, "").replace(/[^A-Za-z0-9]+$/, "");
+}

@@ -1,0 +1,79 @@
+/** Records the result of a probe: registers the node, or finds the one that the address belongs to. */
+import {
+  endDiscovery,
+  lockController,
+  lockQueuedDiscovery,
+  nodeWithController,
+  nodeWithSettings,
+} from "../../store/discoveries.ts";
+import { nodesByNames } from "../../store/nodes.ts";
+import { operationsByIds } from "../../store/operations.ts";
+import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
+import type { Reader } from "../../store/postgres/database.ts";
+import { enrollNodes } from "../inventory/register-nodes.ts";
+import type { Transact, Transaction } from "../transaction.ts";
+import { NAME_LENGTH_MAX } from "./probe-address.ts";
+import type { OpenDiscovery, Probed } from "./probe-address.ts";
+
+/** Does nothing if the address is no longer queued: then another replica recorded a result, or the discovery ended. */
+export async function recordProbe(
+  transact: Transact,
+  discovery: OpenDiscovery,
+  ordinal: number,
+  probed: Probed,
+): Promise<void> {
+  for (;;) {
+    try {
+      return await transact((transaction) => record(transaction, discovery, ordinal, probed));
+    } catch (error) {
+      // Another request took the name, or deleted the cluster, between the check and the insert.
+      const constraint = violatedConstraint(error) ?? "";
+      if (!constraint.startsWith("nodes_name") && !constraint.startsWith("nodes_cluster")) throw error;
+    }
+  }
+}
+
+async function record(
+  transaction: Transaction,
+  { operation: { id }, driverName }: OpenDiscovery,
+  ordinal: number,
+  probed: Probed,
+): Promise<void> {
+  const { tx } = transaction;
+  const controller = "failure" in probed ? null : probed.controller;
+  if (controller !== null) await lockController(tx, driverName, controller);
+  if (!(await lockQueuedDiscovery(tx, id, ordinal))) return;
+  if ("failure" in probed) return endDiscovery(tx, id, ordinal, { state: "FAILED", failure: probed.failure });
+  const { name, settings, secrets } = probed;
+  const known =
+    controller === null
+      ? await nodeWithSettings(tx, driverName, settings[driverName] ?? {})
+      : await nodeWithController(tx, driverName, controller);
+  if (known !== null) return endDiscovery(tx, id, ordinal, { state: "KNOWN", nodeId: known });
+  const [operation] = await operationsByIds(tx, [id]);
+  if (!operation) throw new Error(`Discovery ${id} no longer exists.`);
+  const { project, clusterId, actor, reason, options } = operation;
+  const node = {
+    name: await freeName(tx, name),
+    project,
+    driver: driverName,
+    settings,
+    secrets,
+    labels: options.discovery?.labels ?? {},
+    clusterId,
+    controller,
+  };
+  const [nodeId = ""] = await enrollNodes(transaction, [node], { actor, reason, operationId: id });
+  await endDiscovery(tx, id, ordinal, { state: "REGISTERED", nodeId });
+}
+
+/** The first of name, name-2, name-3 … that no node has. */
+async function freeName(reader: Reader, name: string): Promise<string> {
+  const numbered = (number: number) => (number === 1 ? name : `${name.slice(0, NAME_LENGTH_MAX - 10)}-${number}`);
+  for (let from = 1, size = 20; ; from += size, size *= 2) {
+    const names = Array.from({ length: size }, (_, index) => numbered(from + index));
+    const taken = new Set((await nodesByNames(reader, names)).map((node) => node.name));
+    const free = names.find((one) => !taken.has(one));
+    if (free !== undefined) return free;
+  }
+}

@@ -1,0 +1,193 @@
+/**
+ * Calls that read or set the power of a node at rest. A call ends when work on its node begins, and nothing of it is
+ * written then: the reading may be older than the result of the run.
+ */
+import type { PowerState } from "../../drivers/driver.ts";
+import { Deadline } from "../../drivers/deadline.ts";
+import type { Registry } from "../../drivers/registry.ts";
+import type { Refusal } from "../../errors.ts";
+import type { Log } from "../../log.ts";
+import type { Observer } from "../../observer.ts";
+import { createBatchLoader } from "../../runtime/batch-loader.ts";
+import { cutTo } from "../../runtime/text.ts";
+import { lockNodes, nodesByIds, secretsOfNodes, updateNode } from "../../store/nodes.ts";
+import type { NodeRow, Secrets } from "../../store/nodes.ts";
+import type { Database } from "../../store/postgres/database.ts";
+import type { Notifier } from "../../store/postgres/notifier.ts";
+import { workSoFar } from "../../store/power.ts";
+import type { WorkSoFar } from "../../store/power.ts";
+import { openMachine } from "../execution/machine.ts";
+import type { Machine } from "../execution/machine.ts";
+import { readPower, setPower } from "../execution/power-call.ts";
+import type { PowerReading } from "../execution/power-call.ts";
+import type { Transact } from "../transaction.ts";
+
+export interface PowerReaderParts {
+  readonly database: Database;
+  readonly transact: Transact;
+  readonly registry: Registry;
+  readonly bell: Notifier;
+  readonly log: Log;
+  readonly observer: Observer;
+}
+
+/** Time limits of a call to a BMC and of a change of power, in ms (docs/rules.md, section Timeouts). */
+export const READ_MS = 30_000;
+const CORRECT_MS = 60_000;
+const PROBLEM_LENGTH_MAX = 500;
+const DEBOUNCE_MS = 100;
+
+/** A node at rest, as it was before a call. */
+export interface RestingNode {
+  readonly node: NodeRow;
+  readonly machine: Machine | { readonly problem: string };
+  /** Number of its runs, all ended. */
+  readonly runs: number;
+}
+
+/** A call to a BMC that has not ended. */
+interface OpenCall {
+  readonly before: RestingNode;
+  readonly cancel: AbortController;
+}
+
+export class PowerCalls {
+  readonly #parts: PowerReaderParts;
+  /** Aborted when the engine closes. */
+  readonly #closing: AbortSignal;
+  readonly #open = new Set<OpenCall>();
+  readonly #unsubscribe: () => void;
+  #soon: NodeJS.Timeout | undefined;
+  // Many nodes are read at the same time, so lookups are batched.
+  readonly #workOf: (id: string) => Promise<WorkSoFar | undefined>;
+  readonly #rowOf: (id: string) => Promise<NodeRow | undefined>;
+  readonly #secretsOf: (id: string) => Promise<Secrets | undefined>;
+
+  constructor(parts: PowerReaderParts, closing: AbortSignal) {
+    const { reader } = parts.database;
+    this.#parts = parts;
+    this.#closing = closing;
+    this.#workOf = createBatchLoader((ids) => workSoFar(reader, ids));
+    this.#rowOf = createBatchLoader(
+      async (ids) => new Map((await nodesByIds(reader, ids)).map((node) => [node.id, node])),
+    );
+    this.#secretsOf = createBatchLoader((ids) => secretsOfNodes(reader, ids));
+    this.#unsubscribe = parts.bell.subscribe(() => this.#onNotified());
+  }
+
+  /** The node if it is at rest; otherwise the reason why its power may not be read. */
+  async look(nodeId: string, ref: string): Promise<RestingNode | { readonly refusal: Refusal }> {
+    // In this order: work that begins between the two reads makes the count rise above the one that is kept here.
+    const work = await this.#workOf(nodeId);
+    const node = await this.#rowOf(nodeId);
+    if (!node) return { refusal: { code: "NOT_FOUND", message: `There is no node ${ref}.`, missing: [ref] } };
+    if (work?.busyWith) return { refusal: busyRefusal(node, work.busyWith) };
+    const { registry, observer } = this.#parts;
+    const machine = await openMachine(registry, node, (await this.#secretsOf(nodeId)) ?? {}, observer);
+    return { node, machine, runs: work?.runs ?? 0 };
+  }
+
+  /** `all`: when the time for all calls of a request is over. Null: work has begun on the node. */
+  async read(before: RestingNode, all: Date): Promise<PowerReading | "NO_SLOT" | null> {
+    const { machine } = before;
+    if ("problem" in machine) return { code: "UNSUPPORTED_BY_DRIVER", reason: machine.problem };
+    const { log } = this.#parts;
+    return this.#undisturbed(before, (end) => readPower(machine, { deadline: new Deadline(READ_MS), all }, end, log));
+  }
+
+  /** Null: work has begun on the node. */
+  async set(before: RestingNode, machine: Machine, power: "ON" | "OFF"): Promise<PowerState | null> {
+    const { log } = this.#parts;
+    return this.#undisturbed(before, (end) =>
+      setPower(machine, power, { deadline: new Deadline(CORRECT_MS), lane: "READING", log, end }),
+    );
+  }
+
+  /** Writes the changes that a reading brings. False: work has begun on the node meanwhile, so the reading is void. */
+  async record({ node, runs }: RestingNode, reading: PowerReading): Promise<boolean> {
+    if (isEmpty(changesBy(node, reading))) return true;
+    return this.#parts.transact(async ({ tx }) => {
+      const [now] = await lockNodes(tx, [node.id]);
+      if (!now || hasBegun((await workSoFar(tx, [node.id])).get(node.id), runs)) return false;
+      const changes = changesBy(now, reading);
+      if (!isEmpty(changes)) await updateNode(tx, node.id, changes);
+      return true;
+    });
+  }
+
+  close(): void {
+    for (const { cancel } of this.#open) cancel.abort(this.#closing.reason);
+    this.#unsubscribe();
+    clearTimeout(this.#soon);
+  }
+
+  /** Makes a call that is canceled when work on the node begins, or the engine closes. Null: work has begun already. */
+  async #undisturbed<T>(before: RestingNode, call: (end: AbortSignal) => Promise<T>): Promise<T | null> {
+    const made = { before, cancel: new AbortController() };
+    this.#open.add(made);
+    if (this.#closing.aborted) made.cancel.abort(this.#closing.reason);
+    try {
+      // Work that started between the first look and this call was announced before the call was listed; check for it
+      // once. Later work cancels the call.
+      if (hasBegun(await this.#workOf(before.node.id), before.runs)) return null;
+      return await call(made.cancel.signal);
+    } finally {
+      this.#open.delete(made);
+    }
+  }
+
+  #onNotified(): void {
+    if (this.#open.size === 0) return;
+    this.#soon ??= setTimeout(() => {
+      this.#soon = undefined;
+      this.#cancelBusy().catch((error: unknown) =>
+        this.#parts.log.debug({ err: error }, "busy nodes could not be determined"),
+      );
+    }, DEBOUNCE_MS);
+  }
+
+  async #cancelBusy(): Promise<void> {
+    const asked = [...this.#open];
+    const work = await workSoFar(
+      this.#parts.database.reader,
+      asked.map(({ before }) => before.node.id),
+    );
+    for (const { before, cancel } of asked)
+      if (hasBegun(work.get(before.node.id), before.runs)) cancel.abort(new Error("work on the node has begun"));
+  }
+}
+
+function busyRefusal(
+  node: NodeRow,
+  { kind, operationId }: { readonly kind: string; readonly operationId: string },
+): Refusal {
+  return {
+    code: "BUSY",
+    message: `Node ${node.name} is busy with ${kind} operation ${operationId}, which controls its power. Wait for its end.`,
+    nodeId: node.id,
+    operationId,
+  };
+}
+
+type PowerChanges = Partial<Pick<NodeRow, "powerState" | "powerReadAt" | "powerProblem">>;
+
+/** The fields of a node that a reading changes. */
+function changesBy(node: NodeRow, reading: PowerReading): PowerChanges {
+  const state = "state" in reading ? reading.state : "UNKNOWN";
+  const problem = "state" in reading ? null : cutTo(reading.reason, PROBLEM_LENGTH_MAX);
+  const isFirst = "state" in reading && node.powerReadAt === null;
+  return {
+    ...(state !== node.powerState && { powerState: state }),
+    ...("state" in reading && (state !== node.powerState || isFirst) && { powerReadAt: new Date() }),
+    ...(problem !== node.powerProblem && { powerProblem: problem }),
+  };
+}
+
+function isEmpty(changes: PowerChanges): boolean {
+  return Object.keys(changes).length === 0;
+}
+
+/** Whether work on a node has begun since it had this number of runs. */
+function hasBegun(now: WorkSoFar | undefined, runs: number): boolean {
+  return (now?.runs ?? 0) !== runs;
+}
