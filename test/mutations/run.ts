@@ -11,6 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { messageOf } from "../../src/errors.ts";
 import { check, prove } from "../support/proof.ts";
 import { MUTATIONS } from "./list.ts";
 import type { Mutation } from "./list.ts";
@@ -89,9 +90,14 @@ if (import.meta.main) {
     for (const mutation of MUTATIONS) {
       if (ids && !ids.includes(mutation.id)) continue;
       const began = performance.now();
-      const finder = finderOf(copy, mutation, values.related);
-      const seconds = ((performance.now() - began) / 1_000).toFixed(0);
-      check(`${mutation.id} ${mutation.breaks}`, finder !== null, `${seconds} s, ${finder ?? "no test fails"}`);
+      const title = `${mutation.id} ${mutation.breaks}`;
+      try {
+        const finder = finderOf(copy, mutation, values.related);
+        const seconds = ((performance.now() - began) / 1_000).toFixed(0);
+        check(title, finder !== null, `${seconds} s, ${finder ?? "no test fails"}`);
+      } catch (error) {
+        check(title, false, messageOf(error));
+      }
     }
   });
 }
