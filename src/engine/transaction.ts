@@ -101,7 +101,9 @@ export async function move(
   context: MoveContext,
 ): Promise<NodeState> {
   const to = next(from, event);
-  const moved = new Map((await moveNodes(transaction.tx, nodeIds, from, to, change)).map((node) => [node.id, node]));
+  const moved = new Map(
+    (await moveNodes(transaction.tx, nodeIds, { ...change, from, to })).map((node) => [node.id, node]),
+  );
   const yieldWhenDue = createYielding();
   for (const nodeId of nodeIds) {
     await yieldWhenDue();

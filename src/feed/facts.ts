@@ -1,14 +1,17 @@
 /**
- * Facts of nodes for filters, read once for all streams: of 5,000 streams that receive a transition, each with its own filter,
- * one reads the database and the others share the result.
+ * Facts of nodes for filters, read once for all streams: of 5,000 streams that receive a transition, each with its own
+ * filter, one reads the database and the others share the result.
  *
- * Facts apply to a transition only if they were read after its commit: older ones would hide a node that matches because of
- * it. They are kept for a moment only, because nodes also change without transitions.
+ * Facts apply to a transition only if they were read after its commit: older ones would hide a node that matches
+ * because of it. They are kept for a moment only, because nodes also change without transitions.
  */
 import type { NodeFacts } from "../store/node-facts.ts";
 import type { TransitionRow } from "../store/transitions.ts";
 
-/** Facts of the node of each row, in their order; null for a deleted node. `head`: position up to which all is committed. */
+/**
+ * Facts of the node of each row, in their order; null for a deleted node. `head`: position up to which all is
+ * committed.
+ */
 export type Facts = (rows: readonly TransitionRow[], head: number) => Promise<readonly (NodeFacts | null)[]>;
 
 interface Known {

@@ -7,8 +7,9 @@
  * - snapshot: all matching nodes as of one position; it leads to replay at that position.
  * - replay: the cursor is behind the head. Transitions come from the tail's memory, or from the table.
  * - live: the cursor is at the head. New transitions lead to replay.
- * - ended: by a reset. The reasons: the cursor is invalid, the next transitions are deleted, a snapshot was not read in time,
- *   or the process shuts down.
+ * - ended: by a reset. The reasons: the cursor is invalid, the next transitions are deleted, a snapshot was not read in
+ *   time, or the process shuts down.
+ *
  * In every mode a bookmark is sent when nothing else was sent for ten seconds.
  */
 import { nodeCondition, nodeTest } from "../store/node-filter.ts";
@@ -240,7 +241,8 @@ class NodeStream {
       limit: BATCH,
       ...(this.#filter && { filter: this.#filter }),
     });
-    // Positions have no holes, so a row directly after the cursor proves that none is missing. Otherwise the log decides.
+    // Positions have no holes, so a row directly after the cursor proves that none is missing. Otherwise the log
+    // decides.
     if (rows[0]?.position !== from + 1 && (await this.#oldest()) > from + 1) return null;
     this.#cursor = rows.length < BATCH ? until : (rows.at(-1)?.position ?? until);
     return rows;
@@ -264,7 +266,10 @@ type TransitionChoice = (
   rows: readonly TransitionRow[],
 ) => readonly TransitionRow[] | Promise<readonly TransitionRow[]>;
 
-/** A filter by IDs alone is applied to the log, so it includes deleted nodes; any other is applied to the nodes as they are now. */
+/**
+ * A filter by IDs alone is applied to the log, so it includes deleted nodes; any other is applied to the nodes as they
+ * are now.
+ */
 function transitionFilter(filter: NodeFilter | undefined): TransitionFilter | undefined {
   if (!filter) return undefined;
   const ids = idsAlone(filter);

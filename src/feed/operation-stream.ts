@@ -1,7 +1,7 @@
 /**
- * The stream of one operation: its present state first, then each run that changed, until the operation has ended. It sends
- * states, not changes: a run that changes twice between two reads is sent once, with its last state. So a client that
- * reconnects needs no cursor.
+ * The stream of one operation: its present state first, then each run that changed, until the operation has ended. It
+ * sends states, not changes: a run that changes twice between two reads is sent once, with its last state. So a client
+ * that reconnects needs no cursor.
  */
 import type { Database } from "../store/postgres/database.ts";
 import { operationsByIds } from "../store/operations.ts";
@@ -23,7 +23,9 @@ export interface OperationUpdate {
 const PAGE = 200;
 const READ_EVERY_MS = 100;
 const POLL_MS = 1_000;
-/** A change has its time before it is committed. Reads overlap by this much to find changes that were committed late. */
+/**
+ * A change has its time before it is committed. Reads overlap by this much to find changes that were committed late.
+ */
 const OVERLAP_MS = 10_000;
 
 export function operationStream(

@@ -1,4 +1,7 @@
-/** Throttles a stream of rows that have no position in the log: it reads at most once per interval, however often they change. */
+/**
+ * Throttles a stream of rows that have no position in the log: it reads at most once per interval, however often they
+ * change.
+ */
 import type { Waiter } from "./pull.ts";
 import type { Tail } from "./tail.ts";
 

@@ -1,7 +1,7 @@
 /**
- * An asynchronous iterator that is pulled: it produces a batch when the next item is requested and it has none, and holds no
- * more than that batch. It is written by hand because `return()` of an async generator waits for the promise that the
- * generator awaits, so the stream of a disconnected client would not end.
+ * An asynchronous iterator that is pulled: it produces a batch when the next item is requested and it has none, and
+ * holds no more than that batch. It is written by hand because `return()` of an async generator waits for the promise
+ * that the generator awaits, so the stream of a disconnected client would not end.
  */
 
 /** How a producer waits between two reads. */

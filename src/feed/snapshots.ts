@@ -1,12 +1,12 @@
 /**
- * Snapshots of the fleet for streams that begin with one. After a restart all subscribers reconnect at once, and each of them
- * would read and hold the whole fleet. So:
+ * Snapshots of the fleet for streams that begin with one. After a restart all subscribers reconnect at once, and each
+ * of them would read and hold the whole fleet. So:
  *
  * - Two snapshots are taken at a time; further requests wait in order.
- * - For one filter, one snapshot is taken at a time. Requests that arrive meanwhile share the next one, so a snapshot always
- *   contains what its client wrote before the request.
- * - Rows are read once and shared: a snapshot reads the version of each node, and only those versions that no other held
- *   snapshot contains are read whole. A hundred filters cost a list of references each.
+ * - For one filter, one snapshot is taken at a time. Requests that arrive meanwhile share the next one, so a snapshot
+ *   always contains what its client wrote before the request.
+ * - Rows are read once and shared: a snapshot reads the version of each node, and only those versions that no other
+ *   held snapshot contains are read whole. A hundred filters cost a list of references each.
  * - While readers hold very many rows, no further snapshot is started.
  *
  * A reader that leaves releases its claim. A snapshot without claims is not started, or is cancelled.

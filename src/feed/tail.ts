@@ -1,7 +1,8 @@
 /**
- * The tail of the log: one reader of new transitions per process, for all its streams. It reads after each notification and,
- * in case one was lost, once a second, and keeps the newest rows in memory. A stream near the head takes rows from memory; one
- * that is behind reads the table. No stream has a queue. Facts of nodes and snapshots are shared between streams as well.
+ * The tail of the log: one reader of new transitions per process, for all its streams. It reads after each notification
+ * and, in case one was lost, once a second, and keeps the newest rows in memory. A stream near the head takes rows from
+ * memory; one that is behind reads the table. No stream has a queue. Facts of nodes and snapshots are shared between
+ * streams as well.
  */
 import type { Log } from "../log.ts";
 import { noopObserver } from "../observer.ts";
@@ -38,98 +39,135 @@ export interface Tail extends AsyncDisposable {
   close(): void;
 }
 
-const RING_SIZE = 8_192;
+const RECENT_MAX = 8_192;
 const PAGE = 500;
 const POLL_MS = 1_000;
 
-export async function createTail(parts: {
+export interface TailParts {
   readonly database: Database;
   readonly notifier: Notifier;
   readonly log: Log;
   readonly observer?: Observer;
-}): Promise<Tail> {
-  const { database, notifier, log, observer = noopObserver } = parts;
-  const advanceListeners = new Set<() => void>();
+}
+
+export async function createTail(parts: TailParts): Promise<Tail> {
+  const { database, notifier, observer = noopObserver } = parts;
   const writeListeners = new Set<() => void>();
-  let head = await newestPosition(database.reader);
-  let recentRows: TransitionRow[] = [];
-  let closed = false;
-  let reading: Promise<void> | null = null;
-  let again = false;
-
-  const notifyAll = (listeners: ReadonlySet<() => void>) => {
-    for (const listener of listeners) listener();
+  const reader = new LogReader(parts, await newestPosition(database.reader));
+  const facts = createFacts((ids) => nodeFacts(database.reader, ids));
+  const look = () => {
+    if (reader.isClosed) return;
+    notifyAll(writeListeners);
+    reader.readNew();
   };
+  const unsubscribe = notifier.subscribe(look);
+  const poll = setInterval(look, POLL_MS);
+  const close = () => {
+    reader.close();
+    notifyAll(writeListeners);
+  };
+  return {
+    get head() {
+      return reader.head;
+    },
+    get closed() {
+      return reader.isClosed;
+    },
+    recent: (after, limit) => reader.recent(after, limit),
+    facts: (rows) => facts(rows, reader.head),
+    snapshot: createSnapshots(database),
+    onAdvance: (listener) => subscribe(reader.advanceListeners, listener),
+    onWrite: (listener) => subscribe(writeListeners, listener),
+    onReset: (code) => observer.streamReset(code),
+    close,
+    async [Symbol.asyncDispose]() {
+      unsubscribe();
+      clearInterval(poll);
+      close();
+      await reader.settled();
+    },
+  };
+}
 
-  async function read(): Promise<void> {
-    do {
-      again = false;
-      const rows = await transitionsAfter(database.reader, { after: head, limit: PAGE });
-      const [newest] = rows.slice(-1);
-      if (newest) {
-        recentRows.push(...rows);
-        if (recentRows.length > 2 * RING_SIZE) recentRows = recentRows.slice(-RING_SIZE);
-        head = newest.position;
-        observer.streamLag((Date.now() - newest.at.getTime()) / 1_000);
-        notifyAll(advanceListeners);
-      }
-      if (rows.length === PAGE) again = true;
-    } while (again && !closed);
+/** Reads new transitions and keeps the newest in memory. */
+class LogReader {
+  readonly advanceListeners = new Set<() => void>();
+  readonly #database: Database;
+  readonly #log: Log;
+  readonly #observer: Observer;
+  /** The newest rows, oldest first; their positions have no holes. */
+  #recentRows: TransitionRow[] = [];
+  #head: number;
+  #isClosed = false;
+  #reading: Promise<void> | null = null;
+  #readsAgain = false;
+
+  constructor({ database, log, observer = noopObserver }: TailParts, head: number) {
+    this.#database = database;
+    this.#log = log;
+    this.#observer = observer;
+    this.#head = head;
   }
 
-  function look(): void {
-    if (closed) return;
-    notifyAll(writeListeners);
-    again = true;
-    reading ??= read()
-      .catch((error: unknown) => log.warn({ err: error }, "the log cannot be read; retrying"))
+  get head(): number {
+    return this.#head;
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  recent(after: number, limit: number): readonly TransitionRow[] | null {
+    const [oldest] = this.#recentRows;
+    if (after >= this.#head) return [];
+    if (!oldest || oldest.position > after + 1) return null;
+    // Positions have no holes, so the index follows from the position.
+    const from = after + 1 - oldest.position;
+    return this.#recentRows.slice(from, from + limit);
+  }
+
+  /** Starts a read, or repeats the one under way. */
+  readNew(): void {
+    this.#readsAgain = true;
+    this.#reading ??= this.#read()
+      .catch((error: unknown) => this.#log.warn({ err: error }, "the log cannot be read; retrying"))
       .finally(() => {
-        reading = null;
+        this.#reading = null;
       });
   }
 
-  const unsubscribe = notifier.subscribe(look);
-  const poll = setInterval(look, POLL_MS);
-  const facts = createFacts((ids) => nodeFacts(database.reader, ids));
-  const snapshot = createSnapshots(database);
-  return {
-    get head() {
-      return head;
-    },
-    get closed() {
-      return closed;
-    },
-    recent(after, limit) {
-      const [oldest] = recentRows;
-      if (after >= head) return [];
-      if (!oldest || oldest.position > after + 1) return null;
-      // Positions have no holes, so the index follows from the position.
-      const from = after + 1 - oldest.position;
-      return recentRows.slice(from, from + limit);
-    },
-    facts: (rows) => facts(rows, head),
-    snapshot,
-    onAdvance(listener) {
-      advanceListeners.add(listener);
-      return () => void advanceListeners.delete(listener);
-    },
-    onWrite(listener) {
-      writeListeners.add(listener);
-      return () => void writeListeners.delete(listener);
-    },
-    onReset: (code) => observer.streamReset(code),
-    close() {
-      closed = true;
-      notifyAll(advanceListeners);
-      notifyAll(writeListeners);
-    },
-    async [Symbol.asyncDispose]() {
-      closed = true;
-      unsubscribe();
-      clearInterval(poll);
-      notifyAll(advanceListeners);
-      notifyAll(writeListeners);
-      await reading;
-    },
-  };
+  close(): void {
+    this.#isClosed = true;
+    notifyAll(this.advanceListeners);
+  }
+
+  /** Waits for the read under way. */
+  async settled(): Promise<void> {
+    await this.#reading;
+  }
+
+  async #read(): Promise<void> {
+    do {
+      this.#readsAgain = false;
+      const rows = await transitionsAfter(this.#database.reader, { after: this.#head, limit: PAGE });
+      const [newest] = rows.slice(-1);
+      if (newest) {
+        this.#recentRows.push(...rows);
+        if (this.#recentRows.length > 2 * RECENT_MAX) this.#recentRows = this.#recentRows.slice(-RECENT_MAX);
+        this.#head = newest.position;
+        this.#observer.streamLag((Date.now() - newest.at.getTime()) / 1_000);
+        notifyAll(this.advanceListeners);
+      }
+      if (rows.length === PAGE) this.#readsAgain = true;
+    } while (this.#readsAgain && !this.#isClosed);
+  }
+}
+
+function subscribe(listeners: Set<() => void>, listener: () => void): () => void {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+}
+
+function notifyAll(listeners: ReadonlySet<() => void>): void {
+  for (const listener of listeners) listener();
 }

@@ -212,7 +212,10 @@ export async function nodeWithController(reader: Reader, driver: string, control
   return row?.id ?? null;
 }
 
-/** The node that this driver reaches with exactly these settings apart from secrets, for drivers that report no controller. */
+/**
+ * The node that this driver reaches with exactly these settings apart from secrets, for drivers that report no
+ * controller.
+ */
 export async function nodeWithSettings(reader: Reader, driver: string, settings: JsonObject): Promise<string | null> {
   const [row] = await reader
     .select({ id: nodes.id })

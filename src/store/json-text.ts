@@ -6,7 +6,8 @@ import { instantText } from "./postgres/pagination.ts";
 
 /**
  * Where a member of an object comes from: the SQL of its JSON text, which is never null; or, for an object or a list of
- * objects, its own members and what puts the text of one object in its place. `value`: the same of a row, for resolvers.
+ * objects, its own members and what puts the text of one object in its place. `value`: the same of a row, for
+ * resolvers.
  */
 export type JsonField = { readonly value?: (row: never) => unknown } & (
   | { readonly text: SQL }

@@ -1,6 +1,6 @@
 /**
- * Inserts runs: those of an accepted request, up to ten thousand, and clean-up runs. They are sent as JSON, one batch per
- * statement. As parameters, forty for each run, they would take twice the CPU time on both sides.
+ * Inserts runs: those of an accepted request, up to ten thousand, and clean-up runs. They are sent as JSON, one batch
+ * per statement. As parameters, forty for each run, they would take twice the CPU time on both sides.
  */
 import { getColumns, sql } from "drizzle-orm";
 import type { Tx } from "./postgres/database.ts";

@@ -37,8 +37,8 @@ export async function nodeKeys(reader: Reader, filter: NodeFilter): Promise<{ id
 /**
  * Locks nodes in the order of their IDs, so that two requests do not deadlock.
  *
- * All row locks in the store are NO KEY UPDATE: the second update of a row in one transaction takes a KEY SHARE lock on the
- * rows that it references, so with FOR UPDATE two runs of one operation that end at the same time would deadlock.
+ * All row locks in the store are NO KEY UPDATE: the second update of a row in one transaction takes a KEY SHARE lock on
+ * the rows that it references, so with FOR UPDATE two runs of one operation that end at the same time would deadlock.
  */
 export async function lockNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow[]> {
   if (ids.length === 0) return [];
@@ -194,15 +194,13 @@ export interface NodeMove {
 export type MovedNode = Pick<NodeRow, "id" | "name" | "project" | "transitionCount" | "revision">;
 
 /**
- * Moves nodes from one state to another and counts the transition. Only `engine/transaction.ts` calls it. Returns the nodes
- * that were in `from`. The database rejects edges that are not in the lifecycle table.
+ * Moves nodes from one state to another and counts the transition. Only `engine/transaction.ts` calls it. Returns the
+ * nodes that were in `from`. The database rejects edges that are not in the lifecycle table.
  */
 export async function moveNodes(
   tx: Tx,
   ids: readonly string[],
-  from: NodeState,
-  to: NodeState,
-  change: NodeMove = {},
+  { from, to, ...change }: NodeMove & { readonly from: NodeState; readonly to: NodeState },
 ): Promise<MovedNode[]> {
   return tx
     .update(nodes)
@@ -254,8 +252,8 @@ ${bulkUpdate(nodes, {
 })}`;
 
 /**
- * Changes nodes, each in its own way, and counts a transition if the state changes. Only `engine/transaction.ts` calls it.
- * Returns the nodes that were in the given state.
+ * Changes nodes, each in its own way, and counts a transition if the state changes. Only `engine/transaction.ts` calls
+ * it. Returns the nodes that were in the given state.
  */
 export async function changeClaimedNodes(
   tx: Tx,

@@ -129,8 +129,8 @@ export async function keepFreeOperations(tx: Tx, ids: readonly string[]): Promis
 }
 
 /**
- * Unfinished operations with QUEUED runs that should not wait: a slot of `maxParallel` is free, or the operation is being
- * ended. The transaction that should have started or ended them may have skipped them because they were locked.
+ * Unfinished operations with QUEUED runs that should not wait: a slot of `maxParallel` is free, or the operation is
+ * being ended. The transaction that should have started or ended them may have skipped them because they were locked.
  */
 export async function operationsOverlooked(reader: Reader, limit: number): Promise<string[]> {
   const rows = await reader.execute<{ id: string }>(sql`
@@ -262,7 +262,10 @@ export async function finalCounts(
   return row ?? { succeeded: 0, failed: 0, aborted: 0, stopped: 0, succeededWithErrors: 0, unfinished: 0, cleanUps: 0 };
 }
 
-/** Number of an operation's unfinished runs that were started, which `maxParallel` limits. They may still wait for a capacity limit. */
+/**
+ * Number of an operation's unfinished runs that were started, which `maxParallel` limits. They may still wait for a
+ * capacity limit.
+ */
 export async function countStartedRuns(tx: Tx, operationId: string): Promise<number> {
   return tx.$count(
     runs,
@@ -284,7 +287,9 @@ export async function hasUnfinishedRun(tx: Tx, operationId: string): Promise<boo
   return found.length > 0;
 }
 
-/** Unfinished operations that change the state of nodes of each cluster. `stopping`: whether an interrupt was requested. */
+/**
+ * Unfinished operations that change the state of nodes of each cluster. `stopping`: whether an interrupt was requested.
+ */
 export async function workOnClusters(
   reader: Reader,
   clusterIds: readonly string[],

@@ -7,7 +7,10 @@ import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { nodes, operations, runs } from "./tables.ts";
 
-/** States in which power is not read in the background: credentials are not verified yet, or the node is not managed any more. */
+/**
+ * States in which power is not read in the background: credentials are not verified yet, or the node is not managed any
+ * more.
+ */
 export const WITHOUT_POWER: readonly NodeState[] = ["ENROLLED", "DECOMMISSIONED"];
 
 const AT_REST = sql`not exists (select from ${runs} where ${runs.nodeId} = ${nodes.id} and ${runs.finishedAt} is null)`;
@@ -56,7 +59,10 @@ export async function notePowerReads(tx: Tx, ids: readonly string[]): Promise<vo
   );
 }
 
-/** Does not raise the revision: this is not a change of the node. The inner select is an array, so that every plan runs it once. */
+/**
+ * Does not raise the revision: this is not a change of the node. The inner select is an array, so that every plan runs
+ * it once.
+ */
 async function noteChecked(tx: Tx, which: { getSQL(): SQL }): Promise<PowerRead[]> {
   return tx
     .update(nodes)

@@ -29,7 +29,10 @@ export interface Failure {
 /** Condition in which an abort left the node, as far as is known. */
 export interface LeftAs {
   readonly power: "ON" | "OFF" | "UNKNOWN";
-  /** Whether a step that touches disks had started: one that declares it, or a clean, deploy or undeploy step without a declaration. */
+  /**
+   * Whether a step that touches disks had started: one that declares it, or a clean, deploy or undeploy step without a
+   * declaration.
+   */
   readonly disksTouched: boolean;
   /** Whether a step that declares to write firmware had started. Absent in older records. */
   readonly firmwareTouched?: boolean;

@@ -8,7 +8,10 @@ export type Anomaly = (typeof anomalies.$inferSelect)["kind"];
 
 export type AnomalyRow = typeof anomalies.$inferSelect;
 
-/** Records a rejected callback and returns the number of the run; null, without recording it, if the run has `most` already. */
+/**
+ * Records a rejected callback and returns the number of the run; null, without recording it, if the run has `most`
+ * already.
+ */
 export async function noteAnomaly(tx: Tx, row: typeof anomalies.$inferInsert, most: number): Promise<number | null> {
   const before = await tx.$count(anomalies, eq(anomalies.runId, row.runId));
   if (before >= most) return null;

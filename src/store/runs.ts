@@ -1,4 +1,7 @@
-/** Runs: an operation's work on one node each. The worker that claimed a run holds its fencing token, and each write checks it. */
+/**
+ * Runs: an operation's work on one node each. The worker that claimed a run holds its fencing token, and each write
+ * checks it.
+ */
 import { and, asc, eq, gt, inArray, isNull, lte, ne, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, OperationState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
@@ -122,8 +125,8 @@ export async function lockUnfinishedRuns(
 }
 
 /**
- * Unfinished runs of nodes. Started runs are locked in the order of their nodes. QUEUED runs are only read: transactions that
- * start or end them skip locked ones.
+ * Unfinished runs of nodes. Started runs are locked in the order of their nodes. QUEUED runs are only read:
+ * transactions that start or end them skip locked ones.
  */
 export async function lockBegunRuns(tx: Tx, nodeIds: readonly string[]): Promise<RunRow[]> {
   if (nodeIds.length === 0) return [];
@@ -214,8 +217,8 @@ export async function busyNodes(reader: Reader, nodeIds: readonly string[]) {
 }
 
 /**
- * The newest run of each node that changes its state and is not a clean-up: a change of power or an inspection in place does
- * not hide unfinished work from a restart. Runs of the given operation always count.
+ * The newest run of each node that changes its state and is not a clean-up: a change of power or an inspection in place
+ * does not hide unfinished work from a restart. Runs of the given operation always count.
  */
 export async function newestWork(
   reader: Reader,
@@ -411,7 +414,10 @@ export async function interruptsOf(
     .where(inArrayParam(runs.id, ids));
 }
 
-/** A page, by ID, of unfinished runs that were not changed for some seconds although they should. Recovery enqueues those without a job. */
+/**
+ * A page, by ID, of unfinished runs that were not changed for some seconds although they should. Recovery enqueues
+ * those without a job.
+ */
 export async function neglectedRuns(
   reader: Reader,
   { seconds, after, limit }: { readonly seconds: number; readonly after: string | null; readonly limit: number },

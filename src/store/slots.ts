@@ -59,9 +59,9 @@ export async function runsWaitingForEach(
 }
 
 /**
- * Runs that wait for a limit other than the excepted ones, longest wait first; at most `most` for each limit, so that many
- * runs that wait for one limit do not hide those of another. QUEUED runs of an operation that is halted or being ended are
- * left out and keep their waiting time.
+ * Runs that wait for a limit other than the excepted ones, longest wait first; at most `most` for each limit, so that
+ * many runs that wait for one limit do not hide those of another. QUEUED runs of an operation that is halted or being
+ * ended are left out and keep their waiting time.
  */
 export async function waitingRuns(
   tx: Tx,
@@ -95,8 +95,8 @@ export async function lockWaiting(tx: Tx, ids: readonly string[]): Promise<RunRo
 }
 
 /**
- * The queue position of each run, from 1: among the runs that wait for the same limit, longest wait first; else among the
- * QUEUED runs of its operation, in the order of the request. Other runs are left out.
+ * The queue position of each run, from 1: among the runs that wait for the same limit, longest wait first; else among
+ * the QUEUED runs of its operation, in the order of the request. Other runs are left out.
  */
 export async function waitingPositions(reader: Reader, runIds: readonly string[]): Promise<Map<string, number>> {
   if (runIds.length === 0) return new Map();

@@ -34,8 +34,8 @@ interface Row {
 }
 
 /**
- * The durations of each kind of step, in order: on nodes of the same model if there are any, else on all nodes of the driver;
- * null if the step never succeeded. One statement; its cost depends on the number of different steps.
+ * The durations of each kind of step, in order: on nodes of the same model if there are any, else on all nodes of the
+ * driver; null if the step never succeeded. One statement; its cost depends on the number of different steps.
  */
 export async function stepHistories(reader: Reader, kinds: readonly StepKind[]): Promise<(StepHistory | null)[]> {
   if (kinds.length === 0) return [];

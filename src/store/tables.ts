@@ -2,11 +2,12 @@
  * All tables, as the migrations in `drizzle/` create them. The migrations also contain what Drizzle cannot express:
  * - the legal edges (`lifecycle_edges`), and the trigger that rejects any other change of `nodes.state`;
  * - the one row of `feed_position`;
- * - the collation of `nodes.name`, which is by bytes, so that one index serves the order of lists and prefixes of names;
+ * - the collation of `nodes.name`, which is by bytes, so that one index serves the order of lists and prefixes of
+ *   names;
  * - `label_pairs`, which makes labels a list that PostgreSQL keeps statistics of.
  *
- * Some columns have older names than their properties: `wish` is an interrupt (decision 0013 forbids renaming columns). The
- * tables of the durable queue are pg-boss's own, in the schema `pgboss`.
+ * Some columns have older names than their properties: `wish` is an interrupt (decision 0013 forbids renaming columns).
+ * The tables of the durable queue are pg-boss's own, in the schema `pgboss`.
  */
 import { sql } from "drizzle-orm";
 import {
@@ -384,7 +385,9 @@ export const discoveries = pgTable(
       .references(() => operations.id),
     ordinal: integer("ordinal").notNull(),
     address: text("address").notNull(),
-    /** REGISTERED: a node was registered. KNOWN: the node existed. SKIPPED: the operation ended before it was probed. */
+    /**
+     * REGISTERED: a node was registered. KNOWN: the node existed. SKIPPED: the operation ended before it was probed.
+     */
     state: text("state").$type<"QUEUED" | "REGISTERED" | "KNOWN" | "FAILED" | "SKIPPED">().notNull().default("QUEUED"),
     nodeId: uuid("node_id"),
     failure: jsonb("failure").$type<Failure>(),

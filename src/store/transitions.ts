@@ -14,9 +14,9 @@ export type TransitionRow = typeof transitions.$inferSelect;
 export type NewTransition = Omit<TransitionRow, "position" | "at">;
 
 /**
- * Appends rows in order. Must be the last statement before the commit: it locks the one row that positions are allocated from,
- * so positions follow the order of commits without holes. Once a reader has seen position p, no new row appears at or below
- * it.
+ * Appends rows in order. Must be the last statement before the commit: it locks the one row that positions are
+ * allocated from, so positions follow the order of commits without holes. Once a reader has seen position p, no new row
+ * appears at or below it.
  */
 export async function appendTransitions(tx: Tx, rows: readonly NewTransition[]): Promise<void> {
   const json = JSON.stringify(rows.map((row, index) => ({ ...row, ord: index + 1 })));
@@ -50,8 +50,8 @@ export async function oldestPosition(reader: Reader): Promise<number> {
 }
 
 /**
- * Deletes up to `limit` of the oldest transitions that are older than `days`, and returns their number. The rest is always the
- * newest part of the log without a hole, whatever the clock did while it was written.
+ * Deletes up to `limit` of the oldest transitions that are older than `days`, and returns their number. The rest is
+ * always the newest part of the log without a hole, whatever the clock did while it was written.
  */
 export async function deleteOldTransitions(tx: Tx, days: number, limit: number): Promise<number> {
   const deleted = await tx.execute(sql`

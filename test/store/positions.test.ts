@@ -78,7 +78,7 @@ test("positions: a reader never sees a new row at or below a position that it ha
       const givesUp = (writer * 7 + turn * 3) % 4 === 0;
       givenUp += givesUp ? 1 : 0;
       const done = database.transaction(async (tx) => {
-        for (let index = 0; index < rows; index += 1) await moveNodes(tx, [id], "ENROLLED", "ENROLLED");
+        for (let index = 0; index < rows; index += 1) await moveNodes(tx, [id], { from: "ENROLLED", to: "ENROLLED" });
         await delay(Math.random() * 2);
         await appendTransitions(
           tx,
@@ -126,7 +126,7 @@ test("positions of rows that are appended together keep their order, and a rollb
     }),
   ).rejects.toThrow("gives up");
   await database.transaction(async (tx) => {
-    for (let index = 0; index < 3; index += 1) await moveNodes(tx, [id], "ENROLLED", "ENROLLED");
+    for (let index = 0; index < 3; index += 1) await moveNodes(tx, [id], { from: "ENROLLED", to: "ENROLLED" });
     await appendTransitions(tx, [
       row(id, 2, { reason: "first" }),
       row(id, 3, { reason: 'it\'s "second"' }),

@@ -1,4 +1,6 @@
-/** From the selection of a list to a plan: the fields that the database writes, under the response keys of the request. */
+/**
+ * From the selection of a list to a plan: the fields that the database writes, under the response keys of the request.
+ */
 import { Kind, getNamedType, isAbstractType, isObjectType } from "graphql";
 import type {
   FieldNode,
@@ -37,7 +39,9 @@ export interface WritableFields {
   readonly [name: string]: { readonly text?: unknown; readonly fields?: WritableFields };
 }
 
-/** Limit on the SQL of one document's lists, an estimate in characters: a few hundred fields. Larger lists are resolved. */
+/**
+ * Limit on the SQL of one document's lists, an estimate in characters: a few hundred fields. Larger lists are resolved.
+ */
 export const PLAN_CHARACTERS_MAX = 40_000;
 /** Estimate for a field, without its key. */
 export const FIELD_CHARACTERS = 100;

@@ -1,4 +1,6 @@
-/** Replaces the selections of lists that the database can write by a hidden field, and keeps the plans of these lists. */
+/**
+ * Replaces the selections of lists that the database can write by a hidden field, and keeps the plans of these lists.
+ */
 import {
   GraphQLNonNull,
   GraphQLObjectType,
@@ -47,7 +49,10 @@ export function listPlan({ fieldNodes: [field] }: Pick<GraphQLResolveInfo, "fiel
   return field && plans.get(field);
 }
 
-/** Adds the hidden field to the type of each list that can be text. It is not enumerable, so introspection and printing omit it. */
+/**
+ * Adds the hidden field to the type of each list that can be text. It is not enumerable, so introspection and printing
+ * omit it.
+ */
 export function addHiddenFields(schema: GraphQLSchema): void {
   const value = HiddenFieldType.getFields()["text"];
   for (const type of Object.values(schema.getTypeMap())) {
@@ -114,8 +119,8 @@ function booleanVariable(
 }
 
 /**
- * The fields of a selection, with hidden ones in place of lists that can be text; null if there are none. Lists inside of
- * items of lists are left as they are: batch loaders read them together.
+ * The fields of a selection, with hidden ones in place of lists that can be text; null if there are none. Lists inside
+ * of items of lists are left as they are: batch loaders read them together.
  */
 function replaceLists(
   context: SelectionContext,

@@ -1,13 +1,13 @@
 /**
  * Lists that the database writes as JSON text. A page of 1,000 nodes takes 2.5 ms this way in place of the 15.6 ms that
- * parsing the rows, resolving every field and writing the result again take. The response is the same to the letter, which
- * `test/graphql/lists.test.ts` compares for random documents.
+ * parsing the rows, resolving every field and writing the result again take. The response is the same to the letter,
+ * which `test/graphql/lists.test.ts` compares for random documents.
  *
  * How it works:
  * 1. A list field declares with the extension `asText` which fields of its items the database can write.
- * 2. Before execution, each such list whose selection stays within these fields gets a plan (json-list-plan.ts), and its
- *    selection is replaced by one hidden field that no document can name (json-list-rewrite.ts). All other lists, and
- *    documents that are not understood here, are executed unchanged.
+ * 2. Before execution, each such list whose selection stays within these fields gets a plan (json-list-plan.ts), and
+ *    its selection is replaced by one hidden field that no document can name (json-list-rewrite.ts). All other lists,
+ *    and documents that are not understood here, are executed unchanged.
  * 3. The list's resolver finds its plan by `listPlan(info)`, reads the page as text and returns it with `listText`.
  *    Arguments, scopes and errors are the resolver's, as without a plan.
  * 4. When the response is written, the text is put in the place of the list (json-list-text.ts).

@@ -1,16 +1,16 @@
 /**
  * Delays messages of a socket whose ID is still in use.
  *
- * A client may reuse an ID as soon as it has completed the operation. graphql-ws 6.4.2 knows operations by ID only: when the
- * earlier operation ends, graphql-ws takes the later one for it, reports it as complete and forgets it, so that it continues
- * without a receiver, indefinitely. This was reproduced with a subscription that is completed and subscribed again at once;
- * no upstream issue is known. So the later operation waits until the earlier has ended, and further messages of its ID wait
- * behind it.
+ * A client may reuse an ID as soon as it has completed the operation. graphql-ws 6.4.2 knows operations by ID only:
+ * when the earlier operation ends, graphql-ws takes the later one for it, reports it as complete and forgets it, so
+ * that it continues without a receiver, indefinitely. This was reproduced with a subscription that is completed and
+ * subscribed again at once; no upstream issue is known. So the later operation waits until the earlier has ended, and
+ * further messages of its ID wait behind it.
  *
- * An operation that a client completes is not over: a query runs to its end. So operations count until they have ended, and
- * one beyond the limit of a socket waits, with all messages of its ID. graphql-ws itself counts operations that the client
- * has not completed, and rejects more; no message waits for those. An operation that is completed while it waits is not
- * started.
+ * An operation that a client completes is not over: a query runs to its end. So operations count until they have ended,
+ * and one beyond the limit of a socket waits, with all messages of its ID. graphql-ws itself counts operations that the
+ * client has not completed, and rejects more; no message waits for those. An operation that is completed while it waits
+ * is not started.
  */
 
 /** Limit of waiting messages per ID; a client that exceeds it is disconnected. */
@@ -34,7 +34,10 @@ export interface Handler {
   onSurplus(): void;
 }
 
-/** Returns a function that takes messages in the order of their arrival. At most `operationsMax` operations run at a time. */
+/**
+ * Returns a function that takes messages in the order of their arrival. At most `operationsMax` operations run at a
+ * time.
+ */
 export function withReusedIds(
   { handle, isLive, liveCount, onFull, onSurplus }: Handler,
   operationsMax: number,

@@ -1,11 +1,15 @@
-/** Lists in conditions as one parameter: their length depends on callers, and a statement takes at most 65,534 parameters. */
+/**
+ * Lists in conditions as one parameter: their length depends on callers, and a statement takes at most 65,534
+ * parameters.
+ */
 import { eq, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
 
 /**
- * The column, of texts or UUIDs, is one of the values. PostgreSQL looks them up in an index, or its rows in a hash of them.
- * A single value becomes an equality: an index that begins with the column then returns rows in the order of its next column.
+ * The column, of texts or UUIDs, is one of the values. PostgreSQL looks them up in an index, or its rows in a hash of
+ * them. A single value becomes an equality: an index that begins with the column then returns rows in the order of its
+ * next column.
  */
 export function inArrayParam(column: PgColumn, values: readonly string[]): SQL {
   const unique = [...new Set(values)];

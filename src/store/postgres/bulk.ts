@@ -1,6 +1,6 @@
 /**
- * One statement that changes many rows, each in its own way, so that several runs at a boundary cost as many round trips as
- * one. The rows are one JSON parameter (`rowsText`), so the text of the statement is constant.
+ * One statement that changes many rows, each in its own way, so that several runs at a boundary cost as many round
+ * trips as one. The rows are one JSON parameter (`rowsText`), so the text of the statement is constant.
  */
 import { getColumns, getTableName } from "drizzle-orm";
 import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
@@ -8,9 +8,9 @@ import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
 type Fields<Table extends PgTable> = Extract<keyof Table["_"]["columns"], string>;
 
 /**
- * The text of a statement whose one parameter is a JSON list of `{ <key fields>, change: { <field>: value } }`. Fields that a
- * change lacks stay as they are; null clears. `also`: further assignments, as SQL. `from` and `where` may name more tables;
- * the list is the relation `given`, with a column `change` and one for each key field.
+ * The text of a statement whose one parameter is a JSON list of `{ <key fields>, change: { <field>: value } }`. Fields
+ * that a change lacks stay as they are; null clears. `also`: further assignments, as SQL. `from` and `where` may name
+ * more tables; the list is the relation `given`, with a column `change` and one for each key field.
  */
 export function bulkUpdate<Table extends PgTable>(
   table: Table,
@@ -46,7 +46,10 @@ export function bulkUpdate<Table extends PgTable>(
   ].join("\n");
 }
 
-/** The text of a statement that inserts rows. Its one parameter is a JSON list of them; fields that are not named get their defaults. */
+/**
+ * The text of a statement that inserts rows. Its one parameter is a JSON list of them; fields that are not named get
+ * their defaults.
+ */
 export function bulkInsert<Table extends PgTable>(table: Table, fields: readonly Fields<Table>[]): string {
   const column = columnsOf(table);
   const names = fields.map((field) => `"${column(field).name}"`);

@@ -50,8 +50,9 @@ export function connect(connection: Connection, pool: PoolOptions): Sql {
     onnotice: () => {},
     connect_timeout: CONNECT_SECONDS,
     keep_alive: KEEP_ALIVE_SECONDS,
-    // With the default of 100, a BEGIN that fills a connection's pipeline leaves the connection in the pool with an open
-    // transaction, and later writes on it are lost (postgres.js issues 823, 1189, 1210; test/store/pipeline.test.ts).
+    // With the default of 100, a BEGIN that fills a connection's pipeline leaves the connection in the pool with an
+    // open transaction, and later writes on it are lost (postgres.js issues 823, 1189, 1210;
+    // test/store/pipeline.test.ts).
     max_pipeline: 1e9,
     // The delay is shared by all connections of a pool. By default it grows to 20 s within seven failed attempts, and
     // runs would stop for that long after the database is back.

@@ -1,6 +1,6 @@
 /**
- * Opens the database: PostgreSQL, embedded or served, through one driver and one set of migrations. All other files of the
- * store take a `Reader` (a pool or a transaction) or a `Tx` (an open transaction).
+ * Opens the database: PostgreSQL, embedded or served, through one driver and one set of migrations. All other files of
+ * the store take a `Reader` (a pool or a transaction) or a `Tx` (an open transaction).
  */
 import { drizzle } from "drizzle-orm/postgres-js";
 import type { Sql } from "postgres";
@@ -20,7 +20,9 @@ export type { Connection, Reader, Tx };
 
 export interface Database extends AsyncDisposable {
   readonly reader: Reader;
-  /** For reads of API requests: a statement is canceled after ten seconds, and waits at most as long for a connection. */
+  /**
+   * For reads of API requests: a statement is canceled after ten seconds, and waits at most as long for a connection.
+   */
   readonly bounded: Reader;
   readonly connection: Connection;
   readonly pools: Pools;
@@ -35,12 +37,15 @@ export interface Database extends AsyncDisposable {
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   /** Runs `work` while no other process runs it on this database: for objects that replicas create at their start. */
   withStartLock<T>(work: () => Promise<T>): Promise<T>;
-  /** Runs `work` in a read-only transaction that sees one moment of the database, on connections that writers do not use. */
+  /**
+   * Runs `work` in a read-only transaction that sees one moment of the database, on connections that writers do not
+   * use.
+   */
   snapshot<T>(work: (reader: Reader) => Promise<T>): Promise<T>;
   /**
-   * Calls `onNotify` at every notification of `channel`, and with "" after each reconnection: notifications in between are
-   * lost. A hint; polling must find the same work. Rejects with an instruction for the operator if notifications do not
-   * arrive.
+   * Calls `onNotify` at every notification of `channel`, and with "" after each reconnection: notifications in between
+   * are lost. A hint; polling must find the same work. Rejects with an instruction for the operator if notifications do
+   * not arrive.
    */
   listen(
     channel: string,
@@ -48,7 +53,10 @@ export interface Database extends AsyncDisposable {
     onError?: (error: unknown) => void,
   ): Promise<AsyncDisposable>;
   notify(channel: string, payload: string): Promise<void>;
-  /** Closes all connections except the one that listens. Running statements fail with a connection error, and so do later ones. */
+  /**
+   * Closes all connections except the one that listens. Running statements fail with a connection error, and so do
+   * later ones.
+   */
   disconnect(): Promise<void>;
 }
 
@@ -78,8 +86,8 @@ const WRITE_SECONDS = 60;
 /** Margin between the server's statement timeout and the moment a silent connection counts as lost. */
 const SILENT_SECONDS = 5;
 /**
- * A replica that is suspended in a transaction keeps its locks, the lock on the log's position among them, and blocks all
- * others. The server ends its transaction after this time, which leaves time to take over its runs.
+ * A replica that is suspended in a transaction keeps its locks, the lock on the log's position among them, and blocks
+ * all others. The server ends its transaction after this time, which leaves time to take over its runs.
  */
 const IDLE_SECONDS = 30;
 
@@ -137,8 +145,8 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed) {
   const { readSeconds = READ_SECONDS, writeSeconds = WRITE_SECONDS, prepare: setting = "auto" } = options;
   const pools = poolsOf(connectionsMax);
   const prepare = setting === "auto" ? !isPooled : setting === "on";
-  // A pooler rejects settings that it does not know, and would pass a session's settings on to other clients. Behind one,
-  // the statement queue cancels statements, and a snapshot sets its timeout inside the transaction.
+  // A pooler rejects settings that it does not know, and would pass a session's settings on to other clients. Behind
+  // one, the statement queue cancels statements, and a snapshot sets its timeout inside the transaction.
   const timeouts = {
     ...(!isPooled && { statementSeconds: readSeconds }),
     silentSeconds: readSeconds + SILENT_SECONDS,

@@ -1,10 +1,11 @@
 /**
- * The embedded database: a PostgreSQL from npm packages that runs as a child process, on a Unix socket in the data directory. A
- * data directory belongs to one Ostler process; a second one is refused.
+ * The embedded database: a PostgreSQL from npm packages that runs as a child process, on a Unix socket in the data
+ * directory. A data directory belongs to one Ostler process; a second one is refused.
  *
- * It ends with its parent. On Linux the kernel interrupts it when the parent dies; on other systems the next start adopts the
- * orphan. If it ends alone, for example because the kernel needed its memory, it can be restarted (`keepUp`). PostgreSQL
- * refuses to run as root, so root runs it in a user namespace, or as the user `nobody` if namespaces are not allowed.
+ * It ends with its parent. On Linux the kernel interrupts it when the parent dies; on other systems the next start
+ * adopts the orphan. If it ends alone, for example because the kernel needed its memory, it can be restarted
+ * (`keepUp`). PostgreSQL refuses to run as root, so root runs it in a user namespace, or as the user `nobody` if
+ * namespaces are not allowed.
  */
 import { spawn, spawnSync } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
@@ -172,7 +173,10 @@ function linkLibraries(root: string): void {
   }
 }
 
-/** Claims the directory. Returns the process ID of a postmaster that outlived its owner and does not end; null if there is none. */
+/**
+ * Claims the directory. Returns the process ID of a postmaster that outlived its owner and does not end; null if there
+ * is none.
+ */
 async function claimFolder(folder: string, data: string): Promise<number | null> {
   const ownerFile = join(folder, "owner.pid");
   const owner = readPid(ownerFile);
@@ -332,8 +336,8 @@ function launch(
   ];
   const logFile = openSync(join(at.folder, LOG), "w", 0o600);
   try {
-    // In its own process group: Ctrl-C in a terminal signals the whole group, and would end the database while the service
-    // still stores the results of its last steps.
+    // In its own process group: Ctrl-C in a terminal signals the whole group, and would end the database while the
+    // service still stores the results of its last steps.
     return spawn(command, rest, {
       detached: true,
       stdio: ["ignore", logFile, logFile],

@@ -1,13 +1,14 @@
 /**
- * The connection that listens for notifications. It must lead to the server itself: a pooler in transaction mode gives a LISTEN
- * to another client. postgres.js listens again after a loss, but reports neither a pooler, nor a dead connection, nor failed
- * attempts. So a probe is sent at the start and every twenty seconds, and must come back.
+ * The connection that listens for notifications. It must lead to the server itself: a pooler in transaction mode gives
+ * a LISTEN to another client. postgres.js listens again after a loss, but reports neither a pooler, nor a dead
+ * connection, nor failed attempts. So a probe is sent at the start and every twenty seconds, and must come back.
  *
  * Modes:
  * - connecting: from the start or a loss, with backoff between attempts, until LISTEN succeeds.
  * - probing: a probe was sent. It leads to listening when the probe arrives, to connecting after a timeout.
  * - listening: notifications arrive. Each time this mode is entered from connecting, `onNotify("")` says that some may be
  *   missing. Every twenty seconds it leads to probing.
+ *
  * `listenOn` returns when the first probe has arrived, and rejects if the first connection fails.
  */
 import { randomUUID } from "node:crypto";
@@ -142,7 +143,9 @@ class Listener {
     }
   }
 
-  /** Rejects if a probe does not come back. One that could not be sent passes: it says nothing about this connection. */
+  /**
+   * Rejects if a probe does not come back. One that could not be sent passes: it says nothing about this connection.
+   */
   async #probe(probes: Map<string, () => void>): Promise<void> {
     const { notify, probeMs = PROBE_MS } = this.#parts;
     const payload = PROBE + randomUUID();

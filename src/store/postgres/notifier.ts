@@ -2,15 +2,18 @@
  * Wakes up readers when there may be new rows: those of this process at once, those of other replicas a moment later. A
  * notification has no content and may be lost, so every subscriber polls as well.
  *
- * It is sent after a commit, never inside a transaction: NOTIFY takes a lock of the whole server at commit and costs two
- * commits out of three. A process sends at most one notification in 20 ms.
+ * It is sent after a commit, never inside a transaction: NOTIFY takes a lock of the whole server at commit and costs
+ * two commits out of three. A process sends at most one notification in 20 ms.
  */
 import { randomUUID } from "node:crypto";
 import type { Database } from "./database.ts";
 
 export interface Notifier extends AsyncDisposable {
   notify(): void;
-  /** Calls `listener` after notifications, at most once per turn of the event loop. Returns a function that unsubscribes. */
+  /**
+   * Calls `listener` after notifications, at most once per turn of the event loop. Returns a function that
+   * unsubscribes.
+   */
   subscribe(listener: () => void): () => void;
 }
 

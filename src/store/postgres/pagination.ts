@@ -92,9 +92,9 @@ export function cutNumbered<Row>(
 }
 
 /**
- * The first rows of each of several parents, in one statement. It is a lateral join: each parent's rows are looked up in an
- * index, and at most `of.limit` of them are read. `of.below` is the condition on the parent's id, a UUID unless `of.idType`
- * is given.
+ * The first rows of each of several parents, in one statement. It is a lateral join: each parent's rows are looked up
+ * in an index, and at most `of.limit` of them are read. `of.below` is the condition on the parent's id, a UUID unless
+ * `of.idType` is given.
  */
 export async function rowsBelow<Table extends PgTable>(
   reader: Reader,

@@ -1,6 +1,6 @@
 /**
- * Sizes of a replica's connection pools: what `max_connections` of a server and the pools of a pooler are sized by. Connections
- * are opened when they are first needed, so an idle replica has fewer.
+ * Sizes of a replica's connection pools: what `max_connections` of a server and the pools of a pooler are sized by.
+ * Connections are opened when they are first needed, so an idle replica has fewer.
  */
 
 export interface Pools {
@@ -29,7 +29,10 @@ export function poolsOf(writers: number): Pools {
   };
 }
 
-/** Total of the pools and the connection that listens. A replica that serves no requests has neither readers nor snapshots. */
+/**
+ * Total of the pools and the connection that listens. A replica that serves no requests has neither readers nor
+ * snapshots.
+ */
 export function connectionsOf({ writers, readers, snapshots, queue }: Pools, serves: boolean): number {
   return writers + (serves ? readers + snapshots : 0) + queue + 1;
 }

@@ -1,7 +1,7 @@
 /**
- * Inspects the database before it is used: whether it is reachable and new enough, and whether a pooler stands before it. A
- * pooler is detected by a process ID: the one reported when a connection opens is the pooler's own, and differs from that of
- * the server process.
+ * Inspects the database before it is used: whether it is reachable and new enough, and whether a pooler stands before
+ * it. A pooler is detected by a process ID: the one reported when a connection opens is the pooler's own, and differs
+ * from that of the server process.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { Sql } from "postgres";
@@ -29,7 +29,10 @@ export async function probe(sql: Sql): Promise<Probed> {
   return { isPooled: state !== null && state.pid !== Number(row?.["pid"]), connectionsMax: Number(row?.["most"]) };
 }
 
-/** Runs `work`, and again each second while the database is unreachable, for `seconds` at most. Other errors are thrown at once. */
+/**
+ * Runs `work`, and again each second while the database is unreachable, for `seconds` at most. Other errors are thrown
+ * at once.
+ */
 export async function retryUntilReachable<T>(
   work: () => Promise<T>,
   seconds: number,

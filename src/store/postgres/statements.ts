@@ -16,8 +16,8 @@ function internalsOf(handle: Reader | Tx): DrizzleInternals {
 }
 
 /**
- * Runs a statement with a constant text, of the store or of another library, inside a transaction. Values are bound, arrays
- * included. It is prepared if the pool prepares: then it takes one round trip and is not planned again.
+ * Runs a statement with a constant text, of the store or of another library, inside a transaction. Values are bound,
+ * arrays included. It is prepared if the pool prepares: then it takes one round trip and is not planned again.
  */
 export async function runStatement(
   tx: Tx,
@@ -37,8 +37,8 @@ export function constantSql(reader: Reader, piece: SQL): SQL {
 }
 
 /**
- * Statements with longer values are planned for their values. With a plan for all values, PostgreSQL would scan a long list
- * again for each row. In characters.
+ * Statements with longer values are planned for their values. With a plan for all values, PostgreSQL would scan a long
+ * list again for each row. In characters.
  */
 const PREPARED_VALUE_MAX = 1_000;
 const isPrepared = createPreparedPolicy();

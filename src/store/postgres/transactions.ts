@@ -1,4 +1,6 @@
-/** Transactions: retries after conflicts, reconnection after a failover, and the lock that orders the start of replicas. */
+/**
+ * Transactions: retries after conflicts, reconnection after a failover, and the lock that orders the start of replicas.
+ */
 import { setTimeout as delay } from "node:timers/promises";
 import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
 import type { Sql } from "postgres";
@@ -17,7 +19,10 @@ const TERMINATE_ALL = `select pg_terminate_backend(pid) from pg_stat_activity wh
 export function createTransactions(db: PostgresJsDatabase, sql: Sql): <T>(work: (tx: Tx) => Promise<T>) => Promise<T> {
   let reconnectedAt = Number.NEGATIVE_INFINITY;
 
-  /** After a failover the pool would keep its connections to a server that is a standby now. New ones may lead to the new primary. */
+  /**
+   * After a failover the pool would keep its connections to a server that is a standby now. New ones may lead to the
+   * new primary.
+   */
   async function reconnect(): Promise<void> {
     if (performance.now() - reconnectedAt < RECONNECT_EVERY_MS) return;
     reconnectedAt = performance.now();

@@ -1,12 +1,13 @@
 /**
  * Decides which statements are prepared.
  *
- * postgres.js 3.4.9 keeps a prepared statement until its connection ends, at most one hour, and cannot drop one; no upstream
- * issue is known. Drizzle (1.0.0-rc.5, postgres-js adapter) sends its queries unprepared whatever the client's setting
- * (drizzle-orm issue 6096), so recurring statements are sent through `runPrepared`, which asks this policy.
+ * postgres.js 3.4.9 keeps a prepared statement until its connection ends, at most one hour, and cannot drop one; no
+ * upstream issue is known. Drizzle (1.0.0-rc.5, postgres-js adapter) sends its queries unprepared whatever the client's
+ * setting (drizzle-orm issue 6096), so recurring statements are sent through `runPrepared`, which asks this policy.
  *
- * A limited number of statements is prepared: at the third use, and the more are prepared already, the later. Each hour the
- * selection starts again. So a connection keeps at most twice the limit, and statements that do not recur take no part of it.
+ * A limited number of statements is prepared: at the third use, and the more are prepared already, the later. Each hour
+ * the selection starts again. So a connection keeps at most twice the limit, and statements that do not recur take no
+ * part of it.
  */
 
 const PREPARED_MAX = 50;

@@ -1,14 +1,14 @@
 /**
  * Limits the running statements of a pool to its connections; further ones wait here in order and time out.
  *
- * postgres.js 3.4.9 sends a statement to a busy connection, behind the statement that runs there, although others are idle
- * (explained in issue 747), and cannot time out a waiting statement (requested in issue 1036): one slow statement delays
- * others, and statements whose callers are gone are still sent, one after another.
+ * postgres.js 3.4.9 sends a statement to a busy connection, behind the statement that runs there, although others are
+ * idle (explained in issue 747), and cannot time out a waiting statement (requested in issue 1036): one slow statement
+ * delays others, and statements whose callers are gone are still sent, one after another.
  *
- * postgres.js settles a statement before it returns the connection to the pool. So the next statement starts a moment later:
- * after a result at the next microtask; after an error when the turn of the event loop is over, because the socket of a lost
- * connection closes at its end. Released any earlier, the next statement would queue behind a busy connection, or be written
- * to the lost one and never be answered.
+ * postgres.js settles a statement before it returns the connection to the pool. So the next statement starts a moment
+ * later: after a result at the next microtask; after an error when the turn of the event loop is over, because the
+ * socket of a lost connection closes at its end. Released any earlier, the next statement would queue behind a busy
+ * connection, or be written to the lost one and never be answered.
  */
 import type { Sql } from "postgres";
 
@@ -119,7 +119,10 @@ class StatementQueue {
     handler(statement);
   }
 
-  /** Takes a slot. The result releases it once: postgres.js settles a statement twice if its lost connection is made again. */
+  /**
+   * Takes a slot. The result releases it once: postgres.js settles a statement twice if its lost connection is made
+   * again.
+   */
   #acquire(): () => void {
     let isHeld = true;
     this.#running += 1;

@@ -1,11 +1,11 @@
 /**
  * Transactions whose connection was lost send nothing more.
  *
- * postgres.js 3.4.9 writes COMMIT or ROLLBACK to the connection of a transaction even if that connection was lost. Without a
- * socket this is an exception that cannot be caught and ends the process (issues 1133 and 1208). If the connection was made
- * again meanwhile, it commits or rolls back another transaction (issues 1204 and 1216; pull request 1215 fixes it upstream).
- * So after a loss, statements of the transaction throw, and its end is left to postgres.js, which rejects it when the
- * connection closes.
+ * postgres.js 3.4.9 writes COMMIT or ROLLBACK to the connection of a transaction even if that connection was lost.
+ * Without a socket this is an exception that cannot be caught and ends the process (issues 1133 and 1208). If the
+ * connection was made again meanwhile, it commits or rolls back another transaction (issues 1204 and 1216; pull request
+ * 1215 fixes it upstream). So after a loss, statements of the transaction throw, and its end is left to postgres.js,
+ * which rejects it when the connection closes.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { Sql, TransactionSql } from "postgres";

@@ -1,11 +1,12 @@
 /**
  * Sockets to the database that detect a silent connection.
  *
- * A firewall that dropped a connection, or a server that disappeared, answers nothing, and the kernel retransmits for a quarter
- * of an hour; postgres.js 3.4.9 has no timeout for this (issue 1089). So a socket is destroyed if something was written and
- * nothing was received for a time. An idle socket is left alone: keep-alive probes, which the kernel sends while nothing else
- * is under way, find it dead within half a minute. When one socket falls silent, idle ones that have received nothing since
- * are destroyed with it: they most likely took the same way, and each would cost another statement the same wait.
+ * A firewall that dropped a connection, or a server that disappeared, answers nothing, and the kernel retransmits for a
+ * quarter of an hour; postgres.js 3.4.9 has no timeout for this (issue 1089). So a socket is destroyed if something was
+ * written and nothing was received for a time. An idle socket is left alone: keep-alive probes, which the kernel sends
+ * while nothing else is under way, find it dead within half a minute. When one socket falls silent, idle ones that have
+ * received nothing since are destroyed with it: they most likely took the same way, and each would cost another
+ * statement the same wait.
  *
  * postgres.js would itself put TLS on a given socket, where it cannot be watched, so TLS is set up here.
  */
@@ -49,13 +50,14 @@ function silenceError(ms: number): Error {
 /**
  * Lets postgres.js 3.4.9 reconnect after a socket closed while data waited to be written.
  *
- * It buffers writes until a turn of the event loop is over. If a socket closes before, the timer of the buffer is cleared but
- * not reset, and later sockets of that connection are given nothing until a kilobyte has been collected: each fails a
- * statement at its timeout (the endless CONNECT_TIMEOUT described at pull requests 1168 and 1215; no issue of its own is
- * known). So a socket that is given nothing at once, or anything but the start of a connection, is destroyed. postgres.js
- * then makes the next one with the same statement, a dozen at most.
+ * It buffers writes until a turn of the event loop is over. If a socket closes before, the timer of the buffer is
+ * cleared but not reset, and later sockets of that connection are given nothing until a kilobyte has been collected:
+ * each fails a statement at its timeout (the endless CONNECT_TIMEOUT described at pull requests 1168 and 1215; no issue
+ * of its own is known). So a socket that is given nothing at once, or anything but the start of a connection, is
+ * destroyed. postgres.js then makes the next one with the same statement, a dozen at most.
  *
- * It also forgets what it is given between the error of a socket and its close, unless the close does not report an error.
+ * It also forgets what it is given between the error of a socket and its close, unless the close does not report an
+ * error.
  */
 function flushed(socket: Socket): Socket {
   const write = socket.write.bind(socket) as (...given: unknown[]) => boolean;
@@ -117,14 +119,19 @@ function watched(socket: Socket, { silentMs, sockets }: Pool): Socket {
   return Object.assign(socket, { write: watching });
 }
 
-/** Reports the end to postgres.js before it happens: between the error and the close of its socket, a connection would be given the next statement. */
+/**
+ * Reports the end to postgres.js before it happens: between the error and the close of its socket, a connection would
+ * be given the next statement.
+ */
 function drop(socket: Socket, error: Error | null): void {
   if (error) socket.emit("error", error);
   socket.emit("close");
   socket.on("error", () => {}).destroy();
 }
 
-/** Never rejects: postgres.js would count a connection without a socket as used forever. The socket reports the error. */
+/**
+ * Never rejects: postgres.js would count a connection without a socket as used forever. The socket reports the error.
+ */
 function secured(target: Target): Promise<Socket> {
   return new Promise((resolve) => {
     let socket = dialed(target);
