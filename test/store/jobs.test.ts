@@ -58,7 +58,10 @@ test("the indexes on jobs exist after the first start", async () => {
   const rows = await execute(
     "select indexname as name from pg_indexes where schemaname = 'pgboss' and indexname like 'ostler%'",
   );
-  expect(rows.map(({ name }) => name).toSorted()).toEqual(["ostler_job_by_key", "ostler_job_lost"]);
+  expect(rows.map(({ name }) => name).toSorted((a, b) => String(a).localeCompare(String(b)))).toEqual([
+    "ostler_job_by_key",
+    "ostler_job_lost",
+  ]);
 });
 
 test("keysWithJob finds waiting and active jobs of one queue, and no ended ones", async () => {

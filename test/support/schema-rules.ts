@@ -390,15 +390,15 @@ function connectionFlaws(type: GraphQLNamedType): string[] {
 function pageInfoFlaws(type: GraphQLNamedType): string[] {
   const fields = isObjectType(type) ? type.getFields() : {};
   const wanted = { hasNextPage: "Boolean!", hasPreviousPage: "Boolean!", startCursor: "String", endCursor: "String" };
-  return Object.entries(wanted).flatMap(([name, type]) =>
-    String(fields[name]?.type) === type ? [] : [`PageInfo.${name}`],
+  return Object.entries(wanted).flatMap(([name, wantedType]) =>
+    String(fields[name]?.type) === wantedType ? [] : [`PageInfo.${name}`],
   );
 }
 
 function pageArgumentFlaws(where: string, { type, args }: GraphQLField<unknown, unknown>): string[] {
   const wanted = { first: GraphQLInt, after: GraphQLString, last: GraphQLInt, before: GraphQLString };
-  const wrong = Object.entries(wanted).flatMap(([name, type]) =>
-    args.find((arg) => arg.name === name)?.type === type ? [] : [`${where}(${name}:)`],
+  const wrong = Object.entries(wanted).flatMap(([name, wantedType]) =>
+    args.find((arg) => arg.name === name)?.type === wantedType ? [] : [`${where}(${name}:)`],
   );
   return isNonNullType(type) ? wrong : [...wrong, where];
 }

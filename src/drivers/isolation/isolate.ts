@@ -27,114 +27,19 @@ import type { Given, PowerQuestion, Target } from "./protocol.ts";
 /** `driver`: the plugin's driver in this process. Closing the isolated driver closes it and the workers. */
 export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDriver {
   const { contract, name, version, description, settings, power, inspect, deploy, clean, discover } = driver;
-
-  const call = (
-    target: Target,
-    what: string,
-    given: Call<unknown> | DiscoverCall,
-    more: Partial<Pick<Job, "repeatable">> & {
-      readonly data?: Partial<Given>;
-      readonly schema?: Schema<unknown>;
-      readonly listener?: Partial<JobListener>;
-    } = {},
-  ) => {
-    const { settings: value, signal, deadline } = given;
-    // Keeps the tracing context of the caller for reports that arrive during the call.
-    const here = AsyncLocalStorage.snapshot();
-    const { lane, confirm } = dispatchOf(given);
-    return pool.run(plugin, lane, {
-      target,
-      what,
-      given: {
-        settings: value,
-        ...("node" in given ? { node: given.node } : { address: given.address }),
-        ...more.data,
-      },
-      signal,
-      deadline,
-      confirm,
-      repeatable: more.repeatable ?? true,
-      secrets: secretsOf(more.schema ?? settings, value),
-      listener: {
-        log: (text) => here(() => given.log(text)),
-        timed: (about, work) => here(() => given.timed(about, work)),
-        ...(more.listener?.progress && {
-          progress: (percent, message) => here(() => more.listener?.progress?.(percent, message)),
-        }),
-        ...(more.listener?.power && {
-          power: (question) => here(async () => more.listener?.power?.(question) ?? null),
-        }),
-      },
-    });
-  };
-
-  function stepCall(step: AnyStep, of: "run" | "verify" | "abort", given: StepCall<unknown>): Promise<unknown> {
-    const { args, memo, callback, callbackPath, attemptKey, variables } = given;
-    const label = `${INTERFACE_OF_PHASE[step.phase]}.${step.name}`;
-    return call(
-      { on: "step", phase: step.phase, name: step.name, function: of },
-      of === "run" ? label : `${of} of ${label}`,
-      given,
-      {
-        data: { step: { args, memo, callback, callbackPath, attemptKey, variables } },
-        repeatable: step.idempotent,
-        listener: {
-          progress: (percent, message) => given.progress(percent, message),
-          power: (question) => askPower(given.power, question),
-        },
-      },
-    );
-  }
-
-  const isolatedStep = (step: AnyStep): AnyStep => ({
-    ...step,
-    run: async (given) => parseStepResult(await stepCall(step, "run", given)),
-    ...(step.verify && { verify: async (given) => parseStepResult(await stepCall(step, "verify", given)) }),
-    ...(step.abort && {
-      abort: async (given) => {
-        await stepCall(step, "abort", given);
-      },
-    }),
-  });
-  const isolatedSteps = <Kind extends StepInterface<unknown>>(kind: Kind): Kind => ({
-    ...kind,
-    steps: kind.steps.map(isolatedStep),
-  });
-
-  const isolatedPower: PowerInterface<unknown> = {
-    read: async (given) =>
-      (await call({ on: "power", function: "read" }, "power.read", given)) as Awaited<ReturnType<typeof power.read>>,
-    async set(given, action) {
-      await call({ on: "power", function: "set" }, "power.set", given, { data: { action } });
-    },
-    ...(power.setBootDevice && {
-      async setBootDevice(given, device, { persistent }) {
-        await call({ on: "power", function: "setBootDevice" }, "power.setBootDevice", given, {
-          data: { device, persistent },
-        });
-      },
-    }),
-  };
-
-  const isolatedDiscover = (kind: DiscoverInterface<unknown>): DiscoverInterface<unknown> => ({
-    settings: kind.settings,
-    probe: async (given) =>
-      (await call({ on: "discover" }, "discover.probe", given, { schema: kind.settings })) as Awaited<
-        ReturnType<typeof kind.probe>
-      >,
-  });
-
+  const call = (request: CallRequest): Promise<unknown> =>
+    pool.run(plugin, dispatchOf(request.given).lane, jobOf(request, settings));
   return {
     contract,
     name,
     version,
     description,
     settings,
-    power: isolatedPower,
-    ...(inspect && { inspect: isolatedSteps<InspectInterface<unknown>>(inspect) }),
-    ...(deploy && { deploy: isolatedSteps(deploy) }),
-    ...(clean && { clean: isolatedSteps(clean) }),
-    ...(discover && { discover: isolatedDiscover(discover) }),
+    power: isolatedPower(power, call),
+    ...(inspect && { inspect: isolatedSteps<InspectInterface<unknown>>(inspect, call) }),
+    ...(deploy && { deploy: isolatedSteps(deploy, call) }),
+    ...(clean && { clean: isolatedSteps(clean, call) }),
+    ...(discover && { discover: isolatedDiscover(discover, call) }),
     ...(driver.controllerOf && { controllerOf: (of: unknown) => driver.controllerOf?.(of) ?? "" }),
     async close() {
       await Promise.all([pool.close(plugin), driver.close?.()]);
@@ -142,7 +47,113 @@ export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDrive
   };
 }
 
-async function askPower(power: NodePower, question: PowerQuestion): Promise<Json> {
+/** A call of a driver's function, before it becomes a job of a worker. */
+interface CallRequest {
+  readonly target: Target;
+  /** The function's name for messages. */
+  readonly what: string;
+  readonly given: Call<unknown> | DiscoverCall;
+  /** Arguments besides settings, node and address. */
+  readonly data?: Partial<Given>;
+  /** Default: true. */
+  readonly repeatable?: boolean;
+  /** Schema that marks the secrets; default: the driver's settings. */
+  readonly schema?: Schema<unknown>;
+  readonly listener?: Pick<JobListener, "progress" | "power">;
+}
+
+type IsolatedCall = (request: CallRequest) => Promise<unknown>;
+
+function jobOf(
+  { target, what, given, data, repeatable, schema, listener }: CallRequest,
+  settings: Schema<unknown>,
+): Job {
+  const { progress, power } = listener ?? {};
+  // Keeps the tracing context of the caller for reports that arrive during the call.
+  const inCallerContext = AsyncLocalStorage.snapshot();
+  return {
+    target,
+    what,
+    given: {
+      settings: given.settings,
+      ...("node" in given ? { node: given.node } : { address: given.address }),
+      ...data,
+    },
+    signal: given.signal,
+    deadline: given.deadline,
+    confirm: dispatchOf(given).confirm,
+    repeatable: repeatable ?? true,
+    secrets: secretsOf(schema ?? settings, given.settings),
+    listener: {
+      log: (text) => inCallerContext(() => given.log(text)),
+      timed: (name, work) => inCallerContext(() => given.timed(name, work)),
+      ...(progress && { progress: (percent, message) => inCallerContext(() => progress(percent, message)) }),
+      ...(power && { power: (question) => inCallerContext(() => power(question)) }),
+    },
+  };
+}
+
+function isolatedSteps<Kind extends StepInterface<unknown>>(kind: Kind, call: IsolatedCall): Kind {
+  return { ...kind, steps: kind.steps.map((step) => isolatedStep(step, call)) };
+}
+
+function isolatedStep(step: AnyStep, call: IsolatedCall): AnyStep {
+  const callStep = (of: "run" | "verify" | "abort", given: StepCall<unknown>) => {
+    const { args, memo, callback, callbackPath, attemptKey, variables } = given;
+    const label = `${INTERFACE_OF_PHASE[step.phase]}.${step.name}`;
+    return call({
+      target: { on: "step", phase: step.phase, name: step.name, function: of },
+      what: of === "run" ? label : `${of} of ${label}`,
+      given,
+      data: { step: { args, memo, callback, callbackPath, attemptKey, variables } },
+      repeatable: step.idempotent,
+      listener: {
+        progress: (percent, message) => given.progress(percent, message),
+        power: (question) => answerPower(given.power, question),
+      },
+    });
+  };
+  return {
+    ...step,
+    run: async (given) => parseStepResult(await callStep("run", given)),
+    ...(step.verify && { verify: async (given) => parseStepResult(await callStep("verify", given)) }),
+    ...(step.abort && {
+      abort: async (given) => {
+        await callStep("abort", given);
+      },
+    }),
+  };
+}
+
+function isolatedPower(power: PowerInterface<unknown>, call: IsolatedCall): PowerInterface<unknown> {
+  return {
+    read: async (given) =>
+      (await call({ target: { on: "power", function: "read" }, what: "power.read", given })) as Awaited<
+        ReturnType<typeof power.read>
+      >,
+    async set(given, action) {
+      await call({ target: { on: "power", function: "set" }, what: "power.set", given, data: { action } });
+    },
+    ...(power.setBootDevice && {
+      async setBootDevice(given, device, { persistent }) {
+        const target = { on: "power", function: "setBootDevice" } as const;
+        await call({ target, what: "power.setBootDevice", given, data: { device, persistent } });
+      },
+    }),
+  };
+}
+
+function isolatedDiscover(kind: DiscoverInterface<unknown>, call: IsolatedCall): DiscoverInterface<unknown> {
+  return {
+    settings: kind.settings,
+    probe: async (given) =>
+      (await call({ target: { on: "discover" }, what: "discover.probe", given, schema: kind.settings })) as Awaited<
+        ReturnType<typeof kind.probe>
+      >,
+  };
+}
+
+async function answerPower(power: NodePower, question: PowerQuestion): Promise<Json> {
   switch (question.function) {
     case "read":
       return power.read();

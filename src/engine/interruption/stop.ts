@@ -32,7 +32,7 @@ import { interruptLockedRuns, interruptWholeOperations } from "./record-interrup
 
 /** A stop as it is recorded. */
 interface Stop {
-  readonly interrupt: {
+  readonly recorded: {
     readonly interrupt: "STOP";
     readonly interruptBy: string;
     readonly interruptReason: string | null;
@@ -46,7 +46,7 @@ export async function stopWork(context: EngineContext, caller: Caller, request: 
   const flaws = stopFlaws(request);
   if (flaws.length > 0) return refuseRequest(flaws);
   const stop: Stop = {
-    interrupt: { interrupt: "STOP", interruptBy: caller.actor, interruptReason: request.reason ?? null },
+    recorded: { interrupt: "STOP", interruptBy: caller.actor, interruptReason: request.reason ?? null },
     reason: request.reason,
     seconds: timeoutOf(request),
   };
@@ -77,17 +77,17 @@ async function stopOperation(
   transaction: Transaction,
   context: EngineContext,
   id: string,
-  { interrupt, seconds }: Stop,
+  { recorded, seconds }: Stop,
 ): Promise<SubmitAnswer> {
   if (!isUuid(id)) return refuseRequest(unknownOperation(id));
   const runs = await lockUnfinishedRuns(transaction.tx, { operationId: id });
   const operation = await lockOperation(transaction.tx, id);
   if (!operation) return refuseRequest(unknownOperation(id));
   if (!isFinalOperation(operation.state) && (operation.interrupt === null || isStopOfPolicy(operation, runs))) {
-    await interruptOperation(transaction.tx, id, interrupt);
+    await interruptOperation(transaction.tx, id, recorded);
     const asked = runs.filter(({ interrupt, purpose }) => interrupt === null && purpose === "WORK");
     await interruptLockedRuns(transaction, context, asked, {
-      interrupt,
+      interrupt: recorded,
       end: "STOPPED",
       wake: await endedByStop(transaction.tx, asked),
     });
@@ -114,7 +114,7 @@ function isStopOfPolicy({ interrupt, interruptBy }: OperationRow, unfinished: re
 function nodesStop(
   context: EngineContext,
   caller: Caller,
-  { interrupt, reason, seconds }: Stop,
+  { recorded, reason, seconds }: Stop,
 ): Interruption<NodeAnswer> {
   return {
     lock: lockUnfinishedOrNewest,
@@ -125,7 +125,7 @@ function nodesStop(
       await interruptWholeOperations(transaction, caller, notAborted, { kind: "STOP", reason });
       const asked = stopped.filter(({ interrupt }) => interrupt === null);
       await interruptLockedRuns(transaction, context, asked, {
-        interrupt,
+        interrupt: recorded,
         end: "STOPPED",
         wake: await endedByStop(transaction.tx, asked),
       });
