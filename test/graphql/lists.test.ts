@@ -1,4 +1,4 @@
-/** Lists that the database makes the text of: to the letter what resolving them makes, whatever is asked and whatever the rows hold. */
+/** JSON lists of the database equal resolved lists to the letter, for random documents and any content of rows. */
 import { buildSchema, parse } from "graphql";
 import type { DocumentNode, GraphQLObjectType } from "graphql";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -14,7 +14,7 @@ const ostler = await serviceUnderTest({ started: false, onStatement: (text) => v
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 const NODES = 40;
-/** Fields of Node that take more than its row, and why a list with one of them is resolved. */
+/** Fields of Node that need more than its row, and the reason why a list with one of them is resolved. */
 const RESOLVED: Readonly<Record<string, string>> = {
   targetState: "stands with the unfinished run",
   drivers: "composed of the drivers that are loaded",
@@ -47,7 +47,7 @@ beforeAll(async () => {
   });
 });
 
-/** The answer as text, by the database where it can, and resolved: over a socket, where answers are not written from texts. */
+/** The response with lists written by the database, and resolved: over a WebSocket, where lists are not written as text. */
 async function bothWays(
   query: string,
   variables: Record<string, unknown> = {},

@@ -160,7 +160,7 @@ describe("Step.log", () => {
       { uuid, tail },
     );
     expect(answer.errors[0]).toMatchObject({
-      message: expect.stringContaining("1 to 1000 lines") as string,
+      message: expect.stringContaining("use 1 to 1000") as string,
       extensions: { code: "BAD_USER_INPUT" },
     });
   });

@@ -19,7 +19,7 @@ export type PageInfo = Connection<unknown>["pageInfo"];
 /** Members of a list by response key. */
 export interface ListPlan {
   readonly parts: readonly ListPart[];
-  /** What the page is read for; null if it is not read. */
+  /** The parts of the page that are read; null if it is not read. */
   readonly page: NodesJsonRequest | null;
   readonly totalCount: boolean;
 }
@@ -49,12 +49,12 @@ export const FIELD_CHARACTERS = 100;
 /** The document uses something that is not handled here. It is executed unchanged. */
 export class UnsupportedDocumentError extends Error {}
 
-/** What selections are read with. */
+/** The context of reading selections. */
 export interface SelectionContext {
   readonly schema: GraphQLSchema;
   readonly fragments: ReadonlyMap<string, FragmentDefinitionNode>;
   readonly isTrue: (variable: string) => boolean;
-  /** What the plans of the document may still take. */
+  /** The rest of the limit for the plans of the document. */
   readonly budget: { characters: number };
 }
 

@@ -74,7 +74,7 @@ export interface RewriteRequest {
   readonly document: DocumentNode;
   readonly operation: OperationDefinitionNode;
   readonly variables: Readonly<Record<string, unknown>>;
-  /** What the plans may take. Reduced by what they took. */
+  /** The limit for the plans, reduced by their sizes. */
   readonly budget: SelectionContext["budget"];
 }
 
