@@ -3,7 +3,7 @@
  * exception; `RefusalError` carries one out of a transaction, and the engine turns it back into a value.
  */
 
-/** Code → the HTTP status it stands for. The order is the order of the documentation. */
+/** HTTP status per code, in the order of the documentation. */
 export const ERROR_STATUS = {
   INVALID_INPUT: 400,
   UNSUPPORTED_BY_DRIVER: 400,
@@ -28,7 +28,7 @@ export const ERROR_STATUS = {
 
 export type ErrorCode = keyof typeof ERROR_STATUS;
 
-/** What each code means, as the schema's documentation says it. */
+/** Descriptions of the codes in the schema and the documentation. */
 export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   INVALID_INPUT: "400: an input is malformed or out of range, or a required list is empty.",
   UNSUPPORTED_BY_DRIVER: "400: the node's driver does not support this.",
@@ -54,7 +54,7 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   STOP_TIMEOUT: "504: the step was still running when the timeout of a graceful stop expired.",
 };
 
-/** What a request as a whole may be answered with, in GraphQL's own `errors` as `extensions.code`: all that there are. */
+/** All codes of errors of a whole request, in `extensions.code` of GraphQL's own `errors`. */
 export const REQUEST_ERRORS = {
   BAD_REQUEST:
     "The request is not a GraphQL request, or the service does not accept it in this form: because of its method, content type or size, because it is a batch, or because it comes from a page of another origin.",
@@ -77,18 +77,18 @@ export const REQUEST_ERRORS = {
 
 export type RequestErrorCode = keyof typeof REQUEST_ERRORS;
 
-/** An expected refusal, with what the caller needs to act on it. */
+/** An expected refusal, with the data that the caller needs to react. */
 export interface Refusal {
   readonly code: ErrorCode;
-  /** What happened, to what, and what to do. */
+  /** A sentence: what happened, to which object, and what to do. */
   readonly message: string;
-  /** Path to the offending input, from `input` down. */
+  /** Path to the invalid input, starting with `input`. */
   readonly path?: readonly string[];
-  /** NOT_FOUND: what was asked for. */
+  /** NOT_FOUND: names and IDs that do not exist. */
   readonly missing?: readonly string[];
-  /** Conflicts: the node in the way, by id. */
+  /** Conflicts: id of the conflicting node. */
   readonly nodeId?: string;
-  /** BUSY, IDEMPOTENCY_MISMATCH: the operation in the way, by id. */
+  /** BUSY, IDEMPOTENCY_MISMATCH: id of the conflicting operation. */
   readonly operationId?: string;
   /** INVALID_STATE: the states in which the verb is allowed. */
   readonly allowedStates?: readonly string[];
@@ -108,7 +108,7 @@ export class RefusalError extends Error {
 
 /** The text of anything thrown. */
 export function messageOf(thrown: unknown): string {
-  // Of several addresses of one name Node says only what came of each.
+  // A failed connection to a name with several addresses has an empty message and one error per address.
   if (thrown instanceof AggregateError && thrown.message === "") return thrown.errors.map(messageOf).join("; ");
   return thrown instanceof Error ? thrown.message : String(thrown);
 }

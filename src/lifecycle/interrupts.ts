@@ -77,7 +77,7 @@ export function judgeAbort(
 }
 
 /**
- * What a worker does with a run between two steps, or when a parked run continues.
+ * Action of a worker on a run between two steps, or when a parked run continues.
  * An abort takes precedence over everything, even a last step that succeeded. A stop applies only while work remains.
  */
 export type Boundary = "GO_ON" | "ABORT" | "STOP" | "FINISH";

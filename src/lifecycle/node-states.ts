@@ -80,7 +80,7 @@ export const NODE_EVENTS = {
 
 export type NodeEvent = keyof typeof NODE_EVENTS;
 
-/** What may cause an edge: the request of a user, or only the engine. */
+/** Cause of an edge: the request of a user, or only the engine. */
 export type EdgeCause = "verb" | "engine";
 
 export interface Edge {

@@ -50,7 +50,7 @@ export function isFinalOperation(state: OperationState): boolean {
   return !(UNFINISHED_OPERATION_STATES as readonly OperationState[]).includes(state);
 }
 
-/** What somebody wants of unfinished work: a recorded interrupt, carried out at the next chance. */
+/** A requested end of unfinished work: stored first, and carried out as soon as the running step allows. */
 export type Interrupt = "STOP" | "ABORT";
 
 /** Effect of a failed node on the others, once work has started. */

@@ -18,7 +18,7 @@ export interface WaveOptions {
   readonly maxFailures?: Share | undefined;
 }
 
-/** What to do when a run of the newest wave has ended. */
+/** Action at the end of a run of the newest wave. */
 export type WaveVerdict = "HALT" | "NOTHING" | "AWAIT" | "PAUSE" | "OPEN";
 
 export const WAVE_STATES = {

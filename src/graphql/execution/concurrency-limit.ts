@@ -1,19 +1,19 @@
 /**
- * How many requests are executed at a time. Each holds what it has read until it is answered, and takes its share of the
- * connections to the database; so beyond a number they wait for a place, in the order in which they came, and beyond
- * another, or for too long, they are told to come again. Queries and mutations have places of their own: however many
- * read, an abort goes through. Streams have bounds of their own, and do not count.
+ * Limits the number of requests that execute at the same time: each uses memory for what it reads, and connections to the
+ * database. Further requests wait in the order of their arrival; if too many wait, or one waits too long, it is refused
+ * with 503. Queries and mutations have separate limits, so an abort succeeds however many queries are running. Streams
+ * have limits of their own and do not count.
  */
 import { GraphQLError, OperationTypeNode, getOperationAST } from "graphql";
 import type { ExecutionArgs } from "graphql";
 import type { Plugin } from "graphql-yoga";
 import { withStatus } from "../base/error-masking.ts";
 
-/** Queries, and as many mutations, where the configuration says nothing else. */
+/** Default of the maximum number of concurrent queries, and of concurrent mutations. */
 export const REQUESTS_MAX = 64;
-/** Requests of a kind that wait for a place. */
+/** Maximum number of waiting requests of a kind. */
 const WAITING_MAX = 1_000;
-/** How long one waits at most, in milliseconds. */
+/** Maximum wait, in milliseconds. */
 const WAIT_MS = 5_000;
 const RETRY_SECONDS = 1;
 const UNAVAILABLE = 503;
@@ -24,87 +24,87 @@ export interface AtATimeOptions {
   readonly waitMs?: number | undefined;
 }
 
-/** The plugin for Yoga. Comes last, so that waiting takes nothing of the time that a query has. */
+/** A Yoga plugin. Comes last, so that a wait does not count toward the time limit of a query. */
 export function atATime({
   requestsMax = REQUESTS_MAX,
   waitingMax = WAITING_MAX,
   waitMs = WAIT_MS,
 }: AtATimeOptions = {}): Plugin {
-  const queries = createPlaces(requestsMax, waitingMax, waitMs);
-  const mutations = createPlaces(requestsMax, waitingMax, waitMs);
+  const queries = createSlots(requestsMax, waitingMax, waitMs);
+  const mutations = createSlots(requestsMax, waitingMax, waitMs);
   return {
     onExecute({ args, executeFn, setExecuteFn }) {
-      const places =
+      const slots =
         getOperationAST(args.document, args.operationName)?.operation === OperationTypeNode.MUTATION
           ? mutations
           : queries;
       setExecuteFn((given: ExecutionArgs) => {
         const { request } = args.contextValue as { readonly request?: Request };
-        const place = places.take(request?.signal);
-        return place instanceof Promise
-          ? place.then((got) => executed(executeFn, given, got))
-          : executed(executeFn, given, place);
+        const slot = slots.take(request?.signal);
+        return slot instanceof Promise
+          ? slot.then((got) => executed(executeFn, given, got))
+          : executed(executeFn, given, slot);
       });
     },
   };
 }
 
-/** Gives its place back. Absent: none was to be had. */
-type Place = (() => void) | null;
+/** Releases a slot; null if none was available. */
+type Slot = (() => void) | null;
 
-function executed(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionArgs, leave: Place): unknown {
-  if (!leave) return { errors: [full()] };
+function executed(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionArgs, release: Slot): unknown {
+  if (!release) return { errors: [full()] };
   let result: unknown;
   try {
     result = executeFn(given);
   } finally {
-    if (!(result instanceof Promise)) leave();
+    if (!(result instanceof Promise)) release();
   }
-  return result instanceof Promise ? result.finally(leave) : result;
+  return result instanceof Promise ? result.finally(release) : result;
 }
 
 function full(): GraphQLError {
   const error = new GraphQLError(
-    `The service has as many requests as it takes at a time. Nothing of this one was done; send it again in ${RETRY_SECONDS} s.`,
+    `The service has reached its limit of concurrent requests. Nothing was done; send the request again in ${RETRY_SECONDS} s.`,
     { extensions: { code: "CAPACITY" } },
   );
   return withStatus(error, { status: UNAVAILABLE, headers: { "retry-after": String(RETRY_SECONDS) } });
 }
 
-function createPlaces(count: number, waitingMax: number, waitMs: number) {
+function createSlots(count: number, waitingMax: number, waitMs: number) {
   let free = count;
-  /** In the order in which they came. */
-  const waiting = new Set<(place: Place) => void>();
+  /** In the order of arrival. */
+  const waiting = new Set<(slot: Slot) => void>();
 
-  const leave = (): void => {
+  const release = (): void => {
     const [next] = waiting;
-    if (next) next(placeOf());
+    if (next) next(slotOf());
     else free += 1;
   };
-  /** A place that can be given back once. */
-  const placeOf = (): Place => {
+  /** A slot that can be released once. */
+  const slotOf = (): Slot => {
     let isHeld = true;
     return () => {
       if (!isHeld) return;
       isHeld = false;
-      leave();
+      release();
     };
   };
 
   return {
-    /** A place, at once if one is free; null where too many wait, for too long, or the client has left. */
-    take(signal: AbortSignal | undefined): Place | Promise<Place> {
+    /** A slot, at once if one is free; null if too many requests wait, after the maximum wait, or if the client disconnects. */
+    take(signal: AbortSignal | undefined): Slot | Promise<Slot> {
       if (free > 0) {
         free -= 1;
-        return placeOf();
+        return slotOf();
       }
       if (waiting.size >= waitingMax || signal?.aborted === true) return null;
       return new Promise((resolve) => {
-        const end = (place: Place): void => {
+        const end = (slot: Slot): void => {
           clearTimeout(timer);
           signal?.removeEventListener("abort", give);
           waiting.delete(end);
-          resolve(place);
+          resolve(slot);
         };
         const give = () => end(null);
         const timer = setTimeout(give, waitMs);

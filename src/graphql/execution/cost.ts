@@ -1,12 +1,12 @@
 /**
- * What a request may cost the service: the objects that its answer may hold, counted before anything is read. A field of
- * an object counts one and what is asked of that object; a page counts its items as often as it may have some, so nested
- * pages multiply; a list without pages counts as many as `LIST_SIZES` says. A value counts a little, by how long it may
- * be: under hundreds of names one value of each item would otherwise fill the memory with an answer that costs nothing.
- * Counts of all items cost more, because the database must go through them.
+ * The cost of a request: the number of objects that its response may contain, counted before anything is read. A field of
+ * an object type counts one plus the cost of its selection. A page multiplies the cost of its selection by its maximum
+ * size, so nested pages multiply. A list without pages counts as many items as `LIST_SIZES` says. A value counts a fraction
+ * by its maximum length: otherwise hundreds of aliases for one value per item would fill the memory at no cost. A total
+ * count costs more, because the database has to read all matching rows.
  *
- * What a fragment holds is counted once for each size of page that it is spread in, so fragments within fragments cost
- * no time, however often their content is asked for. Sizes and `@include` are taken from the variables of the request.
+ * A fragment is counted once per page size with which it is spread, so nested fragments take linear time. Page sizes and
+ * `@include` use the variables of the request.
  */
 import {
   GraphQLString,
@@ -37,13 +37,16 @@ export interface CostedRequest {
   readonly schema: GraphQLSchema;
   readonly operation: OperationDefinitionNode;
   readonly fragments: Readonly<Record<string, FragmentDefinitionNode>>;
-  /** As they came, not yet held against their types. */
+  /** As received, not validated yet. */
   readonly variables: Readonly<Record<string, unknown>>;
 }
 
-/** Items that a list without pages is taken to have, where it is not known better. */
+/** Assumed number of items in a list without pages. */
 const LIST_SIZE = 5;
-/** What is known better. A verb answers each node that it is asked for, of which there may be any number: that is not counted, but what is asked of each of them is. */
+/**
+ * Exceptions. The results of a verb are as many as the nodes in the request, without a limit: their number is not counted,
+ * but their selection is.
+ */
 const LIST_SIZES: Readonly<Record<string, number>> = {
   "Node.verbs": 12,
   "Node.labels": 20,
@@ -58,17 +61,17 @@ const LIST_SIZES: Readonly<Record<string, number>> = {
     ].map((list) => [list, 25]),
   ),
 };
-/** What one object of a type costs, where it is not one: these come by the dozen or the hundred, and nothing is read for each. */
+/** Cost of objects of a type, if not 1: there are many of these, and none needs a read of its own. */
 const OBJECT_COSTS: Readonly<Record<string, number>> = { LogLine: 0.01, Label: 0.01, VerbVerdict: 0.5 };
 
-/** A name, a number, an instant. */
+/** A name, a number or a timestamp. */
 const VALUE_COST = 0.02;
-/** A text for people: a sentence as a rule, 2,000 characters at most. */
+/** A text for people: usually a sentence, at most 2,000 characters. */
 const TEXT_COST = 0.06;
 const TEXT = /(?:message|reason|text|problem|description)$/i;
-/** A JSON value may fill the body of a request, a mebibyte: a hundred of them make an answer of 100 MiB. */
+/** A JSON value may be as large as a request, 1 MiB: a hundred of them make a response of 100 MiB. */
 const JSON_COST = 40;
-/** One of an object that comes in a list without pages, which counts it several times over. */
+/** A JSON value of an object in a list without pages, which counts it several times. */
 const LISTED_JSON_COST = 8;
 const WITH_LISTED_JSON: ReadonlySet<string> = new Set([
   "DiscoverySettings",
@@ -81,7 +84,10 @@ const WITH_LISTED_JSON: ReadonlySet<string> = new Set([
   "StepAttempt",
   "StepDefinition",
 ]);
-/** Values that are known better: labels have up to 253 characters, lines of a log 4,000, outputs of steps, of which inventories are made, 256 KiB, lists of addresses and names thousands of items. */
+/**
+ * Exceptions. Labels have up to 253 characters, log lines 4,000, outputs of steps and inventories 256 KiB, and lists of
+ * addresses and names have thousands of items.
+ */
 const VALUE_COSTS: Readonly<Record<string, number>> = {
   "Label.key": 0.03,
   "Label.value": 0.03,
@@ -94,15 +100,15 @@ const VALUE_COSTS: Readonly<Record<string, number>> = {
   "NotFoundError.missing": 8,
   "Rollout.sizes": 1,
 };
-/** What a count of all items of a page costs. */
+/** Cost of a total count. */
 const TOTAL_COST = 10;
-/** Sums of hundredths are rounded down; this is more than they may be off. */
+/** Sums of fractions are rounded down; more than their floating-point error. */
 const INEXACT = 1e-6;
-/** What an introspection costs, whatever is asked of it: it has no aliases (document.ts), so the schema bounds it. */
+/** Cost of introspection, whatever its selection: without aliases (document.ts) the schema limits its size. */
 const INTROSPECTION_COSTS: Readonly<Record<string, number>> = { __schema: 1_000, __type: 100 };
 const SIZE_ARGUMENTS = ["first", "last", "tail"];
 
-/** The cost of one operation. Linear in the document, but for fragments of pages: once for each size of page. */
+/** The cost of one operation. Linear in the document, except that fragments count once per page size. */
 export function costOf({ schema, operation, fragments, variables }: CostedRequest): number {
   const defaults = (operation.variableDefinitions ?? []).map(({ variable, defaultValue }) => [
     variable.name.value,
@@ -113,7 +119,7 @@ export function costOf({ schema, operation, fragments, variables }: CostedReques
     node?.kind === Kind.VARIABLE ? values[node.name.value] : node && constant(node);
   const known = new Map<string, number>();
 
-  /** The cost of what is asked of one object; of a page with so many items, where it is one. */
+  /** The cost of a selection on one object; `page` is the number of items if the object is a page. */
   function ofSet(set: SelectionSetNode | undefined, type: GraphQLNamedType | undefined, page: number): number {
     let sum = 0;
     for (const selection of set?.selections ?? []) {
@@ -145,7 +151,7 @@ export function costOf({ schema, operation, fragments, variables }: CostedReques
       if (!isCompositeType(inner)) return TOTAL_COST;
       return (name === "edges" ? page : 1) * ofSet(node.selectionSet, inner, 0);
     }
-    // A page is read whatever is asked of it.
+    // A page is read whatever its selection.
     if (isPage(inner)) return Math.max(1, ofSet(node.selectionSet, inner, sizeOf(node, field) ?? PAGE_DEFAULT));
     const place = `${type.name}.${name}`;
     const special = VALUE_COSTS[place];
@@ -180,13 +186,13 @@ export function costOf({ schema, operation, fragments, variables }: CostedReques
   );
 }
 
-/** What a value costs of which nothing else is known than its type and its name. */
+/** The cost of a value by its type and name. */
 function valueCost(owner: string, name: string, type: GraphQLNamedOutputType): number {
   if (type.name === "JSON") return WITH_LISTED_JSON.has(owner) ? LISTED_JSON_COST : JSON_COST;
   return type.name === GraphQLString.name && TEXT.test(name) ? TEXT_COST : VALUE_COST;
 }
 
-/** What is counted of a fragment, counted once for each key. */
+/** The cost of a fragment, computed once per key. */
 function once(
   known: Map<string, number>,
   key: string,
@@ -206,7 +212,7 @@ function isPage(type: GraphQLNamedType | undefined): boolean {
   return isObjectType(type) && type.name.endsWith("Connection");
 }
 
-/** The numbers and truth values that sizes and directives are given by. */
+/** The value of an integer or Boolean literal; page sizes and directives use no others. */
 function constant(node: ValueNode): unknown {
   if (node.kind === Kind.INT) return Number(node.value);
   return node.kind === Kind.BOOLEAN ? node.value : undefined;

@@ -1,16 +1,16 @@
 /**
- * Bounds on a document that follow from its text alone: they are checked once, and kept with the document in the cache.
- * Each is linear in the text: what a fragment holds is counted once, however often it is spread.
+ * Limits on a document that depend on its text only. They are checked once per cached document. Each check is linear in
+ * the text: a fragment is counted once, however often it is spread.
  */
 import { GraphQLError, Kind, Lexer, Source, TokenKind, parse } from "graphql";
 import type { ASTVisitor, DocumentNode, FragmentDefinitionNode, SelectionSetNode, ValidationContext } from "graphql";
 import { LIMITS, beyond } from "../base/request-limits.ts";
 
-/** Documents kept, in characters of their texts: a parsed one takes up to 250 bytes for each. */
+/** Size of the cache in characters of its documents: a parsed document takes up to 250 bytes per character. */
 const CACHE_CHARACTERS_MAX = 256 * 1024;
 const CACHED_CHARACTERS_MAX = 32 * 1024;
 
-/** Parses a document whose tokens and brackets are within their limits. The parser calls itself for each bracket, so they are counted first. */
+/** Parses a document within the limits of tokens and brackets. They are counted first, because the parser is recursive. */
 export function parseBounded(given: string | Source): DocumentNode {
   const source = typeof given === "string" ? new Source(given) : given;
   const lexer = new Lexer(source);
@@ -36,7 +36,7 @@ export function parseBounded(given: string | Source): DocumentNode {
   return parse(source);
 }
 
-/** Fields below each other, those of the root, and those of one name. */
+/** Validation rule for the nesting of fields and the number of root fields. */
 export function shapeRule(context: ValidationContext): ASTVisitor {
   const depths = new Map<FragmentDefinitionNode, number>();
   const rootCounts = new Map<FragmentDefinitionNode, number>();
@@ -75,7 +75,7 @@ export function shapeRule(context: ValidationContext): ASTVisitor {
   };
 }
 
-/** What is counted of a fragment, counted once. One that spreads itself counts nothing within itself: another rule refuses it. */
+/** The count of a fragment, computed once. A fragment that spreads itself counts 0 inside: another rule rejects it. */
 function ofFragment(
   context: ValidationContext,
   name: string,
@@ -93,8 +93,8 @@ function ofFragment(
 }
 
 /**
- * Refuses other names for what is asked of the schema. No tool needs them, and under a hundred names one field of the
- * introspection would be answered a hundred times, megabytes for a few bytes.
+ * Validation rule against aliases in introspection. No tool needs them, and a hundred aliases would return one field a
+ * hundred times: megabytes for a request of a few bytes.
  */
 export function introspectionAliasRule(context: ValidationContext): ASTVisitor {
   return {
@@ -106,7 +106,7 @@ export function introspectionAliasRule(context: ValidationContext): ASTVisitor {
       if (!isOfSchema || field.alias === undefined || field.alias.value === field.name.value) return;
       context.reportError(
         new GraphQLError(
-          `What is asked of the schema cannot be given other names, as "${field.alias.value}". Ask for the field as it is.`,
+          `Introspection does not support aliases such as "${field.alias.value}". Select the field without an alias.`,
           { nodes: field },
         ),
       );
@@ -114,7 +114,7 @@ export function introspectionAliasRule(context: ValidationContext): ASTVisitor {
   };
 }
 
-/** Refuses to tell what the schema is. */
+/** Validation rule against introspection. */
 export function noIntrospectionRule(context: ValidationContext): ASTVisitor {
   return {
     Field(field) {
@@ -129,12 +129,12 @@ export function noIntrospectionRule(context: ValidationContext): ASTVisitor {
   };
 }
 
-/** A number that JSON can tell. */
+/** A number that JSON can represent. */
 export function finite(number: number): number {
   return Math.min(number, Number.MAX_SAFE_INTEGER);
 }
 
-/** Parsed documents by their text, the least lately used thrown out first. Long ones are not kept: nobody sends them often. */
+/** A cache of parsed documents that drops the least recently used. Long documents are not cached: they are rarely repeated. */
 export function createDocumentCache(): {
   get(text: string): DocumentNode | undefined;
   set(text: string, document: DocumentNode): void;

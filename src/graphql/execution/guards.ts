@@ -1,7 +1,7 @@
 /**
- * The guards of a request, as plugins: whoever parses, validates and executes through Yoga's `getEnveloped` is guarded,
- * over HTTP, server-sent events and WebSocket alike. They stand in the order of what they cost: tokens and brackets before
- * parsing, shape and introspection with validation, values and cost before execution, time during it.
+ * Checks of a request as Yoga plugins, so that they apply to HTTP, server-sent events and WebSocket alike. They run in the
+ * order of their cost: tokens and brackets before parsing, nesting and introspection during validation, variables and cost
+ * before execution, time during it.
  */
 import { GraphQLError, Kind, getOperationAST, validate } from "graphql";
 import type {
@@ -19,16 +19,16 @@ import { LIMITS, beyond } from "../base/request-limits.ts";
 import { shown, withStatus } from "../base/error-masking.ts";
 
 export interface GuardOptions {
-  /** Whether callers may ask what the schema is. Otherwise errors suggest no names either. */
+  /** Whether introspection is allowed. If not, errors do not suggest names either. */
   readonly introspection: boolean;
 }
 
-/** What graphql-js says when fields that answer under one name are too many to compare. */
+/** Error of graphql-js if too many fields with the same response name have to be compared. */
 const TOO_MANY_COMPARISONS = "Validation aborted.";
 const REQUEST_FLAW = { spec: true, status: 400 };
 const GATEWAY_TIMEOUT = 504;
 
-/** Everything but time. Comes first: what it refuses no other plugin need look at. */
+/** All checks except time. Comes first, so that no other plugin sees a refused request. */
 export function guards({ introspection }: GuardOptions): Plugin {
   const rules = introspection ? [shapeRule, introspectionAliasRule] : [shapeRule, noIntrospectionRule];
   return {
@@ -53,7 +53,7 @@ export function guards({ introspection }: GuardOptions): Plugin {
         ) => validate(schema, document, given, { hideSuggestions: !introspection }),
       );
       return ({ valid, result, setResult }) => {
-        // What validation refuses goes round the masking of errors, so values are taken out here.
+        // Validation errors bypass error masking, so their values are removed here.
         if (!valid)
           setResult(
             (result as readonly GraphQLError[]).map((error) =>
@@ -64,7 +64,7 @@ export function guards({ introspection }: GuardOptions): Plugin {
     },
     onExecute({ args, setResultAndStopExecution }) {
       Object.assign(args, { hideSuggestions: !introspection });
-      const { refusal, cost } = judge(args);
+      const { refusal, cost } = check(args);
       if (refusal) {
         setResultAndStopExecution({ errors: [refusal] });
         return undefined;
@@ -73,7 +73,7 @@ export function guards({ introspection }: GuardOptions): Plugin {
         onExecuteDone({ result, setResult }) {
           if (Symbol.asyncIterator in result) return;
           const { data, errors, extensions } = result;
-          // Variables that do not fit their types: the request is at fault as a whole, and nothing was executed.
+          // Invalid variables: the whole request is refused, and nothing was executed.
           const unfit =
             data === undefined && errors
               ? {
@@ -92,16 +92,16 @@ export function guards({ introspection }: GuardOptions): Plugin {
     },
     onSubscribe({ args, setResultAndStopExecution }) {
       Object.assign(args, { hideSuggestions: !introspection });
-      const { refusal } = judge(args);
+      const { refusal } = check(args);
       if (refusal) setResultAndStopExecution({ errors: [refusal] });
     },
   };
 }
 
 /**
- * The time that a query may take. Comes last, so that it bounds whatever executes. Past it the answer is given and no
- * resolver begins any more; what the database is at then ends by the time-out of its own statements. A mutation is never
- * cut: it may have been done.
+ * The time limit of a query. Comes last, so that it limits everything that executes. After the limit the error is returned
+ * and no further resolver starts; running statements end by their own timeout. A mutation is never canceled: it may have
+ * taken effect.
  */
 export function timeLimit(ms = LIMITS.seconds * 1_000): Plugin {
   return {
@@ -109,7 +109,7 @@ export function timeLimit(ms = LIMITS.seconds * 1_000): Plugin {
       if (getOperationAST(args.document, args.operationName)?.operation !== "query") return;
       setExecuteFn((given: ExecutionArgs) => {
         const cut = new AbortController();
-        // A word of Yoga's executor, which graphql-js does not have.
+        // `signal` is an option of Yoga's executor.
         const answer: unknown = executeFn(Object.assign({ signal: cut.signal }, given));
         if (!(answer instanceof Promise)) return answer;
         const { promise: late, resolve } = Promise.withResolvers<{ readonly errors: readonly GraphQLError[] }>();
@@ -118,7 +118,7 @@ export function timeLimit(ms = LIMITS.seconds * 1_000): Plugin {
           resolve({ errors: [error] });
           cut.abort(error);
         }, ms);
-        // Whoever loses the race may still fail.
+        // The promise that loses the race may still reject.
         answer.catch(() => {});
         return Promise.race([answer, late]).finally(() => clearTimeout(timer));
       });
@@ -126,8 +126,8 @@ export function timeLimit(ms = LIMITS.seconds * 1_000): Plugin {
   };
 }
 
-/** What is refused of a request that is about to be executed, and what it costs. */
-function judge({ document, operationName, variableValues, schema }: ExecutionArgs): {
+/** Why a request must not be executed, if so, and its cost. */
+function check({ document, operationName, variableValues, schema }: ExecutionArgs): {
   readonly refusal?: GraphQLError | undefined;
   readonly cost: number;
 } {
@@ -140,7 +140,7 @@ function judge({ document, operationName, variableValues, schema }: ExecutionArg
   return { refusal: beyond("cost", { requested, more: { cost: { requested, max: LIMITS.cost } } }), cost: requested };
 }
 
-/** Why it cannot be said which operation of a document is meant; null where it can. */
+/** The error if a request does not identify one operation of its document; null otherwise. */
 export function unnamedOperation(
   document: DocumentNode,
   operationName: string | null | undefined,
@@ -148,15 +148,15 @@ export function unnamedOperation(
   if (getOperationAST(document, operationName)) return null;
   const message =
     operationName == null
-      ? "The document has several operations; say which with `operationName`."
-      : `The document has no operation ${JSON.stringify(operationName)}.`;
+      ? "The document has several operations; select one with `operationName`."
+      : `The document has no operation ${JSON.stringify(operationName)}. Check \`operationName\`.`;
   return withStatus(new GraphQLError(message, { extensions: { code: "BAD_REQUEST" } }), REQUEST_FLAW);
 }
 
 const fixedCosts = new WeakMap<OperationDefinitionNode, number>();
 const fragmentsKnown = new WeakMap<DocumentNode, Readonly<Record<string, FragmentDefinitionNode>>>();
 
-/** The cost, counted once for an operation that has no variables. */
+/** The cost of an operation, cached if it has no variables. */
 function costOfKnown(
   schema: ExecutionArgs["schema"],
   document: DocumentNode,
@@ -178,13 +178,13 @@ function costOfKnown(
   return cost;
 }
 
-/** Whether a value has more objects and lists within each other than are allowed. Looks no deeper than that. */
+/** Whether the objects and lists of a value are nested deeper than allowed. */
 function isDeeper(value: unknown, allowed: number): boolean {
   if (value === null || typeof value !== "object") return false;
   return allowed === 0 || Object.values(value).some((member) => isDeeper(member, allowed - 1));
 }
 
-/** An error of graphql-js with a code of ours, that the request as a whole is refused with. */
+/** An error of graphql-js that refuses the whole request, with a documented code. */
 function flawed(error: GraphQLError, code: RequestErrorCode): GraphQLError {
   const { nodes = null, source = null, positions = null, path = null, originalError = null } = error;
   return withStatus(

@@ -1,6 +1,6 @@
 /**
- * A Yoga plugin: tells the observer of each request, how it ended and how long it took, and of streams that are open. It
- * comes before the guards, so that what they refuse is seen as well.
+ * A Yoga plugin that reports requests with their outcome and duration, and open streams, to the observer. It comes before
+ * the guards, so that it sees refused requests too.
  */
 import { getOperationAST } from "graphql";
 import type { ExecutionArgs, GraphQLError } from "graphql";
@@ -9,7 +9,7 @@ import type { Plugin } from "graphql-yoga";
 import { isForCaller } from "../base/error-masking.ts";
 import type { Observer, RequestAbout, RequestOutcome, RequestWatch } from "../../observer.ts";
 
-/** What of a context is looked at. Yoga adds the request; over WebSocket there is none. */
+/** The part of the context used here. Yoga adds the request; over WebSocket there is none. */
 interface Given {
   readonly requestId: string;
   readonly request?: Request;
@@ -68,18 +68,18 @@ function aboutOf({ document, operationName, contextValue }: ExecutionArgs): Requ
   };
 }
 
-/** Our fault, where one of the errors is. */
+/** `error` if one of the errors is unexpected. */
 function outcomeOf(errors: readonly GraphQLError[] | undefined): RequestOutcome {
   if (!errors || errors.length === 0) return "ok";
   return errors.every(isForCaller) ? "refused" : "error";
 }
 
-/** The stream as it is, with a word when it ends, whoever ends it. */
+/** The stream, with a call when it ends, whether the source or the reader ends it. */
 function untilEnd<Item>(stream: AsyncIterator<Item>, onEnd: () => void): AsyncIterableIterator<Item> {
-  let told = false;
+  let isEnded = false;
   const end = () => {
-    if (told) return;
-    told = true;
+    if (isEnded) return;
+    isEnded = true;
     onEnd();
   };
   return {

@@ -1,17 +1,17 @@
 /**
- * How long an answer may be. Cost bounds how many values an answer has, before anything is read; some of them may be
- * large (outputs of steps, inventories, reasons), and the whole of an answer is made into one text in one go, for which
- * everybody else waits. So what a query came to is measured before that, and refused where it is too much.
+ * Limits the size of a response. The cost limits the number of values before anything is read, but some values are large
+ * (outputs of steps, inventories, reasons), and serializing a response blocks all other requests. So the result of a query
+ * is measured before it is serialized, and refused if it is too large.
  */
 import { getOperationAST } from "graphql";
 import type { Plugin } from "graphql-yoga";
 import { LIMITS, beyond } from "../base/request-limits.ts";
 import { JsonText } from "./json-list-text.ts";
 
-/** Characters that JSON puts around a value: quotes or brackets, and a comma. */
+/** Characters of JSON around a value: quotes or brackets, and a comma. */
 const AROUND = 3;
 
-/** The plugin. Mutations are answered whatever their length, which the nodes they are about make: what they did is done. */
+/** A Yoga plugin. Responses to mutations have no limit: they have taken effect, and their size depends on the nodes. */
 export function answerLimit(): Plugin {
   return {
     onExecute({ args }) {
@@ -26,7 +26,10 @@ export function answerLimit(): Plugin {
   };
 }
 
-/** What is left of so many characters when a value has been written as JSON, about: escapes are not counted. Negative as soon as it is too much. */
+/**
+ * The characters left of a budget after writing a value as JSON, approximately: escapes are not counted. Negative as soon as
+ * the budget is exceeded.
+ */
 function charactersLeft(value: unknown, characters: number): number {
   if (typeof value === "string") return characters - value.length - AROUND;
   if (typeof value !== "object" || value === null) return characters - AROUND;

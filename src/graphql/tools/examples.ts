@@ -1,4 +1,4 @@
-/** Example tabs of GraphiQL: the main job, one tab a step, on the demonstration fleet. They work one after another. */
+/** Example tabs of GraphiQL: the main workflow on the demonstration fleet, one tab per step, to run in this order. */
 
 export interface Example {
   readonly query: string;
@@ -7,7 +7,7 @@ export interface Example {
 
 export const EXAMPLES: readonly Example[] = [
   {
-    query: `# 1. What is there: clusters, nodes and what could be asked of them.
+    query: `# 1. List the clusters, nodes, and the verbs that each node accepts now.
 query LookAround {
   clusters(first: 10) {
     edges { node { name state nodeCounts { state count } variables } }
@@ -21,7 +21,7 @@ query LookAround {
 `,
   },
   {
-    query: `# 2. Every change of state, live; GraphiQL shows the newest. Let it run in a browser window of its own, and do the rest here.
+    query: `# 2. Watch every state change live; GraphiQL shows the newest. Run it in a separate browser window, and continue here.
 subscription Watch {
   nodeTransitions(filter: { cluster: { name: "berlin" } }) {
     __typename
@@ -33,7 +33,7 @@ subscription Watch {
 `,
   },
   {
-    query: `# 3. What would happen: each node's steps, how long they take as a rule, and from where there is no way back. Nothing is written.
+    query: `# 3. Plan a commission: the steps of each node, their usual duration, and the point of no return. Nothing is written.
 query PlanCommission {
   plan(input: { kind: COMMISSION, nodes: { cluster: { name: "berlin" } } }) {
     planHash acceptedCount refusedCount
@@ -59,7 +59,7 @@ mutation Commission {
 `,
   },
   {
-    query: `# 5. Stop while it runs: running steps end, no new one starts.
+    query: `# 5. Stop it while it runs: running steps end, and no further step starts.
 mutation Stop {
   stop(input: { work: { cluster: { name: "berlin" } }, reason: "wrong time server" }) {
     operation { uuid state }
@@ -69,7 +69,7 @@ mutation Stop {
 `,
   },
   {
-    query: `# 6. How far did it come? Repeat until the operation is STOPPED.
+    query: `# 6. Check the progress. Repeat until the operation is STOPPED.
 query HowFar {
   cluster(by: { name: "berlin" }) { state nodeCounts { state count } }
   operations(first: 1) {
@@ -84,7 +84,7 @@ query HowFar {
 `,
   },
   {
-    query: `# 7. Change what it was stopped for.
+    query: `# 7. Change the setting.
 mutation ChangeSettings {
   updateCluster(input: { cluster: { name: "berlin" }, variables: { ntp: "10.0.0.2" } }) {
     cluster { variables revision }
@@ -94,7 +94,7 @@ mutation ChangeSettings {
 `,
   },
   {
-    query: `# 8. Go on with the new settings. What is installed is not installed again.
+    query: `# 8. Restart with the new settings. Completed stages are not repeated.
 mutation Restart {
   restart(input: { work: { cluster: { name: "berlin" } }, acceptance: BEST_EFFORT }) {
     operation { uuid state totalCount restartOf { uuid } }
@@ -105,7 +105,7 @@ mutation Restart {
 `,
   },
   {
-    query: `# 9. Register nodes of your own; the settings are those of their driver.
+    query: `# 9. Register nodes, with settings for their driver.
 mutation Register {
   registerNodes(input: { nodes: [
     { name: "own-01", driver: { fake: {} }, labels: [{ key: "room", value: "2" }] }
@@ -118,7 +118,7 @@ mutation Register {
 `,
   },
   {
-    query: `# 10. Find machines at addresses, and register what answers. These are simulated as well.
+    query: `# 10. Discover machines at addresses and register them. These are simulated too.
 mutation Discover {
   discoverNodes(input: { driver: { fake: {} }, addresses: ["192.0.2.0/29"], namePrefix: "found-" }) {
     operation { uuid }
@@ -129,7 +129,7 @@ mutation Discover {
 `,
   },
   {
-    query: `# 11. Commission the other cluster in waves: one node, a quarter, then half at a time; no further one begins when two have failed.
+    query: `# 11. Commission the other cluster in waves: one node, a quarter, then half of the nodes. A second failure halts it.
 mutation CommissionOslo {
   commissionNodes(input: {
     nodes: { cluster: { name: "oslo" } }, onFailure: LEAVE
@@ -142,7 +142,7 @@ mutation CommissionOslo {
 `,
   },
   {
-    query: `# 12. Who waits, and for what: its wave, a place below a limit, a retry, a call-back.
+    query: `# 12. List the waiting runs and their reasons: a wave, a slot, a retry, a callback.
 query Waiting {
   operations(first: 1, filter: { cluster: { name: "oslo" } }) {
     edges {
@@ -158,7 +158,7 @@ query Waiting {
 `,
   },
   {
-    query: `# 13. Give it up: nodes that wait or can be cut end now, the others after their step.
+    query: `# 13. Abort it: waiting nodes and interruptible steps end now, the others after their step.
 mutation AbortOslo {
   abort(input: { work: { cluster: { name: "oslo" } }, mode: AFTER_STEP }) {
     results { ref accepted abortEffect abortPendingAfterStep error { code message } }
@@ -168,7 +168,7 @@ mutation AbortOslo {
 `,
   },
   {
-    query: `# 14. The log: every change of state, in the order of commits, positions without a hole.
+    query: `# 14. Read the log: every state change in commit order, with positions without gaps.
 query Log {
   transitions(last: 20) {
     edges { node { cursor nodeName sequence from to event step actor reason at } }
