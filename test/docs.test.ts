@@ -111,7 +111,7 @@ test("docs/limits.md shows an excessive request's error as the service returns i
 test("docs/fake-driver.md shows the log line with a callback path as the driver writes it", () => {
   const page = PAGES.find(({ file }) => file === "docs/fake-driver.md")?.text ?? "";
   const line = /^```text\n(.*)\/callback\/…\n```$/m.exec(page)?.[1] ?? "none";
-  expect(readFileSync(join(ROOT, "plugins/fake/index.ts"), "utf8")).toContain(`call.log(\`${line}\${`);
+  expect(readFileSync(join(ROOT, "plugins/fake/script.ts"), "utf8")).toContain(`call.log(\`${line}\${`);
 });
 
 test("docs/README.md lists every page of docs", () => {

@@ -1,14 +1,13 @@
 /**
- * Gates: a scripted step waits at one until it is opened, so that a test decides when it goes on and needs no sleep.
- * They live in the process; a script that is to be steered from outside uses `stuck` instead. Here too are the other ways
- * in which a script waits.
+ * Gates, and the other ways in which a script waits. A scripted step waits at a gate until a test opens it, so that the test
+ * decides when the step continues and needs no sleep. Gates live in this process; control a script from outside by `stuck`.
  */
 import { setTimeout as delay } from "node:timers/promises";
 
 interface Gate {
   readonly opened: Promise<void>;
   open(): void;
-  /** Who waits, in the order of arrival. */
+  /** Names of the waiting nodes, in the order of arrival. */
   readonly waiting: string[];
   readonly arrivals: Set<() => void>;
 }
@@ -16,37 +15,37 @@ interface Gate {
 const gates = new Map<string, Gate>();
 
 function gate(name: string): Gate {
-  const known = gates.get(name);
-  if (known) return known;
+  const existing = gates.get(name);
+  if (existing) return existing;
   const { promise, resolve } = Promise.withResolvers<void>();
-  const made: Gate = { opened: promise, open: resolve, waiting: [], arrivals: new Set() };
-  gates.set(name, made);
-  return made;
+  const created: Gate = { opened: promise, open: resolve, waiting: [], arrivals: new Set() };
+  gates.set(name, created);
+  return created;
 }
 
-/** Lets everybody through, now and later. */
+/** Releases all waiting steps, and those that arrive later. */
 export function openGate(name: string): void {
   gate(name).open();
 }
 
 /** Waits at a gate; rejects when the signal fires. */
-export async function passGate(name: string, who: string, signal: AbortSignal | null): Promise<void> {
+export async function passGate(name: string, node: string, signal: AbortSignal | null): Promise<void> {
   const at = gate(name);
-  at.waiting.push(who);
-  for (const notice of at.arrivals) notice();
+  at.waiting.push(node);
+  for (const notify of at.arrivals) notify();
   await untilOrAborted(at.opened, signal);
 }
 
-/** Resolves when `count` have arrived at a gate; answers who. */
+/** Resolves with the names of the nodes when `count` of them have arrived at a gate. */
 export async function arrivedAt(name: string, count: number): Promise<readonly string[]> {
   const at = gate(name);
   while (at.waiting.length < count) {
-    await new Promise<void>((come) => {
-      const notice = () => {
-        at.arrivals.delete(notice);
-        come();
+    await new Promise<void>((resolve) => {
+      const notify = () => {
+        at.arrivals.delete(notify);
+        resolve();
       };
-      at.arrivals.add(notice);
+      at.arrivals.add(notify);
     });
   }
   return [...at.waiting];
@@ -66,7 +65,7 @@ export async function untilOrAborted(promise: Promise<void>, signal: AbortSignal
   }
 }
 
-/** Waits so long, or rejects with the signal's reason; leaves no timer. */
+/** Waits, or rejects with the signal's reason; leaves no timer. */
 export async function pause(milliseconds: number, signal: AbortSignal | null): Promise<void> {
   await delay(milliseconds, undefined, signal ? { signal } : {}).catch(() => signal?.throwIfAborted());
 }

@@ -1,42 +1,41 @@
-/** Settings of a fake node: how its machine behaves, step by step. */
+/** Settings of a fake node: the behavior of its machine, step by step. */
 import * as z from "zod";
 
 const milliseconds = z.int().min(0).max(3_600_000);
 
 const script = z
   .strictObject({
-    delayMs: milliseconds.optional().meta({ description: "How long the step works before it ends, in milliseconds." }),
+    delayMs: milliseconds.optional().meta({ description: "Duration of the step, in milliseconds." }),
     waitSeconds: z
       .number()
       .min(0)
       .max(86_400)
       .optional()
-      .meta({ description: "The step first asks to be entered again after so many seconds." }),
-    callback: z.boolean().optional().meta({ description: "The step first waits for a call-back." }),
+      .meta({ description: "The step first waits for this number of seconds, then is entered again." }),
+    callback: z.boolean().optional().meta({ description: "The step first waits for a callback." }),
     failures: z
       .int()
       .min(0)
       .optional()
-      .meta({ description: "Fails so many times, counted for each run of the service; then it succeeds." }),
+      .meta({ description: "Number of failures before it succeeds, counted until the service restarts." }),
     fail: z.string().optional().meta({ description: "Fails every time, with this reason." }),
-    retryable: z.boolean().optional().meta({ description: "Whether its failures may be tried again." }),
+    retryable: z.boolean().optional().meta({ description: "Whether its failures are retryable." }),
     throws: z.string().optional().meta({ description: "Throws an error with this message." }),
-    junk: z.boolean().optional().meta({ description: "Returns what no step may return." }),
-    silent: z.boolean().optional().meta({ description: "Never ends by itself." }),
+    junk: z.boolean().optional().meta({ description: "Returns an invalid result." }),
+    silent: z.boolean().optional().meta({ description: "Ends only with its signal." }),
     stuck: z.boolean().optional().meta({
-      description:
-        "Asks to be entered again every half second for as long as this is set; change the settings to let it go on.",
+      description: "Waits half a second at a time while this is set; change the settings to let it continue.",
     }),
-    gate: z.string().optional().meta({ description: "Waits at the gate of this name, which a test opens." }),
-    ignoreSignal: z.boolean().optional().meta({ description: "Goes on working when its signal fires." }),
+    gate: z.string().optional().meta({ description: "Waits at the gate with this name, which a test opens." }),
+    ignoreSignal: z.boolean().optional().meta({ description: "Continues when its signal fires." }),
     says: z
       .array(z.string().max(10_000))
       .max(100)
       .optional()
-      .meta({ description: "Lines that it writes to the step's log before it works." }),
+      .meta({ description: "Lines that it writes to the step log before it works." }),
     progress: z.boolean().optional().meta({ description: "Reports progress while it works." }),
   })
-  .meta({ description: "What one step does." });
+  .meta({ description: "Script of one step." });
 
 export type Script = z.infer<typeof script>;
 
@@ -44,39 +43,39 @@ export const fakeSettings = z
   .strictObject({
     delayMs: milliseconds
       .default(0)
-      .meta({ description: "How long every step works, unless its script says otherwise, in milliseconds." }),
+      .meta({ description: "Duration of every step, unless its script sets another, in milliseconds." }),
     waitSeconds: z
       .number()
       .min(0)
       .max(86_400)
       .default(0)
-      .meta({ description: "How long boot_system is parked for the machine's start, in seconds." }),
+      .meta({ description: "Time for which boot_system is parked while the machine starts, in seconds." }),
     steps: z
       .record(z.string().regex(/^[a-z]+\.[a-z_]+(\.verify)?$/), script)
       .default({})
       .meta({
         description:
-          "Scripts of single steps, by interface and name, as in deploy.write_image; power.read, power.set and clean.update_firmware.verify, the part that looks whether it has taken effect, are scripted likewise.",
+          "Scripts of single steps, by interface and name, as in deploy.write_image. Other scripts: power.read, power.set, driver.abort, and clean.update_firmware.verify, which checks whether the firmware has taken effect.",
       }),
     dead: z.boolean().default(false).meta({ description: "The BMC does not answer." }),
     refusesLogin: z.boolean().default(false).meta({ description: "The BMC refuses the login." }),
-    powerDelayMs: milliseconds.default(0).meta({ description: "How long a change of power takes, in milliseconds." }),
+    powerDelayMs: milliseconds.default(0).meta({ description: "Duration of a power change, in milliseconds." }),
     controller: z.string().max(253).optional().meta({
       description:
-        "What its management controller is reached by; nodes with the same text share it. Absent: one of its own.",
+        "Identity of the management controller; nodes with the same text share one. Absent: the node has its own.",
     }),
     serial: z
       .string()
       .max(64)
       .optional()
-      .meta({ description: "Serial number that inspection finds; made up from the node's id when absent." }),
+      .meta({ description: "Serial number that inspection reports. Absent: derived from the node's id." }),
     password: z
       .string()
       .min(1)
       .max(128)
       .optional()
-      .meta({ writeOnly: true, description: "A secret, to see that it never comes back." }),
+      .meta({ writeOnly: true, description: "A secret, to show that the API never returns it." }),
   })
-  .meta({ description: "A machine that is not there." });
+  .meta({ description: "A simulated machine." });
 
 export type FakeSettings = z.infer<typeof fakeSettings>;

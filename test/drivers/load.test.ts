@@ -52,7 +52,7 @@ describe("plugin", () => {
     try {
       await using registry = await loadPlugins(["fake", "ipmi"], log);
       expect(registry.drivers.map(({ name }) => name)).toEqual(["fake", "ipmi"]);
-      expect(registry.get("fake")?.description).toContain("Machines that are not there");
+      expect(registry.get("fake")?.description).toContain("Simulated machines");
     } finally {
       process.env["PATH"] = path;
     }
