@@ -30,7 +30,8 @@ const DEPRECATED_API: readonly Allowed[] = [
   { files: /^src\/graphql\//, line: /^ +wish(By|Reason|At)?: t\.|\bWishEnum\b|"Wish"/ },
   { files: /^test\/graphql\/runs\.test\.ts$/, line: /\bdeprecated wish\b|\bwish(By|Reason|At)?\b/ },
   {
-    files: /^src\/store\/|^test\/store\/|^test\/durability\/(model|witness)\.ts$/,
+    files:
+      /^src\/store\/|^test\/store\/|^test\/durability\/(model|witness)\.ts$|^test\/chaos\/(chaos|good-history|checker\.test|checker\/history)\.ts$/,
     line: /^(?! *(\*|\/\/|\/\*\*)).*\bwish(_[a-z]+)?\b/,
   },
 ];

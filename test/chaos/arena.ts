@@ -1,6 +1,7 @@
 /**
- * The arena: PostgreSQL, replicas of the service, and the ways between them and to them, all of which can be harmed. PostgreSQL
- * keeps what it acknowledged through a crash (it flushes), and is started again when a caller stopped it; so is each replica.
+ * The arena: PostgreSQL, replicas of the service, and proxies between them and in front of them. Faults can be injected
+ * into all of them. PostgreSQL runs with fsync, so it keeps acknowledged data across a crash. PostgreSQL and the
+ * replicas are restarted after they end.
  */
 import { spawn, spawnSync } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
@@ -32,74 +33,77 @@ const FAKETIME = [
   "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
   "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1",
 ].find(existsSync);
-/** Ports from here on, below those that the system gives to connections. */
+/** First port, below the range that the system assigns to outgoing connections. */
 const FIRST_PORT = 12_000;
 const PORTS = 20_000;
-/** How large the database's disk is when it is not full. */
+/** Size of the database's disk while it is not full. */
 const DISK_MIB = 6_000;
-const AGAIN_MS = 300;
+const RESTART_DELAY_MS = 300;
 const READY_MS = 60_000;
 
 export interface ArenaOptions {
   readonly folder: string;
   readonly seed: number;
   readonly replicas: number;
-  /** Root of the tree that the replicas are run from. */
+  /** Root of the source tree that the replicas run from. */
   readonly service: string;
-  /** Nodes that each replica works on at the same time; as many processes of drivers are started with it. */
+  /** Nodes that each replica works on at the same time. A replica starts the same number of driver processes. */
   readonly concurrency: number;
   readonly recorder: Recorder<"replicas">;
 }
 
 export interface Replica {
   readonly name: string;
-  /** Where clients reach it: through the proxy `clients`. */
+  /** URL for clients, through the proxy `clients`. */
   readonly url: string;
   readonly clients: Proxy;
   readonly database: Proxy;
-  /** Whether it has reported ready, for at least the given milliseconds, and has not ended. */
+  /** Whether the process has reported ready, at least the given time ago, and has not ended. */
   isReady(sinceMs?: number): boolean;
-  /** The process that runs now. */
+  /** Current process; null between two processes. */
   pid(): number | null;
-  /** Ends it without a word. It is started again. False when there was nothing to end. */
+  /** Sends SIGKILL. The replica is restarted. False if no process was running. */
   kill(): boolean;
-  /** Asks it to end. Resolves when it has, with how long that took; null when there was nothing to ask. */
+  /**
+   * Sends SIGTERM. Resolves at the end of the process with the duration of its shutdown; null if no process could be
+   * asked.
+   */
   terminate(): Promise<{ readonly tookMs: number; readonly code: number | null } | null>;
-  /** Stops it from being given time, until it is thawed or killed. */
+  /** Sends SIGSTOP. The process continues when it is thawed; it may also be killed. */
   freeze(): boolean;
   thaw(): void;
   isFrozen(): boolean;
-  /** Moves its wall clock, in seconds against the true one; false where the means for it is not installed. */
+  /** Sets the offset of its wall clock, in seconds. False if libfaketime is not installed. */
   shiftClock(seconds: number): boolean;
-  /** Whether it was sent SIGTERM, and has not yet. */
-  isLeaving(): boolean;
+  /** Whether it received SIGTERM and has not ended yet. */
+  isTerminating(): boolean;
 }
 
 export interface Database {
-  /** Not through a proxy, and as a superuser. */
+  /** Direct connection as superuser, not through a proxy. */
   readonly sql: Sql;
   readonly url: string;
-  /** Ends it at once, without writing anything out. It stays away until it is started. */
+  /** Stops PostgreSQL immediately, without a checkpoint. It stays down until `start`. */
   stop(): Promise<void>;
-  /** Starts it, if it does not run. */
+  /** Starts PostgreSQL unless it is running. */
   start(): Promise<void>;
   isUp(): boolean;
-  /** Lets the disk be full, or not. False where the data is on no disk of its own. */
+  /** Fills the disk, or frees it. False if the data has no disk of its own. */
   fill(isFull: boolean): boolean;
 }
 
 export interface Arena {
   readonly database: Database;
   readonly replicas: readonly Replica[];
-  /** Ends on their own: a replica that ended though no caller had killed it or told it to. */
-  readonly unasked: readonly string[];
+  /** Replicas that ended although they were neither killed nor sent SIGTERM. */
+  readonly unexpectedEnds: readonly string[];
 }
 
-/** What it starts it gives to `parts` at once, so that it is ended also when the start is broken off. */
+/** Adds each part to `parts` as soon as it has started, so that it also ends if the start fails half-way. */
 export async function startArena(options: ArenaOptions, parts: AsyncDisposableStack): Promise<Arena> {
   const ports = await freePorts(options.seed, 1 + options.replicas * 3);
   const database = parts.use(await startDatabase(options.folder, take(ports)));
-  const unasked: string[] = [];
+  const unexpectedEnds: string[] = [];
   const replicas: Replica[] = [];
   for (let number = 1; number <= options.replicas; number += 1) {
     const [servicePort, databasePort, clientPort] = [take(ports), take(ports), take(ports)];
@@ -107,12 +111,12 @@ export async function startArena(options: ArenaOptions, parts: AsyncDisposableSt
     const clients = parts.use(await startProxy(clientPort, servicePort));
     replicas.push(
       parts.use(
-        startReplica(options, { name: `r${number}`, port: servicePort, database: toDatabase, clients, unasked }),
+        startReplica(options, { name: `r${number}`, port: servicePort, database: toDatabase, clients, unexpectedEnds }),
       ),
     );
   }
   await within(READY_MS, "replicas were not ready", () => replicas.every((one) => one.isReady()));
-  return { database, replicas, unasked };
+  return { database, replicas, unexpectedEnds };
 }
 
 // ---- database
@@ -135,7 +139,7 @@ async function startDatabase(
     const size = isFull ? (blocks - bfree) * bsize + 64 * 1024 : DISK_MIB * 1024 * 1024;
     return spawnSync("mount", ["-o", `remount,size=${size}`, home]).status === 0;
   };
-  const gone = async (pid: number) => within(20_000, "PostgreSQL did not end", () => !isAlive(pid));
+  const waitForExit = async (pid: number) => within(20_000, "PostgreSQL did not end", () => !isAlive(pid));
   const keepLog = () => appendFileSync(join(folder, "postgres.log"), readFileSync(join(home, "postgres.log")));
   const database = {
     port,
@@ -147,7 +151,7 @@ async function startDatabase(
       server = null;
       if (!running) return;
       signal(running.pid, "SIGQUIT");
-      await gone(running.pid);
+      await waitForExit(running.pid);
     },
     async start() {
       if (server && isAlive(server.pid)) return;
@@ -168,28 +172,26 @@ async function startDatabase(
 
 // ---- replicas
 
-interface Place {
+interface ReplicaSetup {
   readonly name: string;
   readonly port: number;
   readonly database: Proxy;
   readonly clients: Proxy;
-  readonly unasked: string[];
+  readonly unexpectedEnds: string[];
 }
 
 function startReplica(
   { folder, service, concurrency, recorder }: ArenaOptions,
-  place: Place,
+  setup: ReplicaSetup,
 ): Replica & AsyncDisposable {
-  const { name, port, database, clients, unasked } = place;
+  const { name, port, database, clients, unexpectedEnds } = setup;
   const clockFile = join(folder, `${name}.clock`);
   writeFileSync(clockFile, "+0\n");
   const log = openSync(join(folder, `${name}.log`), "a");
   let child: ChildProcess | null = null;
-  /** When it reported ready. */
   let readyAt: number | null = null;
   let isFrozen = false;
   let isOver = false;
-  /** When it was sent SIGTERM. */
   let terminatedAt: number | null = null;
   let wasKilled = false;
   let exited: Promise<{ readonly tookMs: number; readonly code: number | null }> = Promise.resolve({
@@ -228,7 +230,7 @@ function startReplica(
         OSTLER_PLUGINS: DRIVER,
         CHAOS_SOCKET: join(folder, "machines.sock"),
         CHAOS_REPLICA: name,
-        // Much of a start is reading the code.
+        // Most of a start is spent reading code.
         NODE_COMPILE_CACHE: join(folder, "compiled"),
         ...(FAKETIME && {
           LD_PRELOAD: FAKETIME,
@@ -249,14 +251,14 @@ function startReplica(
     exited = new Promise((ended) => {
       made.once("exit", (code, signalName) => {
         const tookMs = terminatedAt === null ? undefined : clock() - terminatedAt;
-        const isAsked = wasKilled || terminatedAt !== null || isOver;
+        const isExpected = wasKilled || terminatedAt !== null || isOver;
         note(pid, "ended", { code, signal: signalName, ...(tookMs !== undefined && { tookMs }) });
-        if (!isAsked && readyAt !== null)
-          unasked.push(`${name} (process ${pid}) ended with ${String(code ?? signalName)}`);
+        if (!isExpected && readyAt !== null)
+          unexpectedEnds.push(`${name} (process ${pid}) ended with ${String(code ?? signalName)}`);
         [child, readyAt, isFrozen, terminatedAt] = [null, null, false, null];
         ended({ tookMs: tookMs ?? 0, code });
-        // One that cannot start, the database being away, is not started in a hurry.
-        if (!isOver) setTimeout(() => !isOver && !child && start(), wasKilled ? 0 : AGAIN_MS);
+        // Wait before a restart: a replica without a database ends again immediately.
+        if (!isOver) setTimeout(() => !isOver && !child && start(), wasKilled ? 0 : RESTART_DELAY_MS);
       });
     });
   }
@@ -270,7 +272,7 @@ function startReplica(
     isReady: (sinceMs = 0) => readyAt !== null && clock() - readyAt >= sinceMs,
     isFrozen: () => isFrozen,
     pid: () => child?.pid ?? null,
-    isLeaving: () => terminatedAt !== null,
+    isTerminating: () => terminatedAt !== null,
     kill() {
       if (!child?.pid || wasKilled) return false;
       wasKilled = true;
@@ -307,7 +309,7 @@ function startReplica(
   };
 }
 
-/** Resident bytes and open descriptors of a process; null when it is gone. */
+/** Resident bytes and open descriptors of a process; null if it has ended. */
 export function sampleOf(pid: number): { readonly memory: number; readonly handles: number } | null {
   try {
     const pages = Number(readFileSync(`/proc/${pid}/statm`, "latin1").split(" ")[1]);
@@ -319,7 +321,7 @@ export function sampleOf(pid: number): { readonly memory: number; readonly handl
 
 // ---- small things
 
-/** Waits until it is so; throws a sentence when that takes too long. */
+/** Waits until `isSo` returns true. Throws `otherwise` as an error after the given time. */
 export async function within(
   milliseconds: number,
   otherwise: string,

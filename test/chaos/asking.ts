@@ -1,5 +1,5 @@
-/** Talking GraphQL to a replica as a client of any make does: plain HTTP, with a token and a bound on patience. */
-/** What the replicas of the arena want to be shown. */
+/** GraphQL over plain HTTP, as any client sends it, with a token and a timeout. */
+/** Token that the replicas of the arena require. */
 export const TOKEN = "chaos-token-0123456789";
 
 export interface Answered<Data> {
@@ -8,18 +8,18 @@ export interface Answered<Data> {
   readonly status: number;
 }
 
-/** Throws when there is no answer, half of one, or one that is not GraphQL. */
+/** Throws if the answer is missing, incomplete or not GraphQL. */
 export async function ask<Data>(
   url: string,
   query: string,
   variables: Readonly<Record<string, unknown>>,
-  patienceMs: number,
+  timeoutMs: number,
 ): Promise<Answered<Data>> {
   const response = await fetch(`${url}/graphql`, {
     method: "POST",
     headers: { "content-type": "application/json", authorization: `Bearer ${TOKEN}` },
     body: JSON.stringify({ query, variables }),
-    signal: AbortSignal.timeout(patienceMs),
+    signal: AbortSignal.timeout(timeoutMs),
   });
   const { data = null, errors = [] } = (await response.json()) as Partial<Answered<Data>>;
   return { data, errors, status: response.status };

@@ -1,7 +1,7 @@
 /**
- * `npm run chaos`: three replicas on one PostgreSQL, a fleet of machines, clients and subscribers; for a while everything that
- * can happen to them happens. Then all is quiet, everything that was begun comes to its end, the database is read, and the
- * checker holds it against all that was recorded. What it does, and how to read what it prints: docs/fault-testing.md.
+ * `npm run chaos`: runs three replicas on one PostgreSQL with a fleet of machines, clients and subscribers, and injects
+ * faults into all of them for a while. Then the faults stop, the remaining work ends, the database is read, and the
+ * checker compares it with the records. docs/fault-testing.md describes the run and its output.
  *
  * Options: --seed N --minutes 2 --kills N --db-restarts N --nodes 1000 --streams 50 --replicas 3 --clients 6
  * --concurrency 8 --nemeses kill,freeze,… --folder path --keep --service path
@@ -49,25 +49,25 @@ const SEED = Number(values.seed);
 const MINUTES = Number(values.minutes);
 const KILL_EVERY_S = 2.2;
 const DATABASE_RESTART_EVERY_S = 27;
-/** How long all replicas may take to be back when the storm is over. */
-const BACK_MS = 180_000;
+/** Time for all replicas to become ready after the storm. */
+const READY_AGAIN_MS = 180_000;
 const SAMPLE_MS = 5_000;
-/** In the quiet, how long nothing may change while something has not ended, and how long it may last at most. */
-const STILL_MS = 100_000;
+/** Limits of the quiet phase: longest time without any change while work is unfinished, and longest duration. */
+const NO_CHANGE_MS = 100_000;
 const QUIET_MS = 900_000;
 const CATCH_UP_MS = 60_000;
 const CHECKER = fileURLToPath(new URL("checker/check.ts", import.meta.url));
 
-/** All that runs beside us, ended in the reverse order. */
+/** Everything that runs beside this process; it ends in reverse order. */
 const parts = new AsyncDisposableStack();
 let ending: Promise<void> | undefined;
 const end = () => (ending ??= parts.disposeAsync());
 
-function say(text: string): void {
+function print(text: string): void {
   console.log(`${new Date().toISOString().slice(11, 19)}  ${text}`);
 }
 
-/** What has not ended, as a sentence; null when everything has. */
+/** Waits for all operations to end. Resolves with a sentence about those that have not; null if all have. */
 async function waitForEnds(arena: Arena): Promise<string | null> {
   const { sql } = arena.database;
   let before = "";
@@ -82,8 +82,8 @@ async function waitForEnds(arena: Arena): Promise<string | null> {
     if (now !== before) changedAt = clock();
     before = now;
     const why =
-      clock() - changedAt > STILL_MS
-        ? `nothing has changed for ${STILL_MS / 1000} s`
+      clock() - changedAt > NO_CHANGE_MS
+        ? `nothing has changed for ${NO_CHANGE_MS / 1000} s`
         : clock() > until
           ? `${QUIET_MS / 1000} s are over`
           : null;
@@ -97,7 +97,7 @@ async function main(folder: string): Promise<boolean> {
     .filter((what) => what !== "")
     .map((what) => {
       const known = NEMESES.find((one) => one === what);
-      if (!known) throw new Error(`There is no nemesis ${what}. There are ${NEMESES.join(", ")}.`);
+      if (!known) throw new Error(`Unknown nemesis ${what}: use ${NEMESES.join(", ")}.`);
       return known;
     });
   const nodes = Number(values.nodes);
@@ -105,7 +105,7 @@ async function main(folder: string): Promise<boolean> {
   const databaseRestarts = nemeses.includes("postgres-restart")
     ? Number(values["db-restarts"] ?? Math.ceil((MINUTES * 60) / DATABASE_RESTART_EVERY_S))
     : 0;
-  say(
+  print(
     `seed ${SEED}: ${MINUTES} minutes, ${kills} kills, ${databaseRestarts} restarts of PostgreSQL, ${nodes} nodes, ${values.streams} streams, ${values.replicas} replicas; ${folder}`,
   );
 
@@ -160,44 +160,44 @@ async function main(folder: string): Promise<boolean> {
   parts.defer(() => clearInterval(sampling));
 
   phase("storm");
-  say("storm");
+  print("storm");
   await workload.send({ do: "storm" });
   const done = await storm({
     arena,
     machines,
     watchers,
     recorder: nemesisRecorder,
-    luck: chance(SEED),
+    random: chance(SEED),
     nemeses,
     nodes: names,
     milliseconds: MINUTES * 60_000,
     kills,
     databaseRestarts,
-    insists: values.kills !== undefined || values["db-restarts"] !== undefined,
+    extendsUntilMet: values.kills !== undefined || values["db-restarts"] !== undefined,
   });
 
   phase("quiet");
-  say("quiet");
+  print("quiet");
   for (const { database, clients, ...replica } of arena.replicas) {
     database.set({});
     clients.set({});
     replica.shiftClock(0);
     replica.thaw();
   }
-  await within(BACK_MS, "Not all replicas came back when all was quiet", () =>
+  await within(READY_AGAIN_MS, "Not all replicas became ready in the quiet phase", () =>
     arena.replicas.every((one) => one.isReady()),
   );
-  const asked = (await workload.send({ do: "quiet" })) as WorkloadCount;
+  const requestCount = (await workload.send({ do: "quiet" })) as WorkloadCount;
   const unsettled = await waitForEnds(arena);
   const [last] = await arena.database.sql<{ position: string }[]>`select position::text from feed_position`;
-  const told = (await watchers.send({
+  const streamCount = (await watchers.send({
     do: "catch-up",
     position: Number(last?.position),
     withinMs: CATCH_UP_MS,
   })) as WatchersCount;
   phase("settled", unsettled);
-  if (unsettled !== null) say(`NOT SETTLED: ${unsettled}`);
-  if (told.behind.length > 0) say(`BEHIND position ${last?.position}: ${told.behind.join(", ")}`);
+  if (unsettled !== null) print(`NOT SETTLED: ${unsettled}`);
+  if (streamCount.behind.length > 0) print(`BEHIND position ${last?.position}: ${streamCount.behind.join(", ")}`);
 
   const rows = await dump(arena.database.sql, folder);
   const run: Run = {
@@ -212,36 +212,36 @@ async function main(folder: string): Promise<boolean> {
   };
   writeFileSync(join(folder, "run.json"), JSON.stringify(run, null, 2));
   phase("over");
-  const { unasked } = arena;
+  const { unexpectedEnds } = arena;
   await end();
 
   const [over, calls] = [await takeOver(folder), await driverCalls(folder)];
-  say(
+  print(
     `${done.kills} kills, ${done.freezes} freezes, ${done.terms} sent SIGTERM, ${done.databaseRestarts} restarts of PostgreSQL, ${done.others} other nemeses`,
   );
-  say(
-    `${asked.requests} requests, ${asked.answers} answers, ${asked.refused} of them refusals; ${rows["operations"]} operations, ${rows["runs"]} runs, ${rows["attempts"]} attempts, ${rows["transitions"]} transitions`,
+  print(
+    `${requestCount.requests} requests, ${requestCount.answers} answers, ${requestCount.refused} of them refusals; ${rows["operations"]} operations, ${rows["runs"]} runs, ${rows["attempts"]} attempts, ${rows["transitions"]} transitions`,
   );
-  say(
-    `${told.opened} streams opened, ${told.items} items; ${calls.entries} entries of steps, ${calls.power} calls for power, ${calls.callbackRecords} callbacks`,
+  print(
+    `${streamCount.opened} streams opened, ${streamCount.items} items; ${calls.entries} entries of steps, ${calls.power} calls for power, ${calls.callbacks} callbacks`,
   );
-  say(
+  print(
     `take-over of a killed replica's steps: ${over.count}, p50 ${over.p50Ms} ms, max ${over.maxMs} ms (${over.slowest ?? "none"})`,
   );
-  for (const one of unasked)
-    say(
+  for (const one of unexpectedEnds)
+    print(
       `ENDED UNEXPECTEDLY: ${one}; the end of its log:\n${readFileSync(join(folder, `${one.split(" ")[0]}.log`), "utf8")
         .trim()
         .split("\n")
         .slice(-3)
         .join("\n")}`,
     );
-  return (await check(folder)) && unsettled === null && told.behind.length === 0;
+  return (await check(folder)) && unsettled === null && streamCount.behind.length === 0;
 }
 
-/** The checker shares nothing with us but the records. */
+/** The checker runs in its own process and shares only the records. */
 async function check(folder: string): Promise<boolean> {
-  if (!existsSync(CHECKER)) throw new Error("There is no checker.");
+  if (!existsSync(CHECKER)) throw new Error(`${CHECKER} does not exist.`);
   const child = spawn(process.execPath, [CHECKER, folder], { stdio: "inherit" });
   const [code] = (await once(child, "exit")) as [number | null];
   return code === 0;
@@ -249,8 +249,8 @@ async function check(folder: string): Promise<boolean> {
 
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
   process.once(signal, () => {
-    const leave = () => process.exit(1);
-    end().then(leave, leave);
+    const exit = () => process.exit(1);
+    end().then(exit, exit);
   });
 }
 
@@ -264,6 +264,6 @@ try {
 } finally {
   await end();
 }
-say(isGood ? "all promises were kept" : `NOT GOOD; seed ${SEED}; everything is in ${folder}`);
+print(isGood ? "all promises held" : `FAILED; seed ${SEED}; records are in ${folder}`);
 if (isGood && !values.keep) rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
 process.exit(isGood ? 0 : 1);

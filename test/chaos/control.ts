@@ -1,4 +1,4 @@
-/** How the processes of the arena are started and controlled: by messages of Node's own channel between parent and child. */
+/** Starts and controls the processes of the arena with messages over Node's channel between parent and child. */
 import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 
 export interface Helper<Command> extends AsyncDisposable {
   readonly child: ChildProcess;
-  /** Tells it, and resolves with what it answers when that is done. */
+  /** Sends a command. Resolves with its result when it has been carried out. */
   send(command: Command): Promise<unknown>;
 }
 
@@ -21,45 +21,45 @@ interface Reply {
   readonly error?: string;
 }
 
-/** Starts a script of this folder with its first command, and waits until that is done. */
+/** Starts a script of this folder and waits until its first command has been carried out. */
 export async function startHelper<Command>(script: string, first: Command): Promise<Helper<Command>> {
   const child = fork(fileURLToPath(new URL(script, import.meta.url)), [], {
     stdio: ["ignore", "inherit", "inherit", "ipc"],
   });
   const exited = once(child, "exit");
-  const waiting = new Map<number, { give(value: unknown): void; refuse(error: Error): void }>();
+  const waiting = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
   let last = 0;
   child.on("message", ({ number, value, error }: Reply) => {
     const one = waiting.get(number);
     waiting.delete(number);
-    if (error === undefined) one?.give(value);
-    else one?.refuse(new Error(`${script}: ${error}`));
+    if (error === undefined) one?.resolve(value);
+    else one?.reject(new Error(`${script}: ${error}`));
   });
   child.on("exit", (code) => {
-    for (const { refuse } of waiting.values()) refuse(new Error(`${script} ended with ${String(code)}.`));
+    for (const { reject } of waiting.values()) reject(new Error(`${script} ended with ${String(code)}.`));
     waiting.clear();
   });
   const send = (command: Command) =>
-    new Promise<unknown>((give, refuse) => {
+    new Promise<unknown>((resolve, reject) => {
       const number = (last += 1);
-      waiting.set(number, { give, refuse });
-      child.send({ number, command } satisfies Envelope<Command>, (error) => error && refuse(error));
+      waiting.set(number, { resolve, reject });
+      child.send({ number, command } satisfies Envelope<Command>, (error) => error && reject(error));
     });
   const helper: Helper<Command> = {
     child,
     send,
     async [Symbol.asyncDispose]() {
       if (child.connected) child.disconnect();
-      const insist = setTimeout(() => child.kill("SIGKILL"), 20_000);
+      const killTimer = setTimeout(() => child.kill("SIGKILL"), 20_000);
       await exited;
-      clearTimeout(insist);
+      clearTimeout(killTimer);
     },
   };
   await send(first);
   return helper;
 }
 
-/** The other side: obeys commands one after the other, and ends the process after `end` when the parent has ended. */
+/** The child's side: carries out commands one after the other. Runs `end` and exits when the parent disconnects. */
 // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- names the commands where it is called
 export function obey<Command>(work: (command: Command) => Promise<unknown>, end: () => Promise<void>): void {
   const answer = (reply: Reply) => void process.send?.(reply);
@@ -76,6 +76,6 @@ export function obey<Command>(work: (command: Command) => Promise<unknown>, end:
       () => process.exit(1),
     );
   });
-  // A terminal's Ctrl-C goes to the whole group; the parent ends us when it has ended the rest.
+  // A terminal sends Ctrl-C to the whole group; the parent ends this process after the others.
   process.on("SIGINT", () => {});
 }

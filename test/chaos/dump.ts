@@ -1,8 +1,8 @@
-/** The database as it is at the end, read by SQL and written row by row: what the checker holds against all that was seen. */
+/** Reads the database at the end of a run and writes it row by row; the checker compares it with the other records. */
 import type { Sql } from "postgres";
 import { record } from "./records.ts";
 
-/** What is read of each table, and in which order. Where no columns are named it is all of them. */
+/** Tables and their order. `select *` reads all columns. */
 const TABLES: Readonly<Record<string, string>> = {
   feed_position: "select * from feed_position",
   lifecycle_edges: "select * from lifecycle_edges",
@@ -18,15 +18,15 @@ const TABLES: Readonly<Record<string, string>> = {
     "select run_id, count(*)::int as lines, min(sequence) as first, max(sequence) as last from step_log group by run_id",
   jobs: "select id, name, state::text, data, created_on from pgboss.job where state < 'completed'",
 };
-const ROWS_AT_ONCE = 2_000;
+const ROWS_PER_FETCH = 2_000;
 
-/** Answers how many rows of each table there were. */
+/** Returns the number of rows of each table. */
 export async function dump(sql: Sql, folder: string): Promise<Readonly<Record<string, number>>> {
   const written = record(folder, "final");
   const counts: Record<string, number> = {};
   for (const [table, query] of Object.entries(TABLES)) {
     counts[table] = 0;
-    for await (const rows of sql.unsafe(query).cursor(ROWS_AT_ONCE)) {
+    for await (const rows of sql.unsafe(query).cursor(ROWS_PER_FETCH)) {
       for (const row of rows) written.write({ k: "row", table, row });
       counts[table] += rows.length;
     }

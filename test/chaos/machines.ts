@@ -1,8 +1,8 @@
 /**
- * The machines: a process that no nemesis touches. The driver `chaos` asks it over a Unix socket what happens at each entry of
- * a step and each change of power; it decides by seed, node and attempt key, so a repeated entry comes to the same end, and
- * writes down what it was asked and what it message. Machines that are waited for call back through the replicas' proxies:
- * once, twice, too late, and with paths that no step issued.
+ * The machines: a process without faults. The driver `chaos` asks it over a Unix socket how each entry of a step and
+ * each change of power ends. The seed, the node and the attempt key determine the result, so a repeated entry ends in
+ * the same way. Calls and results are recorded. Machines send callbacks through the replicas' proxies: once, twice, too
+ * late, and with forged paths.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { createServer } from "node:net";
@@ -22,13 +22,16 @@ export type MachinesCommand =
       readonly socket: string;
       readonly urls: Readonly<Record<string, string>>;
     }
-  /** From now on these nodes' drivers misbehave at every third entry; none: no driver does. */
-  | { readonly do: "possess"; readonly nodes: readonly string[]; readonly how: Misbehaviour };
+  /** From now on the drivers of these nodes misbehave at every third entry. An empty list ends the misbehaviour. */
+  | { readonly do: "misbehave"; readonly nodes: readonly string[]; readonly how: Misbehaviour };
 
-/** `hang`: never returns, whatever its signal says. `block`: keeps the event loop for up to 30 s. `exit`: ends its process. */
+/**
+ * `hang`: never returns and ignores its signal. `block`: blocks the event loop for up to 30 s. `exit`: ends its
+ * process.
+ */
 export type Misbehaviour = "throw" | "junk" | "hang" | "block" | "exit";
 
-/** What the driver says. `id` is its own number for the call. */
+/** A message of the driver. `id` is the driver's own number for the call. */
 type DriverMessage = {
   readonly id: number;
   readonly replica: string;
@@ -36,15 +39,15 @@ type DriverMessage = {
   readonly parent: number;
 } & (
   | (Omit<Enter, "t" | "k" | "entry" | "callback" | "replica" | "pid" | "parent"> & {
-      readonly say: "enter";
+      readonly kind: "enter";
       readonly called: boolean;
     })
-  | { readonly say: "power"; readonly node: string; readonly what: string; readonly attemptKey: string | null }
-  | { readonly say: "cut" }
+  | { readonly kind: "power"; readonly node: string; readonly what: string; readonly attemptKey: string | null }
+  | { readonly kind: "cut" }
 );
-type Entered = Extract<DriverMessage, { say: "enter" }>;
+type Entered = Extract<DriverMessage, { kind: "enter" }>;
 
-/** What the driver is to do. */
+/** Instruction to the driver. */
 type Order =
   | { readonly kind: "done"; readonly powers?: "ON" | "OFF" }
   | { readonly kind: "wait"; readonly seconds: number; readonly callback: boolean }
@@ -54,13 +57,16 @@ type Order =
   | { readonly kind: "block"; readonly ms: number };
 
 const BLOCK_MS_MAX = 30_000;
-/** How long a machine goes on trying to deliver a callback that got no answer. */
-const CALL_BACK_MS = 30_000;
+/** Time during which a machine repeats a callback that got no answer. */
+const CALLBACK_MS = 30_000;
 const ANSWER_MS = 5_000;
-/** Earlier paths of a run that are kept for late callbacks. */
+/** Earlier paths kept for each run, for late callbacks. */
 const PATHS_MAX = 4;
 
-let possessed: { readonly nodes: ReadonlySet<string>; readonly how: Misbehaviour } = { nodes: new Set(), how: "throw" };
+let misbehaving: { readonly nodes: ReadonlySet<string>; readonly how: Misbehaviour } = {
+  nodes: new Set(),
+  how: "throw",
+};
 let end: () => Promise<void> = () => Promise.resolve();
 
 async function start(command: Extract<MachinesCommand, { do: "start" }>): Promise<void> {
@@ -70,8 +76,8 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
   const paths = new Map<string, string[]>();
   let entries = 0;
 
-  /** Chance that depends on the seed and these words alone. */
-  const fate = (...words: readonly unknown[]): Chance =>
+  /** Random source that depends only on the seed and these values. */
+  const chanceFor = (...words: readonly unknown[]): Chance =>
     chance(
       createHash("sha256")
         .update(JSON.stringify([seed, ...words]))
@@ -80,7 +86,7 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
     );
 
   function serve(socket: Socket): void {
-    /** Entries that were not answered yet, by the driver's number. */
+    /** Open entries, by the driver's number. */
     const inside = new Map<number, { readonly entry: string; readonly timer: NodeJS.Timeout }>();
     const leave = (entry: string, how: Leave["how"], detail: string | null) =>
       calls.write({ t: clock(), k: "leave", entry, how, detail });
@@ -130,10 +136,10 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
       const runId = attemptKey.split(":")[0] ?? "";
       const known = paths.get(runId) ?? [];
       paths.set(runId, [...known, path].slice(-PATHS_MAX));
-      const { after, order } = decide(message, fate);
+      const { after, order } = decide(message, chanceFor);
       if (order.kind === "wait" && order.callback)
         void sendCallback({ entry, node, attemptKey, runId, path, earlier: known }, after).catch((error: unknown) =>
-          console.error("a machine could not call back:", error),
+          console.error("a machine could not send its callback:", error),
         );
       const timer = setTimeout(() => {
         inside.delete(message.id);
@@ -152,22 +158,22 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
       node,
       what,
       attemptKey,
-    }: Extract<DriverMessage, { say: "power" }>): void {
-      const luck = fate(node, what, Math.floor(clock() / 1_000));
-      const failure = luck.often(0.01) ? `The BMC of ${node} is busy.` : null;
+    }: Extract<DriverMessage, { kind: "power" }>): void {
+      const random = chanceFor(node, what, Math.floor(clock() / 1_000));
+      const failure = random.often(0.01) ? `The BMC of ${node} is busy.` : null;
       calls.write({ t: clock(), k: "power", entry: null, replica, pid, parent, node, what, attemptKey, failure });
       if (!failure && what.startsWith("set "))
         powers.set(node, what === "set ON" || what === "set REBOOT" ? "ON" : "OFF");
       const state = powers.get(node) ?? "OFF";
       const after =
         what === "read"
-          ? luck.weighed([
+          ? random.weighed([
               [8, 0],
-              [1, luck.whole(50, 300)],
+              [1, random.whole(50, 300)],
             ])
-          : luck.weighed([
-              [6, luck.whole(5, 50)],
-              [1, luck.whole(300, 1_500)],
+          : random.weighed([
+              [6, random.whole(5, 50)],
+              [1, random.whole(300, 1_500)],
             ]);
       setTimeout(() => answer(id, failure ? { failure } : { state }), after);
     }
@@ -178,8 +184,8 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
       rest = lines.pop() ?? "";
       for (const line of lines) {
         const message = JSON.parse(line) as DriverMessage;
-        if (message.say === "enter") enter(message);
-        else if (message.say === "power") power(message);
+        if (message.kind === "enter") enter(message);
+        else if (message.kind === "power") power(message);
         else {
           const one = inside.get(message.id);
           if (!one) continue;
@@ -211,36 +217,40 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
     readonly earlier: readonly string[];
   }
 
-  /** What a machine that is waited for does about it. `orderAfter`: when the driver is told to wait, in milliseconds. */
+  /**
+   * Sends the callbacks of a machine that a step waits for. `orderAfter`: milliseconds until the driver receives the
+   * instruction to wait.
+   */
   async function sendCallback(waiting: Waiting, orderAfter: number): Promise<void> {
-    const luck = fate("callback", waiting.attemptKey, waiting.entry);
+    const random = chanceFor("callback", waiting.attemptKey, waiting.entry);
     const { path, runId, earlier } = waiting;
-    const when = luck.weighed([
+    const when = random.weighed([
       [15, "early"],
       [5, "never"],
       [80, "in time"],
     ] as const);
-    if (luck.often(0.05)) await send(waiting, "forged", `${path.slice(0, -6)}AAAAAA`, luck);
-    if (luck.often(0.03)) await send(waiting, "forged", `/callback/${randomUUID()}.${path.split(".")[1] ?? ""}`, luck);
+    if (random.often(0.05)) await send(waiting, "forged", `${path.slice(0, -6)}AAAAAA`, random);
+    if (random.often(0.03))
+      await send(waiting, "forged", `/callback/${randomUUID()}.${path.split(".")[1] ?? ""}`, random);
     if (when === "never") return;
-    await delay(when === "early" ? orderAfter / 2 : orderAfter + luck.whole(20, 3_000));
-    for (const until = clock() + CALL_BACK_MS; clock() < until; await delay(300))
-      if ((await send(waiting, "good", path, luck)) !== null) break;
-    if (luck.often(0.25)) {
-      await delay(luck.whole(0, 800));
-      await send(waiting, "duplicate", path, luck);
+    await delay(when === "early" ? orderAfter / 2 : orderAfter + random.whole(20, 3_000));
+    for (const until = clock() + CALLBACK_MS; clock() < until; await delay(300))
+      if ((await send(waiting, "good", path, random)) !== null) break;
+    if (random.often(0.25)) {
+      await delay(random.whole(0, 800));
+      await send(waiting, "duplicate", path, random);
     }
     const old = earlier.filter((one) => one !== path);
-    if (old.length > 0 && luck.often(0.3)) await send({ ...waiting, runId }, "late", luck.one(old), luck);
+    if (old.length > 0 && random.often(0.3)) await send({ ...waiting, runId }, "late", random.one(old), random);
   }
 
   async function send(
     { entry, node, attemptKey, runId }: Waiting,
     kind: Callback["kind"],
     path: string,
-    luck: Chance,
+    random: Chance,
   ): Promise<number | null> {
-    const replica = luck.one(replicas);
+    const replica = random.one(replicas);
     const sent = clock();
     let status: number | null = null;
     try {
@@ -253,7 +263,7 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
       await response.arrayBuffer();
       ({ status } = response);
     } catch {
-      // No answer: the record says so.
+      // The record has no status if there was no answer.
     }
     callbackRecords.write({
       t: clock(),
@@ -272,54 +282,54 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
   }
 
   const server = createServer(serve);
-  await new Promise<void>((listening, refuse) => void server.once("error", refuse).listen(command.socket, listening));
+  await new Promise<void>((listening, reject) => void server.once("error", reject).listen(command.socket, listening));
   end = async () => {
     server.close();
     await Promise.all([calls.close(), callbackRecords.close()]);
   };
 }
 
-/** What comes of an entry, and after how many milliseconds. */
+/** Result of an entry, and its delay in milliseconds. */
 function decide(
   message: Entered,
-  fate: (...words: readonly unknown[]) => Chance,
+  chanceFor: (...words: readonly unknown[]) => Chance,
 ): { readonly after: number; readonly order: Order } {
   const { node, attemptKey, phase, step, part, memo, called } = message;
-  const luck = fate(node, attemptKey, phase, step, part, memo, called);
-  const after = luck.weighed([
+  const random = chanceFor(node, attemptKey, phase, step, part, memo, called);
+  const after = random.weighed([
     [4, 0],
-    [5, luck.whole(50, 500)],
-    [1, luck.whole(500, 2_000)],
+    [5, random.whole(50, 500)],
+    [1, random.whole(500, 2_000)],
   ]);
   if (part === "abort") return { after: Math.min(after, 300), order: { kind: "done" } };
-  if (possessed.nodes.has(node) && luck.often(1 / 3)) return { after, order: misbehave(possessed.how, luck) };
-  if (step === "burn_in" && luck.often(0.2)) return { after, order: { kind: "hang" } };
-  const fault = luck.weighed<Order | null>([
+  if (misbehaving.nodes.has(node) && random.often(1 / 3)) return { after, order: misbehave(misbehaving.how, random) };
+  if (step === "burn_in" && random.often(0.2)) return { after, order: { kind: "hang" } };
+  const fault = random.weighed<Order | null>([
     [900, null],
-    [60, { kind: "failed", reason: "The machine says: try again.", retryable: true }],
+    [60, { kind: "failed", reason: "The machine is busy.", retryable: true }],
     [6, { kind: "failed", reason: "The machine is broken.", retryable: false }],
-    [2, { kind: "throw", reason: "The machine answers in tongues." }],
+    [2, { kind: "throw", reason: "The machine sent an unknown answer." }],
     [1, { kind: "junk" }],
     [1, { kind: "hang" }],
   ]);
   if (fault) return { after, order: fault };
   if (!memo && part === "run") {
-    if (step === "boot") return { after, order: { kind: "wait", seconds: luck.whole(4, 12), callback: true } };
-    if (step === "settle" || step === "drain" || (step === "erase_disks" && luck.often(0.5)))
-      return { after, order: { kind: "wait", seconds: luck.whole(1, 25) / 10, callback: false } };
+    if (step === "boot") return { after, order: { kind: "wait", seconds: random.whole(4, 12), callback: true } };
+    if (step === "settle" || step === "drain" || (step === "erase_disks" && random.often(0.5)))
+      return { after, order: { kind: "wait", seconds: random.whole(1, 25) / 10, callback: false } };
   }
-  if (part === "verify" && !memo && luck.often(0.3))
+  if (part === "verify" && !memo && random.often(0.3))
     return { after, order: { kind: "wait", seconds: 0.5, callback: false } };
   const powers = step === "boot" ? "ON" : step === "remove" ? "OFF" : undefined;
   return { after, order: { kind: "done", ...(powers && { powers }) } };
 }
 
-function misbehave(how: Misbehaviour, luck: Chance): Order {
+function misbehave(how: Misbehaviour, random: Chance): Order {
   switch (how) {
     case "throw":
-      return { kind: "throw", reason: "The driver is possessed." };
+      return { kind: "throw", reason: "The driver throws as ordered." };
     case "block":
-      return { kind: "block", ms: luck.whole(2_000, BLOCK_MS_MAX) };
+      return { kind: "block", ms: random.whole(2_000, BLOCK_MS_MAX) };
     case "junk":
     case "hang":
     case "exit":
@@ -327,7 +337,7 @@ function misbehave(how: Misbehaviour, luck: Chance): Order {
   }
 }
 
-/** How the record of an entry's end tells an order. */
+/** Result and detail for the record of an entry's end. */
 function leaveOf(order: Order): readonly [Leave["how"], string | null] {
   switch (order.kind) {
     case "wait":
@@ -349,7 +359,7 @@ function leaveOf(order: Order): readonly [Leave["how"], string | null] {
 obey<MachinesCommand>(
   async (command) => {
     if (command.do === "start") await start(command);
-    else possessed = { nodes: new Set(command.nodes), how: command.how };
+    else misbehaving = { nodes: new Set(command.nodes), how: command.how };
   },
   () => end(),
 );

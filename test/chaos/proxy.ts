@@ -1,15 +1,15 @@
 /**
- * A way to a server on this machine that can be made bad while it is in use: cut, slow, or open and dead, in one direction or
- * in both. What a dead way holds is not lost: it goes on where it stopped when the way is alive again, as TCP does.
+ * A proxy to a server on this machine that can be impaired while it is in use: cut, slow, or open without passing data,
+ * in one direction or both. Data held by a dead direction is not lost: as with TCP, it continues where it stopped.
  */
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 
 /** `up`: towards the server. `down`: back to the client. */
-export interface Weather {
+export interface Condition {
   /** New connections are reset. */
   readonly refuses?: true;
-  /** How much later everything arrives, in milliseconds. */
+  /** Delay of everything that passes, in milliseconds. */
   readonly delayMs?: number;
   /** Directions in which nothing is forwarded. */
   readonly dead?: readonly ("up" | "down")[];
@@ -17,26 +17,25 @@ export interface Weather {
 
 export interface Proxy extends AsyncDisposable {
   readonly port: number;
-  set(weather: Weather): void;
-  /** Resets every connection. Answers how many there were. */
+  set(condition: Condition): void;
+  /** Resets every connection. Returns their number. */
   cut(): number;
 }
 
-/** One direction of one connection. */
 interface Lane {
-  apply(weather: Weather): void;
+  apply(condition: Condition): void;
 }
 
 export async function startProxy(port: number, serverPort: number): Promise<Proxy> {
-  let weather: Weather = {};
+  let condition: Condition = {};
   const pairs = new Map<Socket, { readonly far: Socket; readonly lanes: readonly Lane[] }>();
   const server = createServer({ noDelay: true }, (near) => {
     near.on("error", () => {});
-    if (weather.refuses) return void near.resetAndDestroy();
+    if (condition.refuses) return void near.resetAndDestroy();
     const far = connect({ host: "127.0.0.1", port: serverPort, noDelay: true });
     far.on("error", () => near.resetAndDestroy());
     const lanes = [lane("up", near, far), lane("down", far, near)];
-    for (const one of lanes) one.apply(weather);
+    for (const one of lanes) one.apply(condition);
     pairs.set(near, { far, lanes });
     near.on("close", () => {
       pairs.delete(near);
@@ -45,7 +44,7 @@ export async function startProxy(port: number, serverPort: number): Promise<Prox
     far.on("close", () => near.destroy());
   });
   await new Promise<void>(
-    (listening, refuse) => void server.once("error", refuse).listen(port, "127.0.0.1", listening),
+    (listening, reject) => void server.once("error", reject).listen(port, "127.0.0.1", listening),
   );
   const cut = () => {
     const open = [...pairs];
@@ -58,7 +57,7 @@ export async function startProxy(port: number, serverPort: number): Promise<Prox
   return {
     port: (server.address() as AddressInfo).port,
     set(next) {
-      weather = next;
+      condition = next;
       for (const { lanes } of pairs.values()) for (const one of lanes) one.apply(next);
     },
     cut,
@@ -70,14 +69,14 @@ export async function startProxy(port: number, serverPort: number): Promise<Prox
   };
 }
 
-/** Forwards what `from` says to `to`, in its order and no faster than `to` takes it. */
+/** Forwards data from `from` to `to`, in order and no faster than `to` accepts it. */
 function lane(direction: "up" | "down", from: Socket, to: Socket): Lane {
-  /** What is under way, oldest first; null: the end. */
+  /** Delayed chunks, oldest first; null: the end. */
   const queue: { readonly at: number; readonly chunk: Buffer | null }[] = [];
-  let weather: Weather = {};
+  let condition: Condition = {};
   let isFull = false;
   let timer: NodeJS.Timeout | undefined;
-  const isDead = () => weather.dead?.includes(direction) === true;
+  const isDead = () => condition.dead?.includes(direction) === true;
 
   function flow(): void {
     clearTimeout(timer);
@@ -92,7 +91,7 @@ function lane(direction: "up" | "down", from: Socket, to: Socket): Lane {
   }
 
   const add = (chunk: Buffer | null) => {
-    queue.push({ at: Math.max(queue.at(-1)?.at ?? 0, performance.now() + (weather.delayMs ?? 0)), chunk });
+    queue.push({ at: Math.max(queue.at(-1)?.at ?? 0, performance.now() + (condition.delayMs ?? 0)), chunk });
     flow();
   };
   to.on("drain", () => {
@@ -105,7 +104,7 @@ function lane(direction: "up" | "down", from: Socket, to: Socket): Lane {
     .on("close", () => clearTimeout(timer));
   return {
     apply(next) {
-      weather = next;
+      condition = next;
       flow();
     },
   };

@@ -1,7 +1,7 @@
 /**
- * The subscribers: a process that no nemesis touches. Half of them come over WebSocket, half over server-sent events; some
- * look at a part of the fleet, some stop reading for a while, and all of them leave now and then, and go on at another
- * replica after the last cursor that they were given. All that they receive is recorded.
+ * The subscribers: a process without faults. Half of them use WebSocket, half server-sent events. Some filter, some
+ * stop reading for a while, and all of them disconnect now and then and resume at another replica with their last
+ * cursor. Everything that they receive is recorded.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { createClient } from "graphql-ws";
@@ -23,14 +23,13 @@ export type WatchersCommand =
     }
   /** Whether some readers stop reading now and then. */
   | { readonly do: "stall"; readonly stalls: boolean }
-  /** Resolves with how many items were message, when every unfiltered subscriber is at the position, or the time is over. */
+  /** Waits until every subscriber has reached the position, or until the time is over. */
   | { readonly do: "catch-up"; readonly position: number; readonly withinMs: number };
 
-/** What became of `catch-up`. */
 export interface WatchersCount {
   readonly items: number;
   readonly opened: number;
-  /** Subscribers that were not told everything in time. */
+  /** Subscribers that did not reach the position in time. */
   readonly behind: readonly string[];
 }
 
@@ -53,13 +52,13 @@ const QUERY = (
   ... on StreamBookmark { cursor caughtUp }
   ... on StreamReset { cursor code }
 } }`;
-/** Longest that a subscriber stays at one replica, in milliseconds. */
+/** Shortest and longest stay at one replica, in milliseconds. */
 const STAY_MS = [2_000, 60_000] as const;
 const STALL_MS = [2_000, 40_000] as const;
 const CONNECT_MS = 5_000;
 const PAUSE_MS = 800;
 
-/** One connection. `pause` stops reading. */
+/** One connection. `pause` stops reading for a while. */
 interface Connection {
   readonly items: AsyncIterator<StreamMessage>;
   pause(milliseconds: number): Promise<void>;
@@ -72,36 +71,36 @@ interface Subscriber {
   position(): number;
 }
 
-type Work = (command: WatchersCommand) => Promise<unknown>;
-let work: Work = (command) => {
-  if (command.do !== "start") throw new Error("The subscribers were not started.");
-  work = createWatchers(command);
+type Handler = (command: WatchersCommand) => Promise<unknown>;
+let handle: Handler = (command) => {
+  if (command.do !== "start") throw new Error("The subscribers have not been started.");
+  handle = createWatchers(command);
   return Promise.resolve();
 };
 let end: () => Promise<void> = () => Promise.resolve();
 
-function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand, { do: "start" }>): Work {
+function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand, { do: "start" }>): Handler {
   const written = record(folder, "streams");
   const replicas = Object.keys(urls);
   const count = { items: 0, opened: 0 };
   let isOver = false;
   let stalls = false;
-  const leave = new AbortController();
+  const shutdown = new AbortController();
   const subscribers = Array.from({ length: streams }, (_, index) =>
     subscribe(`watcher${index + 1}`, index, chance(seed * 2_000 + index)),
   );
 
-  function subscribe(name: string, index: number, luck: Chance): Subscriber & { readonly over: Promise<void> } {
+  function subscribe(name: string, index: number, random: Chance): Subscriber & { readonly over: Promise<void> } {
     const transport = index % 2 === 0 ? "ws" : "sse";
     const filter: Open["filter"] =
-      index % 5 === 4 ? { labels: [{ key: "group", value: `g${luck.whole(0, 4)}` }] } : null;
+      index % 5 === 4 ? { labels: [{ key: "group", value: `g${random.whole(0, 4)}` }] } : null;
     let position = 0;
 
     async function visit(): Promise<void> {
       count.opened += 1;
       const stream = `s${count.opened}`;
-      const replica = luck.one(replicas);
-      const isStalling = stalls && luck.often(0.15);
+      const replica = random.one(replicas);
+      const isStalling = stalls && random.often(0.15);
       const after = String(position);
       written.write({
         t: clock(),
@@ -117,34 +116,34 @@ function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand
       });
       const close = (code: string, detail: string | null) =>
         written.write({ t: clock(), k: "end", stream, code, detail });
-      // Few ask for what has to be read for each item, so that those who follow can follow.
+      // Fields that are read for each item are requested by few subscribers, so that the others keep up.
       const isFull = index % 10 === 0;
       const connection = (transport === "ws" ? overWebSocket : overEvents)(
         urls[replica] ?? "",
         { after, ...(filter && { filter }) },
         isFull,
       );
-      let hasLeft = false;
-      const go = () => {
-        hasLeft = true;
+      let hasDisconnected = false;
+      const disconnect = () => {
+        hasDisconnected = true;
         connection.close();
       };
-      const timer = setTimeout(go, luck.whole(...STAY_MS));
-      leave.signal.addEventListener("abort", go);
-      if (isStalling) void delay(luck.whole(500, 5_000)).then(() => connection.pause(luck.whole(...STALL_MS)));
+      const timer = setTimeout(disconnect, random.whole(...STAY_MS));
+      shutdown.signal.addEventListener("abort", disconnect);
+      if (isStalling) void delay(random.whole(500, 5_000)).then(() => connection.pause(random.whole(...STALL_MS)));
       try {
         for (;;) {
           const { done, value } = await connection.items.next();
-          if (done || hasLeft) return close(hasLeft ? "LEFT" : "COMPLETE", null);
+          if (done || hasDisconnected) return close(hasDisconnected ? "LEFT" : "COMPLETE", null);
           if (value.__typename === "StreamReset") return close(value.code, value.cursor);
           position = Number(value.cursor);
           take(stream, value);
         }
       } catch (error) {
-        close(hasLeft ? "LEFT" : "LOST", hasLeft ? null : reasonOf(error));
+        close(hasDisconnected ? "LEFT" : "LOST", hasDisconnected ? null : reasonOf(error));
       } finally {
         clearTimeout(timer);
-        leave.signal.removeEventListener("abort", go);
+        shutdown.signal.removeEventListener("abort", disconnect);
         connection.close();
       }
     }
@@ -152,7 +151,7 @@ function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand
     const over = (async () => {
       while (!isOver) {
         await visit();
-        await delay(luck.whole(0, PAUSE_MS));
+        await delay(random.whole(0, PAUSE_MS));
       }
     })();
     return { name, isFiltered: filter !== null, position: () => position, over };
@@ -187,7 +186,7 @@ function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand
 
   end = async () => {
     isOver = true;
-    leave.abort();
+    shutdown.abort();
     await Promise.race([Promise.all(subscribers.map(({ over }) => over)), delay(5_000)]);
     await written.close();
   };
@@ -195,7 +194,7 @@ function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand
   return async (command) => {
     switch (command.do) {
       case "start":
-        throw new Error("The subscribers were started already.");
+        throw new Error("The subscribers have already been started.");
       case "stall":
         stalls = command.stalls;
         return;
@@ -213,12 +212,12 @@ function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand
   };
 }
 
-interface Following {
+interface SubscriptionVariables {
   readonly after: string;
   readonly filter?: NonNullable<Open["filter"]>;
 }
 
-function overWebSocket(url: string, variables: Following, isFull: boolean): Connection {
+function overWebSocket(url: string, variables: SubscriptionVariables, isFull: boolean): Connection {
   let socket: WebSocket | undefined;
   const client = createClient({
     url: `${url.replace("http", "ws")}/graphql`,
@@ -262,20 +261,22 @@ function overWebSocket(url: string, variables: Following, isFull: boolean): Conn
   };
 }
 
-function overEvents(url: string, variables: Following, isFull: boolean): Connection {
-  const leave = new AbortController();
+function overEvents(url: string, variables: SubscriptionVariables, isFull: boolean): Connection {
+  const shutdown = new AbortController();
   let pausedUntil = Promise.resolve();
   const items = (async function* () {
-    const connected = setTimeout(() => leave.abort(new Error("The replica did not answer.")), CONNECT_MS);
+    const connected = setTimeout(() => shutdown.abort(new Error("The replica did not answer.")), CONNECT_MS);
     const response = await fetch(`${url}/graphql`, {
       method: "POST",
-      signal: leave.signal,
+      signal: shutdown.signal,
       headers: { "content-type": "application/json", accept: "text/event-stream", authorization: `Bearer ${TOKEN}` },
       body: JSON.stringify({ query: QUERY(isFull), variables }),
     });
     clearTimeout(connected);
     if (!response.ok || !response.body)
-      throw new Error(`The stream was answered with ${response.status}: ${(await response.text()).slice(0, 200)}`);
+      throw new Error(
+        `The replica answered the subscription with status ${response.status}: ${(await response.text()).slice(0, 200)}`,
+      );
     let pending = "";
     for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
       await pausedUntil;
@@ -287,7 +288,7 @@ function overEvents(url: string, variables: Following, isFull: boolean): Connect
         if (data !== undefined && data !== "") yield itemOf(JSON.parse(data) as Result);
       }
     }
-    throw new Error("The stream broke off.");
+    throw new Error("The stream ended without a completion.");
   })();
   return {
     items,
@@ -295,11 +296,11 @@ function overEvents(url: string, variables: Following, isFull: boolean): Connect
       pausedUntil = delay(milliseconds);
       return pausedUntil;
     },
-    close: () => leave.abort(),
+    close: () => shutdown.abort(),
   };
 }
 
-/** Of graphql-ws also an event of the socket, or a list of errors. */
+/** graphql-ws also rejects with an event of the socket, or with a list of errors. */
 function reasonOf(error: unknown): string {
   if (error instanceof Error) return error.message.slice(0, 300);
   const { code, reason } = error as { readonly code?: number; readonly reason?: string };
@@ -313,11 +314,11 @@ interface Result {
 
 function itemOf({ data, errors }: Result): StreamMessage {
   if (!data || errors)
-    throw new Error(`The stream was told an error: ${errors?.map(({ message }) => message).join("; ") ?? "no data"}`);
+    throw new Error(`The stream received an error: ${errors?.map(({ message }) => message).join("; ") ?? "no data"}`);
   return data.nodeTransitions;
 }
 
 obey<WatchersCommand>(
-  (command) => work(command),
+  (command) => handle(command),
   () => end(),
 );

@@ -1,7 +1,7 @@
 /**
- * The clients: a process that no nemesis touches. They ask random replicas for whatever comes to their mind, of many nodes at
- * once and of the same nodes as others do; what got no answer they ask again elsewhere with the same key, and now and then
- * what was answered too. Every request is written down before it is sent, and what came of it.
+ * The clients: a process without faults. They send random verbs to random replicas, for many nodes at once and for the
+ * same nodes as other clients. An unanswered request is repeated at another replica with the same key, and sometimes an
+ * answered one as well. Every request is recorded before it is sent, and so is its result.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { chance } from "../durability/lab.ts";
@@ -23,31 +23,30 @@ export type WorkloadCommand =
   /** Registers the fleet and its cluster, and commissions half of it in one request. */
   | { readonly do: "warm-up" }
   | { readonly do: "storm" }
-  /** Asks for nothing new, ends what was begun, and takes every node out of maintenance. */
+  /** Sends no new requests, waits for those in progress, and takes every node out of maintenance. */
   | { readonly do: "quiet" };
 
-/** How many requests were sent and answered. */
 export interface WorkloadCount {
   readonly requests: number;
   readonly answers: number;
   readonly refused: number;
 }
 
-const PATIENCE_MS = 10_000;
+const TIMEOUT_MS = 10_000;
 const TRIES = 8;
 /** Pause of a client between two requests, in milliseconds. */
 const PAUSE_MS = [100, 1_800] as const;
-const REGISTERED_AT_ONCE = 250;
-/** Larger operations are left to themselves, or most of the fleet would be stopped at once. */
-const STEERED_MAX = 60;
-/** Nodes that are taken out of maintenance by one request. */
-const CLEARED_AT_ONCE = 50;
+const REGISTRATION_BATCH = 250;
+/** Larger operations are not aborted or stopped, or most of the fleet would stop at once. */
+const INTERRUPTED_NODES_MAX = 60;
+/** Nodes that one request takes out of maintenance. */
+const CLEARING_BATCH = 50;
 const CLUSTER = "arena";
 const WORK =
   "operation { uuid } replayed results { ref accepted abortEffect run { id } error { code message } } errors { code message }";
 const CHANGE = "errors { code message }";
 
-/** The mutations: type of their input, and what is asked of their answer. */
+/** For each mutation the type of its input and the fields of its answer. */
 const VERBS = {
   registerNodes: ["RegisterNodesInput", CHANGE],
   createCluster: ["CreateClusterInput", CHANGE],
@@ -69,7 +68,7 @@ const VERBS = {
 } as const;
 type Verb = keyof typeof VERBS;
 
-interface Wanted {
+interface Mutation {
   readonly verb: Verb;
   readonly input: Readonly<Record<string, unknown>>;
   readonly nodes: readonly string[];
@@ -88,28 +87,28 @@ interface WorkAnswer {
   readonly errors: readonly Refusal[];
 }
 
-type Work = (command: WorkloadCommand) => Promise<unknown>;
-let work: Work = (command) => {
-  if (command.do !== "start") throw new Error("The workload was not started.");
-  work = createWorkload(command);
+type Handler = (command: WorkloadCommand) => Promise<unknown>;
+let handle: Handler = (command) => {
+  if (command.do !== "start") throw new Error("The workload has not been started.");
+  handle = createWorkload(command);
   return Promise.resolve();
 };
 let end: () => Promise<void> = () => Promise.resolve();
 
-function createWorkload({ seed, folder, urls, nodes, clients }: Extract<WorkloadCommand, { do: "start" }>): Work {
+function createWorkload({ seed, folder, urls, nodes, clients }: Extract<WorkloadCommand, { do: "start" }>): Handler {
   const requests = record(folder, "requests");
   const names = Array.from({ length: nodes }, (_, index) => `c-${index}`);
   const hot = names.slice(0, Math.max(10, nodes / 10));
   const replicas = Object.keys(urls);
-  /** Operations that were started lately, and their nodes. */
+  /** Recent operations and their nodes. */
   const recent: { readonly operationId: string; readonly nodes: readonly string[] }[] = [];
-  const everMaintained: string[] = [];
+  const nodesToClear: string[] = [];
   const count = { requests: 0, answers: 0, refused: 0 };
   let isStorm = false;
   let running: Promise<unknown> = Promise.resolve();
   end = () => requests.close();
 
-  async function send(client: string, replica: string, { verb, input, nodes: asked }: Wanted): Promise<Answer> {
+  async function send(client: string, replica: string, { verb, input, nodes: targets }: Mutation): Promise<Answer> {
     count.requests += 1;
     const id = `q${count.requests}`;
     const key = input["idempotencyKey"];
@@ -122,7 +121,7 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
       verb,
       input,
       idempotencyKey: typeof key === "string" ? key : null,
-      nodes: asked,
+      nodes: targets,
     });
     const [type, fields] = VERBS[verb];
     let answer: Answer;
@@ -131,9 +130,9 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
         urls[replica] ?? "",
         `mutation ($input: ${type}!) { ${verb}(input: $input) { ${fields} } }`,
         { input },
-        PATIENCE_MS,
+        TIMEOUT_MS,
       );
-      // Half an answer, of which something could not be read, is none.
+      // An incomplete answer counts as none.
       const given = errors.length === 0 ? data?.[verb] : null;
       answer = given
         ? {
@@ -170,69 +169,72 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
     if (answer.ok) {
       count.answers += 1;
       if (answer.refusals.length > 0) count.refused += 1;
-      // What steers work is answered with the operation that it steers, of which it may have named a part.
+      // An abort, stop or restart is answered with the operation that it affects, of which it may name only a part.
       const isStart = typeof key === "string" && "nodes" in input;
-      if (isStart && answer.operationId !== null && asked.length <= STEERED_MAX)
-        recent.splice(0, Math.max(0, recent.length - 40), { operationId: answer.operationId, nodes: asked });
+      if (isStart && answer.operationId !== null && targets.length <= INTERRUPTED_NODES_MAX)
+        recent.splice(0, Math.max(0, recent.length - 40), { operationId: answer.operationId, nodes: targets });
     }
     return answer;
   }
 
-  /** Asks until it is answered, each time another replica with the same key; and sometimes once more, or twice at the same time. */
-  async function insist(client: string, luck: Chance, wanted: Wanted): Promise<Answer> {
-    const isTwice = luck.often(0.03);
-    const [first, second] = [luck.one(replicas), luck.one(replicas)];
+  /**
+   * Sends a request until it is answered, each time to another replica with the same key; sometimes once more, or twice
+   * at the same time.
+   */
+  async function sendUntilAnswered(client: string, random: Chance, mutation: Mutation): Promise<Answer> {
+    const isTwice = random.often(0.03);
+    const [first, second] = [random.one(replicas), random.one(replicas)];
     let answer: Answer;
-    if (isTwice) [answer] = await Promise.all([send(client, first, wanted), send(client, second, wanted)]);
-    else answer = await send(client, first, wanted);
+    if (isTwice) [answer] = await Promise.all([send(client, first, mutation), send(client, second, mutation)]);
+    else answer = await send(client, first, mutation);
     for (let tries = 1; !answer.ok && tries < TRIES; tries += 1) {
-      await delay(luck.whole(50, 1_500));
-      answer = await send(client, luck.one(replicas), wanted);
+      await delay(random.whole(50, 1_500));
+      answer = await send(client, random.one(replicas), mutation);
     }
-    if (answer.ok && luck.often(0.05)) await send(client, luck.one(replicas), wanted);
+    if (answer.ok && random.often(0.05)) await send(client, random.one(replicas), mutation);
     return answer;
   }
 
-  async function live(name: string, luck: Chance): Promise<void> {
+  async function runClient(name: string, random: Chance): Promise<void> {
     let number = 0;
     const maintained: string[][] = [];
     while (isStorm) {
-      await delay(luck.whole(...PAUSE_MS));
+      await delay(random.whole(...PAUSE_MS));
       number += 1;
-      const back = maintained.length > 0 && luck.often(0.2) ? maintained.shift() : undefined;
-      const wanted = back ? maintenance(back, null) : choose(luck, `${seed}-${name}-${number}`);
-      if (wanted.verb === "setMaintenance" && !back) {
-        maintained.push([...wanted.nodes]);
-        everMaintained.push(...wanted.nodes);
+      const back = maintained.length > 0 && random.often(0.2) ? maintained.shift() : undefined;
+      const mutation = back ? maintenance(back, null) : choose(random, `${seed}-${name}-${number}`);
+      if (mutation.verb === "setMaintenance" && !back) {
+        maintained.push([...mutation.nodes]);
+        nodesToClear.push(...mutation.nodes);
       }
-      await insist(name, luck, wanted);
+      await sendUntilAnswered(name, random, mutation);
     }
   }
 
-  function choose(luck: Chance, key: string): Wanted {
-    const some = luck.weighed([
-      [4, () => [luck.one(names)]],
-      [3, () => luck.some(luck.whole(2, 10), hot)],
-      [3, () => luck.some(luck.whole(2, 12), names)],
-      [1, () => luck.some(luck.whole(20, 50), names)],
+  function choose(random: Chance, key: string): Mutation {
+    const some = random.weighed([
+      [4, () => [random.one(names)]],
+      [3, () => random.some(random.whole(2, 10), hot)],
+      [3, () => random.some(random.whole(2, 12), names)],
+      [1, () => random.some(random.whole(20, 50), names)],
     ])();
-    const policy = luck.weighed([
+    const policy = random.weighed([
       [5, {}],
       [2, { onFailure: "LEAVE" }],
       [2, { onFailure: "CLEAN_UP_FAILED" }],
       [1, { onFailure: "CLEAN_UP_ALL" }],
     ]);
-    // Of many nodes, one after the other would last longer than the run.
-    const pace = luck.weighed([
+    // With many nodes, a low parallelism would last longer than the run.
+    const pace = random.weighed([
       [some.length > 8 ? 1e6 : 12, {}],
-      [1, { maxParallel: luck.whole(1, 3) }],
-      [1, { waves: { sizes: [{ count: luck.whole(1, 4) }], pauseSeconds: 0.3 } }],
+      [1, { maxParallel: random.whole(1, 3) }],
+      [1, { waves: { sizes: [{ count: random.whole(1, 4) }], pauseSeconds: 0.3 } }],
     ]);
-    const start = (verb: Verb, rest: Readonly<Record<string, unknown>> = {}): Wanted => ({
+    const start = (verb: Verb, rest: Readonly<Record<string, unknown>> = {}): Mutation => ({
       verb,
       input: {
         nodes: { names: some },
-        acceptance: luck.often(0.85) ? "BEST_EFFORT" : "ALL_OR_NOTHING",
+        acceptance: random.often(0.85) ? "BEST_EFFORT" : "ALL_OR_NOTHING",
         idempotencyKey: key,
         ...policy,
         ...pace,
@@ -240,26 +242,26 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
       },
       nodes: some,
     });
-    const steer = (verb: Verb, rest: Readonly<Record<string, unknown>> = {}): Wanted => {
-      const operation = luck.often(0.6) && recent.length > 0 ? luck.one(recent) : null;
+    const interruptOrRestart = (verb: Verb, rest: Readonly<Record<string, unknown>> = {}): Mutation => {
+      const operation = random.often(0.6) && recent.length > 0 ? random.one(recent) : null;
       return {
         verb,
         input: { work: operation ? { operationId: operation.operationId } : { names: some }, reason: key, ...rest },
         nodes: operation?.nodes ?? some,
       };
     };
-    const steps = luck.weighed([
+    const steps = random.weighed([
       [3, {}],
       [1, { steps: [{ name: "flash" }] }],
       [1, { steps: [{ name: "burn_in" }, { name: "flash" }, { name: "erase_metadata" }] }],
     ]);
-    return luck.weighed<() => Wanted>([
+    return random.weighed<() => Mutation>([
       [
         30,
         () =>
           start("commissionNodes", {
-            until: luck.often(0.8) ? "ACTIVE" : "AVAILABLE",
-            variables: { image: `debian-${luck.whole(11, 13)}` },
+            until: random.often(0.8) ? "ACTIVE" : "AVAILABLE",
+            variables: { image: `debian-${random.whole(11, 13)}` },
           }),
       ],
       [10, () => start("deployNodes")],
@@ -268,15 +270,15 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
       [10, () => start("cleanNodes", steps)],
       [5, () => start("inspectNodes")],
       [4, () => start("manageNodes")],
-      [6, () => start("setPower", { action: luck.one(["ON", "OFF", "REBOOT", "SOFT_OFF"]), timeoutSeconds: 2 })],
-      [9, () => steer("abort", { mode: luck.one(["NOW", "AFTER_STEP"]) })],
-      [2, () => steer("withdrawAbort")],
-      [5, () => steer("stop", { timeoutSeconds: luck.whole(2, 20) })],
+      [6, () => start("setPower", { action: random.one(["ON", "OFF", "REBOOT", "SOFT_OFF"]), timeoutSeconds: 2 })],
+      [9, () => interruptOrRestart("abort", { mode: random.one(["NOW", "AFTER_STEP"]) })],
+      [2, () => interruptOrRestart("withdrawAbort")],
+      [5, () => interruptOrRestart("stop", { timeoutSeconds: random.whole(2, 20) })],
       [
         9,
         () =>
-          steer("restart", {
-            from: luck.one(["BEGINNING", "STAGE", "UNFINISHED_STEP"]),
+          interruptOrRestart("restart", {
+            from: random.one(["BEGINNING", "STAGE", "UNFINISHED_STEP"]),
             acceptance: "BEST_EFFORT",
             idempotencyKey: key,
           }),
@@ -286,7 +288,7 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
         4,
         () => ({
           verb: "reportPresence",
-          input: { event: luck.one(["DISCOVERED", "DISAPPEARED"]), nodes: some.map((name) => ({ name })) },
+          input: { event: random.one(["DISCOVERED", "DISAPPEARED"]), nodes: some.map((name) => ({ name })) },
           nodes: some,
         }),
       ],
@@ -294,32 +296,32 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
     ])();
   }
 
-  const maintenance = (some: readonly string[], reason: string | null): Wanted => ({
+  const maintenance = (some: readonly string[], reason: string | null): Mutation => ({
     verb: "setMaintenance",
     input: { nodes: { names: some }, reason },
     nodes: some,
   });
 
-  async function carriedOut(luck: Chance, wanted: Wanted): Promise<void> {
-    const answer = await insist("warden", luck, wanted);
-    if (!answer.ok) throw new Error(`${wanted.verb} was not answered: ${answer.error}`);
+  async function mustSucceed(random: Chance, mutation: Mutation): Promise<void> {
+    const answer = await sendUntilAnswered("warden", random, mutation);
+    if (!answer.ok) throw new Error(`${mutation.verb} was not answered: ${answer.error}`);
     if (answer.refusals[0] && !/already|taken|exists/.test(answer.refusals[0].message))
-      throw new Error(`${wanted.verb} was refused: ${answer.refusals[0].message}`);
+      throw new Error(`${mutation.verb} was refused: ${answer.refusals[0].message}`);
   }
 
   return async (command) => {
-    const luck = chance(seed + 1);
+    const random = chance(seed + 1);
     switch (command.do) {
       case "start":
-        throw new Error("The workload was started already.");
+        throw new Error("The workload has already been started.");
       case "warm-up": {
-        await carriedOut(luck, {
+        await mustSucceed(random, {
           verb: "createCluster",
           input: { name: CLUSTER, variables: { ntp: "none" } },
           nodes: [],
         });
-        for (let from = 0; from < names.length; from += REGISTERED_AT_ONCE) {
-          const some = names.slice(from, from + REGISTERED_AT_ONCE);
+        for (let from = 0; from < names.length; from += REGISTRATION_BATCH) {
+          const some = names.slice(from, from + REGISTRATION_BATCH);
           const fleet = some.map((name, index) => ({
             name,
             driver: { chaos: {} },
@@ -329,10 +331,10 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
             ],
             ...((from + index) % 4 === 0 && { cluster: { name: CLUSTER } }),
           }));
-          await carriedOut(luck, { verb: "registerNodes", input: { nodes: fleet }, nodes: some });
+          await mustSucceed(random, { verb: "registerNodes", input: { nodes: fleet }, nodes: some });
         }
         const half = names.filter((_, index) => index % 2 === 1);
-        await carriedOut(luck, {
+        await mustSucceed(random, {
           verb: "commissionNodes",
           input: { nodes: { names: half }, onFailure: "LEAVE", idempotencyKey: `${seed}-warm-up` },
           nodes: half,
@@ -342,14 +344,14 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
       case "storm":
         isStorm = true;
         running = Promise.all(
-          Array.from({ length: clients }, (_, index) => live(`client${index + 1}`, chance(seed * 1_000 + index))),
+          Array.from({ length: clients }, (_, index) => runClient(`client${index + 1}`, chance(seed * 1_000 + index))),
         );
         return;
       case "quiet":
         isStorm = false;
         await running;
-        for (let from = 0; from < everMaintained.length; from += CLEARED_AT_ONCE)
-          await carriedOut(luck, maintenance(everMaintained.slice(from, from + CLEARED_AT_ONCE), null));
+        for (let from = 0; from < nodesToClear.length; from += CLEARING_BATCH)
+          await mustSucceed(random, maintenance(nodesToClear.slice(from, from + CLEARING_BATCH), null));
         return { ...count } satisfies WorkloadCount;
     }
   };
@@ -365,6 +367,6 @@ function reasonOf(error: unknown): string {
 }
 
 obey<WorkloadCommand>(
-  (command) => work(command),
+  (command) => handle(command),
   () => end(),
 );

@@ -1,9 +1,8 @@
 /**
- * The driver `chaos`: it does nothing on its own. Every call goes over a Unix socket to the machines' server, which is a
- * process apart, decides what happens, and writes it down. So what it saw is the truth, whatever becomes of the process that
- * this driver runs in.
+ * The driver `chaos`: forwards every call over a Unix socket to the machines' server. The server runs in a separate
+ * process, decides the result and records it. Its record is complete whatever happens to the process of this driver.
  *
- * CHAOS_SOCKET: the server's socket. CHAOS_REPLICA: what the server calls the process.
+ * CHAOS_SOCKET: the server's socket. CHAOS_REPLICA: name of the replica in the server's records.
  */
 import { connect } from "node:net";
 import * as z from "zod";
@@ -14,13 +13,13 @@ const settings = z
       .string()
       .max(64)
       .optional()
-      .meta({ description: "What its management controller is reached by; absent: one of its own." }),
+      .meta({ description: "Address of the management controller; absent: the node has its own." }),
     password: z
       .string()
       .min(1)
       .max(64)
       .optional()
-      .meta({ writeOnly: true, description: "A secret, to see that it never comes back." }),
+      .meta({ writeOnly: true, description: "A secret that the API must never return." }),
   })
   .meta({ description: "A machine of the chaos arena." });
 
@@ -33,17 +32,20 @@ class MachineError extends Error {
   }
 }
 
-/** Read at once: who has lost its parent is given another. */
+/** Read at start: an orphaned process gets another parent. */
 const PARENT = process.ppid;
 
-/** The wire to the machines' server: a line of JSON each way. What was asked when it breaks is refused, as retryable. */
-function wire() {
+/**
+ * Connection to the machines' server, one line of JSON for each message. Open calls are rejected as retryable when the
+ * connection breaks.
+ */
+function connectMachines() {
   const waiting = new Map();
   let socket;
   let last = 0;
-  const lost = () => {
+  const disconnected = () => {
     socket = undefined;
-    for (const { refuse } of waiting.values()) refuse(new MachineError("The machine's wire is cut.", true));
+    for (const { reject } of waiting.values()) reject(new MachineError("The connection to the machine broke.", true));
     waiting.clear();
   };
   const open = () => {
@@ -55,12 +57,12 @@ function wire() {
       rest = lines.pop() ?? "";
       for (const line of lines) {
         const { id, ...order } = JSON.parse(line);
-        waiting.get(id)?.give(order);
+        waiting.get(id)?.resolve(order);
         waiting.delete(id);
       }
     });
     made.on("error", () => {});
-    made.on("close", lost);
+    made.on("close", disconnected);
     made.unref();
     socket = made;
     return made;
@@ -71,25 +73,25 @@ function wire() {
     );
   return {
     send,
-    /** Asks, and gives the order that comes back; tells the server when the signal fires first. */
+    /** Resolves with the server's instruction. Notifies the server if the signal fires first. */
     ask(message, signal) {
       const id = (last += 1);
-      return new Promise((give, refuse) => {
-        const cut = () => {
+      return new Promise((resolve, reject) => {
+        const cancel = () => {
           if (!waiting.delete(id)) return;
-          send({ say: "cut", id });
-          refuse(new MachineError("The call was cut.", true));
+          send({ kind: "cut", id });
+          reject(new MachineError("The call was canceled.", true));
         };
         waiting.set(id, {
-          give(order) {
-            signal?.removeEventListener("abort", cut);
-            give(order);
+          resolve(order) {
+            signal?.removeEventListener("abort", cancel);
+            resolve(order);
           },
-          refuse,
+          reject,
         });
         send({ ...message, id });
-        if (signal?.aborted) cut();
-        else signal?.addEventListener("abort", cut, { once: true });
+        if (signal?.aborted) cancel();
+        else signal?.addEventListener("abort", cancel, { once: true });
       });
     },
     close: () => socket?.destroy(),
@@ -102,7 +104,7 @@ function block(milliseconds) {
   for (const end = performance.now() + milliseconds; performance.now() < end;);
 }
 
-/** Does as the machine says. */
+/** Carries out the machine's instruction. */
 async function obey(order, call) {
   switch (order.kind) {
     case "done":
@@ -133,12 +135,12 @@ async function obey(order, call) {
 }
 
 export default function createChaos() {
-  const machines = wire();
+  const machines = connectMachines();
 
   function step(declaration) {
     const part = (name) => async (call) => {
       const message = {
-        say: "enter",
+        kind: "enter",
         node: call.node.name,
         attemptKey: call.attemptKey,
         phase: declaration.phase,
@@ -169,7 +171,7 @@ export default function createChaos() {
 
   const power = async (call, what) => {
     const { failure, state } = await machines.ask(
-      { say: "power", node: call.node.name, what, attemptKey: call.attemptKey ?? null },
+      { kind: "power", node: call.node.name, what, attemptKey: call.attemptKey ?? null },
       call.signal,
     );
     if (failure) throw new MachineError(failure, true);
