@@ -220,7 +220,7 @@ export const MUTATIONS: readonly Mutation[] = [
     file: "src/feed/node-stream.ts",
     from: "after < oldest - 1)",
     to: "after < oldest - 1_000_000)",
-    tests: ["test/feed/node-stream.test.ts"],
+    tests: ["test/graphql/retention.test.ts", "test/engine/retention.test.ts"],
   },
   {
     id: "M26",
@@ -228,7 +228,7 @@ export const MUTATIONS: readonly Mutation[] = [
     file: "src/store/node-filter.ts",
     from: "test: (wanted) => (node) => (node[name] !== null) === wanted,",
     to: "test: () => (node) => node[name] !== null,",
-    tests: ["test/feed/node-stream.test.ts", "test/feed/shared-reads.test.ts"],
+    tests: ["test/store/node-filter.test.ts"],
   },
   {
     id: "M27",
@@ -243,8 +243,8 @@ export const MUTATIONS: readonly Mutation[] = [
     id: "M28",
     breaks: "an unexpected error is masked",
     file: "src/graphql/base/error-masking.ts",
-    from: "error instanceof GraphQLError &&\n    (error.originalError",
-    to: "error instanceof Error &&\n    ((error as GraphQLError).originalError",
+    from: "error.originalError instanceof GraphQLError) &&",
+    to: "error.originalError instanceof Error) &&",
     tests: ["test/graphql/mask.test.ts", "test/http/server.test.ts"],
   },
   {
