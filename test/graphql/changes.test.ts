@@ -16,7 +16,7 @@ const release = { version: "1.2.0", schema: parsedSchema(RELEASED) };
 const since = (change: (text: string) => string, ...texts: string[]) =>
   changesSince(release, parsedSchema(change(RELEASED)), texts);
 
-test("since the last release nothing has been broken that no decision names", async () => {
+test("the schema has no breaking change since the last release without a decision", async () => {
   const last = lastRelease();
   const { refused, undone } = changesSince(last, buildSchema(await describeDrivers()), allDecisions());
   expect({ refused, undone }).toEqual({ refused: [], undone: [] });
@@ -56,7 +56,7 @@ describe("a change", () => {
 
   const without = (text: string) => text.replace(" old: Int", "");
 
-  test("that a decision names passes, and is listed", () => {
+  test("a breaking change with a decision passes and is listed", () => {
     const changes = since(
       without,
       "# 0099: Away with it\n\nNobody asked for it.\n\n- Breaks 1.2.0: Field Query.old was removed.\n",
@@ -68,7 +68,7 @@ describe("a change", () => {
     });
   });
 
-  test("is refused when a decision names it in passing, or from another release", () => {
+  test("a breaking change is refused if a decision mentions it elsewhere or for another release", () => {
     const told = since(
       without,
       "We talked of it: Breaks 1.2.0: Field Query.old was removed.",
@@ -78,19 +78,19 @@ describe("a change", () => {
     expect(told.undone).toEqual([]);
   });
 
-  test("that was decided and not made is refused: the line would let a later one through", () => {
+  test("a decided change that was not made is refused", () => {
     const changes = since((text) => text, "Breaks 1.2.0: Field Query.old was removed.");
     expect(changes.undone).toEqual(["Field Query.old was removed."]);
     expect(reportOf(changes, "1.2.0").passes).toBe(false);
   });
 
-  test("that may surprise is listed and passes", () => {
+  test("a dangerous change is listed and passes", () => {
     const changes = since((text) => text.replace("ERROR", "ERROR STOPPED"));
     expect(changes).toMatchObject({ refused: [], dangerous: ["Enum value NodeState.STOPPED was added."] });
     expect(reportOf(changes, "1.2.0").passes).toBe(true);
   });
 
-  test("that only adds, or only describes, is not worth a word", () => {
+  test("additions and descriptions are not listed", () => {
     expect(
       reportOf(
         since((text) => text.replace("old: Int", '"Described." old: Int new: Int')),
@@ -100,7 +100,7 @@ describe("a change", () => {
   });
 });
 
-test("the last release is the highest version, a release after its previews", () => {
+test("lastRelease is the highest version, with a release after its previews", () => {
   expect(newest(["0.9.0", "0.10.0", "0.10.0-preview.2"])).toBe("0.10.0");
   expect(newest(["0.10.0-preview.9", "0.10.0-preview.10", "0.9.9"])).toBe("0.10.0-preview.10");
   expect(newest(["1.0.0-preview", "1.0.0-preview.1"])).toBe("1.0.0-preview.1");

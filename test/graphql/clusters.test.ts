@@ -44,7 +44,7 @@ const show = async (name: string) =>
   ).cluster;
 
 describe("a cluster", () => {
-  test("is made with settings and nodes, and shown by name, by ID and in the list", async () => {
+  test("createCluster stores settings and nodes; the cluster is found by name, by ID and in the list", async () => {
     const names = await ostler.register(3);
     const { id, name } = await aCluster({ variables: { ntp: "10.0.0.1", none: null }, nodes: { names } });
     expect(await show(name)).toMatchObject({
@@ -68,7 +68,7 @@ describe("a cluster", () => {
     expect(clusters.edges.map(({ node }) => node.name)).toContain(name);
   });
 
-  test("has the state that its nodes and the work on them make [R-108]", async () => {
+  test("Cluster.state follows from its nodes and their unfinished runs [R-108]", async () => {
     const gate = aGate();
     const [slow = "", quick = ""] = [
       ...(await ostler.register(1, { steps: { "deploy.configure": { gate: gate.name } } })),
@@ -85,7 +85,7 @@ describe("a cluster", () => {
     expect(await show(name)).toMatchObject({ state: "OPERATIONAL", nodeCounts: [{ state: "ACTIVE", count: 2 }] });
   });
 
-  test("lists the operations that were asked for it", async () => {
+  test("Cluster.operations lists the operations requested for it", async () => {
     const names = await ostler.register(1);
     const { name } = await aCluster({ nodes: { names } });
     const { manageNodes } = await ostler.query<{ manageNodes: { operation: { uuid: string } } }>(
@@ -99,7 +99,7 @@ describe("a cluster", () => {
     });
   });
 
-  test("is not made twice, nor with a name or settings that do not do, nor with nodes of another", async () => {
+  test("createCluster refuses duplicate or invalid names, invalid settings, and nodes of another cluster", async () => {
     const [taken = ""] = await ostler.register(1);
     const { name } = await aCluster({ nodes: { names: [taken] } });
     const before = await ostler.dump();
@@ -128,7 +128,7 @@ describe("a cluster", () => {
 });
 
 describe("changing a cluster", () => {
-  test("lays settings over, renames, takes out and adds, and raises the revision once", async () => {
+  test("updateCluster merges settings, renames, removes and adds nodes, and increases the revision once", async () => {
     const [out = "", stays = "", comes = ""] = await ostler.register(3);
     const { name, revision } = await aCluster({ variables: { a: 1, b: 2 }, nodes: { names: [out, stays] } });
     const { cluster, errors } = await change("updateCluster", {
@@ -148,7 +148,7 @@ describe("changing a cluster", () => {
     });
   });
 
-  test("is refused when somebody else was quicker", async () => {
+  test("updateCluster with an outdated revision is refused", async () => {
     const { name, revision } = await aCluster();
     await change("updateCluster", { cluster: { name }, variables: { a: 1 } });
     expect(
@@ -160,7 +160,7 @@ describe("changing a cluster", () => {
     expect(await show(name)).toMatchObject({ variables: { a: 1 } });
   });
 
-  test("is refused while it deploys, with the operation in the way, and possible again afterwards [R-107]", async () => {
+  test("updateCluster is refused while the cluster is deploying, with the conflicting operation, and accepted afterwards [R-107]", async () => {
     const gate = aGate();
     const names = await ostler.register(1, { steps: { "power.read": { gate: gate.name } } });
     const { name } = await aCluster({ nodes: { names } });
@@ -187,7 +187,7 @@ describe("changing a cluster", () => {
     },
   );
 
-  test("takes out only nodes that are in it", async () => {
+  test("updateCluster removes only nodes of the cluster", async () => {
     const [stranger = ""] = await ostler.register(1);
     const { name } = await aCluster();
     expect((await change("updateCluster", { cluster: { name }, remove: { names: [stranger] } })).errors).toMatchObject([
@@ -197,7 +197,7 @@ describe("changing a cluster", () => {
 });
 
 describe("deleting a cluster", () => {
-  test("leaves its nodes, in no cluster", async () => {
+  test("deleteCluster keeps its nodes without a cluster", async () => {
     const names = await ostler.register(2);
     const { name } = await aCluster({ nodes: { names } });
     expect(await change("deleteCluster", { cluster: { name } })).toMatchObject({ cluster: null, errors: [] });
@@ -211,7 +211,7 @@ describe("deleting a cluster", () => {
 });
 
 describe("the list of clusters", () => {
-  test("goes through all of them, forward and backward", async () => {
+  test("clusters can be paged in both directions", async () => {
     const wanted = Array.from({ length: 23 }, (_, index) => `listed-${String(index).padStart(2, "0")}`);
     for (const name of wanted) await change("createCluster", { name });
     type Page = {

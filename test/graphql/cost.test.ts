@@ -160,7 +160,7 @@ describe("the cost", () => {
     expect(cost(text, variables).cost).toBe(Math.floor(is + 1e-6));
   });
 
-  test("lets through 1,000 nodes with ten of their values or their labels, and not with hundreds of values", () => {
+  test("the cost limit accepts 1,000 nodes with ten values or labels, and refuses hundreds of values", () => {
     const nodes = (fields: string) =>
       cost(`{ nodes(first: 1000) { edges { cursor node { ${fields} } } pageInfo { endCursor hasNextPage } } }`).cost;
     expect(nodes("uuid name state stage powerState presence hostGroup revision createdAt updatedAt")).toBeLessThan(
@@ -170,7 +170,7 @@ describe("the cost", () => {
     expect(nodes(aliased(300, "name"))).toBeGreaterThan(LIMITS.cost);
   });
 
-  test("of the examples that people are shown is far from the limit", () => {
+  test("the cost of the GraphiQL examples is far below the limit", () => {
     for (const { query } of EXAMPLES) {
       const { definitions } = parse(query);
       for (const operation of definitions.filter((one) => one.kind === Kind.OPERATION_DEFINITION))
@@ -178,7 +178,7 @@ describe("the cost", () => {
     }
   });
 
-  test("is what docs/limits.md says of its example", () => {
+  test("the cost of the example in docs/limits.md is as documented", () => {
     const page = readFileSync(new URL("../../docs/limits.md", import.meta.url), "utf8");
     const example = /```graphql\n([\s\S]*?)```/.exec(page)?.[1] ?? "";
     expect(`= ${cost(example).cost.toLocaleString("en")}\n`).toBe(example.slice(-"= 4,100\n".length));
@@ -193,14 +193,14 @@ describe("counting takes no longer than the document is", () => {
       (_, at) => `fragment F${at} on Query { ${at === LEVELS - 1 ? last : `...F${at + 1} ...F${at + 1}`} }`,
     ).join(" ");
 
-  test("of its cost, though fragments spread out to more fields than there are atoms in a gram", () => {
+  test("counting the cost of exponentially nested fragments takes linear time", () => {
     expect(cost(`{ ...F0 } ${fragments("nodes(first: 10) { edges { node { name } } }")}`)).toEqual({
       cost: Number.MAX_SAFE_INTEGER,
       lookUps: 2 * LEVELS - 1,
     });
   });
 
-  test("of its depth and its root", () => {
+  test("counting depth and root fields of nested fragments takes linear time", () => {
     const document = parse(`{ ...F0 } ${fragments("viewer { subject }")}`);
     const known = new Map(
       document.definitions.filter((one) => one.kind === Kind.FRAGMENT_DEFINITION).map((one) => [one.name.value, one]),
@@ -220,7 +220,7 @@ describe("counting takes no longer than the document is", () => {
     expect(reported).toEqual([expect.stringMatching(/^At most 20 fields at the root/)]);
   });
 
-  test("where fragments go in circles", () => {
+  test("counting a document with circular fragments ends", () => {
     const { definitions } = parse(
       "{ ...A } fragment A on Query { viewer { subject } ...B } fragment B on Query { ...A }",
     );
@@ -236,7 +236,7 @@ describe("counting takes no longer than the document is", () => {
 describe("the cache of documents", () => {
   const documentOf = (at: number) => parse(`{ viewer { subject } } # ${at}`);
 
-  test("keeps what is asked for, and throws out what was not for the longest time", () => {
+  test("the document cache drops the least recently used document", () => {
     const cache = createDocumentCache();
     const text = (at: number) => `${at} ${"x".repeat(30 * 1024)}`;
     for (let at = 0; at < 8; at += 1) cache.set(text(at), documentOf(at));
@@ -246,7 +246,7 @@ describe("the cache of documents", () => {
     expect(cache.get(text(1))).toBeUndefined();
   });
 
-  test("keeps none that is very long", () => {
+  test("the document cache does not keep long documents", () => {
     const cache = createDocumentCache();
     cache.set("x".repeat(64 * 1024), documentOf(0));
     expect(cache.get("x".repeat(64 * 1024))).toBeUndefined();

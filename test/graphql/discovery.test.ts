@@ -44,7 +44,7 @@ const operation = async (uuid: string) =>
   (await ostler.query<{ operation: Record<string, unknown> }>(OPERATION, { uuid })).operation;
 
 describe("discoverNodes", () => {
-  test("answers at once with the operation and its addresses; what came of each is read from it", async () => {
+  test("discoverNodes returns the operation and its addresses at once; Operation.discoveries has the results", async () => {
     await ostler.query('mutation { createCluster(input: { name: "row-7" }) { errors { message } } }');
     const answer = await discover({
       addresses: ["10.1.0.0/30", "bmc-7.example"],
@@ -104,7 +104,7 @@ describe("discoverNodes", () => {
     });
   });
 
-  test("is repeated with the addresses that failed, until all are nodes [R-017]", async () => {
+  test("discoverNodes with failedAddresses tries the failed addresses again [R-017]", async () => {
     const first = await begin({ addresses: ["10.2.0.0/29"], settings: { dead: ["10.2.0.2", "10.2.0.5"] } });
     await ostler.operationEnds(first);
     const { failedAddresses } = await operation(first);
@@ -119,7 +119,7 @@ describe("discoverNodes", () => {
     });
   });
 
-  test("names everything that is wrong, each by its path", async () => {
+  test("discoverNodes with invalid input returns every error with its path", async () => {
     const {
       operation: none,
       addresses,
@@ -138,7 +138,7 @@ describe("discoverNodes", () => {
     ]);
   });
 
-  test("with dryRun lists the addresses and stores nothing", async () => {
+  test("discoverNodes with dryRun returns the addresses and writes nothing", async () => {
     const before = await ostler.dump();
     expect(await discover({ addresses: ["2001:db8::/127", "2001:DB8::1"], dryRun: true })).toEqual({
       operation: null,
@@ -149,13 +149,13 @@ describe("discoverNodes", () => {
     expect(await ostler.dump()).toBe(before);
   });
 
-  test("with the same key answers the same operation", async () => {
+  test("discoverNodes with a repeated idempotency key returns the same operation", async () => {
     const input = { addresses: ["10.4.0.1"], idempotencyKey: "once" };
     const [first, again] = [await discover(input), await discover(input)];
     expect(again).toMatchObject({ operation: { uuid: first.operation?.uuid }, replayed: true });
   });
 
-  test("tells with each driver which settings it takes, if it discovers at all", async () => {
+  test("Driver.discoverySchema is the JSON Schema of discovery settings, or null", async () => {
     const { drivers } = await ostler.query<{
       drivers: { name: string; discoverySchema: { properties: Record<string, { writeOnly?: boolean }> } | null }[];
     }>("{ drivers { name discoverySchema } }");
@@ -167,7 +167,7 @@ describe("discoverNodes", () => {
 });
 
 describe("an operation of kind DISCOVER", () => {
-  test("lists its addresses by state and page by page, from either end", async () => {
+  test("Operation.discoveries filters by state and pages from either end", async () => {
     const uuid = await begin({ addresses: ["10.5.0.0/26"], settings: { dead: ["10.5.0.10", "10.5.0.20"] } });
     await ostler.operationEnds(uuid);
     interface Page {
@@ -208,7 +208,7 @@ describe("an operation of kind DISCOVER", () => {
     expect((await page({ states: [] })).edges).toEqual([]);
   });
 
-  test("tells its progress as a stream, not more often than once a second, and the stream ends with it", async () => {
+  test("operationUpdates of a discovery sends its progress at most once a second and completes with it", async () => {
     const gate = aGate();
     const uuid = await begin({ addresses: ["10.6.0.0/26"], settings: { gate: gate.name } });
     await gate.arrivals();
@@ -226,7 +226,7 @@ describe("an operation of kind DISCOVER", () => {
     expect(rest.length).toBeLessThanOrEqual(3);
   });
 
-  test("tells how far it is while one address keeps it waiting", async () => {
+  test("a discovery reports its progress while one address does not answer", async () => {
     const uuid = await begin({ addresses: ["10.7.0.0/29"], settings: { silent: ["10.7.0.3"] } });
     interface Update {
       readonly operationUpdates: {
@@ -254,7 +254,7 @@ describe("an operation of kind DISCOVER", () => {
     });
   });
 
-  test("is aborted, stopped and not restarted like any other operation, by its id", async () => {
+  test("a discovery can be aborted and stopped by its ID, but not restarted", async () => {
     const gate = aGate();
     const uuid = await begin({ addresses: ["10.8.0.0/27"], settings: { gate: gate.name } });
     await gate.arrivals(16);
@@ -288,7 +288,7 @@ describe("an operation of kind DISCOVER", () => {
 });
 
 describe("what a discovery logs in with", () => {
-  test("comes back nowhere, and is stored nowhere but with the nodes once it has ended", async () => {
+  test("credentials of a discovery are never returned, and stored only with nodes after it has ended", async () => {
     const gate = aGate();
     const uuid = await begin({
       addresses: ["10.9.0.0/30"],
@@ -322,7 +322,7 @@ describe("reportPresence", () => {
     (await ostler.query<{ reportPresence: Record<string, unknown> }>(REPORT, { input: { event, nodes } }))
       .reportPresence;
 
-  test("answers node by node, and takes what can be taken", async () => {
+  test("reportPresence returns a result per node and accepts the valid ones", async () => {
     const [name = ""] = await ostler.register(1);
     expect(
       await report("DISCOVERED", [
@@ -357,7 +357,7 @@ describe("reportPresence", () => {
     });
   });
 
-  test("repeated changes no revision [R-039]", async () => {
+  test("repeating reportPresence changes no revision [R-039]", async () => {
     const [name = ""] = await ostler.register(1);
     const revision = async () =>
       (await ostler.query("query Revision($name: String!) { node(by: { name: $name }) { revision } }", { name }))[
@@ -369,7 +369,7 @@ describe("reportPresence", () => {
     expect(await revision()).toEqual(before);
   });
 
-  test("of no nodes is refused", async () => {
+  test("reportPresence without nodes is refused", async () => {
     expect(await report("DISCOVERED", [])).toEqual({
       results: [],
       errors: [{ code: "INVALID_INPUT", path: ["input", "nodes"] }],

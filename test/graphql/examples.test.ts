@@ -31,7 +31,7 @@ describe("an example", () => {
     },
   );
 
-  test("has a number, one after the other, and a name of its own", () => {
+  test("GraphiQL examples are numbered in order and have unique names", () => {
     expect(EXAMPLES.map(({ query }) => Number.parseInt(titleOf(query), 10))).toEqual(
       EXAMPLES.map((_, index) => index + 1),
     );
@@ -67,7 +67,7 @@ describe("the examples, one after another, on the demonstration fleet", () => {
   const berlin = async () =>
     (await ostler.query<{ cluster: { state: string } }>(`{ cluster(by: { name: "berlin" }) { state } }`)).cluster.state;
 
-  test("answer without errors, and lead from a new cluster over a stop to one that is operational", async () => {
+  test("the GraphiQL examples run in order without errors, up to an operational cluster", async () => {
     await registerDemonstrationFleet(ostler.engine, ostler.database.reader, createLog("silent"));
     await registerDemonstrationFleet(ostler.engine, ostler.database.reader, createLog("silent"));
     await hurry();
@@ -143,7 +143,7 @@ describe("the page", () => {
     return { response, text: await response.text() };
   };
 
-  test("is served with every tab", async () => {
+  test("the GraphiQL page has every example tab", async () => {
     const { response, text } = await page();
     expect(response.status).toBe(200);
     expect(response.headers.get("content-type")).toContain("text/html");
@@ -151,7 +151,7 @@ describe("the page", () => {
       expect(text.includes(JSON.stringify(query).slice(1, -1)), titleOf(query)).toBe(true);
   });
 
-  test("may load and call nothing but us, and may not be framed", async () => {
+  test("the GraphiQL page may load and call only this service, and may not be framed", async () => {
     const policy: Record<string, string[]> = Object.fromEntries(
       ((await page()).response.headers.get("content-security-policy") ?? "")
         .split("; ")
@@ -167,7 +167,7 @@ describe("the page", () => {
     ).toEqual([]);
   });
 
-  test("asks for nothing of a foreign host: no script, style, image, font or frame", async () => {
+  test("the GraphiQL page has no resource of another host", async () => {
     const { text } = await page();
     const markup = text
       .replace(/<script\b[^>]*>[\s\S]*?<\/script>/g, (script) => script.slice(0, script.indexOf(">") + 1))
@@ -181,7 +181,7 @@ describe("the page", () => {
     expect([...markup.matchAll(/@import\s+[^;]+/g)].map(([rule]) => rule)).toEqual([]);
   });
 
-  test("sends a token that was given in one tab with every later request, and shifts no tab", async () => {
+  test("the GraphiQL page sends a token of one tab with every later request, and does not move tabs", async () => {
     const { text } = await page();
     expect(text).toMatch(
       /^\s*<!doctype html>\s*<html[^>]*>\s*<head><style>\.graphiql-tab { transform: none !important; }<\/style><script>/,
@@ -203,7 +203,7 @@ describe("the page", () => {
     expect(sent).toEqual([null, "Bearer one", "Bearer one", "Bearer two", "Bearer two"]);
   });
 
-  test("is shown at the address of a query too, which it then asks by itself", async () => {
+  test("the GraphiQL page opens a query in its URL", async () => {
     expect((await page("/graphql?variables=%7B%7D")).response.headers.get("content-type")).toContain("text/html");
   });
 });

@@ -176,7 +176,7 @@ const TYPES: Readonly<Record<string, string>> = {
 const aliased = (count: number, text: string) => Array.from({ length: count }, (_, at) => `a${at}: ${text}`).join(" ");
 
 describe("a list that asks for very much", () => {
-  test("is written by the database up to a few hundred fields, whose statement is not prepared", async () => {
+  test("a JSON list has up to a few hundred fields, and its statement is not prepared", async () => {
     // Only what comes again and again is prepared.
     for (let time = 0; time < 20; time += 1) await expectSame("{ nodes(first: 5) { edges { node { name } } } }");
     for (let time = 0; time < 20; time += 1)
@@ -217,7 +217,7 @@ describe("a list that asks for very much", () => {
     expect(statements.reduce((sum, { length }) => sum + length, 0)).toBeLessThan(100_000);
   });
 
-  test("is not kept for ever: what many documents ask is forgotten, and what one asks again and again is not made anew", async () => {
+  test("plans of JSON lists are cached, and the least recently used are dropped", async () => {
     const { onExecute } = jsonLists(buildOurs(await describeDrivers()));
     const rewritten = (document: DocumentNode): DocumentNode | undefined => {
       let made: DocumentNode | undefined;
@@ -242,7 +242,7 @@ describe("a list that asks for very much", () => {
 });
 
 describe("a list as text", () => {
-  test("of every field that the database can say is what resolving it is", async () => {
+  test("a JSON list equals the resolved list for every field that the database can write", async () => {
     const all = (fields: JsonFields): string =>
       Object.entries(fields)
         .map(([name, field]) => ("fields" in field ? `${name} { __typename ${all(field.fields)} }` : name))
@@ -312,20 +312,20 @@ describe("a list as text", () => {
     expect(JSON.parse(text).errors).toHaveLength(1);
   });
 
-  test("stands beside lists that are resolved, in the order of the request", async () => {
+  test("a JSON list and resolved lists keep the order of the request", async () => {
     await expectSame(
       `{ a: nodes(first: 3) { edges { node { name drivers { name } } } } b: nodes(first: 3) { edges { node { name } } } c: service { version } d: nodes(last: 2) { totalCount edges { node { targetState } } } }`,
     );
   });
 
-  test("in a mutation's answer is read after the change", async () => {
+  test("a JSON list in a mutation's payload is read after the change", async () => {
     const mutation = (name: string) =>
       `mutation { createCluster(input: { name: "${name}" }) { query { nodes(first: 2) { edges { node { id } } } } } }`;
     const { text } = await bothWays(mutation("lists-a"));
     expect(JSON.parse(text).data.createCluster.query.nodes.edges).toHaveLength(2);
   });
 
-  test("is asked for with the same document again, with other variables", async () => {
+  test("a JSON list of a cached document uses the variables of each request", async () => {
     const query =
       "query Twice($with: Boolean!) { nodes(first: 3) { edges { node { name state @include(if: $with) } } } }";
     const withState = await expectSame(query, { with: true });
@@ -334,7 +334,7 @@ describe("a list as text", () => {
     expect(without).not.toContain("state");
   });
 
-  test("is asked for again with a variable that is null where it had a default, and refused", async () => {
+  test("a JSON list of a cached document refuses null for a variable that had a default", async () => {
     const query =
       "query Standard($with: Boolean = true) { nodes(first: 3) { edges { node { name state @include(if: $with) } } } }";
     await expectSame(query, {});
@@ -343,13 +343,13 @@ describe("a list as text", () => {
     expect(JSON.parse(text).errors).toHaveLength(1);
   });
 
-  test("of 1,000 nodes is within the cost of a request, with all that stands in a node's row", async () => {
+  test("a JSON list of 1,000 nodes with all stored fields is within the cost limit", async () => {
     await expectSame(
       "{ nodes(first: 1000) { edges { node { uuid name state stage powerState presence hostGroup revision createdAt updatedAt labels { key value } maintenance { reason } lastError { code } } } } }",
     );
   });
 
-  test("needs the scope that the field needs, and a token", async () => {
+  test("a JSON list needs the scope of its field and a token", async () => {
     await using closed = await serviceUnderTest({ token: "0123456789abcdef0123456789abcdef", started: false });
     const { status, text } = await closed.ask(
       "{ nodes { edges { node { name } } } }",
@@ -362,7 +362,7 @@ describe("a list as text", () => {
 });
 
 describe("the hidden field", () => {
-  test("is in no schema that anybody sees, and cannot be asked for", async () => {
+  test("the hidden field of JSON lists is not in the schema and cannot be selected", async () => {
     const { text } = await ostler.ask(`{ __type(name: "NodeConnection") { fields { name } } }`);
     const [type] = Object.values((JSON.parse(text) as { data: Record<string, { fields: { name: string }[] }> }).data);
     expect(type?.fields.map(({ name }) => name).toSorted()).toEqual(["edges", "pageInfo", "totalCount"]);
@@ -371,7 +371,7 @@ describe("the hidden field", () => {
   });
 });
 
-test("every field of a node is one that the database can say, or one of those that it cannot", async () => {
+test("every field of a node is listed as written by the database or resolved", async () => {
   const type = buildSchema(await (await fetch(`${ostler.url}/schema.graphql`)).text()).getType("Node");
   const fields = Object.keys((type as GraphQLObjectType).getFields());
   expect(

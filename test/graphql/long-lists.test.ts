@@ -25,18 +25,18 @@ describe("a filter", () => {
       filter,
     });
 
-  test("by many names finds those that there are", async () => {
+  test("a filter with many names finds the existing ones", async () => {
     expect(await nodes({ name: { in: unknownNames } })).toEqual(none);
     expect(await nodes({ name: { in: [...unknownNames, ...KNOWN] } })).toEqual(found);
     expect(await nodes({ not: { name: { in: unknownNames } } })).toEqual(found);
   });
 
-  test("by many ids finds those that there are", async () => {
+  test("a filter with many ids finds the existing ones", async () => {
     expect(await nodes({ ids: unknownIds })).toEqual(none);
     expect(await nodes({ ids: [...unknownIds, ...ids] })).toEqual(found);
   });
 
-  test("by one thing again and again asks for it once", async () => {
+  test("a filter removes duplicate values", async () => {
     expect(
       await nodes({
         states: Array.from({ length: MANY }, () => "ENROLLED"),
@@ -46,11 +46,14 @@ describe("a filter", () => {
     ).toEqual(found);
   });
 
-  test.each(['a"b', "a\\", "{a", "a,b", "", "NULL", "ä", " a "])("takes the name %j as it is", async (name) => {
-    expect(await nodes({ name: { in: [name, "known-1"] } })).toMatchObject({ nodes: { totalCount: 1 } });
-  });
+  test.each(['a"b', "a\\", "{a", "a,b", "", "NULL", "ä", " a "])(
+    "a filter takes the name %j literally",
+    async (name) => {
+      expect(await nodes({ name: { in: [name, "known-1"] } })).toMatchObject({ nodes: { totalCount: 1 } });
+    },
+  );
 
-  test("has one text for lists of every length", async () => {
+  test("a filter has the same SQL for lists of any length", async () => {
     const textOf = async (length: number) => {
       statements.length = 0;
       await nodes({ name: { in: unknownNames.slice(0, length) } });

@@ -31,7 +31,7 @@ const list = async (variables: Record<string, unknown>) => ostler.query<Connecti
 const matching = async (filter: unknown) => namesOf(await list({ filter, first: 100 }));
 
 describe("500 nodes", () => {
-  test("are registered in one request, and are there [R-044]", async () => {
+  test("500 nodes can be registered in one request and listed [R-044]", async () => {
     const nodes = Array.from({ length: 500 }, (_, index) => ({
       name: `bulk-${String(index).padStart(3, "0")}`,
       driver: { fake: {} },
@@ -81,7 +81,7 @@ describe("pages", () => {
     expect(backward).toEqual(forward);
   });
 
-  test("stay in place while nodes come and go before the cursor", async () => {
+  test("pages of nodes stay stable while nodes before the cursor are added and deleted", async () => {
     await ostler.register(Array.from({ length: 10 }, (_, index) => `shift-${index}`));
     const { nodes: first } = await list({ filter: { name: { startsWith: "shift-" } }, first: 5 });
     await ostler.register(["shift-00", "shift-01"]);
@@ -93,7 +93,7 @@ describe("pages", () => {
     ).toEqual(["shift-5", "shift-6", "shift-7", "shift-8", "shift-9"]);
   });
 
-  test("between two cursors hold what lies between them", async () => {
+  test("a page with after and before has the nodes between the cursors", async () => {
     const names = await ostler.register(Array.from({ length: 8 }, (_, index) => `between-${index}`));
     const { nodes } = await list({ filter: { name: { startsWith: "between-" } } });
     const cursor = (index: number) => nodes.edges[index]?.cursor;
@@ -109,11 +109,11 @@ describe("pages", () => {
     ).toEqual(names.slice(4, 6));
   });
 
-  test("have 50 nodes when nobody says how many", async () => {
+  test("a page of nodes has 50 items by default", async () => {
     expect((await list({})).nodes.edges).toHaveLength(50);
   });
 
-  test("of nothing are empty, with no cursors", async () => {
+  test("an empty page of nodes has null cursors", async () => {
     expect((await list({ filter: { name: { eq: "nobody" } } })).nodes).toEqual({
       totalCount: 0,
       edges: [],
@@ -146,7 +146,7 @@ describe("pages", () => {
     }
   });
 
-  test("after a cursor of another order are refused", async () => {
+  test("a cursor of another sort order is refused", async () => {
     const { nodes } = await list({ first: 1, orderBy: { field: "NAME" } });
     const answer = await ostler.ask(NODES, { after: nodes.pageInfo.endCursor, orderBy: { field: "CREATED_AT" } });
     expect(answer.errors).toMatchObject([{ extensions: { code: "BAD_USER_INPUT" } }]);
@@ -154,7 +154,7 @@ describe("pages", () => {
 });
 
 describe("a filter", () => {
-  test("selects by each of its fields, by several together, by their alternatives and their opposites [R-044]", async () => {
+  test("node filters work by each field, combined, with or and with not [R-044]", async () => {
     await ostler.query(`mutation { createCluster(input: { name: "filters" }) { errors { message } } }`);
     const { registerNodes } = await ostler.query<{
       registerNodes: { nodes: { id: string; name: string }[]; errors: unknown[] };
@@ -210,13 +210,13 @@ describe("a filter", () => {
     expect(await matching({ ...ours, cluster: null, states: null, labels: null })).toHaveLength(4);
   });
 
-  test.each(["%", "_", "\\", "'", '"; drop table nodes; --'])("takes %j for what it is", async (text) => {
+  test.each(["%", "_", "\\", "'", '"; drop table nodes; --'])("a node filter takes %j literally", async (text) => {
     expect(await matching({ name: { contains: text, startsWith: "page-" } })).toEqual([]);
   });
 });
 
 describe("one node", () => {
-  test("is found by name, by ID, by UUID, and as a resource", async () => {
+  test("a node is found by name, ID, UUID and as a resource", async () => {
     const [name = ""] = await ostler.register(["one"]);
     const { byName } = await ostler.query<{ byName: { id: string; uuid: string } }>(
       "query One($name: String!) { byName: node(by: { name: $name }) { id uuid } }",
@@ -238,7 +238,7 @@ describe("one node", () => {
     });
   });
 
-  test("that does not exist is null", async () => {
+  test("an unknown node is null", async () => {
     expect(
       await ostler.query(
         `{ a: node(by: { name: "nobody" }) { name } b: node(by: { id: "nobody" }) { name } c: node(by: { uuid: "00000000-0000-0000-0000-000000000000" }) { name } }`,

@@ -58,7 +58,7 @@ async function aNode({
 let made = 0;
 
 describe("registering nodes", () => {
-  test("answers with the nodes as they are, in the order asked", async () => {
+  test("registerNodes returns the nodes in the order of the request", async () => {
     await ostler.query(`mutation { createCluster(input: { name: "rack" }) { errors { message } } }`);
     const answer = await register([
       {
@@ -97,7 +97,7 @@ describe("registering nodes", () => {
     ]);
   });
 
-  test("is refused as a whole, with every flaw of every node, and leaves nothing [R-015]", async () => {
+  test("registerNodes with invalid nodes is refused as a whole, with every error, and writes nothing [R-015]", async () => {
     const { name: taken } = await aNode();
     const before = await ostler.dump();
     const { nodes, errors } = await register([
@@ -129,7 +129,7 @@ describe("registering nodes", () => {
     expect(await ostler.dump()).toBe(before);
   });
 
-  test("names all names that are taken, and all clusters that do not exist", async () => {
+  test("registerNodes names all duplicate names and all unknown clusters", async () => {
     const [one, two] = [await aNode(), await aNode()];
     const before = await ostler.dump();
     const { errors } = await register([
@@ -152,13 +152,13 @@ describe("registering nodes", () => {
     expect(await ostler.dump()).toBe(before);
   });
 
-  test("of none is refused", async () => {
+  test("registerNodes without nodes is refused", async () => {
     expect((await register([])).errors).toMatchObject([
       { type: "SimpleError", code: "INVALID_INPUT", status: 400, path: ["input", "nodes"] },
     ]);
   });
 
-  test("by two at the same moment gives a name to one of them", async () => {
+  test("concurrent registerNodes with the same name succeed for one request only", async () => {
     const answers = await Promise.all(
       Array.from({ length: 6 }, () => register([{ name: "wanted", driver: { fake: {} } }])),
     );
@@ -186,7 +186,7 @@ const verbsOf = async (name: string): Promise<readonly Verdict[]> => {
 };
 
 describe("a node", () => {
-  test("tells what could be asked of it now, and why not the rest [R-009]", async () => {
+  test("Node.verbs lists the allowed verbs, and a reason for the others [R-009]", async () => {
     const { name } = await aNode();
     const verbs = await verbsOf(name);
     expect(
@@ -209,7 +209,7 @@ describe("a node", () => {
       if (!allowed) expect(reason).toMatch(new RegExp(`^Node ${name} is ENROLLED. ${verb} is allowed from `));
   });
 
-  test("shows its inventory, its operations and its transitions", async () => {
+  test("a node returns its inventory, operations and transitions", async () => {
     const { name } = await aNode({ settings: { serial: "S-77" } });
     await ostler.commission([name]);
     const { node } = await ostler.query<{ node: Record<string, unknown> }>(
@@ -242,7 +242,7 @@ describe("a node", () => {
     });
   });
 
-  test("shows its last error, without needing to know the operation", async () => {
+  test("Node.lastError returns the last failure", async () => {
     const { name } = await aNode({ settings: { refusesLogin: true } });
     expect(await ostler.operationEnds(await ostler.begin("manageNodes", [name]))).toBe("FAILED");
     const { node } = await ostler.query(
@@ -257,7 +257,7 @@ describe("a node", () => {
 });
 
 describe("updating a node", () => {
-  test("changes what is given and nothing else, and raises the revision", async () => {
+  test("updateNode changes only the given fields and increases the revision", async () => {
     const node = await aNode({ labels: [{ key: "room", value: "1" }], settings: { delayMs: 3 } });
     expect(
       (await update({ id: node.id, ifRevision: node.revision, labels: [{ key: "rack", value: "7" }] })).nodes,
@@ -277,7 +277,7 @@ describe("updating a node", () => {
     ]);
   });
 
-  test("is refused when somebody else was quicker", async () => {
+  test("update with an outdated revision is refused", async () => {
     const node = await aNode();
     await update({ id: node.id, labels: [{ key: "a", value: "1" }] });
     const before = await ostler.dump();
@@ -299,7 +299,7 @@ describe("updating a node", () => {
     expect(await ostler.dump()).toBe(before);
   });
 
-  test("keeps secrets that are left out, and replaces those that are given", async () => {
+  test("updateNode keeps omitted secrets and replaces given ones", async () => {
     const node = await aNode({ settings: { password: "first-secret" } });
     const secrets = async () =>
       (
@@ -335,7 +335,7 @@ describe("updating a node", () => {
     ]);
   });
 
-  test("that does not exist is refused", async () => {
+  test("updateNode of an unknown node is refused", async () => {
     expect((await update({ id: "garbage", name: "x" })).errors).toMatchObject([
       { type: "NotFoundError", code: "NOT_FOUND", status: 404, missing: ["garbage"], path: ["input", "id"] },
     ]);
@@ -343,7 +343,7 @@ describe("updating a node", () => {
 });
 
 describe("maintenance", () => {
-  test("is a mark with reason, caller and time; it refuses work, and nothing else changes", async () => {
+  test("setMaintenance stores reason, caller and time, and makes the node refuse work", async () => {
     const { name } = await aNode();
     const { nodes } = await setMaintenance([name], "fan is loud");
     expect(nodes).toMatchObject([{ name, state: "ENROLLED", maintenance: { reason: "fan is loud", by: "anonymous" } }]);
@@ -358,7 +358,7 @@ describe("maintenance", () => {
     expect(await ostler.operationEnds(await ostler.begin("manageNodes", [name]))).toBe("SUCCEEDED");
   });
 
-  test("needs a reason that says something", async () => {
+  test("setMaintenance with a blank reason is refused", async () => {
     const { name } = await aNode();
     for (const reason of ["", "  ", "x".repeat(1001)])
       expect((await setMaintenance([name], reason)).errors).toMatchObject([
@@ -366,7 +366,7 @@ describe("maintenance", () => {
       ]);
   });
 
-  test("of nodes that do not all exist is refused, and names those", async () => {
+  test("setMaintenance with unknown nodes is refused and names them", async () => {
     const { name } = await aNode();
     const { errors, nodes } = await setMaintenance([name, "ghost-1", "ghost-2"], "why");
     expect(nodes).toEqual([]);
@@ -394,7 +394,7 @@ describe("a node that is marked", () => {
     return { told, tried };
   };
 
-  test("protected tells of each change of power what trying it answers", async () => {
+  test("Node.verbs of a protected node has the same result per power action as setPower", async () => {
     const { name, id } = await aNode();
     await update({ id, protected: true });
     const expected = [
@@ -406,7 +406,7 @@ describe("a node that is marked", () => {
     expect(await toldAndTried(name)).toEqual({ told: expected, tried: expected });
   });
 
-  test("retired is not put in service, and says why in its verbs", async () => {
+  test("a retired node refuses to be put into service, with the reason in Node.verbs", async () => {
     const { name } = await aNode();
     expect((await setRetired([name], "its lease ends")).nodes).toMatchObject([
       { retired: true, retiredReason: "its lease ends", state: "ENROLLED" },
@@ -428,7 +428,7 @@ describe("a node that is marked", () => {
     expect((await verbsOf(name)).find(({ verb }) => verb === "COMMISSION")?.allowed).toBe(true);
   });
 
-  test("retired needs a reason that says something, and nodes that exist", async () => {
+  test("setRetired with a blank reason or unknown nodes is refused", async () => {
     const { name } = await aNode();
     expect((await setRetired([name], " ")).errors).toMatchObject([
       { code: "INVALID_INPUT", path: ["input", "reason"] },
@@ -438,7 +438,7 @@ describe("a node that is marked", () => {
     ]);
   });
 
-  test("is found by its marks, its host group, its errors and its drift", async () => {
+  test("node filters find flags, host group, errors and power drift", async () => {
     const label = [{ key: "marked", value: "1" }];
     const named = Object.fromEntries(
       await Promise.all(
@@ -496,7 +496,7 @@ describe("a node that is marked", () => {
 });
 
 describe("what a node is registered with", () => {
-  test("is shown, edited, and taken away with null", async () => {
+  test("optional settings of a node are returned, changed, and removed with null", async () => {
     const node = await aNode({ hostGroup: "service-worker", automaticCleaning: false });
     expect((await update({ id: node.id, labels: [] })).nodes).toMatchObject([
       { hostGroup: "service-worker", automaticCleaning: false },
@@ -532,7 +532,7 @@ describe("inventories", () => {
       )
     ).node.inventoryDiff;
 
-  test("stay, are listed newest first, and two of them can be compared [R-020]", async () => {
+  test("inventories are kept, listed newest first, and can be compared [R-020]", async () => {
     const { name } = await inspected();
     const { node } = await ostler.query<{
       node: {
@@ -580,7 +580,7 @@ describe("inventories", () => {
     expect(await diff(name, undefined, first)).toEqual([]);
   });
 
-  test("are compared in depth; entries with names are known by them", async () => {
+  test("inventoryDiff compares nested values and identifies list items by name", async () => {
     const { name, id } = await aNode();
     const run = "00000000-0000-4000-8000-000000000001";
     const was = {
@@ -627,7 +627,7 @@ describe("inventories", () => {
     expect(id).not.toBe("");
   });
 
-  test("that are none of the node's are refused", async () => {
+  test("inventoryDiff with an inventory of another node is refused", async () => {
     const { name } = await aNode();
     for (const id of ["garbage", "00000000-0000-4000-8000-000000000009"]) {
       const { errors } = await ostler.ask(
@@ -661,7 +661,7 @@ describe("reading power", () => {
       )
     ).readPower;
 
-  test("answers for each node: its power, or a typed reason", async () => {
+  test("readPower returns the power state or a typed error for each node", async () => {
     const gate = aGate();
     const [fine, dead, busy] = [
       await aNode(),
@@ -701,7 +701,7 @@ describe("reading power", () => {
     await ostler.operationEnds(uuid);
   });
 
-  test("of nodes that are not there is refused", async () => {
+  test("readPower of unknown nodes is refused", async () => {
     expect(await read({ names: ["ghost"] })).toMatchObject({
       results: [],
       errors: [{ type: "NotFoundError", code: "NOT_FOUND", missing: ["ghost"] }],
@@ -718,7 +718,7 @@ describe("a soft power off", () => {
       )
     ).setPower;
 
-  test("takes the time that the system may have [R-035]", async () => {
+  test("setPower SOFT_OFF accepts a timeout for the system [R-035]", async () => {
     const { name } = await aNode();
     const nodes = { names: [name] };
     expect((await softOff({ nodes, action: "SOFT_OFF", timeoutSeconds: 30, dryRun: true })).results).toMatchObject([
@@ -739,7 +739,7 @@ describe("a soft power off", () => {
 });
 
 describe("deleting nodes", () => {
-  test("takes them away, and leaves what they did", async () => {
+  test("deleteNodes deletes nodes and keeps their transitions and operations", async () => {
     const { name, id } = await aNode({ settings: { password: "gone-with-it" } });
     const uuid = await ostler.begin("manageNodes", [name]);
     await ostler.operationEnds(uuid);
@@ -763,7 +763,7 @@ describe("deleting nodes", () => {
     expect((await register([{ name, driver: { fake: {} } }])).errors).toEqual([]);
   });
 
-  test("is refused for all when one is busy, protected or active, and names each", async () => {
+  test("deleteNodes is refused for all nodes if one is busy, protected or active, and names each", async () => {
     const gate = aGate();
     const busy = await aNode({ settings: { steps: { "power.read": { gate: gate.name } } } });
     const guarded = await aNode();

@@ -10,7 +10,7 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 const id = (text: string) => Buffer.from(text).toString("base64url");
 
 describe("an operation", () => {
-  test("tells while it runs what each node does, and how much of all is done [R-070]", async () => {
+  test("a running operation returns the state of each node and its overall progress [R-070]", async () => {
     const gate = aGate();
     const quick = await ostler.register(3);
     const slow = await ostler.register(1, { steps: { "clean.erase_disks": { gate: gate.name } } });
@@ -68,7 +68,7 @@ describe("an operation", () => {
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
   });
 
-  test("tells the first cause of its failure, and each step that failed or was not reached", async () => {
+  test("a failed operation returns the first failure and the state of each step", async () => {
     const [bad = ""] = await ostler.register(1, { steps: { "clean.erase_metadata": { fail: "disk 0 is locked" } } });
     const uuid = await ostler.begin("commissionNodes", [bad], { onFailure: "LEAVE" });
     expect(await ostler.operationEnds(uuid)).toBe("FAILED");
@@ -100,7 +100,7 @@ describe("an operation", () => {
     });
   });
 
-  test("lists its runs in the order of the request, forward and backward, clean-up runs last", async () => {
+  test("Operation.runs are in the order of the request in both directions, clean-up runs last", async () => {
     const good = await ostler.register(30);
     const [bad = ""] = await ostler.register(1, { steps: { "inspect.collect_inventory": { fail: "no answer" } } });
     const uuid = await ostler.begin("commissionNodes", [...good, bad]);
@@ -143,7 +143,7 @@ describe("an operation", () => {
     expect(backward).toEqual(forward);
   });
 
-  test("lists the transitions that it caused, from either end", async () => {
+  test("Operation.transitions can be read from either end", async () => {
     const names = await ostler.register(4);
     const uuid = await ostler.begin("commissionNodes", names);
     await ostler.operationEnds(uuid);
@@ -188,7 +188,7 @@ describe("an operation", () => {
 });
 
 describe("the list of operations", () => {
-  test("is newest first, and filters by kind, state, node and cluster", async () => {
+  test("operations are listed newest first and filtered by kind, state, node and cluster", async () => {
     const [name = ""] = await ostler.register(1);
     await ostler.query(
       'mutation Create($name: String!) { createCluster(input: { name: "listed", nodes: { names: [$name] } }) { errors { message } } }',
@@ -226,7 +226,7 @@ describe("the list of operations", () => {
 });
 
 describe("the log", () => {
-  test("has every transition once, in the order of positions, and cursors that are the stream's", async () => {
+  test("transitions are listed once each, in the order of positions, with the cursors of the stream", async () => {
     const seen: number[] = [];
     for (let after: string | null = null, more = true; more;) {
       const {
@@ -246,7 +246,7 @@ describe("the log", () => {
     );
   });
 
-  test("gives 500 at a time and no more, as the service says", async () => {
+  test("transitions return at most 500 per page, as ServiceInfo states", async () => {
     expect(await ostler.query("{ service { maxPageSize maxTransitionsPageSize } }")).toEqual({
       service: { maxPageSize: 100, maxTransitionsPageSize: 500 },
     });
@@ -274,7 +274,7 @@ describe("garbage", () => {
     "x".repeat(10_000),
   ];
 
-  test.each(GARBAGE)("as an ID finds nothing (%#)", async (garbage) => {
+  test.each(GARBAGE)("an invalid ID finds nothing (%#)", async (garbage) => {
     const found = await ostler.query(
       `query Garbage($id: ID!) {
         node(by: { id: $id }) { name } cluster(by: { id: $id }) { name } operation(id: $id) { kind } resource(id: $id) { id }
@@ -296,7 +296,7 @@ describe("garbage", () => {
     });
   });
 
-  test.each(GARBAGE)("as the object of a change is refused with a typed error (%#)", async (garbage) => {
+  test.each(GARBAGE)("a mutation of an invalid ID is refused with a typed error (%#)", async (garbage) => {
     const answer = await ostler.query<Record<string, { errors: { code: string }[] }>>(
       `mutation Garbage($id: ID!) {
         updateNode(input: { id: $id, name: "x" }) { errors { code } }
@@ -393,7 +393,7 @@ describe("garbage", () => {
     },
   );
 
-  test("that is nested without end is refused", async () => {
+  test("a deeply nested input is refused", async () => {
     const deep = JSON.parse(`${"[".repeat(500)}${"]".repeat(500)}`) as unknown;
     expect(
       (
@@ -410,7 +410,7 @@ describe("garbage", () => {
     ]);
   });
 
-  test("of all these kinds was never an unexpected error", () => {
+  test("no invalid input causes an unexpected error", () => {
     expect(
       ostler.logLines.filter((line) => line.includes("unexpected error") || line.includes("a request failed")),
     ).toEqual([]);

@@ -114,7 +114,7 @@ describe("the query plan", () => {
     },
   );
 
-  test("tells each node's steps, target, and what it takes, and how many nodes there would be [R-050]", async () => {
+  test("plan returns steps, target and estimate per node, and the number of accepted nodes [R-050]", async () => {
     const [wrong, ready] = [await aNode("ENROLLED"), await aNode("AVAILABLE")];
     const found = await plan("DEPLOY", [wrong, ready], { acceptance: "BEST_EFFORT" });
     expect(found).toMatchObject({ acceptedCount: 1, refusedCount: 1, errors: [], planHash: expect.any(String) });
@@ -144,7 +144,7 @@ describe("the query plan", () => {
     });
   });
 
-  test("writes nothing, and leaves the cluster as it is [R-116]", async () => {
+  test("plan writes nothing and does not change the cluster [R-116]", async () => {
     const name = "planned-1";
     await ostler.query('mutation { createCluster(input: { name: "planned" }) { errors { message } } }');
     await ostler.query(
@@ -180,7 +180,7 @@ describe("the query plan", () => {
     });
   });
 
-  test("is refused a runbook that is not there, and names nodes that are not", async () => {
+  test("plan with an unknown runbook is refused, and unknown nodes are named", async () => {
     const name = await aNode("AVAILABLE");
     expect((await plan("CLEAN", [name], { runbook: "ghost" })).errors).toMatchObject([
       { code: "NOT_FOUND", path: ["input", "runbook"] },
@@ -192,7 +192,7 @@ describe("the query plan", () => {
 });
 
 describe("planHash", () => {
-  test("of a plan is taken by the verb while nothing has changed, and refused afterwards [R-052]", async () => {
+  test("planHash is accepted while the plan is the same and refused after a change [R-052]", async () => {
     const name = await aNode("AVAILABLE");
     const { planHash } = await plan("DEPLOY", [name]);
     const taken = await ask("deployNodes", "DeployNodesInput", [name], { planHash });
@@ -218,7 +218,7 @@ describe("an estimate", () => {
     ostler.test
       .sql`update attempts set started_at = finished_at - make_interval(secs => ${seconds}) where state = 'SUCCEEDED'`;
 
-  test("is not there while nothing was run, and is after the first commission", async () => {
+  test("an estimate exists only after the first commission", async () => {
     await using fresh = await serviceUnderTest();
     const [name = ""] = await fresh.register(1, {});
     const asked = `query { plan(input: { kind: COMMISSION, nodes: { names: ["${name}"] } }) { results { ${ESTIMATE} steps { ${ESTIMATE} } } } }`;
@@ -235,7 +235,7 @@ describe("an estimate", () => {
     ]);
   });
 
-  test("of a node is the sum of its steps' [R-050]", async () => {
+  test("the estimate of a node is the sum of the estimates of its steps [R-050]", async () => {
     const name = await aNode("AVAILABLE");
     await lasted(60);
     const { results } = await plan("DEPLOY", [name]);
@@ -246,7 +246,7 @@ describe("an estimate", () => {
     expect(results[0]?.estimate).toMatchObject({ medianSeconds: 240, p90Seconds: 240, samples });
   });
 
-  test("of a node is not given while one of its steps was never run", async () => {
+  test("a node has no estimate while one of its steps has no history", async () => {
     const name = await aNode("AVAILABLE");
     const steps = [{ name: "erase_disks" }, { name: "update_firmware", args: { version: "2.1" } }];
     const { results } = await plan("CLEAN", [name], { steps });
@@ -256,7 +256,7 @@ describe("an estimate", () => {
     });
   });
 
-  test("goes by nodes of the same model where there are any, and says so", async () => {
+  test("an estimate uses nodes of the same model if there are any, and names the model", async () => {
     const [old, young, other] = [await aNode("AVAILABLE"), await aNode("AVAILABLE"), await aNode("AVAILABLE")];
     for (const [name, model] of [
       [old, "Slow 1"],
@@ -275,7 +275,7 @@ describe("an estimate", () => {
     ]);
   });
 
-  test("of the reserved wait is what it says, and of a hold none", async () => {
+  test("the estimate of a reserved wait is its duration, and a hold has none", async () => {
     const name = await aNode("AVAILABLE");
     await lasted(60);
     const wait = { interface: "ENGINE", name: "wait", args: { seconds: 90 } };
@@ -293,7 +293,7 @@ describe("an estimate", () => {
     });
   });
 
-  test("costs one statement, however many nodes and steps there are", async () => {
+  test("estimates of any number of nodes and steps take one statement", async () => {
     const names = await ostler.register(50, {});
     const execute = vi.spyOn(ostler.database.bounded, "execute");
     try {
@@ -308,7 +308,7 @@ describe("an estimate", () => {
 });
 
 describe("a run", () => {
-  test("tells before, during and after what its steps touch and take, and its point of no return [R-070]", async () => {
+  test("a run returns touches, estimates and point of no return before, during and after it [R-070]", async () => {
     const gate = aGate();
     const name = await aNode("AVAILABLE", { "deploy.prepare": { gate: gate.name } });
     const uuid = await ostler.begin("deployNodes", [name]);
@@ -336,7 +336,7 @@ describe("a run", () => {
     expect(await look()).toMatchObject({ pointOfNoReturn: { name: "write_image", state: "SUCCEEDED" } });
   });
 
-  test("that was aborted tells what it left touched [R-084]", async () => {
+  test("Run.leftAs of an aborted run returns what its steps touched [R-084]", async () => {
     const gate = aGate();
     const name = await aNode("AVAILABLE", { "deploy.prepare": { gate: gate.name } });
     const uuid = await ostler.begin("deployNodes", [name]);

@@ -47,7 +47,7 @@ async function oneOfEach(): Promise<Readonly<Record<string, string>>> {
 }
 
 describe("a type with global IDs", () => {
-  test("is one of these", () => {
+  test("types with global IDs are the expected ones", () => {
     expect(RESOURCES.toSorted()).toEqual(Object.keys(IDS).toSorted());
   });
 
@@ -80,7 +80,7 @@ describe("a type with global IDs", () => {
 describe("the text of the schema", () => {
   const text = schemaText(schema);
 
-  test("says of each type with global IDs, and of no other, that it can be fetched again", () => {
+  test("the schema text marks exactly the types with a fetch field as @fetchable", () => {
     const fetchable = new Map<string, string>();
     visit(parse(text), {
       ObjectTypeDefinition({ name, directives = [] }) {
@@ -94,20 +94,20 @@ describe("the text of the schema", () => {
     expect(Object.fromEntries(fetchable)).toEqual(Object.fromEntries(RESOURCES.map((name) => [name, "id"])));
   });
 
-  test("is a schema of the same types", () => {
+  test("the schema text parses to a schema of the same types", () => {
     const read = schemaOf(text);
     const names = (one: typeof schema) => Object.keys(one.getTypeMap()).toSorted();
     expect(names(read)).toEqual(names(schema));
     expect(isObjectType(read.getType("Node"))).toBe(true);
   });
 
-  test("says once what @oneOf is, for generators that do not know it", () => {
+  test("the schema text declares @oneOf once", () => {
     expect(text.match(/^directive @oneOf\b.*$/gm)).toEqual(["directive @oneOf on INPUT_OBJECT"]);
   });
 });
 
 describe("possibleTypes.json", () => {
-  test("is what the code prints", () => {
+  test("possibleTypes.json is up to date", () => {
     expect(readFileSync(new URL("../../possibleTypes.json", import.meta.url), "utf8")).toBe(possibleTypesText(schema));
   });
 });

@@ -50,7 +50,7 @@ describe("of a log whose first ten transitions were deleted", () => {
     expect(cursors(transitions)).toEqual(expected);
   });
 
-  test("a node's own list has what is left of it, and its count tells of the rest", async () => {
+  test("Node.transitions of a truncated log has the remaining rows, and transitionCount the total", async () => {
     expect(await ostler.query(OF_NODE, { name: first })).toEqual({
       node: { transitionCount: 1, transitions: { edges: [] } },
     });

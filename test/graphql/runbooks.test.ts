@@ -77,7 +77,7 @@ const places = (errors: readonly { readonly path: readonly string[] | null }[]) 
   errors.map(({ path }) => path?.join("."));
 
 describe("a runbook", () => {
-  test("is made, shown, listed by name, changed and deleted", async () => {
+  test("a runbook is created, returned, listed by name, changed and deleted", async () => {
     const steps = [
       { name: "erase_disks" },
       { interface: "ENGINE", name: "hold", args: { reason: "look at the disks" } },
@@ -111,7 +111,7 @@ describe("a runbook", () => {
     expect([await show("zebra"), await show("zebu")]).toEqual([null, null]);
   });
 
-  test("is refused with every flaw, each with its place", async () => {
+  test("an invalid runbook is refused with every error and its path", async () => {
     const { runbook, errors } = await change("createRunbook", {
       name: "-",
       steps: [
@@ -131,7 +131,7 @@ describe("a runbook", () => {
     expect(places((await change("createRunbook", { name: "none", steps: [] })).errors)).toEqual(["input.steps"]);
   });
 
-  test("is told apart when it is stale, taken or not there", async () => {
+  test("an outdated revision, a duplicate name and an unknown runbook have different errors", async () => {
     const [first, second] = [await aRunbook([{ name: "erase_disks" }]), await aRunbook([{ name: "erase_disks" }])];
     await change("updateRunbook", { runbook: first, description: "x" });
     expect((await change("updateRunbook", { runbook: first, ifRevision: 1, description: "y" })).errors).toMatchObject([
@@ -148,7 +148,7 @@ describe("a runbook", () => {
 });
 
 describe("cleaning by a runbook", () => {
-  test("runs its steps, and the operation tells its name", async () => {
+  test("cleanNodes with a runbook runs its steps, and Operation.runbook has its name", async () => {
     const runbook = await aRunbook([
       { name: "update_firmware", args: { version: "3.4" } },
       { interface: "POWER", name: "reboot" },
@@ -163,7 +163,7 @@ describe("cleaning by a runbook", () => {
     expect(await ostler.operationEnds(operation?.uuid ?? "")).toBe("SUCCEEDED");
   });
 
-  test("that is not there, or with steps besides, is refused", async () => {
+  test("cleanNodes with an unknown runbook, or with a runbook and steps, is refused", async () => {
     const names = await available(1);
     expect(await ask("cleanNodes", { nodes: { names }, runbook: "nowhere" })).toMatchObject({
       operation: null,
@@ -180,7 +180,7 @@ describe("cleaning by a runbook", () => {
     ).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "runbook"] }]);
   });
 
-  test("that asks for none runs what runs by itself, and tells no runbook", async () => {
+  test("cleanNodes without a runbook runs the automatic steps, and Operation.runbook is null", async () => {
     const names = await available(1);
     const { operation, results } = await ask("cleanNodes", { nodes: { names }, runbook: null, steps: null });
     expect(operation).toMatchObject({ runbook: null });
@@ -190,7 +190,7 @@ describe("cleaning by a runbook", () => {
 });
 
 describe("a list of steps", () => {
-  test.each(["cleanNodes", "deployNodes"] as const)("of %s may not be empty", async (verb) => {
+  test.each(["cleanNodes", "deployNodes"] as const)("an empty list of steps in %s is refused", async (verb) => {
     const names = await available(1);
     expect(await ask(verb, { nodes: { names }, steps: [] })).toMatchObject({
       operation: null,
@@ -198,7 +198,7 @@ describe("a list of steps", () => {
     });
   });
 
-  test("of deployNodes runs in its order, and the node is deployed", async () => {
+  test("deployNodes runs the given steps in their order", async () => {
     const names = await available(1);
     const { operation } = await ask("deployNodes", {
       nodes: { names },
@@ -225,7 +225,7 @@ describe("a list of steps", () => {
     });
   });
 
-  test("is refused with everything that is wrong on each node, in its result and in the whole answer", async () => {
+  test("invalid steps are refused with every error per node, in results and errors", async () => {
     const names = await available(2);
     const { operation, results, errors } = await ask("deployNodes", {
       nodes: { names },
@@ -245,7 +245,7 @@ describe("a list of steps", () => {
     expect(places(errors)).toEqual([...wrong, ...wrong]);
   });
 
-  test("leaves a node that is not refused without errors", async () => {
+  test("an accepted node in a refused request has no errors of its own", async () => {
     const [good = "", bad = ""] = [...(await available(1)), ...(await ostler.register(1))];
     const { operation, results } = await ask("cleanNodes", {
       nodes: { names: [good, bad] },
@@ -261,7 +261,7 @@ describe("a list of steps", () => {
 });
 
 describe("the interface ENGINE", () => {
-  test("is no driver's: a node cannot take it from one", async () => {
+  test("a node cannot take the interface ENGINE from a driver", async () => {
     const { registerNodes } = await ostler.query<{ registerNodes: { errors: object[] } }>(
       "mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { code message path } } }",
       {

@@ -94,7 +94,7 @@ async function end(uuid: string): Promise<void> {
 beforeEach(() => ask("updateSite", "UpdateSiteInput", { phaseLimits: [], controllerLimit: null }));
 
 describe("Run.waiting", () => {
-  test("tells the time that a step asked for", async () => {
+  test("Run.waiting returns the time that a step waits for", async () => {
     const { uuid } = await cleaning({ steps: { "clean.erase_disks": { waitSeconds: 600 } } });
     const { waiting, waitReason, wakeAt, state } = await waitsFor(uuid, "TIME");
     expect([state, waitReason]).toEqual(["WAITING", "TIME"]);
@@ -109,14 +109,14 @@ describe("Run.waiting", () => {
     await end(uuid);
   });
 
-  test("tells a call-back that is waited for", async () => {
+  test("Run.waiting returns a callback with its timeout", async () => {
     const { uuid } = await cleaning({ steps: { "clean.erase_disks": { callback: true, waitSeconds: 300 } } });
     const { waiting } = await waitsFor(uuid, "CALLBACK");
     expect(waiting.description).toBe(`clean.erase_disks waits for a callback of the machine, until ${waiting.until}.`);
     await end(uuid);
   });
 
-  test("tells the next try, and what came of those before", async () => {
+  test("Run.waiting returns the next attempt and the earlier ones", async () => {
     const name = await made({ steps: { "deploy.write_image": { fail: "the disk is busy", retryable: true } } });
     await ostler.commission([name], "AVAILABLE");
     const uuid = await ostler.begin("deployNodes", [name]);
@@ -133,7 +133,7 @@ describe("Run.waiting", () => {
     expect(await ostler.operationEnds(uuid)).toBe("FAILED");
   });
 
-  test("tells a hold, and its reason", async () => {
+  test("Run.waiting returns a hold with its reason", async () => {
     const { uuid } = await cleaning(
       {},
       { steps: [{ interface: "ENGINE", name: "hold", args: { reason: "look at the cables" } }] },
@@ -145,7 +145,7 @@ describe("Run.waiting", () => {
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
   });
 
-  test("tells a maintenance that keeps the next step from beginning [R-034]", async () => {
+  test("Run.waiting returns maintenance before the next step [R-034]", async () => {
     const gate = aGate();
     const { name, uuid } = await cleaning({ steps: { "clean.erase_metadata": { gate: gate.name } } });
     await gate.arrivals();
@@ -161,7 +161,7 @@ describe("Run.waiting", () => {
     await end(uuid);
   });
 
-  test("tells a limit of the site, and the place in the queue for it over all operations [R-056]", async () => {
+  test("Run.waiting returns a site limit and the position in its queue over all operations [R-056]", async () => {
     const gate = aGate();
     const at = { steps: { "power.read": { gate: gate.name } } };
     const [first, second, third] = [await made(at), await made(at), await made(at)];
@@ -184,7 +184,7 @@ describe("Run.waiting", () => {
     for (const uuid of [working, ...queued]) expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
   });
 
-  test("tells a limit of one controller", async () => {
+  test("Run.waiting returns the limit of a controller", async () => {
     const gate = aGate();
     const at = { controller: "10.0.0.7", steps: { "power.read": { gate: gate.name } } };
     const [first, second] = [await made(at), await made(at)];
@@ -199,7 +199,7 @@ describe("Run.waiting", () => {
     for (const uuid of [working, queued]) expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
   });
 
-  test("tells `maxParallel`, with the place in the order of the request", async () => {
+  test("Run.waiting returns `maxParallel` with the position in the order of the request", async () => {
     const gate = aGate();
     const names = await ostler.register(5, { steps: { "power.read": { gate: gate.name } } });
     const uuid = await ostler.begin("manageNodes", names, { maxParallel: 2 });
@@ -222,7 +222,7 @@ describe("Run.waiting", () => {
     );
   });
 
-  test("tells that no process has taken up a run that has its turn", async () => {
+  test("Run.waiting returns CONCURRENCY for a run that no replica has claimed", async () => {
     await using idle = await serviceUnderTest({ started: false });
     const names = await idle.register(1);
     const uuid = await idle.begin("manageNodes", names);
@@ -242,7 +242,7 @@ describe("Run.waiting", () => {
     });
   });
 
-  test("tells the wave, and a halt of the waves", async () => {
+  test("Run.waiting returns the wave and a halt of the waves", async () => {
     const gate = aGate();
     const names = await ostler.register(3, { steps: { "power.read": { gate: gate.name } } });
     const uuid = await ostler.begin("manageNodes", names, { waves: { sizes: [{ count: 1 }] } });
@@ -263,7 +263,7 @@ describe("Run.waiting", () => {
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
   });
 
-  test("costs one statement for the places of any number of runs", async () => {
+  test("positions of any number of waiting runs take one statement", async () => {
     const gate = aGate();
     const names = await ostler.register(101, { steps: { "power.read": { gate: gate.name } } });
     const uuid = await ostler.begin("manageNodes", names, { maxParallel: 1 });
@@ -279,7 +279,7 @@ describe("Run.waiting", () => {
 });
 
 describe("what is asked of a run", () => {
-  test("stands there with who, why and when, and whether it can be taken back", async () => {
+  test("a requested abort is returned with caller, reason and time, and whether it can be withdrawn", async () => {
     const gate = aGate();
     const { uuid } = await cleaning({ steps: { "clean.erase_metadata": { gate: gate.name } } });
     await gate.arrivals();
@@ -347,7 +347,7 @@ describe("what is asked of a run", () => {
     await ostler.operationEnds(uuid);
   });
 
-  test("cannot be taken back where nothing had to be waited for", async () => {
+  test("an abort that takes effect at once cannot be withdrawn", async () => {
     const { uuid } = await cleaning({ steps: { "clean.erase_disks": { waitSeconds: 600 } } });
     await waitsFor(uuid, "TIME");
     await end(uuid);
@@ -357,7 +357,7 @@ describe("what is asked of a run", () => {
   });
 });
 
-test("Run.cleanupFailed tells that a best-effort step failed on the way [R-029]", async () => {
+test("Run.cleanupFailed is true after a failed best-effort step [R-029]", async () => {
   const [good, bad] = [await made({}), await made({ steps: { "clean.erase_disks": { fail: "disk 3 is dead" } } })];
   for (const [name, failed] of [
     [good, false],
@@ -370,7 +370,7 @@ test("Run.cleanupFailed tells that a best-effort step failed on the way [R-029]"
   }
 });
 
-test("StepAttempt.part tells whether the work is looked over, and Step what it declares of retries [R-060]", async () => {
+test("StepAttempt.part returns VERIFY during verification, and Step has its declared retries [R-060]", async () => {
   const gate = aGate();
   const { uuid } = await cleaning(
     { steps: { "clean.update_firmware.verify": { gate: gate.name } } },
@@ -401,7 +401,7 @@ describe("Run.anomalies", () => {
     (await fetch(ostler.url + path, { method: "POST", headers: { "content-type": "application/json" }, body: "{}" }))
       .status;
 
-  test("has each call-back that was not taken, and the service's log a line for it [R-071]", async () => {
+  test("Run.anomalies has each rejected callback, and the log a line for it [R-071]", async () => {
     const { name, uuid } = await cleaning({}, {}, "calling");
     await waitsFor(uuid, "CALLBACK");
     const path = paths.get(name) ?? "";
@@ -438,7 +438,7 @@ describe("Run.anomalies", () => {
     expect(lines.some(({ msg }) => msg.includes(path.split(".").at(-1) ?? ""))).toBe(false);
   });
 
-  test("are a hundred at most, and so are the lines in the log", async () => {
+  test("Run.anomalies has at most 100 entries, with as many log lines", async () => {
     const { name, uuid } = await cleaning({}, {}, "calling");
     await waitsFor(uuid, "CALLBACK");
     const logged = ostler.logLines.length;

@@ -8,16 +8,16 @@ import { buildSchema, schemaText } from "../../src/graphql/schema/schema.ts";
 
 const schema = buildSchema(await describeDrivers());
 
-test("schema.graphql is what the code prints", () => {
+test("schema.graphql is up to date", () => {
   expect(readFileSync(new URL("../../schema.graphql", import.meta.url), "utf8")).toBe(schemaText(schema));
 });
 
-test("a root field without a scope would stop the start", () => {
+test("building a schema with a root field without a scope throws", () => {
   builder.queryField("unguarded", (t) => t.boolean({ description: "None.", resolve: () => true }));
   expect(() => buildSchema([])).toThrow("Query.unguarded declares no scope; add needs(…).");
 });
 
-test("inputs of which exactly one field is given are marked so", () => {
+test("inputs with exactly one field are marked @oneOf", () => {
   const choices = Object.values(schema.getTypeMap()).filter((type) => isInputObjectType(type) && type.isOneOf);
   expect(choices.map(({ name }) => name)).toEqual(
     expect.arrayContaining(["ClusterRef", "NodeRef", "NodeSelector", "ShareInput", "WorkSelector"]),

@@ -251,7 +251,7 @@ beforeAll(async () => {
 }, 60_000);
 
 describe("a password that the driver puts everywhere", () => {
-  test("was masked in what failed, what was put out, what was told of progress, and what was logged", () => {
+  test("a password is masked in failures, outputs, progress and logs", () => {
     const told = answers.join("\n");
     const masked = [
       "login root/*** was refused",
@@ -265,17 +265,17 @@ describe("a password that the driver puts everywhere", () => {
     expect(ostler.logLines.some((line) => line.includes("logging in with ***"))).toBe(true);
   });
 
-  test.each([PASSWORD, NEWER])("%j is in no answer and no item of a stream", (password) => {
+  test.each([PASSWORD, NEWER])("the password %j is in no response and no stream item", (password) => {
     expect(answers.length).toBeGreaterThan(150);
     expect(answers.filter((answer) => answer.includes(password)).map((answer) => answer.slice(0, 200))).toEqual([]);
   });
 
-  test.each([PASSWORD, NEWER])("%j is in no line of the log", (password) => {
+  test.each([PASSWORD, NEWER])("the password %j is in no log line", (password) => {
     expect(ostler.logLines.length).toBeGreaterThan(0);
     expect(ostler.logLines.filter((line) => line.includes(password))).toEqual([]);
   });
 
-  test("is in the table of secrets, and in no other", async () => {
+  test("a password is stored in the table of secrets only", async () => {
     expect((await ostler.dump()).includes(PASSWORD)).toBe(true);
     const rest = await ostler.dump(["node_secrets"]);
     for (const password of [PASSWORD, NEWER])
@@ -289,19 +289,22 @@ describe("a password that the driver puts everywhere", () => {
 });
 
 describe("a password that the database cannot hold", () => {
-  test.each(["nul\u0000byte", "half\ud800pair"])("is refused without being repeated (%j)", async (password) => {
-    const answer = await ostler.ask(
-      "mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { errors { message } } }",
-      { nodes: [{ name: "odd", driver: { fake: { password: `secret-${password}` } } }] },
-    );
-    expect(answer.errors).toMatchObject([
-      {
-        message: expect.stringContaining(
-          "input.nodes.0.driver.fake.password contains a character that cannot be stored",
-        ) as string,
-        extensions: { code: "BAD_USER_INPUT" },
-      },
-    ]);
-    expect(answer.text + ostler.logLines.join("")).not.toContain("secret-");
-  });
+  test.each(["nul\u0000byte", "half\ud800pair"])(
+    "a password that cannot be stored is refused without being repeated (%j)",
+    async (password) => {
+      const answer = await ostler.ask(
+        "mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { errors { message } } }",
+        { nodes: [{ name: "odd", driver: { fake: { password: `secret-${password}` } } }] },
+      );
+      expect(answer.errors).toMatchObject([
+        {
+          message: expect.stringContaining(
+            "input.nodes.0.driver.fake.password contains a character that cannot be stored",
+          ) as string,
+          extensions: { code: "BAD_USER_INPUT" },
+        },
+      ]);
+      expect(answer.text + ostler.logLines.join("")).not.toContain("secret-");
+    },
+  );
 });

@@ -82,7 +82,7 @@ const EMPTY = { phaseLimits: null, controllerLimit: null, automaticCleaning: nul
 beforeEach(() => change(EMPTY));
 
 describe("the site", () => {
-  test("says nothing until somebody does", async () => {
+  test("the site's policy is empty by default", async () => {
     expect(await site()).toMatchObject({
       phaseLimits: [],
       controllerLimit: null,
@@ -92,7 +92,7 @@ describe("the site", () => {
     });
   });
 
-  test("is changed, shown in the answer, and keeps what is left out", async () => {
+  test("updateSite returns the changed policy and keeps omitted fields", async () => {
     const { revision } = await site();
     const wish = {
       phaseLimits: [
@@ -129,7 +129,7 @@ describe("the site", () => {
     });
   });
 
-  test("refuses a change with all that is wrong with it", async () => {
+  test("updateSite with invalid input returns every error", async () => {
     const before = await site();
     const { site: after, errors } = await change({
       phaseLimits: [{ phase: "power", limit: 0 }],
@@ -152,7 +152,7 @@ describe("the site", () => {
     expect(await site()).toEqual(before);
   });
 
-  test("refuses a change of what it is no longer", async () => {
+  test("updateSite with an outdated revision is refused", async () => {
     const { revision } = await site();
     await change({ controllerLimit: 3 });
     expect(await change({ ifRevision: revision, controllerLimit: 4 })).toMatchObject({
@@ -162,7 +162,7 @@ describe("the site", () => {
     expect(await site()).toMatchObject({ controllerLimit: 3 });
   });
 
-  test("is read by every caller, and changed by those who may manage", () => {
+  test("reading the site needs scope READ, and changing it MANAGE", () => {
     // The scopes stand with the fields; schema.test.ts holds every root field to having one.
     expect(scopeOf("query", "site")).toBe("READ");
     expect(scopeOf("mutation", "updateSite")).toBe("MANAGE");
@@ -173,7 +173,7 @@ describe("the site", () => {
 });
 
 describe("a limit that is lifted", () => {
-  test("lets those go on who waited for it", async () => {
+  test("removing a limit lets the waiting runs continue", async () => {
     const gate = aGate();
     expect((await change({ phaseLimits: [{ phase: "verify", limit: 1 }] })).errors).toEqual([]);
     const names = await ostler.register(3, { steps: { "power.read": { gate: gate.name } } });
@@ -192,7 +192,7 @@ describe("a limit that is lifted", () => {
 });
 
 describe("the catalogue of a node", () => {
-  test("shows what would run, in which order, and of the rest why not", async () => {
+  test("Node.stepCatalogue lists automatic steps in order, and the others with a reason", async () => {
     const [name = ""] = await ostler.register(1);
     expect(await catalogue(name, "clean")).toMatchObject([
       {
@@ -226,7 +226,7 @@ describe("the catalogue of a node", () => {
     expect((await catalogue(name, "inspect")).map((step) => step.name)).toEqual(["collect_inventory"]);
   });
 
-  test("goes by the site's word, and is what a plan then shows", async () => {
+  test("Node.stepCatalogue follows the site's policy and matches the plan", async () => {
     const [name = ""] = await ostler.register(1);
     await change({
       steps: [
@@ -258,7 +258,7 @@ describe("the catalogue of a node", () => {
     expect((await catalogue(name, "deploy")).every(({ off }) => off === null)).toBe(true);
   });
 
-  test("of a phase that drivers declare no steps for is empty", async () => {
+  test("Node.stepCatalogue of a phase without declared steps is empty", async () => {
     const [name = ""] = await ostler.register(1);
     expect(await catalogue(name, "verify")).toEqual([]);
     expect(await catalogue(name, "power")).toEqual([]);
@@ -266,7 +266,7 @@ describe("the catalogue of a node", () => {
 });
 
 describe("the catalogue of a driver", () => {
-  test("shows each step as it is declared [R-060]", async () => {
+  test("Driver.interfaces lists each step as declared [R-060]", async () => {
     const { drivers } = await ostler.query<{
       drivers: { name: string; interfaces: { kind: string; steps: object[] }[] }[];
     }>(
@@ -309,7 +309,7 @@ describe("the catalogue of a driver", () => {
 });
 
 describe("the reserved steps", () => {
-  test("are listed with what they take, and each can be planned on any node", async () => {
+  test("reservedSteps lists arguments, and each step can be planned on any node", async () => {
     const { reservedSteps } = await ostler.query<{
       reservedSteps: {
         interface: string;

@@ -171,7 +171,7 @@ async function statementsFor(path: Path, size: number): Promise<number> {
 const ALL = paths();
 
 describe("for twenty items as many statements as for two", () => {
-  test("are looked for on every type that lists lead to", () => {
+  test("the statement count is tested for every type that lists reach", () => {
     const types = new Set(ALL.map(({ field }) => field.split(".")[0]));
     expect([...types]).toEqual(
       expect.arrayContaining([
@@ -199,7 +199,7 @@ describe("for twenty items as many statements as for two", () => {
     expect(many, requestOf(path, MANY)).toBeLessThanOrEqual(few);
   });
 
-  test("would not be so, were each item read by itself", async () => {
+  test("the statement count test detects one read per item", async () => {
     const alone = async (size: number) => {
       const before = statements;
       await ostler.query(
@@ -210,7 +210,7 @@ describe("for twenty items as many statements as for two", () => {
     expect(await alone(MANY)).toBeGreaterThan(await alone(FEW));
   });
 
-  test("holds of those who wait for each limit of the service", async () => {
+  test("runs that wait for each capacity limit take a constant number of statements", async () => {
     const counts: number[] = [];
     for (const phases of [["inspect"], ["verify", "inspect", "clean", "deploy", "undeploy"]]) {
       const limits = phases.map((phase) => `{ phase: ${phase}, limit: 1 }`).join(" ");
@@ -223,7 +223,7 @@ describe("for twenty items as many statements as for two", () => {
     expect(counts[1]).toBe(counts[0]);
   });
 
-  test("holds of pages within pages, and of their counts", async () => {
+  test("nested pages and their counts take a constant number of statements", async () => {
     for (const query of [
       "{ clusters(first: SIZE) { edges { node { nodes(first: 2) { totalCount edges { node { operations(first: 2) { edges { node { kind } } } } } } } } } }",
       "{ operations(first: SIZE) { edges { node { runs(first: 2) { edges { node { log(first: 2) { edges { node { text } } } } } } } } } }",

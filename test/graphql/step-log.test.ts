@@ -116,7 +116,7 @@ function stream(
 const cursors = (lines: readonly Line[]) => lines.map(({ cursor }) => Number(cursor));
 
 describe("Step.log", () => {
-  test("has the newest lines of the step, oldest first, of all its tries, with secrets masked [R-070]", async () => {
+  test("Step.log has the newest lines of all attempts, oldest first, with secrets masked [R-070]", async () => {
     const { uuid } = await cleaned();
     const logs = await steps(uuid, "log(tail: 3) { cursor at step attempt text }");
     expect(logs.get("first")).toMatchObject([
@@ -135,12 +135,12 @@ describe("Step.log", () => {
     expect(Math.abs(Date.now() - Date.parse(logs.get("first")?.[0]?.at ?? ""))).toBeLessThan(60_000);
   });
 
-  test("is a hundred lines unless asked otherwise", async () => {
+  test("Step.log returns 100 lines by default", async () => {
     const { uuid } = await cleaned();
     expect(cursors((await steps(uuid, "log { cursor }")).get("second") ?? [])).toEqual(range(153, 252));
   });
 
-  test("is read for all steps of all runs in one statement", async () => {
+  test("Step.log of all steps of all runs takes one statement", async () => {
     const names = await Promise.all(Array.from({ length: 5 }, registerSpeaking));
     const uuid = await ostler.begin("commissionNodes", names, { until: "AVAILABLE" });
     await ostler.operationEnds(uuid);
@@ -153,7 +153,7 @@ describe("Step.log", () => {
     asked.mockRestore();
   });
 
-  test.each([0, -1, 1_001])("refuses a tail of %j lines", async (tail) => {
+  test.each([0, -1, 1_001])("Step.log with a tail of %j lines is refused", async (tail) => {
     const { uuid } = await cleaned();
     const answer = await ostler.ask(
       "query Steps($uuid: ID!, $tail: Int!) { operation(id: $uuid) { runs(first: 1) { edges { node { steps { log(tail: $tail) { text } } } } } } }",
@@ -165,7 +165,7 @@ describe("Step.log", () => {
     });
   });
 
-  test("of a step that is only planned is empty", async () => {
+  test("Step.log of a planned step is empty", async () => {
     const { name } = await cleaned();
     const { deployed } = await ostler.query<{ deployed: { results: { steps: { log: unknown[] }[] }[] } }>(
       "mutation Plan($name: String!) { deployed: cleanNodes(input: { nodes: { names: [$name] }, dryRun: true }) { results { steps { log { text } } } } }",
@@ -194,7 +194,7 @@ describe("Run.log", () => {
     return run.node.log;
   };
 
-  test("is read page by page, forward and backward, with the stream's cursors", async () => {
+  test("Run.log is read page by page in both directions, with the cursors of the stream", async () => {
     const { uuid } = await cleaned();
     const forward: number[] = [];
     for (let args = "first: 100"; args !== "";) {
@@ -212,7 +212,7 @@ describe("Run.log", () => {
     expect(last.pageInfo).toMatchObject({ hasNextPage: true, hasPreviousPage: true });
   });
 
-  test.each(["first: 501", "first: 0", 'after: "x"', "first: 1, last: 1"])("refuses %s", async (args) => {
+  test.each(["first: 501", "first: 0", 'after: "x"', "first: 1, last: 1"])("Run.log refuses %s", async (args) => {
     const { uuid } = await cleaned();
     const answer = await ostler.ask(
       `query Log($uuid: ID!) { operation(id: $uuid) { runs { edges { node { log(${args}) { edges { cursor } } } } } } }`,
@@ -228,7 +228,7 @@ const WAYS = [
 ] as const;
 
 describe.each(WAYS)("runLog over $over", ({ way }) => {
-  test("tells the lines while the run goes on, and completes with it", async () => {
+  test("runLog sends lines during the run and completes with it", async () => {
     const gate = aGate();
     const [name = ""] = await ostler.register(1, {
       steps: {
@@ -247,7 +247,7 @@ describe.each(WAYS)("runLog over $over", ({ way }) => {
     expect(await takeAll(items)).toMatchObject([{ cursor: "3", step: "clean.erase_disks", text: "three" }]);
   });
 
-  test("goes on from the last cursor", async () => {
+  test("runLog continues after the last cursor", async () => {
     const { runId } = await cleaned();
     const begun = stream(way, { runId });
     const before = await takeUntil(begun, ({ cursor }) => cursor === "120");
@@ -256,14 +256,14 @@ describe.each(WAYS)("runLog over $over", ({ way }) => {
     expect(cursors([...before, ...after])).toEqual(range(1, 252));
   });
 
-  test.each(["abc", "-1", "1.5", ""])("refuses the cursor %j", async (after) => {
+  test.each(["abc", "-1", "1.5", ""])("runLog refuses the cursor %j", async (after) => {
     const { runId } = await cleaned();
     await expect(takeAll(stream(way, { runId, after }))).rejects.toThrow(
       /BAD_USER_INPUT: .*is not a cursor of a stream/,
     );
   });
 
-  test("answers a cursor that is not of this log with CURSOR_EXPIRED", async () => {
+  test("runLog with a cursor of another log ends with CURSOR_EXPIRED", async () => {
     const { runId } = await cleaned();
     expect(await takeAll(stream(way, { runId, after: "999" }))).toEqual([
       { type: "StreamReset", cursor: "0", code: "CURSOR_EXPIRED" },
@@ -279,7 +279,7 @@ describe.each(WAYS)("runLog over $over", ({ way }) => {
     },
   );
 
-  test("leaves nothing behind when its client goes", async () => {
+  test("runLog releases its resources when the client disconnects", async () => {
     const gate = aGate();
     const [name = ""] = await ostler.register(1, {
       steps: { "clean.erase_metadata": { says: ["one"], gate: gate.name } },
@@ -297,7 +297,7 @@ describe.each(WAYS)("runLog over $over", ({ way }) => {
 });
 
 describe("Run.log and runLog", () => {
-  test("tell when a process leaves where to go on", async () => {
+  test("runLog ends with SHUTTING_DOWN and the cursor to continue from at shutdown", async () => {
     await using leaving = await serviceUnderTest();
     const gate = aGate();
     const [name = ""] = await leaving.register(1, {

@@ -71,7 +71,7 @@ const isCaughtUp = ({ caughtUp }: Item) => caughtUp === true;
 const newest = async () => Number((await ostler.test.sql`select position from feed_position`)[0]?.["position"]);
 
 describe("200 nodes that are commissioned", () => {
-  test("are seen by every stream in all their transitions, in order, without a hole, and the same by all [R-117, R-129]", async () => {
+  test("all streams deliver all transitions of 200 commissioned nodes in the same order without gaps [R-117, R-129]", async () => {
     const names = await ostler.register(200);
     const from = await newest();
     const filter = { name: { in: names } };
@@ -115,7 +115,7 @@ describe("200 nodes that are commissioned", () => {
 });
 
 describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
-  test("begins with a snapshot when asked to, and goes on with what follows it", async () => {
+  test("nodeTransitions with snapshot starts with all nodes and continues with their transitions", async () => {
     const names = await ostler.register(3);
     const stream = transitions(way, { snapshot: true, filter: { name: { in: names } } });
     const snapshot = await takeUntil(stream, ({ snapshotComplete }) => snapshotComplete === true);
@@ -136,7 +136,7 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
     expect(cursorsOf(deltas)).toEqual(range(Number(snapshot[0]?.cursor) + 1, Number(snapshot[0]?.cursor) + 18));
   });
 
-  test("goes on from any cut: nothing is missing, nothing comes twice", async () => {
+  test("nodeTransitions resumes after any disconnect without loss or repetition", async () => {
     const names = await ostler.register(40);
     const from = await newest();
     const ended = ostler.commission(names, "AVAILABLE");
@@ -157,7 +157,7 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
     expect(seen).toEqual(range(from + 1, from + 240));
   });
 
-  test("answers a cursor of the future with CURSOR_EXPIRED, and that is all", async () => {
+  test("nodeTransitions with a future cursor ends with CURSOR_EXPIRED", async () => {
     expect(await takeAll(transitions(way, { after: "999999999" }))).toEqual([
       { type: "StreamReset", cursor: "0", code: "CURSOR_EXPIRED" },
     ]);
@@ -172,13 +172,13 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
     },
   );
 
-  test("refuses a cursor together with a snapshot", async () => {
+  test("nodeTransitions with both a cursor and snapshot is refused", async () => {
     await expect(takeAll(transitions(way, { after: "0", snapshot: true }))).rejects.toThrow(
       /BAD_USER_INPUT: .*`after`.*`snapshot`/,
     );
   });
 
-  test("refuses a filter that names more nodes than a stream should hold, however it is put, and takes a thousand", async () => {
+  test("nodeTransitions refuses an oversized filter and accepts one with a thousand nodes", async () => {
     const filtered = (count: number) =>
       transitions(way, {
         filter: {
@@ -195,7 +195,7 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
     await taken.return?.();
   });
 
-  test("tells of nodes by id when they are deleted, and the node is null then", async () => {
+  test("nodeTransitions filtered by ids delivers deletions with a null node", async () => {
     const [name = ""] = await ostler.register(1);
     const { node } = await ostler.query<{ node: { id: string } }>(
       "query Id($name: String!) { node(by: { name: $name }) { id } }",
@@ -217,7 +217,7 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
     expect(value).toEqual({ type: "Transition", event: "delete", to: null, nodeName: name, node: null });
   });
 
-  test("leaves nothing behind when its client goes while it waits", async () => {
+  test("nodeTransitions releases its resources when the client disconnects", async () => {
     await eventually("earlier streams are gone", () => ostler.listeners() === 0);
     const streams = Array.from({ length: 10 }, () => transitions(way));
     for (const stream of streams) await stream.next();
@@ -228,7 +228,7 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
 });
 
 describe.each(WAYS)("operationUpdates over $over", ({ way }) => {
-  test("gives the present state, every run's final state, and completes with the operation", async () => {
+  test("operationUpdates sends the present state and the final state of every run, and completes", async () => {
     const gate = aGate();
     const names = await ostler.register(6, { steps: { "clean.erase_metadata": { gate: gate.name } } });
     const uuid = await ostler.begin("commissionNodes", names, { until: "AVAILABLE" });
@@ -256,7 +256,7 @@ describe.each(WAYS)("operationUpdates over $over", ({ way }) => {
 });
 
 describe.each(WAYS)("when the server closes, a stream over $over", ({ way }) => {
-  test("ends with SHUTTING_DOWN and the cursor to go on from", async () => {
+  test("a stream ends with SHUTTING_DOWN and the cursor to continue from", async () => {
     await using leaving = await serviceUnderTest();
     await leaving.register(2);
     const streams = [
@@ -308,7 +308,7 @@ describe("a client that does not read", () => {
     await other.return?.();
   }
 
-  test("over a WebSocket costs a bounded number of items, stops nobody, and gets everything when it reads on [R-126]", async () => {
+  test("a stalled WebSocket client holds a limited number of items, blocks no other, and gets everything later [R-126]", async () => {
     const { heavy, names } = await heavyService();
     await using _ = heavy;
     const ahead = readAhead(heavy);
@@ -339,7 +339,7 @@ describe("a client that does not read", () => {
     await eventually("no stream listens", () => heavy.listeners() === 0);
   }, 60_000);
 
-  test("over server-sent events costs a bounded number of items, and is let go when it is gone", async () => {
+  test("a stalled client of server-sent events holds a limited number of items and is released when it disconnects", async () => {
     const { heavy, names } = await heavyService();
     await using _ = heavy;
     const ahead = readAhead(heavy);

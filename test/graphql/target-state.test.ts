@@ -15,7 +15,7 @@ const seen = async (name = "") =>
     )
   ).node;
 
-test("a node's target stays through every phase, wait and resumption of its run, and is gone with its end [R-008]", async () => {
+test("Node.targetState stays set through every phase and wait of a run and is null after its end [R-008]", async () => {
   const [early, late] = [aGate(), aGate()];
   const [name = ""] = await ostler.register(1, {
     steps: {
@@ -38,7 +38,7 @@ test("a node's target stays through every phase, wait and resumption of its run,
   expect(await seen(name)).toEqual({ state: "ACTIVE", targetState: null });
 });
 
-test("an abort clears a node's target [R-081]", async () => {
+test("Node.targetState is null after an abort [R-081]", async () => {
   const gate = aGate();
   const [name = ""] = await ostler.register(1, { steps: { "inspect.collect_inventory": { gate: gate.name } } });
   const uuid = await ostler.begin("commissionNodes", [name], { until: "AVAILABLE", onFailure: "LEAVE" });

@@ -150,7 +150,7 @@ describe("a verb", () => {
     expect(await stateOf(name)).toMatchObject(end);
   });
 
-  test("is stored before it is answered, although nobody works yet [R-013]", async () => {
+  test("a verb is stored before the response, without a running worker [R-013]", async () => {
     await using idle = await serviceUnderTest({ started: false });
     const [name = ""] = await idle.register(1);
     const uuid = await idle.begin("manageNodes", [name]);
@@ -162,7 +162,7 @@ describe("a verb", () => {
     ).toMatchObject({ operation: { runs: { edges: [{ node: { nodeName: name } }] } } });
   });
 
-  test("takes its nodes by ID, by cluster and by filter too, each once [R-012]", async () => {
+  test("a verb selects nodes by ID, cluster and filter, each node once [R-012]", async () => {
     const names = await ostler.register(3);
     const { nodes } = await ostler.query<{ nodes: { edges: { node: { id: string } }[] } }>(
       "query Ids($names: [String!]) { nodes(filter: { name: { in: $names } }) { edges { node { id } } } }",
@@ -188,7 +188,7 @@ describe("a verb", () => {
 });
 
 describe("a dry run", () => {
-  test("answers each node's steps, and why another is refused, and writes nothing", async () => {
+  test("a dry run returns steps and refusals per node, and writes nothing", async () => {
     const [free, active] = [await aNode(), await aNode("ACTIVE")];
     const before = await ostler.dump();
     const planned = await ask("commissionNodes", {
@@ -229,7 +229,7 @@ describe("a dry run", () => {
 });
 
 describe("a request with a bad node", () => {
-  test("is refused as a whole, names every one, and leaves no trace [R-042, R-045]", async () => {
+  test("a request with refused nodes is refused as a whole, names all of them, and writes nothing [R-042, R-045]", async () => {
     const [free, active, marked] = [await aNode(), await aNode("ACTIVE"), await aNode()];
     await ostler.query(
       'mutation Mark($name: String!) { setMaintenance(input: { nodes: { names: [$name] }, reason: "fan" }) { errors { message } } }',
@@ -253,7 +253,7 @@ describe("a request with a bad node", () => {
     expect(await ostler.dump()).toBe(before);
   });
 
-  test("starts on the others when it asks for best effort", async () => {
+  test("a request with acceptance BEST_EFFORT starts on the accepted nodes", async () => {
     const [free, active] = [await aNode(), await aNode("ACTIVE")];
     const { operation, results, errors } = await ask("commissionNodes", {
       nodes: { names: [active, free] },
@@ -269,7 +269,7 @@ describe("a request with a bad node", () => {
     await ostler.operationEnds(operation?.uuid ?? "");
   });
 
-  test("that does not exist names all that do not, even with best effort [R-041]", async () => {
+  test("a request with unknown nodes names all of them, even with BEST_EFFORT [R-041]", async () => {
     const free = await aNode();
     for (const acceptance of ["ALL_OR_NOTHING", "BEST_EFFORT"]) {
       expect(
@@ -339,7 +339,7 @@ describe("a request with a bad node", () => {
 });
 
 describe("a request that is repeated with its key", () => {
-  test("is answered with the same operation and starts nothing twice [R-047]", async () => {
+  test("a repeated idempotency key returns the same operation and starts no second one [R-047]", async () => {
     const name = await aNode();
     const input = { nodes: { names: [name] }, idempotencyKey: "order-66" };
     const first = await ask("manageNodes", input);
@@ -354,7 +354,7 @@ describe("a request that is repeated with its key", () => {
     });
   });
 
-  test("at the same moment starts one", async () => {
+  test("concurrent requests with the same idempotency key start one operation", async () => {
     const names = await ostler.register(3);
     const answers = await Promise.all(
       Array.from({ length: 6 }, () => ask("manageNodes", { nodes: { names }, idempotencyKey: "all-at-once" })),
@@ -364,7 +364,7 @@ describe("a request that is repeated with its key", () => {
     await ostler.operationEnds(answers[0]?.operation?.uuid ?? "");
   });
 
-  test("but with another input is refused, with the operation in the way", async () => {
+  test("an idempotency key with another input is refused, with the earlier operation", async () => {
     const [one, two] = [await aNode(), await aNode()];
     const first = await ask("manageNodes", { nodes: { names: [one] }, idempotencyKey: "mine" });
     const { errors } = await ask("manageNodes", { nodes: { names: [two] }, idempotencyKey: "mine" });
@@ -382,7 +382,7 @@ describe("a request that is repeated with its key", () => {
 });
 
 describe("overlapping requests at the same moment", () => {
-  test("are won by one; the others are told who is in the way [R-046]", async () => {
+  test("of overlapping concurrent requests one succeeds; the others name the conflicting operation [R-046]", async () => {
     const gate = aGate();
     const shared = await aNode("ENROLLED", { "power.read": { gate: gate.name } });
     const others = await ostler.register(4);
@@ -425,7 +425,7 @@ describe("an abort", () => {
     return { gate, name, uuid };
   };
 
-  test("of a step that can be cut takes effect now, and leaves the node failed and off", async () => {
+  test("abort during an interruptible step takes effect at once and leaves the node failed and powered off", async () => {
     const { name, uuid } = await held("deploy.write_image");
     expect(await ask("abort", { work: { names: [name] }, reason: "wrong image" })).toMatchObject({
       errors: [],
@@ -446,7 +446,7 @@ describe("an abort", () => {
     });
   });
 
-  test("of a step that ends first is pending, and names the step [R-077]", async () => {
+  test("abort that waits for a step is pending and names the step [R-077]", async () => {
     const { name, uuid, gate } = await held("deploy.configure");
     expect((await ask("abort", { work: { operationId: uuid } })).results).toMatchObject([
       { accepted: true, abortEffect: "PENDING", abortPendingAfterStep: "deploy.configure" },
@@ -469,7 +469,7 @@ describe("an abort", () => {
     expect(await ostler.operationEnds(uuid)).toBe("ABORTED");
   });
 
-  test("of a step that must not be interrupted is refused with the step, and accepted for afterwards", async () => {
+  test("abort during a step that must not be interrupted is refused, and accepted with AFTER_STEP", async () => {
     const { name, uuid, gate } = await held("clean.update_firmware", [
       { name: "update_firmware", args: { version: "2.1" } },
     ]);
@@ -490,7 +490,7 @@ describe("an abort", () => {
     expect(await ostler.operationEnds(uuid)).toBe("ABORTED");
   });
 
-  test("of a node that waits for its turn leaves it where it was", async () => {
+  test("abort of a queued node leaves its state unchanged", async () => {
     const gate = aGate();
     const names = await ostler.register(2, { steps: { "power.read": { gate: gate.name } } });
     const uuid = await ostler.begin("manageNodes", names, { maxParallel: 1 });
@@ -503,7 +503,7 @@ describe("an abort", () => {
     expect(await ostler.operationEnds(uuid)).toBe("PARTIALLY_SUCCEEDED");
   });
 
-  test("of nothing is refused [R-074]", async () => {
+  test("abort without unfinished work is refused [R-074]", async () => {
     const name = await aNode();
     expect((await ask("abort", { work: { names: [name] } })).errors).toMatchObject([
       { type: "SimpleError", code: "NOTHING_RUNNING", status: 404 },
@@ -518,7 +518,7 @@ describe("an abort", () => {
 });
 
 describe("a stop and a restart", () => {
-  test("stop lets the running step end; restart goes on with the variables as they are now [R-094, R-100]", async () => {
+  test("stop lets the running step end, and restart continues with the present variables [R-094, R-100]", async () => {
     const gate = aGate();
     const name = await aNode("AVAILABLE");
     await ostler.query(
@@ -586,7 +586,7 @@ describe("a stop and a restart", () => {
     });
   });
 
-  test("restart of what ended well, never ran or still runs is refused [R-106]", async () => {
+  test("restart of work that succeeded, never ran or still runs is refused [R-106]", async () => {
     const gate = aGate();
     const [done, fresh] = [await aNode("ACTIVE"), await aNode()];
     expect((await ask("restart", { work: { names: [done] } })).errors).toMatchObject([
@@ -611,7 +611,7 @@ describe("a stop and a restart", () => {
 });
 
 describe("two mutations in one request", () => {
-  test("are carried out in their order, and the failure of the second leaves the answer of the first", async () => {
+  test("two mutations in one request run in order, and a failure of the second keeps the first result", async () => {
     const name = await aNode();
     const answer = await ostler.ask(
       `mutation Both($name: String!) {
