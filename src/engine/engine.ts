@@ -67,7 +67,7 @@ export { RESTART_FROM } from "./admission/restart.ts";
 export { findCluster } from "./input/node-selector.ts";
 export { stepUnderWay } from "./interruption/abort.ts";
 export { PRESENCE_CHANGES, PRESENCE_EVENTS } from "./inventory/presence.ts";
-export { OFF_REASONS, catalogueOf } from "./plans/plan.ts";
+export { OFF_REASONS, catalogueOf } from "./plans/catalogue.ts";
 export { RESERVED_STEPS, isHold, isReservedWait, reservedArgsSchema } from "./plans/reserved-steps.ts";
 export { limitsOf } from "./scheduling/capacity-limits.ts";
 

@@ -61,7 +61,7 @@ describe("discovery address", () => {
         {
           code: "INVALID_INPUT",
           path: [...PATH, "0"],
-          message: expect.stringContaining("is no host name, IP address or CIDR range"),
+          message: expect.stringContaining("is not a host name, IP address or CIDR range"),
         },
       ],
     });
@@ -72,9 +72,9 @@ describe("discovery address", () => {
     ["10.0.0.0/", "from 0 to 32"],
     ["10.0.0.0/-1", "from 0 to 32"],
     ["::/129", "from 0 to 128"],
-    ["10.0.0.0/19", "holds 8190 addresses"],
-    ["0.0.0.0/0", "holds 4294967294 addresses"],
-    ["2001:db8::/64", "holds 18446744073709551616 addresses"],
+    ["10.0.0.0/19", "has 8190 addresses"],
+    ["0.0.0.0/0", "has 4294967294 addresses"],
+    ["2001:db8::/64", "has 18446744073709551616 addresses"],
   ])("discovery range %s is refused with the reason", (entry, why) => {
     expect(parseAddresses([entry], PATH).refusals).toMatchObject([
       { path: [...PATH, "0"], message: expect.stringContaining(why) },

@@ -314,7 +314,7 @@ describe("restart of a list of steps", () => {
       {
         code: "INVALID_INPUT",
         nodeId: node.id,
-        message: `Step clean.erase_disks on node ${node.name}: the site's policy forbids it; leave it out, or change the policy with updateSite.`,
+        message: `Step clean.erase_disks on node ${node.name}: the site's policy forbids it. Leave it out, or change the policy with updateSite.`,
       },
     ]);
   });

@@ -6,7 +6,8 @@ import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { createRegistry } from "../../src/drivers/registry.ts";
 import type { Composition } from "../../src/drivers/registry.ts";
-import { OFF_REASONS, catalogueOf, keepSteps, keysOf, planSteps, runningOrder } from "../../src/engine/plans/plan.ts";
+import { OFF_REASONS, catalogueOf, runningOrder } from "../../src/engine/plans/catalogue.ts";
+import { keepSteps, keysOf, planSteps } from "../../src/engine/plans/plan.ts";
 import type { PlanRequest } from "../../src/engine/plans/plan.ts";
 import { RESERVED_STEPS, reservedArgsSchema } from "../../src/engine/plans/reserved-steps.ts";
 import { route } from "../../src/lifecycle/verbs.ts";
@@ -219,7 +220,7 @@ describe("step policy of the site", () => {
       {
         code: "INVALID_INPUT",
         message: expect.stringMatching(
-          /^Node n1 cannot run clean\.flash of driver maker by itself, though its priority is 7: it needs arguments \(version: .+\)\. Set its priority to 0 with updateSite/,
+          /^Node n1 cannot run clean\.flash of driver maker automatically, although its priority is 7: it needs arguments \(version: .+\)\. Set its priority to 0 with updateSite/,
         ),
       },
     ]);
@@ -301,8 +302,8 @@ describe("list of steps in a plan", () => {
     expect(refusals[0]?.message).toContain("they offer clean.wipe, clean.flash.");
     expect(refusals[1]?.message).toMatch(/^Step clean\.flash on node n1: version: .+\.$/);
     expect(refusals[3]?.message).toBe("Step clean.wipe on node n1: twice: this step takes no arguments.");
-    expect(refusals[8]?.message).toContain("there are power_on, power_off, soft_power_off, reboot.");
-    expect(refusals[10]?.message).toContain("there are wait, hold.");
+    expect(refusals[8]?.message).toContain("(there are power_on, power_off, soft_power_off, reboot).");
+    expect(refusals[10]?.message).toContain("(there are wait, hold).");
   });
 
   test("list of steps may contain disabled steps, and must not contain forbidden ones", async () => {
@@ -312,7 +313,7 @@ describe("list of steps in a plan", () => {
         code: "INVALID_INPUT",
         path: ["input", "steps", "0", "name"],
         message: expect.stringContaining(
-          "the site's policy forbids it; leave it out, or change the policy with updateSite.",
+          "the site's policy forbids it. Leave it out, or change the policy with updateSite.",
         ),
       },
     ]);
@@ -339,7 +340,7 @@ describe("list of steps in a plan", () => {
       {
         code: "INVALID_INPUT",
         path: ["input", "steps", "0", "args"],
-        message: expect.stringContaining("its driver fails when it is to check this"),
+        message: expect.stringContaining("its driver fails to validate this value"),
       },
     ]);
   });

@@ -20,7 +20,7 @@ const refusal = (path: string) => [
   {
     code: "INVALID_INPUT",
     path: path.split("."),
-    message: expect.stringMatching(/would take [\d,]+ bytes as JSON, and at most 65,536 are stored; .*\.$/),
+    message: expect.stringMatching(/would take [\d,]+ bytes as JSON; at most 65,536 are stored\. .*\.$/),
   },
 ];
 
@@ -122,7 +122,7 @@ test("size limit of reasons applies to every request with a reason", async () =>
   ];
   for (const ask of asked)
     expect((await ask("x".repeat(REASON_LENGTH_MAX + 1))).refusals).toEqual([
-      { code: "INVALID_INPUT", path: ["input", "reason"], message: "A reason has at most 1000 characters." },
+      { code: "INVALID_INPUT", path: ["input", "reason"], message: "Invalid reason: use at most 1000 characters." },
     ]);
   expect(await ostler.changesSince(before)).toEqual([]);
   expect((await engine.abort(ALICE, { work, reason: "x".repeat(REASON_LENGTH_MAX) })).refusals).toEqual([]);

@@ -213,7 +213,7 @@ describe("the catalogue of a node", () => {
         name: "update_firmware",
         priority: 0,
         off: "PRIORITY",
-        offReason: expect.stringContaining("only when asked for by name"),
+        offReason: expect.stringContaining("runs only if requested by name"),
       },
     ]);
     expect((await catalogue(name, "deploy")).map((step) => [step.name, step.order])).toEqual([

@@ -10,7 +10,7 @@ import { reasonFlaws } from "../input/size-limits.ts";
 import { variablesFlaws } from "../input/variables.ts";
 import { waveFlaws } from "../scheduling/waves.ts";
 
-/** What a refused node means for the request as a whole, before any work starts. */
+/** The effect of a refused node on the request as a whole, before any work starts. */
 export const ACCEPTANCES = {
   ALL_OR_NOTHING: "Refuse the whole request if one node is refused.",
   BEST_EFFORT: "Start on the nodes that are accepted.",

@@ -1,4 +1,4 @@
-/** What is submitted on some terms: a verb on nodes, or the work that a restart continues. */
+/** A submission: a verb on nodes, or the work that a restart continues. */
 import type { Refusal } from "../../errors.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { NodeRow } from "../../store/nodes.ts";

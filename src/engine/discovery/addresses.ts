@@ -1,18 +1,18 @@
 /**
- * From what a discovery names to addresses: host names, IP addresses and CIDR ranges of both families, each address once,
- * in the order asked and always written the same way, so that the same machine is not probed twice for its spelling.
+ * The addresses of a discovery: host names, IP addresses and CIDR ranges of both families. Each address once, in the order
+ * of the request and in one spelling, so that a machine is not probed twice.
  */
 import { isIPv4, isIPv6 } from "node:net";
 import type { Refusal } from "../../errors.ts";
 
-/** Addresses of one request. */
+/** Addresses in one request. */
 export const ADDRESSES_MAX = 4096;
 
 const HOST_NAME = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*$/;
-/** What ends like an IPv4 address is one, or a mistake. */
+/** A name that ends like an IPv4 address is one, or a mistake. */
 const NUMBER_AT_END = /(^|\.)[0-9]+$/;
 
-/** What one entry stands for: an address as it is, a range, or why it is neither. */
+/** A parsed entry: an address, a range, or the reason why it is neither. */
 type Entry = { readonly address: string } | { readonly range: Range } | { readonly flaw: string };
 
 interface Range {
@@ -21,7 +21,7 @@ interface Range {
   text(value: bigint): string;
 }
 
-/** The addresses, or everything that is wrong with what was named. */
+/** The addresses, or all flaws of the entries. */
 export function parseAddresses(
   given: readonly string[],
   path: readonly string[],
@@ -33,12 +33,12 @@ export function parseAddresses(
   });
   const tooMany = {
     addresses: [],
-    refusals: [refused(`A discovery takes at most ${ADDRESSES_MAX} addresses; ask in several requests.`)],
+    refusals: [refused(`A discovery takes at most ${ADDRESSES_MAX} addresses. Split them into several requests.`)],
   };
   if (given.length === 0)
     return {
       addresses: [],
-      refusals: [refused("An empty list finds nothing; name at least one host name, IP address or CIDR range.")],
+      refusals: [refused("The list of addresses is empty; name at least one host name, IP address or CIDR range.")],
     };
   if (given.length > ADDRESSES_MAX) return tooMany;
   const entries = given.map(parseEntry);
@@ -72,7 +72,7 @@ function parseEntry(given: string): Entry {
 
 function nothing(given: string): Entry {
   return {
-    flaw: `${JSON.stringify(given.length > 300 ? `${given.slice(0, 300)}…` : given)} is no host name, IP address or CIDR range; give it without a port, as in bmc-7.example, 10.0.0.7, 2001:db8::7 or 10.0.0.0/24.`,
+    flaw: `${JSON.stringify(given.length > 300 ? `${given.slice(0, 300)}…` : given)} is not a host name, IP address or CIDR range. Give it without a port, as in bmc-7.example, 10.0.0.7, 2001:db8::7 or 10.0.0.0/24.`,
   };
 }
 
@@ -82,7 +82,7 @@ function parseRange(given: string, base: string, prefix: string): Entry {
   if (!family) return nothing(given);
   const length = /^\d{1,3}$/.test(prefix) ? Number(prefix) : Number.NaN;
   if (!(length <= family.bits))
-    return { flaw: `${JSON.stringify(given)}: the prefix of such a range is a whole number from 0 to ${family.bits}.` };
+    return { flaw: `Invalid range ${JSON.stringify(given)}: use a prefix from 0 to ${family.bits}.` };
   const hostBits = BigInt(family.bits - length);
   const network = (family.value(base) >> hostBits) << hostBits;
   const size = 1n << hostBits;
@@ -90,7 +90,7 @@ function parseRange(given: string, base: string, prefix: string): Entry {
   const count = size - 2n * ends;
   if (count > BigInt(ADDRESSES_MAX))
     return {
-      flaw: `${JSON.stringify(given)} holds ${count} addresses, and a discovery takes at most ${ADDRESSES_MAX}; give a narrower range.`,
+      flaw: `${JSON.stringify(given)} has ${count} addresses, and a discovery takes at most ${ADDRESSES_MAX}. Use a narrower range.`,
     };
   return { range: { first: network + ends, count, text: family.text } };
 }
@@ -104,7 +104,7 @@ const FAMILIES = {
   IPv6: { bits: 128, value: valueOfIPv6, text: textOfIPv6 },
 } as const;
 
-/** As RFC 5952 writes it; a zone stays as it is. */
+/** In the spelling of RFC 5952; a zone stays as it is. */
 function canonicalIPv6(text: string): string {
   const [address = "", zone] = text.split("%");
   const canonical = new URL(`http://[${address}]`).hostname.slice(1, -1);

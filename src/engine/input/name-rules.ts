@@ -1,4 +1,4 @@
-/** What may be called how: names of nodes, clusters and runbooks, labels, host groups. Each answers the flaws of what it is given. */
+/** Rules for names of nodes, clusters and runbooks, labels and host groups. Each function returns the flaws of its input. */
 import type { Refusal } from "../../errors.ts";
 
 const NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$/;
@@ -10,7 +10,7 @@ export function nameFlaw(name: string, path: readonly string[]): Refusal[] {
   return [
     {
       code: "INVALID_INPUT",
-      message: `The name ${JSON.stringify(name)} does not do: letters, digits, dot, dash and underscore, 1 to 253 of them, with a letter or digit at either end.`,
+      message: `Invalid name ${JSON.stringify(name)}: use 1–253 letters, digits, dots, dashes or underscores; begin and end with a letter or digit.`,
       path,
     },
   ];
@@ -19,12 +19,18 @@ export function nameFlaw(name: string, path: readonly string[]): Refusal[] {
 export function labelFlaws(labels: Readonly<Record<string, string>> | undefined, path: readonly string[]): Refusal[] {
   const entries = Object.entries(labels ?? {});
   if (entries.length > LABELS_MAX)
-    return [{ code: "INVALID_INPUT", message: `A node has at most ${LABELS_MAX} labels.`, path: [...path, "labels"] }];
+    return [
+      {
+        code: "INVALID_INPUT",
+        message: `A node has at most ${LABELS_MAX} labels; remove some.`,
+        path: [...path, "labels"],
+      },
+    ];
   return entries
     .filter(([key, value]) => !LABEL.test(key) || value.length > 253)
     .map(([key]) => ({
       code: "INVALID_INPUT",
-      message: `The label ${JSON.stringify(key)} does not do: its key has letters, digits, dot, dash, slash and underscore, at most 63; its value at most 253 characters.`,
+      message: `Invalid label ${JSON.stringify(key)}: use a key of 1–63 letters, digits, dots, dashes, slashes or underscores, and a value of at most 253 characters.`,
       path: [...path, "labels"],
     }));
 }
@@ -34,16 +40,16 @@ export function hostGroupFlaw(hostGroup: string | null | undefined, path: readon
   return [
     {
       code: "INVALID_INPUT",
-      message: `The host group ${JSON.stringify(hostGroup)} does not do: letters, digits, dot, dash, slash and underscore, 1 to 63 of them, with a letter or digit at either end.`,
+      message: `Invalid host group ${JSON.stringify(hostGroup)}: use 1–63 letters, digits, dots, dashes, slashes or underscores; begin and end with a letter or digit.`,
       path: [...path, "hostGroup"],
     },
   ];
 }
 
-/** Names that a sentence tells at most: what names all of them is beside it, for programs. */
+/** Names in a message. Programs read all of them from the data beside it. */
 const LISTED_MAX = 10;
 
-/** The names as a sentence tells them: the first few, and how many more there are. */
+/** The first names, and the number of the others, for a message. */
 export function listed(names: readonly string[]): string {
   const more = names.length - LISTED_MAX;
   return more > 0 ? `${names.slice(0, LISTED_MAX).join(", ")} and ${more.toLocaleString("en")} more` : names.join(", ");

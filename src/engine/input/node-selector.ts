@@ -1,4 +1,4 @@
-/** From what a request names to nodes: each once, in the order asked, and everything that does not exist. */
+/** Resolves the nodes that a request selects: each once, in the order of the request. Names all that do not exist. */
 import type { Refusal } from "../../errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { nodeKeys, nodesByIds, nodesByNames } from "../../store/nodes.ts";
@@ -7,7 +7,7 @@ import { clusterByName, clustersByIds } from "../../store/clusters.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { listed } from "./name-rules.ts";
 
-/** Which nodes. Exactly one member. */
+/** Exactly one member. */
 export type NodeSelector =
   | { readonly ids: readonly string[] }
   | { readonly names: readonly string[] }
@@ -17,15 +17,15 @@ export type NodeSelector =
 export type ClusterRef = { readonly id: string } | { readonly name: string };
 
 export interface Selection {
-  /** `ref` is what the request called the node. */
+  /** `ref`: the name or id that the request used. */
   readonly nodes: readonly { readonly ref: string; readonly nodeId: string }[];
-  /** The cluster the request was for, if it was for one. */
+  /** The cluster that the request selected; null if it selected nodes. */
   readonly clusterId: string | null;
 }
 
-const EMPTY = "An empty list names no nodes; name at least one.";
+const EMPTY = "The list of nodes is empty; name at least one node.";
 
-/** The nodes selected, or the refusals that name every one that does not exist. */
+/** The selected nodes, or a refusal that names every one that does not exist. */
 export async function selectNodes(
   reader: Reader,
   selector: NodeSelector,
@@ -41,7 +41,7 @@ export async function selectNodes(
     if (clusterId === null) return unknownCluster(selector.cluster, [...path, "cluster"]);
     const found = await nodeKeys(reader, { clusterId });
     if (found.length === 0)
-      return refused("INVALID_INPUT", "The cluster has no nodes; add some with updateCluster.", [...path, "cluster"]);
+      return refused("INVALID_INPUT", "The cluster has no nodes. Add some with updateCluster.", [...path, "cluster"]);
     return { nodes: found.map(({ id, name }) => ({ ref: name, nodeId: id })), clusterId };
   }
   const byId = "ids" in selector;
@@ -56,7 +56,8 @@ export async function selectNodes(
       refusals: [
         {
           code: "NOT_FOUND",
-          message: `There ${missing.length === 1 ? "is no node" : "are no nodes"} ${listed(missing)}.`,
+          message:
+            missing.length === 1 ? `There is no node ${listed(missing)}.` : `There are no nodes ${listed(missing)}.`,
           path: [...path, field],
           missing,
         },
@@ -66,7 +67,7 @@ export async function selectNodes(
   return { nodes: refs.map((ref) => ({ ref, nodeId: idOf.get(ref) ?? "" })), clusterId: null };
 }
 
-/** Id of a cluster, or null where there is none. */
+/** Id of a cluster; null if there is none. */
 export async function findCluster(reader: Reader, ref: ClusterRef): Promise<string | null> {
   if ("name" in ref) return (await clusterByName(reader, ref.name))?.id ?? null;
   return isUuid(ref.id) ? ((await clustersByIds(reader, [ref.id]))[0]?.id ?? null) : null;

@@ -1,6 +1,6 @@
 /**
- * Variables: JSON objects overlaid one over the other. A shallow merge: later wins, empty values override, `null` removes the
- * key, absent and `{}` change nothing.
+ * Variables: JSON objects in layers, merged shallowly. A later layer wins; empty values override; `null` removes a key; an
+ * absent layer and `{}` change nothing.
  */
 import type { Refusal } from "../../errors.ts";
 import type { JsonObject, StoredJson } from "../../store/records.ts";
@@ -17,7 +17,7 @@ export function overlay(...layers: readonly (JsonObject | null | undefined)[]): 
   return Object.fromEntries(merged);
 }
 
-/** An overlay that keeps its `null`s: what is stored of a request, to be laid over other settings later. */
+/** A merge that keeps `null`: the variables of a request as they are stored, to be merged with others later. */
 export function overlayKeepingNulls(earlier: JsonObject, given: unknown): JsonObject {
   return { ...earlier, ...(isJsonObject(given) ? given : {}) };
 }
@@ -26,9 +26,11 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** What is wrong with variables that a request gives: their form, or their size. */
+/** The flaws of the form or the size of variables. */
 export function variablesFlaws(given: unknown, path: readonly string[]): Refusal[] {
   if (given === undefined || given === null) return [];
   if (isJsonObject(given)) return sizeFlaws("The variables", given, path);
-  return [{ code: "INVALID_INPUT", message: 'Variables are a JSON object, as in { "ntp": "10.0.0.1" }.', path }];
+  return [
+    { code: "INVALID_INPUT", message: 'Invalid variables: use a JSON object, as in { "ntp": "10.0.0.1" }.', path },
+  ];
 }

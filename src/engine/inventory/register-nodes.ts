@@ -83,7 +83,7 @@ export interface EnrolledNode
   readonly secrets: Secrets;
 }
 
-/** What the first transition of enrolled nodes records. */
+/** Recorded in the first transition of enrolled nodes. */
 export interface EnrolmentCause {
   readonly actor: string;
   readonly reason?: string | null;

@@ -17,7 +17,8 @@ import type { StepChoice } from "../../store/records.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { nameFlaw } from "../input/name-rules.ts";
-import { formFlaws, lengthFlaws, stepLabel } from "../plans/plan.ts";
+import { formFlaws, lengthFlaws } from "../plans/step-selection.ts";
+import { stepLabel } from "../plans/plan.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 
 export interface NewRunbook {

@@ -10,7 +10,7 @@ import { isSameJson } from "../../runtime/canonical-json.ts";
 import type { SitePolicy, StepPolicy } from "../../store/records.ts";
 import { changeSite, lockSite } from "../../store/site.ts";
 import { LIMITED_PHASES } from "../scheduling/capacity-limits.ts";
-import { checkArgs, issueText } from "../plans/plan.ts";
+import { checkArgs, issueText } from "../plans/catalogue.ts";
 import type { EngineContext } from "../context.ts";
 import type { Caller } from "../transaction.ts";
 

@@ -1,17 +1,17 @@
 /**
- * The reserved steps: those that the service itself has, whatever the driver, and that work in every list of steps. One
- * table says what they are called and what they take; the check of arguments and the JSON Schema that clients read are
- * both made from it.
+ * Reserved steps: the service's own steps, available with every driver and in every list of steps. One table states their
+ * names and arguments; the check of arguments and the JSON Schema for clients are made from it.
  *
- * `power.*` change the node's power through whatever driver gives it. `engine.wait` and `engine.hold` call no driver.
+ * `power.*` changes the node's power through the driver that provides it. `engine.wait` and `engine.hold` call no driver.
  */
 import type { PowerAction } from "../../drivers/driver.ts";
 import type { JsonObject, PlannedStep, StepChoice } from "../../store/records.ts";
 
-/** Interface of the reserved steps that no driver has a part in. */
+/** Interface of the reserved steps that call no driver. */
 export const ENGINE_INTERFACE = "engine";
 export const WAIT_STEP = "wait";
 export const HOLD_STEP = "hold";
+export const HOLD_TITLE = "Hold until an operator lifts it";
 
 /** Name of the reserved step for each power action. */
 export const POWER_STEPS: Readonly<Record<PowerAction, string>> = {
@@ -31,7 +31,7 @@ export const POWER_TITLES: Readonly<Record<PowerAction, string>> = {
 /** Seconds that a soft power off waits for the system (docs/rules.md, section Timeouts). */
 export const SOFT_OFF_TIMEOUT = 600;
 
-/** What one argument may be. Each is a JSON Schema of its own. */
+/** The rule for one argument, which is also its JSON Schema. */
 type ArgumentRule =
   | {
       readonly type: "number";
@@ -45,7 +45,7 @@ type ArgumentRule =
 export interface ReservedStep {
   readonly interface: "power" | typeof ENGINE_INTERFACE;
   readonly name: string;
-  /** For people: what it does. */
+  /** For users. */
   readonly title: string;
   readonly args: Readonly<Record<string, ArgumentRule>>;
   /** Arguments that must be given. */
@@ -74,14 +74,16 @@ export const RESERVED_STEPS: readonly ReservedStep[] = [
     interface: ENGINE_INTERFACE,
     name: WAIT_STEP,
     title: "Wait for a time",
-    args: { seconds: { type: "number", minimum: 0, maximum: 30 * 86_400, description: "How long." } },
+    args: { seconds: { type: "number", minimum: 0, maximum: 30 * 86_400, description: "How long to wait." } },
     required: ["seconds"],
   },
   {
     interface: ENGINE_INTERFACE,
     name: HOLD_STEP,
-    title: "Hold until somebody lifts it",
-    args: { reason: { type: "string", maxLength: 1_000, description: "Why, for whoever is to lift it." } },
+    title: HOLD_TITLE,
+    args: {
+      reason: { type: "string", maxLength: 1_000, description: "The reason, for the operator who lifts the hold." },
+    },
     required: [],
   },
 ];
@@ -94,7 +96,7 @@ export function isReservedWait(step: Pick<PlannedStep, "interface" | "name">): b
   return step.interface === ENGINE_INTERFACE && step.name === WAIT_STEP;
 }
 
-/** Whether a step stands in a list of steps to change the power, as against being the verb `setPower` or a verification. */
+/** Whether a list of steps changes the power with this step, as opposed to the verb `setPower` or a verification. */
 export function isReservedPower(step: Pick<PlannedStep, "interface" | "phase">): boolean {
   return step.interface === "power" && step.phase !== "power" && step.phase !== "verify";
 }
@@ -104,7 +106,7 @@ export function leavesOff({ name }: Pick<PlannedStep, "name">): boolean {
   return name === POWER_STEPS.OFF || name === POWER_STEPS.SOFT_OFF;
 }
 
-/** Whether a step belongs to an interface of the service's own, whether there is such a step or not. */
+/** Whether a step belongs to an interface of the service, even if the interface has no step of that name. */
 export function isReserved(step: { readonly interface: string }): boolean {
   return RESERVED_STEPS.some((one) => one.interface === step.interface);
 }
@@ -113,7 +115,7 @@ export function reservedStep(choice: Pick<StepChoice, "interface" | "name">): Re
   return RESERVED_STEPS.find((one) => one.interface === choice.interface && one.name === choice.name);
 }
 
-/** JSON Schema of what a reserved step takes. */
+/** JSON Schema of the arguments of a reserved step. */
 export function reservedArgsSchema({ args, required }: ReservedStep): JsonObject {
   return {
     $schema: "https://json-schema.org/draft/2020-12/schema",
@@ -124,26 +126,26 @@ export function reservedArgsSchema({ args, required }: ReservedStep): JsonObject
   };
 }
 
-/** What is wrong with a reserved step, each flaw with its place in the choice. */
+/** The flaws of a reserved step, each with its path in the choice. */
 export function reservedFlaws(
   choice: StepChoice,
 ): readonly { readonly at: readonly string[]; readonly what: string }[] {
   const step = reservedStep(choice);
   if (!step) {
     const known = RESERVED_STEPS.filter((one) => one.interface === choice.interface).map(({ name }) => name);
-    return [{ at: ["name"], what: `there is no such reserved step; there are ${known.join(", ")}.` }];
+    return [{ at: ["name"], what: `there is no such reserved step (there are ${known.join(", ")}).` }];
   }
   const taken = Object.keys(step.args);
   const surplus = Object.keys(choice.args).filter((key) => !taken.includes(key));
   return [
     ...surplus.map((key) => ({
       at: ["args", key],
-      what: `it takes no ${key}; it takes ${taken.join(", ") || "no arguments"}.`,
+      what: `it has no argument ${key} (arguments: ${taken.join(", ") || "none"}).`,
     })),
     ...Object.entries(step.args).flatMap(([key, rule]) =>
       fits(rule, choice.args[key], step.required.includes(key))
         ? []
-        : [{ at: ["args", key], what: `${key} is ${wording(rule)}.` }],
+        : [{ at: ["args", key], what: `${key} must be ${wording(rule)}.` }],
     ),
   ];
 }

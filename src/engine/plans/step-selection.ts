@@ -1,15 +1,18 @@
 /**
- * Which steps a request chooses in place of the automatic ones: a list of its own, or a runbook's. A runbook is read when
- * the request is accepted; from then on the operation has the list itself, whatever becomes of the runbook.
+ * The steps that a request chooses in place of the automatic ones: a list of its own, or a runbook's. The runbook is read
+ * when the request is admitted; from then on the operation has the list itself, even if the runbook changes.
  */
 import type { Refusal } from "../../errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
-import type { VerbOptions } from "../../store/records.ts";
+import type { StepChoice, VerbOptions } from "../../store/records.ts";
 import { runbookByName } from "../../store/runbooks.ts";
-import { lengthFlaws } from "./plan.ts";
-import { POWER_STEPS, reservedFlaws } from "./reserved-steps.ts";
+import { sizeFlaws } from "../input/size-limits.ts";
+import { isJsonObject } from "../input/variables.ts";
+import { POWER_STEPS, isReserved, reservedFlaws } from "./reserved-steps.ts";
 
-/** What is wrong with the choice of a request, before any node is looked at. */
+const CHOICES_MAX = 100;
+
+/** The flaws of a choice that do not depend on any node. */
 export function choiceFlaws(options: VerbOptions): Refusal[] {
   const { steps, runbook } = options;
   const both: Refusal[] =
@@ -19,7 +22,7 @@ export function choiceFlaws(options: VerbOptions): Refusal[] {
   return [...both, ...(steps ? lengthFlaws(steps, ["input", "steps"]) : []), ...powerFlaws(options)];
 }
 
-/** A change of power is a reserved step, so its time is checked as that step's argument. */
+/** A change of power is a reserved step, so its timeout is checked as an argument of that step. */
 function powerFlaws({ powerAction, softTimeoutSeconds }: VerbOptions): Refusal[] {
   if (powerAction === undefined || softTimeoutSeconds === undefined) return [];
   const flaws = reservedFlaws({
@@ -29,12 +32,12 @@ function powerFlaws({ powerAction, softTimeoutSeconds }: VerbOptions): Refusal[]
   });
   return flaws.map(({ what }) => ({
     code: "INVALID_INPUT",
-    message: `Of the power action ${powerAction}: ${what}`,
+    message: `Power action ${powerAction}: ${what}`,
     path: ["input", "timeoutSeconds"],
   }));
 }
 
-/** The options with the runbook's steps in place. Options that hold steps already, as those of a restart do, stay. */
+/** The options with the steps of the runbook. Options that contain steps already, as those of a restart do, stay. */
 export async function withRunbookSteps(
   reader: Reader,
   options: VerbOptions,
@@ -47,7 +50,7 @@ export async function withRunbookSteps(
     refusals: [
       {
         code: "NOT_FOUND",
-        message: `There is no runbook ${runbook}; the query runbooks lists those there are.`,
+        message: `There is no runbook ${runbook}. The query \`runbooks\` lists all of them.`,
         missing: [runbook],
         path: ["input", "runbook"],
       },
@@ -55,7 +58,30 @@ export async function withRunbookSteps(
   };
 }
 
-/** Where in a request its list of steps stands. */
+/** Path of the list of steps in a request. */
 export function choicePath({ runbook }: VerbOptions): readonly string[] {
   return runbook === undefined ? ["input", "steps"] : ["input", "runbook", "steps"];
+}
+
+/** The flaws of the length and size of a list of steps. */
+export function lengthFlaws(steps: readonly StepChoice[], path: readonly string[]): Refusal[] {
+  if (steps.length === 0)
+    return [{ code: "INVALID_INPUT", message: "The list of steps is empty; name at least one step.", path }];
+  if (steps.length > CHOICES_MAX) {
+    const message = `A list has at most ${CHOICES_MAX} steps; this one has ${steps.length}.`;
+    return [{ code: "INVALID_INPUT", message, path }];
+  }
+  return sizeFlaws("The list of steps, with their arguments,", steps, path);
+}
+
+/** The flaws of a chosen step that do not depend on the node. `where` begins the messages. */
+export function formFlaws(choice: StepChoice, path: readonly string[] | undefined, where: string): Refusal[] {
+  const invalid = (at: readonly string[], what: string): Refusal => ({
+    code: "INVALID_INPUT",
+    message: `${where}: ${what}`,
+    ...(path && { path: [...path, ...at] }),
+  });
+  if (!isJsonObject(choice.args))
+    return [invalid(["args"], "its arguments must be a JSON object, from name to value.")];
+  return isReserved(choice) ? reservedFlaws(choice).map(({ at, what }) => invalid(at, what)) : [];
 }

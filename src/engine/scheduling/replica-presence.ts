@@ -3,14 +3,14 @@ import type { Log } from "../../log.ts";
 import type { Queue } from "../jobs/queue.ts";
 
 const EVERY_MS = 30_000;
-/** Longer than a take-over lasts. */
+/** Longer than a takeover takes. */
 const UNATTENDED_SECONDS = 45;
 
 export interface ReplicaPresence {
   close(): void;
 }
 
-/** Looks again and again; warns once, and once more when somebody works again. */
+/** Polls the queue. Logs once when no replica takes work, and once when one does again. */
 export function watchReplicaPresence({
   queue,
   log,
@@ -31,7 +31,7 @@ export function watchReplicaPresence({
     warned = isUnattended;
   };
   const timer = setInterval(
-    () => void look().catch((error: unknown) => log.debug({ err: error }, "whether anybody works could not be read")),
+    () => void look().catch((error: unknown) => log.debug({ err: error }, "the queue could not be read")),
     everyMs,
   );
   return { close: () => clearInterval(timer) };

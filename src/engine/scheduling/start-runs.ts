@@ -33,7 +33,7 @@ export interface StartingRun {
   readonly target: NodeState;
 }
 
-/** What the transitions of starting runs record. */
+/** Recorded in the transitions of starting runs. */
 export interface StartCause {
   readonly operationId: string;
   readonly reason: string | null;

@@ -3,7 +3,7 @@ import type { DriverPhase } from "../../drivers/driver.ts";
 import { INTERFACE_OF_PHASE } from "../../drivers/registry.ts";
 import type { AnyStep } from "../../drivers/registry.ts";
 import { OFF_REASONS, RESERVED_STEPS, catalogueOf, reservedArgsSchema } from "../../engine/engine.ts";
-import type { CatalogueEntry } from "../../engine/plans/plan.ts";
+import type { CatalogueEntry } from "../../engine/plans/catalogue.ts";
 import type { ReservedStep } from "../../engine/plans/reserved-steps.ts";
 import { touchesOf } from "../../lifecycle/touches.ts";
 import type { NodeRow } from "../../store/nodes.ts";
