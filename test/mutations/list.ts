@@ -269,7 +269,7 @@ export const MUTATIONS: readonly Mutation[] = [
     file: "src/access/access.ts",
     from: "return isSame(given, token) ?",
     to: "return given.length === token.length ?",
-    tests: ["test/http/server.test.ts"],
+    tests: ["test/access/access.test.ts"],
   },
   // Drivers, settings, client
   {
