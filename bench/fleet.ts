@@ -30,8 +30,8 @@ export async function openFleet({
   await using parts = new AsyncDisposableStack();
   const registry = parts.use(await loadPlugins([PLUGIN], createLog("silent")));
   const database = parts.use(await openDatabase({ connection }));
-  const bell = parts.use(await createNotifier(database, () => {}));
-  const engine = parts.use(await createEngine({ database, registry, bell, log, concurrency }));
+  const notifier = parts.use(await createNotifier(database, () => {}));
+  const engine = parts.use(await createEngine({ database, registry, notifier, log, concurrency }));
   const opened = parts.move();
   return { engine, database, [Symbol.asyncDispose]: () => opened.disposeAsync() };
 }

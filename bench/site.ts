@@ -99,9 +99,9 @@ export async function end(child: ChildProcess): Promise<void> {
 async function fill(connection: Connection): Promise<void> {
   await migrateDatabase(connection);
   await using database = await openDatabase({ connection, connectionsMax: 2 });
-  await using bell = await createNotifier(database, () => {});
+  await using notifier = await createNotifier(database, () => {});
   await using registry = createRegistry([]);
-  const engine = await createEngine({ database, registry, bell, log: createLog("silent"), concurrency: 1 });
+  const engine = await createEngine({ database, registry, notifier, log: createLog("silent"), concurrency: 1 });
   await engine[Symbol.asyncDispose]();
 }
 

@@ -92,8 +92,8 @@ async function measure(site: Site, way: Way, count: number, events: number): Pro
   clients.tell({ be: { url: `${service.url.replace("http", "ws")}/graphql`, count, query } });
   await clients.answer();
   await using database = await openDatabase({ connection });
-  await using bell = await createNotifier(database, () => {});
-  const transact = createTransact(database, bell);
+  await using notifier = await createNotifier(database, () => {});
+  const transact = createTransact(database, notifier);
   const nodes = await nodeKeys(database.reader, {});
   let position = await newestPosition(database.reader);
   const write = async (index: number): Promise<readonly [number, number]> => {

@@ -95,7 +95,7 @@ async function startOnDatabase(config: Config, { connection, registry, pool }: R
   await using parts = new AsyncDisposableStack();
   const database = parts.use(await openMigrated(config, connection, log));
   logConnections(config, database, log);
-  const bell = parts.use(
+  const notifier = parts.use(
     await explainDatabaseErrors(config.listenUrl ?? config.databaseUrl, () =>
       createNotifier(database, (error) =>
         log.warn({ err: error }, "the notifier lost its connection; until it is back, new work is found by polling"),
@@ -110,7 +110,7 @@ async function startOnDatabase(config: Config, { connection, registry, pool }: R
     await createEngine({
       database,
       registry,
-      bell,
+      notifier,
       log,
       observer,
       ...(pool && { endCalls: () => pool.endCalls() }),
@@ -125,7 +125,7 @@ async function startOnDatabase(config: Config, { connection, registry, pool }: R
   const server = parts.use(
     config.role === "engine"
       ? await startHealthServer({ ...config, database, metrics: { token: config.token, scrape } })
-      : await serve(config, { database, registry, bell, engine, observer, scrape }, parts, log),
+      : await serve(config, { database, registry, notifier, engine, observer, scrape }, parts, log),
   );
   await engine.start();
   const begun = parts.move();
@@ -135,7 +135,7 @@ async function startOnDatabase(config: Config, { connection, registry, pool }: R
 interface Parts {
   readonly database: Database;
   readonly registry: Registry;
-  readonly bell: Notifier;
+  readonly notifier: Notifier;
   readonly engine: Engine;
   readonly observer: Observer;
   readonly scrape: () => Promise<Scrape>;
@@ -144,11 +144,11 @@ interface Parts {
 /** Starts the API server and what only the API needs. */
 async function serve(
   config: Config,
-  { database, registry, bell, engine, observer, scrape }: Parts,
+  { database, registry, notifier, engine, observer, scrape }: Parts,
   parts: AsyncDisposableStack,
   log: Log,
 ): Promise<RunningServer> {
-  const tail = parts.use(await createTail({ database, notifier: bell, log, observer }));
+  const tail = parts.use(await createTail({ database, notifier, log, observer }));
   const schema = buildSchema(registry.drivers);
   const text = schemaText(schema);
   const services = { database, registry, engine, tail, version: VERSION, schemaHash: hashOfSchema(text) };

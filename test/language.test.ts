@@ -18,7 +18,7 @@ const SAMPLES: readonly (readonly [rule: string, text: string])[] = [
   ["whoever", "// Whoever claims it."],
   ["wish", "const operationWish = null;"],
   ["wish", "  // wishBy: the caller"],
-  ["bell", "writerBell.close();"],
+  ["notifier", "writerBell.close();"],
   ["ring", "notifier.ring();"],
   ["ring", "source.onRing(look);"],
   ["seal", "const isSealOf = 1;"],

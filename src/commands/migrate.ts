@@ -24,7 +24,7 @@ export async function migrateDatabaseOnly(config: Config, log: Log): Promise<voi
     const queue = await database.withStartLock(() =>
       createQueue({
         connection: database.connection,
-        bell: NOOP_NOTIFIER,
+        notifier: NOOP_NOTIFIER,
         log,
         concurrency: 1,
         connectionsMax: 1,

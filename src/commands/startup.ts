@@ -30,7 +30,7 @@ export function waitForDatabase<T>(config: Config, work: () => Promise<T>, log: 
 export async function openMigrated(config: Config, connection: Connection, log: Log): Promise<Database> {
   await using parts = new AsyncDisposableStack();
   const listenAt = config.listenUrl === null ? {} : { listenAt: { url: config.listenUrl } };
-  const onStartLockWait = () => log.warn("another replica is starting on this database; waiting for its turn to end");
+  const onStartLockWait = () => log.warn("another replica is starting on this database; waiting until it has finished");
   const database = parts.use(
     await openDatabase({
       connection,

@@ -111,7 +111,7 @@ export interface Engine extends AsyncDisposable {
 export interface EngineOptions {
   readonly database: Database;
   readonly registry: Registry;
-  readonly bell: Notifier;
+  readonly notifier: Notifier;
   readonly log: Log;
   /** Receives the events of the work. Default: no observer. */
   readonly observer?: Observer;
@@ -194,13 +194,13 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
 
 /** Creates everything that lives as long as the engine. */
 async function createParts(options: EngineOptions) {
-  const { database, registry, bell, log, concurrency, observer = noopObserver } = options;
-  const transact = createTransact(database, bell, observer);
+  const { database, registry, notifier, log, concurrency, observer = noopObserver } = options;
+  const transact = createTransact(database, notifier, observer);
   // The queue creates its tables at the first start; of two replicas that do so at the same time one would fail.
   const queue = await database.withStartLock(() =>
     createQueue({
       connection: database.connection,
-      bell,
+      notifier,
       log,
       observer,
       concurrency,
@@ -212,13 +212,13 @@ async function createParts(options: EngineOptions) {
   const slots = createSlotScheduler(shared);
   const runner = new Runner({
     ...shared,
-    notifier: bell,
+    notifier,
     nudge: slots.nudge,
     abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS,
     abortCleanUpMs: options.abortCleanUpMs ?? ABORT_CLEAN_UP_MS,
   });
   const prober = new Prober({ ...shared, probeMs: options.probeMs ?? PROBE_MS });
-  const powerReader = new PowerReader({ ...shared, bell });
+  const powerReader = new PowerReader({ ...shared, notifier });
   const context: EngineContext = {
     transact,
     registry,

@@ -116,7 +116,7 @@ function requestInstruments({ counter, gauge, histogram }: Factories) {
       ["type", "outcome"],
     ),
     unclear: counter("graphql_requests_rejected_total", "Requests whose document could not be parsed or is not valid."),
-    callBacks: counter("callbacks_total", "Callbacks from machines; every verdict except TAKEN changed nothing.", [
+    callbacks: counter("callbacks_total", "Callbacks from machines; every verdict except TAKEN changed nothing.", [
       "verdict",
     ]),
   };
@@ -132,9 +132,9 @@ function startAtZero({
   queueFailures,
   streams,
   requestSeconds,
-  callBacks,
+  callbacks,
 }: Instruments): void {
-  for (const verdict of ["TAKEN", "LATE", "DUPLICATE", "FORGED", "UNKNOWN"]) callBacks.inc({ verdict }, 0);
+  for (const verdict of ["TAKEN", "LATE", "DUPLICATE", "FORGED", "UNKNOWN"]) callbacks.inc({ verdict }, 0);
   for (const transport of ["http", "websocket"]) streams.set({ transport }, 0);
   for (const what of ["fetch", "heartbeat", "job"]) queueFailures.inc({ what }, 0);
   jobs.set({ queue: "runs" }, 0);
@@ -222,7 +222,7 @@ function observerOf(to: Instruments): Observer {
     streamOpened: (transport) => to.streams.inc({ transport }),
     streamEnded: (transport) => to.streams.dec({ transport }),
     streamReset: (code) => to.resets.inc({ code }),
-    calledBack: (outcome) => to.callBacks.inc({ verdict: outcome }),
+    calledBack: (outcome) => to.callbacks.inc({ verdict: outcome }),
   };
 }
 

@@ -10,10 +10,10 @@ import { eventually } from "../support/eventually.ts";
 /** The queue as a serve-only replica sees it, with no worker running yet. */
 async function aServer(owned: AsyncDisposableStack) {
   const ostler = owned.use(await engineUnderTest({ started: false }));
-  const bell = owned.use(await createNotifier(ostler.database, () => {}));
+  const notifier = owned.use(await createNotifier(ostler.database, () => {}));
   const queue = await createQueue({
     connection: ostler.test.connection,
-    bell,
+    notifier,
     log: createLog("silent"),
     concurrency: 1,
     connectionsMax: 2,

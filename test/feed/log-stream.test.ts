@@ -50,8 +50,8 @@ const ostler = owned.use(
   }),
 );
 const { database } = ostler;
-const bell = owned.use(await createNotifier(database, () => {}));
-const whole = owned.use(await createTail({ database, notifier: bell, log: createLog("silent") }));
+const notifier = owned.use(await createNotifier(database, () => {}));
+const whole = owned.use(await createTail({ database, notifier, log: createLog("silent") }));
 const { tail, listeners } = countListeners(whole);
 
 const stream = (runId: string, after = 0) => logStream({ database, tail }, runId, after);
@@ -190,7 +190,7 @@ describe("log stream", () => {
       .scripted({ "clean.erase_metadata": { says: ["one", "two"], gate: gate.name } })
       .made();
     const id = await ostler.begin("CLEAN", [node]);
-    await using leaving = await createTail({ database, notifier: bell, log: createLog("silent") });
+    await using leaving = await createTail({ database, notifier, log: createLog("silent") });
     const items = logStream({ database, tail: leaving }, (await ostler.run(id, node)).id, 0);
     await takeUntil(items, (item) => sequences([item])[0] === 2);
     leaving.close();

@@ -13,8 +13,8 @@ const owned = new AsyncDisposableStack();
 afterAll(() => owned.disposeAsync());
 const ostler = owned.use(await engineUnderTest());
 const { database } = ostler;
-const bell = owned.use(await createNotifier(database, () => {}));
-const tail = owned.use(await createTail({ database, notifier: bell, log: createLog("silent") }));
+const notifier = owned.use(await createNotifier(database, () => {}));
+const tail = owned.use(await createTail({ database, notifier, log: createLog("silent") }));
 
 const stream = (id: string) => operationStream({ database, tail }, id);
 

@@ -15,8 +15,8 @@ const SILENT_NOTIFIER: Notifier = { notify() {}, subscribe: () => () => {}, [Sym
 
 describe("tail", () => {
   test("tail is notified at once of transitions that another process has written", async () => {
-    await using bell = await createNotifier(database, () => {});
-    await using tail = await createTail({ database, notifier: bell, log });
+    await using notifier = await createNotifier(database, () => {});
+    await using tail = await createTail({ database, notifier, log });
     const { promise, resolve } = Promise.withResolvers<void>();
     tail.onAdvance(resolve);
     const before = tail.head;
@@ -40,8 +40,8 @@ describe("tail", () => {
 
   test("tail returns no more recent transitions than requested, none beyond its head, and null before its buffer", async () => {
     await ostler.aNode().times(4);
-    await using bell = await createNotifier(database, () => {});
-    await using tail = await createTail({ database, notifier: bell, log });
+    await using notifier = await createNotifier(database, () => {});
+    await using tail = await createTail({ database, notifier, log });
     const start = tail.head;
     const { promise, resolve } = Promise.withResolvers<void>();
     tail.onAdvance(() => tail.head === start + 5 && resolve());

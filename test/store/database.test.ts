@@ -170,7 +170,7 @@ test("notifier reaches its own process and others, and again after its connectio
   here.subscribe(() => (heard.here += 1));
   there.subscribe(() => (heard.there += 1));
   here.notify();
-  await eventually("both hear the bell", () => heard.here > 0 && heard.there > 0);
+  await eventually("both hear the notifier", () => heard.here > 0 && heard.there > 0);
   const before = heard.there;
   expect(heard.here).toBeGreaterThan(0);
   await given.sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and query ilike 'listen%'`;

@@ -83,7 +83,7 @@ async function fill(connection: Connection): Promise<void> {
   await using database = await openDatabase({ connection, connectionsMax: 2 });
   await using notifier = await createNotifier(database, () => {});
   await using registry = createRegistry([]);
-  const engine = await createEngine({ database, registry, bell: notifier, log: createLog("silent"), concurrency: 1 });
+  const engine = await createEngine({ database, registry, notifier, log: createLog("silent"), concurrency: 1 });
   await engine[Symbol.asyncDispose]();
 }
 

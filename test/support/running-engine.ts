@@ -50,7 +50,7 @@ export async function runEngine(connection: Connection, setup: EngineSetup = {})
     await createEngine({
       database,
       registry,
-      bell: notifier,
+      notifier,
       log,
       concurrency: setup.concurrency ?? 32,
       abortGraceMs: setup.abortGraceMs ?? ABORT_GRACE_MS,

@@ -148,7 +148,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     await createEngine({
       database,
       registry,
-      bell: notifier,
+      notifier,
       log,
       ...observer,
       concurrency: setup.concurrency ?? 32,

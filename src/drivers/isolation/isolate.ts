@@ -1,5 +1,5 @@
 /**
- * A driver whose functions run in worker processes. It implements the same contract, so callers cannot tell the difference:
+ * A driver whose functions run in worker processes. It implements the same contract, so the difference is invisible to callers:
  * declarations come from the plugin in this process, and functions run in a worker.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
@@ -53,7 +53,7 @@ interface CallRequest {
   /** The function's name for messages. */
   readonly what: string;
   readonly given: Call<unknown> | DiscoverCall;
-  /** Arguments besides settings, node and address. */
+  /** Arguments other than settings, node and address. */
   readonly data?: Partial<Given>;
   /** Default: true. */
   readonly repeatable?: boolean;

@@ -1,4 +1,4 @@
-/** A rate limit: a burst, then so many tokens per second. */
+/** A rate limit: a burst, then `perSecond` tokens each second. */
 export interface TokenBucket {
   /** Takes a token; false if there is none. */
   take(): boolean;

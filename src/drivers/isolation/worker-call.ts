@@ -37,7 +37,7 @@ export interface JobListener {
   power?(question: PowerQuestion): Promise<Json>;
 }
 
-/** What a call needs of its worker. */
+/** The members of the worker that a call uses. */
 export interface CallHost {
   readonly wire: Wire<ToWorker>;
   /** How long a call may continue after its signal has fired. */

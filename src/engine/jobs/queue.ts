@@ -32,7 +32,7 @@ export type { QueueHandlers, Timer } from "./job-worker.ts";
 
 export interface QueueOptions {
   readonly connection: Connection;
-  readonly bell: Notifier;
+  readonly notifier: Notifier;
   readonly log: Log;
   readonly observer?: Observer;
   /** Maximum of runs that this replica works on at the same time. */
@@ -63,7 +63,7 @@ export class Queue {
   /** Shared by all callers that wait for a renewal at the same time. */
   #renewing: Promise<void> | undefined;
 
-  constructor(boss: PgBoss, { bell: notifier, log, observer = noopObserver, concurrency, supervises }: QueueOptions) {
+  constructor(boss: PgBoss, { notifier, log, observer = noopObserver, concurrency, supervises }: QueueOptions) {
     this.#boss = boss;
     this.#execute = executeOn(boss);
     this.#log = log;

@@ -26,7 +26,7 @@ export interface PowerReaderParts {
   readonly database: Database;
   readonly transact: Transact;
   readonly registry: Registry;
-  readonly bell: Notifier;
+  readonly notifier: Notifier;
   readonly log: Log;
   readonly observer: Observer;
 }
@@ -72,7 +72,7 @@ export class PowerCalls {
       async (ids) => new Map((await nodesByIds(reader, ids)).map((node) => [node.id, node])),
     );
     this.#secretsOf = createBatchLoader((ids) => secretsOfNodes(reader, ids));
-    this.#unsubscribe = parts.bell.subscribe(() => this.#onNotified());
+    this.#unsubscribe = parts.notifier.subscribe(() => this.#onNotified());
   }
 
   /** The node if it is at rest; otherwise the reason why its power may not be read. */
