@@ -1,6 +1,6 @@
 /**
- * Discovery of fake machines: one answers at every address except those listed in the settings. The controller of a node
- * is the address at which it was found, so a second discovery recognizes it.
+ * Discovery of fake machines: one answers at every address except those listed in the settings. The controller of a
+ * node is the address at which it was found, so a second discovery recognizes it.
  */
 import * as z from "zod";
 import type { DiscoverCall, DiscoverInterface } from "../../src/drivers/driver.ts";

@@ -1,6 +1,7 @@
 /**
- * Gates, and the other ways in which a script waits. A scripted step waits at a gate until a test opens it, so that the test
- * decides when the step continues and needs no sleep. Gates live in this process; control a script from outside by `stuck`.
+ * Gates, and the other ways in which a script waits. A scripted step waits at a gate until a test opens it, so that the
+ * test decides when the step continues and needs no sleep. Gates live in this process; control a script from outside by
+ * `stuck`.
  */
 import { setTimeout as delay } from "node:timers/promises";
 

@@ -1,9 +1,10 @@
 /**
- * The driver `fake`: simulated machines for demonstrations, tests and benchmarks. The settings of each node script what its
- * machine does: delays, waits, failures at a step, silence, steps that ignore their signal. Ten thousand cost nothing.
+ * The driver `fake`: simulated machines for demonstrations, tests and benchmarks. The settings of each node script what
+ * its machine does: delays, waits, failures at a step, silence, steps that ignore their signal. Ten thousand cost
+ * nothing.
  *
- * Power is kept in the driver's memory. After a restart of the service a machine has the power that its node was last seen
- * with.
+ * Power is kept in the driver's memory. After a restart of the service a machine has the power that its node was last
+ * seen with.
  */
 import type { Driver, PluginHost } from "../../src/drivers/driver.ts";
 import { fakeDiscovery } from "./discover.ts";

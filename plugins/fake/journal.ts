@@ -1,6 +1,6 @@
 /**
- * The journal of the driver `fake`: with FAKE_DRIVER_JOURNAL in the environment, every call that matters to a test appends
- * a line of JSON to that file.
+ * The journal of the driver `fake`: with FAKE_DRIVER_JOURNAL in the environment, every call that matters to a test
+ * appends a line of JSON to that file.
  */
 import { appendFileSync } from "node:fs";
 

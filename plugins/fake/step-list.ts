@@ -1,4 +1,6 @@
-/** The steps of the driver `fake`, as data: what each declares, and the work it does unless its script says otherwise. */
+/**
+ * The steps of the driver `fake`, as data: what each declares, and the work it does unless its script says otherwise.
+ */
 import * as z from "zod";
 import type { Json, Step, StepCall } from "../../src/drivers/driver.ts";
 import { inventoryOf } from "./inventory.ts";

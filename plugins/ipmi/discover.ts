@@ -1,6 +1,6 @@
 /**
- * Discovery of BMCs. An address is first asked without a login whether anything speaks IPMI there: a dead one costs
- * seconds, not the minute that failing logins take. Then one command goes through a session, with the credentials given.
+ * Discovery of BMCs. A presence check without a login comes first: a dead address then costs seconds, not the minute
+ * that failing logins take. Then one command is sent in a session with the given credentials.
  */
 import { isIPv6 } from "node:net";
 import * as z from "zod";
@@ -19,19 +19,19 @@ const discoverSettings = z
     cipherSuite: cipherSuite
       .unwrap()
       .optional()
-      .meta({ description: "IPMI cipher suite, 17 or 3. Absent: 17, and 3 where the BMC does not take that." }),
+      .meta({ description: "IPMI cipher suite, 17 or 3. Absent: 17, or 3 if the BMC does not accept 17." }),
   })
-  .meta({ description: "How to log in at BMCs: what the settings of a node hold, but for the address." });
+  .meta({ description: "Login at BMCs: the settings of a node without the address." });
 
 export function ipmiDiscovery(ipmitool: Ipmitool): DiscoverInterface<IpmiSettings> {
   return {
     settings: discoverSettings,
     async probe(call) {
       call.signal.throwIfAborted();
-      const { cipherSuite: asked, ...login } = discoverSettings.parse(call.settings);
+      const { cipherSuite: requested, ...login } = discoverSettings.parse(call.settings);
       const at = (suite: 3 | 17): IpmiSettings => settingsAt(call.address, { ...login, cipherSuite: suite });
-      await demandPresence(call, at(asked ?? 17));
-      const [first, second] = asked === undefined ? ([17, 3] as const) : [asked];
+      await requirePresence(call, at(requested ?? 17));
+      const [first, second] = requested === undefined ? ([17, 3] as const) : [requested];
       const settings = await logIn(ipmitool, call, at(first)).catch((error: unknown) => {
         if (second === undefined || !(error instanceof IpmiError) || error.kind !== "REFUSED" || error.retryable)
           throw error;
@@ -42,7 +42,7 @@ export function ipmiDiscovery(ipmitool: Ipmitool): DiscoverInterface<IpmiSetting
   };
 }
 
-/** What a BMC is reached by, the same for every way to write its address. */
+/** Identity of a BMC, the same for every notation of its address. */
 export function controllerOf({ address, port }: Pick<IpmiSettings, "address" | "port">): string {
   const isPlain = isIPv6(address) && !address.includes("%");
   return bmcName({
@@ -57,11 +57,11 @@ function settingsAt(address: string, login: Omit<IpmiSettings, "address">): Ipmi
   throw new IpmiError({
     kind: "OTHER",
     retryable: false,
-    message: `${address} is no address of a BMC; give a host name or IP address without a port.`,
+    message: `"${address}" is not an address of a BMC; use a host name or IP address without a port.`,
   });
 }
 
-async function demandPresence({ signal }: DiscoverCall, settings: IpmiSettings): Promise<void> {
+async function requirePresence({ signal }: DiscoverCall, settings: IpmiSettings): Promise<void> {
   const { address, port, replySeconds } = settings;
   if (await bmcAnswers({ address, port, milliseconds: Math.max(PRESENCE_MILLISECONDS, replySeconds * 1000), signal }))
     return;
@@ -69,7 +69,7 @@ async function demandPresence({ signal }: DiscoverCall, settings: IpmiSettings):
   throw new IpmiError({
     kind: "UNREACHABLE",
     retryable: true,
-    message: `Nothing speaks IPMI at ${bmcName(settings)}; check the address, the BMC's power and its network.`,
+    message: `Nothing answers in IPMI at ${bmcName(settings)}; check the address, the BMC's power and its network.`,
   });
 }
 
@@ -80,7 +80,7 @@ async function logIn(
 ): Promise<IpmiSettings> {
   await ipmitool.run(
     { settings, signal, deadline, timed },
-    { task: "tell its power", words: ["chassis", "power", "status"], expect: /./ },
+    { task: "report its power", words: ["chassis", "power", "status"], expect: /./ },
   );
   return settings;
 }

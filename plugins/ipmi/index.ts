@@ -1,10 +1,10 @@
 /**
- * Driver `ipmi`: machines with an IPMI 2.0 BMC, driven through the program ipmitool. Power, boot device, and an
- * inspection that leaves the machine alone.
+ * Driver `ipmi`: machines with an IPMI 2.0 BMC, through the program ipmitool. Power, boot device, and an inspection
+ * that does not affect a running system.
  *
- * What it promises: ipmitool repeats a command whose reply is late, and a BMC may then carry it out again. So no
- * command is used that does something else the second time (`power cycle`, `power reset`): `set` reads the power,
- * asks for a state, and reads again until the machine is in it. A reboot is off, wait, on, wait.
+ * ipmitool repeats a command whose reply is late, and a BMC can then execute it twice. So the driver uses no command
+ * that has another effect the second time (`power cycle`, `power reset`): `set` reads the power, requests a state, and
+ * reads again until the machine is in it. A reboot is off, wait, on, wait.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type {
@@ -29,7 +29,7 @@ type IpmiCall = Call<IpmiSettings>;
 
 const POLL_FIRST_MILLISECONDS = 250;
 const POLL_LONGEST_MILLISECONDS = 2000;
-/** Hundreds of sensors at a slow BMC take a minute and more. */
+/** Hundreds of sensors of a slow BMC take a minute or more. */
 const SENSORS_SECONDS = 150;
 
 const BOOT_DEVICE_WORD: Readonly<Record<BootDevice, string>> = {
@@ -72,7 +72,11 @@ const factory: DriverFactory<IpmiSettings> = ({ describing }) => {
 export default factory;
 
 async function readPower(ipmitool: Ipmitool, call: IpmiCall): Promise<PowerState> {
-  const text = await ipmitool.run(call, { task: "tell its power", words: ["chassis", "power", "status"], expect: /./ });
+  const text = await ipmitool.run(call, {
+    task: "report its power",
+    words: ["chassis", "power", "status"],
+    expect: /./,
+  });
   const state = /Chassis Power is (on|off)\b/i.exec(text)?.[1]?.toUpperCase();
   return state === "ON" || state === "OFF" ? state : "UNKNOWN";
 }
@@ -80,20 +84,20 @@ async function readPower(ipmitool: Ipmitool, call: IpmiCall): Promise<PowerState
 async function setPower(ipmitool: Ipmitool, call: IpmiCall, action: PowerAction): Promise<void> {
   switch (action) {
     case "ON":
-      return bring(ipmitool, call, { state: "ON", word: "on", task: "switch the machine on" });
+      return bringTo(ipmitool, call, { state: "ON", word: "on", task: "switch the machine on" });
     case "OFF":
-      return bring(ipmitool, call, { state: "OFF", word: "off", task: "switch the machine off" });
+      return bringTo(ipmitool, call, { state: "OFF", word: "off", task: "switch the machine off" });
     case "SOFT_OFF":
-      return bring(ipmitool, call, { state: "OFF", word: "soft", task: "have the operating system shut down" });
+      return bringTo(ipmitool, call, { state: "OFF", word: "soft", task: "have the operating system shut down" });
     case "REBOOT":
-      // After a crash in between this finds the machine off, and goes on from there.
+      // After a crash between the two, this finds the machine off and continues from there.
       await setPower(ipmitool, call, "OFF");
       return setPower(ipmitool, call, "ON");
   }
 }
 
-/** Asks for a state unless the machine is in it, and returns when it is. */
-async function bring(
+/** Requests a state unless the machine is in it, and returns when it is. */
+async function bringTo(
   ipmitool: Ipmitool,
   call: IpmiCall,
   target: { readonly state: "ON" | "OFF"; readonly word: "on" | "off" | "soft"; readonly task: string },
@@ -106,14 +110,17 @@ async function bring(
   };
   call.log(`BMC ${bmcName(call.settings)} is asked to ${target.task}.`);
   await ipmitool.run(call, command).catch((error: unknown) => {
-    // The command may have arrived although no reply did: what the machine does now is the answer.
+    // The command may have arrived although no reply did. The state of the machine decides.
     if (!(error instanceof IpmiError) || error.kind !== "TIMEOUT") throw error;
   });
-  await reach(ipmitool, call, target);
+  await waitFor(ipmitool, call, target);
 }
 
-/** Reads the power until it is as wanted. BMCs fall silent when power changes, so a passing failure does not end it. */
-async function reach(
+/**
+ * Polls the power until it is as requested. BMCs stop answering while power changes, so a retryable failure does not
+ * end it.
+ */
+async function waitFor(
   ipmitool: Ipmitool,
   call: IpmiCall,
   target: { readonly state: PowerState; readonly task: string },
@@ -127,15 +134,15 @@ async function reach(
       if (!call.signal.aborted && !(error instanceof IpmiError && error.retryable)) throw error;
       failure = error;
     }
-    // A signal that fires cuts the pause short; what it means is read below.
+    // A signal that fires ends the pause early; the lines below check its reason.
     await sleep(Math.min(pause, timeLeft(call)), undefined, { signal: call.signal }).catch(() => undefined);
-    if (isOver(call)) throw deadlinePassed(call, target.task, failure);
+    if (isPastDeadline(call)) throw deadlinePassed(call, target.task, failure);
     call.signal.throwIfAborted();
   }
 }
 
-/** Whether the time is over: by the clock, or because the signal says that it fired for that reason. */
-function isOver(call: IpmiCall): boolean {
+/** True if the deadline has passed, by the clock or by the reason of the signal. */
+function isPastDeadline(call: IpmiCall): boolean {
   const reason: unknown = call.signal.reason;
   return timeLeft(call) === 0 || (call.signal.aborted && reason instanceof Error && reason.name === "TimeoutError");
 }
@@ -154,14 +161,14 @@ function readInventory(ipmitool: Ipmitool): Step<IpmiSettings> {
     run: (call) =>
       asResult(call, async () => {
         const bmc = parseBmcInfo(
-          await ipmitool.run(call, { task: "tell its version", words: ["mc", "info"], expect: /IPMI Version/ }),
+          await ipmitool.run(call, { task: "report its version", words: ["mc", "info"], expect: /IPMI Version/ }),
         );
         call.progress(50, "BMC version is read");
         const fru = await unlessRefused(call, ipmitool, {
-          task: "tell its FRU data",
+          task: "report its FRU data",
           words: ["fru", "print", "0"],
           expect: / : /,
-          takePartial: true,
+          acceptPartial: true,
         });
         return { ...parseFru(fru), bmc };
       }),
@@ -182,10 +189,10 @@ function readSensors(ipmitool: Ipmitool): Step<IpmiSettings> {
     run: (call) =>
       asResult(call, async () => {
         const text = await unlessRefused(call, ipmitool, {
-          task: "tell its sensors",
+          task: "report its sensors",
           words: ["-c", "sdr", "elist"],
           expect: /,/,
-          takePartial: true,
+          acceptPartial: true,
           seconds: SENSORS_SECONDS,
         });
         return { sensors: parseSensors(text) };
@@ -193,19 +200,19 @@ function readSensors(ipmitool: Ipmitool): Step<IpmiSettings> {
   };
 }
 
-/** A BMC that has no FRU data or no sensors is still worth knowing: the inspection goes on with what there is. */
+/** Returns no text if the BMC refuses: the inventory of a BMC without FRU data or sensors is still useful. */
 async function unlessRefused(call: IpmiCall, ipmitool: Ipmitool, command: Command): Promise<string> {
   try {
     return await ipmitool.run(call, command);
   } catch (error) {
     if (!(error instanceof IpmiError)) throw error;
     if (error.kind !== "OTHER" && (error.kind !== "REFUSED" || error.retryable)) throw error;
-    call.log(`${error.message} The inspection goes on without it.`);
+    call.log(`${error.message} The inspection continues without it.`);
     return "";
   }
 }
 
-/** Ends a step with its output or with the reason of its failure. An interruption is neither. */
+/** Ends a step with its output, or with the reason of its failure. The reason of a signal is thrown. */
 async function asResult(
   call: IpmiCall,
   read: () => Promise<NonNullable<Extract<StepResult, { kind: "done" }>["output"]>>,

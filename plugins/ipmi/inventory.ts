@@ -1,6 +1,6 @@
-/** What ipmitool prints about a machine, read into data. Pure, and deaf to lines it does not know. */
+/** Parses the output of ipmitool about a machine. Pure; ignores unknown lines. */
 
-/** Of `fru print 0`, `mc info` and `sdr elist`; what the BMC does not tell is left out. */
+/** From `fru print 0`. Fields that the BMC does not report are omitted. */
 export type Inventory = {
   readonly manufacturer?: string;
   readonly model?: string;
@@ -26,21 +26,21 @@ export type SensorStatus = "OK" | "WARNING" | "CRITICAL" | "UNKNOWN";
 
 export type Sensor = {
   readonly name: string;
-  /** "Temperature", "Fan", "Voltage" …, of sensors that measure. */
+  /** "Temperature", "Fan", "Voltage" …; only for sensors that measure. */
   readonly kind?: string;
-  /** Null where it cannot be read, or does not measure but tell states. */
+  /** Null if the sensor cannot be read, or reports states instead of a value. */
   readonly value: number | null;
   readonly unit: string | null;
   readonly status: SensorStatus;
-  /** Of sensors that tell states: the states, as ipmitool words them. */
+  /** The states, in the words of ipmitool; only for sensors that report states. */
   readonly state?: string;
 };
 
-/** What manufacturers leave in a field they did not fill. */
+/** Fillers that manufacturers leave in unused fields. */
 const FILLER =
   /^(unspecified|not specified|none|n\/?a|unknown|to be filled by o\.?e\.?m\.?|default string|[.\-_x0\s]+|0?123456789)$/i;
 
-/** Reads `fru print 0`. Of several devices in a row (`fru print`) the first alone is the machine. */
+/** Parses `fru print 0`. If the text lists several devices (`fru print`), the first is the machine. */
 export function parseFru(text: string): Inventory {
   const fields = keyedLines(text.split(/^FRU Device Description.*$/m).find((part) => part.trim() !== "") ?? "");
   const field = (...names: string[]): string | undefined =>
@@ -61,7 +61,7 @@ export function parseFru(text: string): Inventory {
   });
 }
 
-/** Reads `mc info`. */
+/** Parses `mc info`. */
 export function parseBmcInfo(text: string): BmcInfo {
   const fields = keyedLines(text);
   const number = (name: string): number | undefined => {
@@ -76,12 +76,13 @@ export function parseBmcInfo(text: string): BmcInfo {
   });
 }
 
-// Fields are not quoted, so a name may hold commas: the status word is what a line is hung up on.
-// Measuring: name,value,unit,status,entity,entity name,kind,thresholds…   Telling states: name,number"h",status,entity,states
-const MEASURING = /^(.+?),(-?[\d.]*|na),([^,]*),([a-z]{2,3})(?:,([^,]*))?(?:,([^,]*))?(?:,([^,]*))?(?:,.*)?$/;
-const TELLING = /^(.+?),[0-9A-F]{2}h,([a-z]{2,3})(?:,[\d.]*)?(?:,(.*))?$/;
+// Fields are not quoted, so a name can contain commas. The position of the status word identifies the other fields.
+// Sensors that measure: name,value,unit,status,entity,entity name,kind,thresholds…
+// Sensors that report states: name,number"h",status,entity,states
+const MEASURED = /^(.+?),(-?[\d.]*|na),([^,]*),([a-z]{2,3})(?:,([^,]*))?(?:,([^,]*))?(?:,([^,]*))?(?:,.*)?$/;
+const DISCRETE = /^(.+?),[0-9A-F]{2}h,([a-z]{2,3})(?:,[\d.]*)?(?:,(.*))?$/;
 
-/** Reads `-v -c sdr elist`, in the BMC's order. */
+/** Parses `-v -c sdr elist`; keeps the order of the BMC. */
 export function parseSensors(text: string): Sensor[] {
   return text
     .split("\n")
@@ -90,15 +91,15 @@ export function parseSensors(text: string): Sensor[] {
 }
 
 function parseSensor(line: string): Sensor | undefined {
-  const telling = TELLING.exec(line);
-  if (telling !== null) {
-    const [, name = "", status = "", states = ""] = telling;
+  const discrete = DISCRETE.exec(line);
+  if (discrete !== null) {
+    const [, name = "", status = "", states = ""] = discrete;
     const state = states.trim();
     return { name: name.trim(), value: null, unit: null, status: sensorStatus(status), ...(state !== "" && { state }) };
   }
-  const measuring = MEASURING.exec(line);
-  if (measuring === null) return undefined;
-  const [, name = "", reading = "", rawUnit = "", status = "", , , rawKind = ""] = measuring;
+  const measured = MEASURED.exec(line);
+  if (measured === null) return undefined;
+  const [, name = "", reading = "", rawUnit = "", status = "", , , rawKind = ""] = measured;
   const value = reading === "" ? NaN : Number(reading);
   // Older versions print the percent flag before every unit: "% degrees C".
   const unit = rawUnit.trim().replace(/^% (?=.)/, "");
@@ -112,7 +113,7 @@ function parseSensor(line: string): Sensor | undefined {
   };
 }
 
-/** Words of ipmitool: nc, cr and nr are non-critical, critical and non-recoverable, with l or u for the lower or upper bound. */
+/** ipmitool prints nc, cr or nr (non-critical, critical, non-recoverable), with l or u for the lower or upper bound. */
 function sensorStatus(word: string): SensorStatus {
   if (word === "ok") return "OK";
   if (/^[lu]?nc$/.test(word)) return "WARNING";
@@ -120,7 +121,7 @@ function sensorStatus(word: string): SensorStatus {
   return "UNKNOWN";
 }
 
-/** Lines "Key  : value"; of equal keys the first counts. */
+/** Lines "Key  : value"; the first of equal keys is used. */
 function keyedLines(text: string): Map<string, string> {
   const fields = new Map<string, string>();
   for (const line of text.split("\n")) {

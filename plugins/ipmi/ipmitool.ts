@@ -1,13 +1,14 @@
 /**
- * Calls of the program ipmitool, one process each. The password goes by environment, never by argument; the process
- * gets no other part of our environment but PATH. Every call is bounded in time and in output and ends with its signal.
+ * Calls of the program ipmitool, one process each. The password is passed by environment, never as an argument; of the
+ * service's environment the process gets only PATH. Time and output of every call are limited, and it ends with its
+ * signal.
  */
 import { execFile } from "node:child_process";
 import { accessSync, constants, existsSync, lstatSync, mkdirSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import type { Call } from "../../src/drivers/driver.ts";
-import { IpmiError, judgeFailure } from "./failure.ts";
+import { IpmiError, classifyFailure } from "./failure.ts";
 import { PRESENCE_MILLISECONDS, bmcAnswers } from "./presence.ts";
 import { bmcName, silentSeconds } from "./settings.ts";
 import type { IpmiSettings } from "./settings.ts";
@@ -21,11 +22,11 @@ export interface Command {
   /** For messages: the end of "the BMC was asked to …". */
   readonly task: string;
   readonly words: readonly string[];
-  /** What its output holds when it worked: ipmitool 1.8.19 ends with exit code 0 when a boot device is refused. */
+  /** Matches the output of a successful call: ipmitool 1.8.19 exits with code 0 if a boot device is refused. */
   readonly expect: RegExp;
-  /** Whether a part is worth having: some BMCs hold a record that ipmitool cannot read, and it then ends with exit code 1. */
-  readonly takePartial?: true;
-  /** Bound of this command where the usual one is too short. */
+  /** Accept incomplete output: some BMCs have a record that ipmitool cannot read, and it then exits with code 1. */
+  readonly acceptPartial?: true;
+  /** Time limit of this command, if the usual one is too short. */
   readonly seconds?: number;
 }
 
@@ -37,12 +38,13 @@ export interface Ipmitool {
 const CALL_SECONDS = 30;
 const OUTPUT_BYTES_MAX = 1024 * 1024;
 
-/** For a driver that is only described. */
+/** For a driver whose declarations only are read. */
 export const noIpmitool: Ipmitool = {
-  run: () => Promise.reject(new Error("This ipmi driver was made to be described; it runs nothing.")),
+  run: () =>
+    Promise.reject(new Error("This ipmi driver was created to read its declarations; it cannot run ipmitool.")),
 };
 
-/** Finds the program, or throws a sentence that says what to install. */
+/** Finds the program, or throws an error that names the package to install. */
 export function createIpmitool(): Ipmitool {
   const program = programOnPath("ipmitool");
   if (program === undefined) {
@@ -50,7 +52,7 @@ export function createIpmitool(): Ipmitool {
       "The ipmi driver needs the program ipmitool, which is not on the PATH; install it (Debian and Ubuntu: apt-get install ipmitool).",
     );
   }
-  const home = makeHome();
+  const home = createHome();
 
   const runCommand = async (call: BmcCall, command: Command, milliseconds: number): Promise<string> => {
     const { settings } = call;
@@ -61,13 +63,13 @@ export function createIpmitool(): Ipmitool {
       milliseconds,
       signal: call.signal,
     });
-    // A session that cannot be closed tells of a BMC that fell silent: what came until then is cut off anywhere.
+    // If the session cannot be closed, the BMC has stopped answering: the output can end anywhere.
     const whole =
-      ended.worked || (command.takePartial === true && !ended.killed && !/Close Session/.test(ended.stderr));
+      ended.succeeded || (command.acceptPartial === true && !ended.killed && !/Close Session/.test(ended.stderr));
     if (whole && command.expect.test(ended.stdout)) return ended.stdout;
     call.signal.throwIfAborted();
     const text = `${ended.stdout}\n${ended.stderr}`.replaceAll(settings.password, "***");
-    const judgement = judgeFailure({
+    const classification = classifyFailure({
       bmc: bmcName(settings),
       task: command.task,
       username: settings.username,
@@ -76,7 +78,7 @@ export function createIpmitool(): Ipmitool {
       text,
       ...(ended.killed && { killedAfterSeconds: Math.round(milliseconds / 1000) }),
     });
-    if ("verdict" in judgement) throw new IpmiError(judgement.verdict);
+    if ("failure" in classification) throw new IpmiError(classification.failure);
     const present = await bmcAnswers({
       address: settings.address,
       port: settings.port,
@@ -84,7 +86,7 @@ export function createIpmitool(): Ipmitool {
       signal: call.signal,
     });
     call.signal.throwIfAborted();
-    throw new IpmiError(present ? judgement.present : judgement.silent);
+    throw new IpmiError(present ? classification.present : classification.silent);
   };
 
   return {
@@ -99,18 +101,18 @@ export function createIpmitool(): Ipmitool {
   };
 }
 
-/** Thrown when the engine's time for a call is over. */
+/** For a call whose deadline has passed. */
 export function deadlinePassed(call: BmcCall, task: string, cause?: unknown): IpmiError {
-  const message = `BMC ${bmcName(call.settings)} did not ${task} before the deadline; look at the machine, and try again.`;
+  const message = `BMC ${bmcName(call.settings)} did not ${task} before the deadline; check the machine, and try again.`;
   return new IpmiError({ kind: "TIMEOUT", retryable: true, message }, cause === undefined ? {} : { cause });
 }
 
-/** The words of a command without their options: the few names that calls are known by. */
+/** The words of a command without options: the name of the call in metrics, one of a small set. */
 function nameOf({ words }: Command): string {
   return words.filter((word) => /^[a-z]+$/.test(word)).join(" ");
 }
 
-/** Arguments that open the session. `-v` makes ipmitool say why a login failed. */
+/** Arguments that open the session. With `-v` ipmitool prints why a login failed. */
 function sessionWords(settings: IpmiSettings): string[] {
   const { address, port, username, cipherSuite, privilege, replySeconds, sessionTries } = settings;
   const bmc = ["-I", "lanplus", "-H", address, "-p", String(port)];
@@ -118,23 +120,23 @@ function sessionWords(settings: IpmiSettings): string[] {
   return [...bmc, ...login, "-N", String(replySeconds), "-R", String(sessionTries), "-v"];
 }
 
-interface Ended {
+interface ProcessEnd {
   /** Exit code 0. */
-  readonly worked: boolean;
-  /** Killed for taking too long. */
+  readonly succeeded: boolean;
+  /** Killed after the time limit. */
   readonly killed: boolean;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** Runs a program to its end and never throws: a failed one is a value. */
+/** Runs a program to its end. Never rejects: the result states whether it failed. */
 function execute(options: {
   readonly program: string;
   readonly words: readonly string[];
   readonly environment: Readonly<Record<string, string>>;
   readonly milliseconds: number;
   readonly signal: AbortSignal;
-}): Promise<Ended> {
+}): Promise<ProcessEnd> {
   return new Promise((resolve) => {
     const child = execFile(
       options.program,
@@ -148,13 +150,13 @@ function execute(options: {
         encoding: "utf8",
       },
       (error, stdout, stderr) => {
-        const said =
+        const errors =
           error !== null && typeof error.code === "string" ? `${stderr}\n${error.message.split("\n")[0]}` : stderr;
         resolve({
-          worked: error === null,
+          succeeded: error === null,
           killed: error?.killed === true && error.code === null,
           stdout,
-          stderr: said,
+          stderr: errors,
         });
       },
     );
@@ -163,11 +165,11 @@ function execute(options: {
 }
 
 /**
- * A home for ipmitool, which reads 4.7 MB of vendor names at each start unless there is a list in its home: 28 ms against 10.
- * It is the same for all processes of this user, since one that is killed takes nothing away. Where it cannot be had, or
- * somebody clears it away, calls are slower and nothing else.
+ * Creates a home folder for ipmitool with a short list of vendors. Without one ipmitool reads 4.7 MB of vendor names at
+ * each start, which takes 28 ms instead of 10. All processes of this user share the folder, so a killed one leaves
+ * nothing to remove. If the folder cannot be created, or is deleted, calls are only slower.
  */
-function makeHome(): string {
+function createHome(): string {
   const home = join(tmpdir(), `ostler-ipmi-${process.getuid?.() ?? 0}`);
   const lists = join(home, ".local", "usr", "share", "misc");
   const list = join(lists, "enterprise-numbers.txt");
@@ -184,7 +186,7 @@ function makeHome(): string {
 
 const NO_HOME = "/nonexistent";
 
-/** Whether it is a folder that nobody else can write to. */
+/** True for a folder of this user to which no other user can write. */
 function isOurs(folder: string): boolean {
   const { mode, uid } = lstatSync(folder);
   return uid === (process.getuid?.() ?? 0) && (mode & 0o170077) === 0o040000;
@@ -197,7 +199,7 @@ function programOnPath(name: string): string | undefined {
       accessSync(file, constants.X_OK);
       if (statSync(file).isFile()) return file;
     } catch {
-      // Not here: look in the next folder.
+      // Not in this folder; try the next.
     }
   }
   return undefined;

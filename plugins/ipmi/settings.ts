@@ -1,9 +1,9 @@
-/** Settings of a node whose power goes through an IPMI BMC. */
+/** Settings of a node with an IPMI BMC. */
 import * as z from "zod";
 
-/** No address or name begins with a dash, so that a program cannot take one for an option. */
+/** Does not begin with a dash, so that a program cannot mistake an address for an option. */
 const ADDRESS = /^[0-9A-Za-z:][0-9A-Za-z.:_%-]*$/;
-/** Environment variables and C strings end at NUL, and nothing a keyboard makes is a control character. */
+/** Environment variables and C strings end at NUL, and keyboards produce no control characters. */
 const PRINTABLE = /^[^\p{Cc}]+$/u;
 
 function bytesAtMost(bytes: number): (text: string) => boolean {
@@ -18,7 +18,7 @@ export const ipmiSettings = z.strictObject({
     .regex(ADDRESS, "is not a host name or IP address")
     .meta({ description: "Host name or IP address of the BMC, without a port." }),
   port: z.int().min(1).max(65535).default(623).meta({ description: "UDP port of the BMC." }),
-  // A length that does not fit ends the look at a text, so that one flaw is told once.
+  // An invalid length ends the validation of a text, so that one problem is reported once.
   username: z
     .string()
     .min(1, { abort: true })
@@ -33,33 +33,33 @@ export const ipmiSettings = z.strictObject({
     .regex(PRINTABLE, "holds a control character")
     .refine(bytesAtMost(20), "is longer than the 20 bytes of IPMI 2.0")
     .meta({ writeOnly: true, description: "Password of that user, at most 20 bytes." }),
-  // Suite 0 lets anybody in, 1 and 2 (15 and 16) do not encrypt, the rest is MD5 and RC4: with ipmitool 1.8.19 some of it crashes.
+  // Suite 0 accepts any login, 1, 2, 15 and 16 do not encrypt, the others use MD5 and RC4; some crash ipmitool 1.8.19.
   cipherSuite: z
     .literal([3, 17])
     .default(17)
-    .meta({ description: "IPMI cipher suite: 17 (SHA-256), or 3 (SHA-1) for BMCs that know nothing newer." }),
+    .meta({ description: "IPMI cipher suite: 17 (SHA-256), or 3 (SHA-1) for BMCs that do not support 17." }),
   privilege: z
     .enum(["USER", "OPERATOR", "ADMINISTRATOR"])
     .default("ADMINISTRATOR")
-    .meta({ description: "Privilege asked for in a session. USER can only read; OPERATOR can switch power." }),
+    .meta({ description: "Privilege requested for a session. USER can only read; OPERATOR can switch power." }),
   bootMode: z
     .enum(["UEFI", "LEGACY"])
     .default("UEFI")
-    .meta({ description: "How the machine shall start when a boot device is set: by UEFI or by a legacy BIOS." }),
+    .meta({ description: "Firmware mode in which the machine starts when a boot device is set: UEFI or legacy BIOS." }),
   replySeconds: z.int().min(1).max(10).default(2).meta({
-    description: "How long the first try of a message waits for a reply; each later try waits a second longer.",
+    description: "Timeout for the first reply to a message, in seconds; each later attempt waits one second longer.",
   }),
   sessionTries: z
     .int()
     .min(1)
     .max(5)
     .default(3)
-    .meta({ description: "How often a message is sent before the BMC counts as silent." }),
+    .meta({ description: "Number of attempts per message before the BMC counts as silent." }),
 });
 
 export type IpmiSettings = z.output<typeof ipmiSettings>;
 
-/** The BMC as an operator would write it down. */
+/** Address and port of the BMC in the usual notation. */
 export function bmcName(settings: Pick<IpmiSettings, "address" | "port">): string {
   return settings.address.includes(":")
     ? `[${settings.address}]:${settings.port}`
@@ -67,8 +67,8 @@ export function bmcName(settings: Pick<IpmiSettings, "address" | "port">): strin
 }
 
 /**
- * Seconds until ipmitool gives a silent BMC up: it asks in two dialects, `sessionTries` times each, and waits
- * a second longer every time.
+ * Seconds until ipmitool gives up on a silent BMC: it sends two forms of the request, `sessionTries` times each, and
+ * waits one second longer each time.
  */
 export function silentSeconds(settings: Pick<IpmiSettings, "replySeconds" | "sessionTries">): number {
   const { replySeconds: reply, sessionTries: tries } = settings;

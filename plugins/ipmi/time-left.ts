@@ -1,9 +1,9 @@
-/** How long a call has until its deadline, however the clock is set while it is under way. */
+/** Time until the deadline of a call, unaffected by changes of the system clock during the call. */
 
-/** By the clock that nobody sets, for each deadline that was looked at. */
+/** Deadline → its time on the monotonic clock, fixed on first use. */
 const ends = new WeakMap<Date, number>();
 
-/** In milliseconds; 0: it is over. */
+/** In milliseconds; 0 once the deadline has passed. */
 export function timeLeft({ deadline }: { readonly deadline: Date }): number {
   const now = performance.now();
   const end = ends.get(deadline) ?? now + deadline.getTime() - Date.now();

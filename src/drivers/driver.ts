@@ -1,10 +1,10 @@
 /**
- * The driver contract, version 1: the default export of a plugin module, and the objects passed to it and returned by it.
- * This file contains types only. A plugin imports it with `import type` and depends on nothing else in Ostler.
+ * The driver contract, version 1: the default export of a plugin module, and the objects passed to it and returned by
+ * it. This file contains types only. A plugin imports it with `import type` and depends on nothing else in Ostler.
  *
- * A plugin module exports a `DriverFactory` as its default. The interfaces `inspect`, `clean`, `deploy` and `discover` are
- * optional; a node can take one that its driver lacks from another driver. Drivers keep no essential state: data that
- * must survive a restart of the service belongs in the `memo` of a step.
+ * A plugin module exports a `DriverFactory` as its default. The interfaces `inspect`, `clean`, `deploy` and `discover`
+ * are optional; a node can take one that its driver lacks from another driver. Drivers keep no essential state: data
+ * that must survive a restart of the service belongs in the `memo` of a step.
  *
  * Guide for driver authors: docs/drivers.md. A driver must pass `src/drivers/conformance` before it is released.
  */
@@ -43,7 +43,8 @@ export type Interruptible = "ALWAYS" | "AT_BOUNDARY" | "NEVER";
 
 /**
  * A part of the machine that a step changes: the content of its disks, its firmware, or the networks it is attached to.
- * The first step that touches disks or firmware is the point of no return. The result of an abort lists what was touched.
+ * The first step that touches disks or firmware is the point of no return. The result of an abort lists what was
+ * touched.
  */
 export type Touch = "DISKS" | "FIRMWARE" | "NETWORK";
 
@@ -99,9 +100,9 @@ export interface Call<Settings> {
    */
   log(message: string): void;
   /**
-   * Makes one call to the machine and records its name and duration in traces and metrics. Wrap every call in it. `name`
-   * is one of a small fixed set ("ipmi chassis power on"), without addresses, node names and secrets. Returns or throws
-   * what `work` returns or throws.
+   * Makes one call to the machine and records its name and duration in traces and metrics. Wrap every call in it.
+   * `name` is one of a small fixed set ("ipmi chassis power on"), without addresses, node names and secrets. Returns or
+   * throws what `work` returns or throws.
    */
   timed<T>(name: string, work: () => Promise<T>): Promise<T>;
 }
@@ -185,7 +186,9 @@ export interface Step<Settings> {
    * `run` is kept. It can wait, with a memo of its own.
    */
   verify?(call: StepCall<Settings>): Promise<StepResult>;
-  /** Undoes unfinished work so that the node can be left alone. Called with the step's memo after the step was aborted. */
+  /**
+   * Undoes unfinished work so that the node can be left alone. Called with the step's memo after the step was aborted.
+   */
   abort?(call: StepCall<Settings>): Promise<void>;
 }
 
@@ -205,8 +208,8 @@ export interface InspectInterface<Settings> extends StepInterface<Settings> {
 /** Finds machines. */
 export interface DiscoverInterface<Settings> {
   /**
-   * Schema of the settings for a probe: a node's settings without the part that the probe finds, mainly the credentials.
-   * Secrets are marked as in `Driver.settings`.
+   * Schema of the settings for a probe: a node's settings without the part that the probe finds, mainly the
+   * credentials. Secrets are marked as in `Driver.settings`.
    */
   readonly settings: Schema<Readonly<Record<string, Json | undefined>>>;
   /**
@@ -246,9 +249,9 @@ export interface Driver<Settings> {
   readonly clean?: StepInterface<Settings>;
   readonly discover?: DiscoverInterface<Settings>;
   /**
-   * Identity of the node's management controller, such as host and port, without secrets. Nodes with the same result share
-   * that controller and the site's limit per controller; a discovery recognizes registered nodes by it. If it is absent or
-   * returns an empty text, the node has a controller of its own.
+   * Identity of the node's management controller, such as host and port, without secrets. Nodes with the same result
+   * share that controller and the site's limit per controller; a discovery recognizes registered nodes by it. If it is
+   * absent or returns an empty text, the node has a controller of its own.
    */
   controllerOf?(settings: Settings): string;
   /** Closes the driver's resources when the service shuts down. */
@@ -260,8 +263,8 @@ export interface PluginHost {
   /** Writes a line to the service's log. */
   log(message: string): void;
   /**
-   * Set if only the declarations of the driver are read and none of its functions is called. Programs and files that the
-   * driver needs can then be missing.
+   * Set if only the declarations of the driver are read and none of its functions is called. Programs and files that
+   * the driver needs can then be missing.
    */
   readonly describing?: true;
   /** Memory shared by all processes that run this driver for the service. Absent outside a service, as in a test. */
@@ -269,8 +272,9 @@ export interface PluginHost {
 }
 
 /**
- * A small key-value cache of a driver, for example for a BMC session that the next call continues in another process. It
- * is lost when the service ends and evicts the least recently used values when it is full, so nothing may depend on it.
+ * A small key-value cache of a driver, for example for a BMC session that the next call continues in another process.
+ * It is lost when the service ends and evicts the least recently used values when it is full, so nothing may depend on
+ * it.
  */
 export interface DriverMemory {
   get(key: string): Promise<Json | undefined>;

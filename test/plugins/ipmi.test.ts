@@ -6,7 +6,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { IpmiError, judgeFailure } from "../../plugins/ipmi/failure.ts";
+import { IpmiError, classifyFailure } from "../../plugins/ipmi/failure.ts";
 import factory from "../../plugins/ipmi/index.ts";
 import { parseBmcInfo, parseFru, parseSensors } from "../../plugins/ipmi/inventory.ts";
 import { bmcAnswers } from "../../plugins/ipmi/presence.ts";
@@ -71,8 +71,8 @@ describe("IPMI settings", () => {
     { replySeconds: 2, sessionTries: 2, seconds: 10 },
   ])(
     "IPMI call to a silent BMC takes $seconds s with $sessionTries attempts of $replySeconds s",
-    ({ seconds, ...knobs }) => {
-      expect(silentSeconds(knobs)).toBe(seconds);
+    ({ seconds, ...settings }) => {
+      expect(silentSeconds(settings)).toBe(seconds);
     },
   );
 });
@@ -213,8 +213,8 @@ describe("output of ipmitool", () => {
 });
 
 describe("failure of ipmitool", () => {
-  const judge = (text: string, killedAfterSeconds?: number) =>
-    judgeFailure({
+  const classify = (text: string, killedAfterSeconds?: number) =>
+    classifyFailure({
       bmc: "10.0.0.7:623",
       task: "read its power",
       username: "admin",
@@ -297,13 +297,13 @@ describe("failure of ipmitool", () => {
     [`${CHATTER}\nan unknown message`, "OTHER", true, /an unknown message/],
     [CHATTER, "OTHER", true, /gave no reason/],
   ])("failure of ipmitool: %j", (text, kind, retryable, sentence) => {
-    const judgement = judge(text);
-    expect(judgement).toMatchObject({ verdict: { kind, retryable, message: expect.stringMatching(sentence) } });
-    expect(judgement).toMatchObject({ verdict: { message: expect.stringContaining("10.0.0.7:623") } });
+    const classification = classify(text);
+    expect(classification).toMatchObject({ failure: { kind, retryable, message: expect.stringMatching(sentence) } });
+    expect(classification).toMatchObject({ failure: { message: expect.stringContaining("10.0.0.7:623") } });
   });
 
   test("failure of ipmitool without a reason is a login error if the BMC is present, and a network error if not", () => {
-    expect(judge(NO_SESSION)).toMatchObject({
+    expect(classify(NO_SESSION)).toMatchObject({
       present: { kind: "AUTHENTICATION", retryable: true },
       silent: { kind: "UNREACHABLE", retryable: true },
     });
@@ -311,14 +311,16 @@ describe("failure of ipmitool", () => {
 
   test("failure of ipmitool during the login is the same whether it was killed or not", () => {
     const expected = { present: { kind: "AUTHENTICATION" }, silent: { kind: "UNREACHABLE" } };
-    expect(judge("> Error: no response from RAKP 1 message", 30)).toMatchObject(expected);
+    expect(classify("> Error: no response from RAKP 1 message", 30)).toMatchObject(expected);
     expect(
-      judge(`> Error: no response from RAKP 3 message\nSet Session Privilege Level to OPERATOR failed\n${NO_SESSION}`),
+      classify(
+        `> Error: no response from RAKP 3 message\nSet Session Privilege Level to OPERATOR failed\n${NO_SESSION}`,
+      ),
     ).toMatchObject(expected);
   });
 
   test("failure of ipmitool that was killed is a timeout if the BMC is present, and unreachable if not", () => {
-    expect(judge("", 30)).toMatchObject({
+    expect(classify("", 30)).toMatchObject({
       present: { kind: "TIMEOUT", message: expect.stringContaining("30 s") },
       silent: { kind: "UNREACHABLE" },
     });
@@ -486,7 +488,7 @@ describe("driver ipmi with a simulated ipmitool", () => {
     await tool.put("power", "on");
     await tool.put("deaf", "");
     const controller = new AbortController();
-    const reason = new Error("the operator gave up");
+    const reason = new Error("the operator aborted");
     const waiting = driver.power.set(call({}, { signal: controller.signal }), "SOFT_OFF");
     setTimeout(() => controller.abort(reason), 150);
     await expect(waiting).rejects.toBe(reason);
@@ -695,7 +697,7 @@ interface FakeIpmitool {
   reset(): Promise<void>;
 }
 
-/** Keeps a machine in files beside itself and records its calls. */
+/** Simulates a machine in files of its folder, and records its calls. */
 const FAKE = `#!/bin/sh
 here=$(dirname "$0")
 printf '%s\\n' "$@" >"$here/argv"

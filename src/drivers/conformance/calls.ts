@@ -34,8 +34,8 @@ export async function switchPower(subject: Subject, action: PowerAction, state: 
 }
 
 /**
- * Runs a step to its end as the engine does, waits included: `run`, then `verify`, if any, twice, as after a crash in it.
- * Returns the result of `run`, or the failure of `verify`.
+ * Runs a step to its end as the engine does, waits included: `run`, then `verify`, if any, twice, as after a crash in
+ * it. Returns the result of `run`, or the failure of `verify`.
  */
 export async function performStep(
   subject: Subject,

@@ -9,13 +9,13 @@
  *     }
  *
  * Without `live` no machine is contacted: the checks read the declarations and the settings schema. With `live` the
- * settings must lead to a machine that can be SWITCHED ON AND OFF at will, preferably a simulated one; run the checks one
- * after the other then (they share the machine). They leave it off. With `refused` (settings that the machine rejects,
- * such as a wrong password) they also check that the error reports this and contains no secret. With `steps` they run
- * more than inspection. `discovery` gives a driver that finds machines the address of one.
+ * settings must lead to a machine that can be SWITCHED ON AND OFF at will, preferably a simulated one; run the checks
+ * one after the other then (they share the machine). They leave it off. With `refused` (settings that the machine
+ * rejects, such as a wrong password) they also check that the error reports this and contains no secret. With `steps`
+ * they run more than inspection. `discovery` gives a driver that finds machines the address of one.
  *
- * A check that fails throws an error whose message is a sentence about the driver. Each check creates a driver of its own
- * and closes it.
+ * A check that fails throws an error whose message is a sentence about the driver. Each check creates a driver of its
+ * own and closes it.
  */
 import { switchPower } from "./calls.ts";
 import {

@@ -36,7 +36,9 @@ export interface ChosenStep {
 }
 
 export interface DiscoveryOptions {
-  /** Settings that `discover.settings` accepts; fill every secret field. With `live`: settings that the machine accepts. */
+  /**
+   * Settings that `discover.settings` accepts; fill every secret field. With `live`: settings that the machine accepts.
+   */
   readonly settings: Readonly<Record<string, Json>>;
   /** With `live`: the address of the machine of `ConformanceOptions.settings`. */
   readonly address: string;
