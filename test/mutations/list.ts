@@ -253,7 +253,7 @@ export const MUTATIONS: readonly Mutation[] = [
     file: "src/graphql/execution/guards.ts",
     from: "if (requested <= LIMITS.cost)",
     to: "if (requested <= LIMITS.cost * 1_000)",
-    tests: ["test/http/guards.test.ts", "test/graphql/cost.test.ts"],
+    tests: ["test/http/guards.test.ts"],
   },
   {
     id: "M30",
