@@ -46,7 +46,13 @@ export const RULES: readonly Rule[] = [
     words: ["tell", "tells", "telling", "told", "untold", "teller", "tellers"],
   },
   { name: "said", write: "logged, reported (step log)", words: ["said"] },
-  { name: "nobody", write: "no caller, no worker, null", words: ["nobody"] },
+  {
+    name: "nobody",
+    write: "no caller, no worker, null",
+    words: ["nobody"],
+    // The user of Unix.
+    allowed: [{ files: /^src\/store\/postgres\/embedded\.ts$/, line: /`nobody`|NOBODY_UID/ }],
+  },
   { name: "somebody", write: "another caller, another replica, an operator", words: ["somebody"] },
   { name: "anybody", write: "any caller, any client", words: ["anybody"] },
   { name: "everybody", write: "all callers, all replicas", words: ["everybody"] },
@@ -70,7 +76,7 @@ export const RULES: readonly Rule[] = [
     name: "room",
     write: "layer, directory; capacity",
     pattern: "(?<!\\b(?:no|leave|leaves|make|makes|enough|more) )\\brooms?\\b(?! (?:for|left|to)\\b)",
-    allowed: [{ files: /./, line: /\broom: "|"room"/ }],
+    allowed: [{ files: /./, line: /\broom: "|"room"|\{ room \}|room: string/ }],
   },
   { name: "stretch", write: "execution, executeRun", words: ["stretch", "stretches"] },
   { name: "let go", write: "release, shut down, disconnect", pattern: "\\b(?:let|lets|letting) go\\b|letGo" },

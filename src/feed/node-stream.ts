@@ -132,7 +132,7 @@ class NodeStream {
     return this.#request.snapshot ? this.#awaitSnapshot(waiter) : this.#begin();
   }
 
-  /** What is sent without items: the end at a shutdown, or a bookmark. */
+  /** Items sent between transitions: the end at a shutdown, or a bookmark. */
   #markers(): readonly NodeStreamItem[] {
     const isSilent = performance.now() - this.#sentAt >= BOOKMARK_MS;
     if (this.#cursor === null) {

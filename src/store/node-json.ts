@@ -16,7 +16,7 @@ import { cursorOfText, cursorText, pageClauses, toCursor } from "./postgres/pagi
 import { constantSql, runPrepared } from "./postgres/statements.ts";
 import { nodes } from "./tables.ts";
 
-/** What a page is read for: selections of edges, one for each response key, and the cursors of its ends. */
+/** The requested parts of a page: selections of edges, one for each response key, and the cursors of its ends. */
 export interface NodesJsonRequest {
   readonly edges: readonly (readonly SelectedField[])[];
   readonly ends: boolean;

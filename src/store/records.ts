@@ -42,7 +42,7 @@ export interface LeftAs {
   readonly tearDownError: string | null;
 }
 
-/** What a step changes on a machine, declared by its driver. */
+/** The parts of a machine that a step changes, declared by its driver. */
 export type Touch = "DISKS" | "FIRMWARE" | "NETWORK";
 
 /** A step of a plan: the part of its declaration that the engine uses, fixed when the operation was accepted. */

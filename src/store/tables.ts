@@ -6,7 +6,7 @@
  *   names;
  * - `label_pairs`, which makes labels a list that PostgreSQL keeps statistics of.
  *
- * Some columns have older names than their properties: `wish` is an interrupt (decision 0013 forbids renaming columns).
+ * Some columns have older names than their properties (decision 0013 forbids renaming columns).
  * The tables of the durable queue are pg-boss's own, in the schema `pgboss`.
  */
 import { sql } from "drizzle-orm";

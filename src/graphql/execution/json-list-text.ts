@@ -7,7 +7,7 @@ import type { ListPlan, PageInfo } from "./json-list-plan.ts";
 /** Key of a text in a result. It is random, so it occurs nowhere else. */
 export const TEXT_KEY = `ready_${randomBytes(16).toString("hex")}`;
 const PLACEHOLDER = 0;
-/** What `JSON.stringify` writes where a text belongs. */
+/** Placeholder that `JSON.stringify` writes for a text. */
 const PLACEHOLDER_TEXT = `{"${TEXT_KEY}":${PLACEHOLDER}}`;
 
 /** Texts that the running `JSON.stringify` has met, in order. `toJSON` has no other way to pass them on. */

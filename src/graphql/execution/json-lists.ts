@@ -79,7 +79,7 @@ function createRewriter(
   };
 }
 
-/** What a rewritten document depends on: the operation, and the Boolean variables that its directives may use. */
+/** The key of a rewritten document: the operation, and the Boolean variables that its directives may use. */
 function variantOf(
   { variableDefinitions = [] }: OperationDefinitionNode,
   operationName: string | null | undefined,

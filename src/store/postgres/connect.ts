@@ -11,7 +11,7 @@ export type Connection =
   | { readonly url: string }
   | { readonly host: string; readonly port: number; readonly user: string; readonly database: string };
 
-/** What queries run on: a pool or a transaction. */
+/** Runs queries: a pool or a transaction. */
 export type Reader = Pick<PostgresJsDatabase, "select" | "selectDistinct" | "execute" | "$count">;
 
 /** An open transaction. Only the engine opens one. */
