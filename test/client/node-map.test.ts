@@ -8,7 +8,7 @@ interface Fields {
 }
 
 const node = (uuid: string, revision: number) => ({ uuid, revision, transitionCount: 1, label: `${uuid}${revision}` });
-const told = (
+const transitionItem = (
   cursor: string,
   known: ReturnType<typeof node> | null,
   to: string | null = "ACTIVE",
@@ -29,11 +29,11 @@ const told = (
 
 function mapOf(...items: WatchItem<Fields>[]) {
   const map = createNodeMap<Fields>();
-  const apply = (item: WatchItem<Fields>) => {
-    map.apply(item);
+  const apply = (change: WatchItem<Fields>) => {
+    map.apply(change);
     return [...map.nodes.values()].map(({ label }) => label).join(" ");
   };
-  for (const item of items) map.apply(item);
+  for (const each of items) map.apply(each);
   return { map, apply };
 }
 
@@ -46,22 +46,22 @@ const SNAPSHOT: WatchItem<Fields>[] = [
 
 test("a node of the same or a newer revision replaces the known one", () => {
   const { map, apply } = mapOf(...SNAPSHOT);
-  expect(apply(told("6", { ...node("a", 3), label: "again" }))).toBe("again b1");
-  expect(apply(told("7", node("a", 4)))).toBe("a4 b1");
-  expect(apply(told("8", node("c", 1)))).toBe("a4 b1 c1");
+  expect(apply(transitionItem("6", { ...node("a", 3), label: "again" }))).toBe("again b1");
+  expect(apply(transitionItem("7", node("a", 4)))).toBe("a4 b1");
+  expect(apply(transitionItem("8", node("c", 1)))).toBe("a4 b1 c1");
   expect(map.cursor).toBe("8");
 });
 
 test("a node of an older revision does not replace the known one, and the cursor advances", () => {
-  const { map, apply } = mapOf(...SNAPSHOT, told("6", node("a", 8)));
-  expect(apply(told("7", node("a", 7)))).toBe("a8 b1");
+  const { map, apply } = mapOf(...SNAPSHOT, transitionItem("6", node("a", 8)));
+  expect(apply(transitionItem("7", node("a", 7)))).toBe("a8 b1");
   expect(map.cursor).toBe("7");
 });
 
 test("a deleted node is removed at any revision, and a node whose deletion has not arrived stays", () => {
   const { apply } = mapOf(...SNAPSHOT);
-  expect(apply(told("6", null))).toBe("a3 b1");
-  expect(apply(told("7", null, null))).toBe("b1");
+  expect(apply(transitionItem("6", null))).toBe("a3 b1");
+  expect(apply(transitionItem("7", null, null))).toBe("b1");
 });
 
 test("a new snapshot replaces all nodes, because it may belong to another log", () => {

@@ -12,7 +12,7 @@ import { eventually } from "../support/eventually.ts";
 import { installClient } from "../support/packed-client.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
-const HOUSE = fileURLToPath(new URL("../..", import.meta.url));
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const ostler = await serviceUnderTest();
 const folder = mkdtempSync(join(tmpdir(), "ostler-client-"));
 let files: string[] = [];
@@ -25,7 +25,7 @@ afterAll(async () => {
 });
 
 test("the package contains the compiled client, its types, the schema and possible types, and nothing of the service", () => {
-  const rooms = ["filter", "index", "items", "node-map", "position", "queue", "session", "watch-nodes"];
+  const modules = ["filter", "index", "items", "node-map", "position", "queue", "session", "watch-nodes"];
   expect(files).toEqual(
     [
       "LICENSE",
@@ -33,15 +33,15 @@ test("the package contains the compiled client, its types, the schema and possib
       "package.json",
       "possibleTypes.json",
       "schema.graphql",
-      ...rooms.flatMap((room) => [`dist/${room}.d.ts`, `dist/${room}.js`]),
+      ...modules.flatMap((module) => [`dist/${module}.d.ts`, `dist/${module}.js`]),
     ].toSorted(),
   );
   for (const file of ["schema.graphql", "possibleTypes.json"])
     expect(readFileSync(join(folder, "node_modules/ostler-client", file), "utf8")).toBe(
-      readFileSync(join(HOUSE, file), "utf8"),
+      readFileSync(join(ROOT, file), "utf8"),
     );
   const versionIn = (path: string) =>
-    (JSON.parse(readFileSync(join(HOUSE, path), "utf8")) as { version: string }).version;
+    (JSON.parse(readFileSync(join(ROOT, path), "utf8")) as { version: string }).version;
   expect(versionIn("packages/client/package.json")).toBe(versionIn("package.json"));
 });
 
@@ -61,7 +61,7 @@ test("the package's types compile in a strict project and reflect the requested 
     const tsc = promisify(execFile)(
       process.execPath,
       [
-        join(HOUSE, "node_modules/typescript/bin/tsc"),
+        join(ROOT, "node_modules/typescript/bin/tsc"),
         "--noEmit",
         "--strict",
         "--module",
@@ -98,20 +98,20 @@ test("the package exports its schema and possible types", async () => {
 });
 
 test("the package follows a server across interruptions without gaps or duplicates", async () => {
-  await using way = await cutter(ostler.url);
+  await using proxy = await cutter(ostler.url);
   const names = await ostler.register(10, { delayMs: 5, waitSeconds: 0.05 });
   writeFileSync(
     join(folder, "follow.mjs"),
     `import { watchNodes } from "ostler-client";
      for await (const item of watchNodes({ url: process.argv[2], firstPauseMs: 20, onBreak: ({ why }) => console.error(why) })) console.log(JSON.stringify(item));`,
   );
-  const child = spawn(process.execPath, ["follow.mjs", `${way.url}/graphql`], {
+  const child = spawn(process.execPath, ["follow.mjs", `${proxy.url}/graphql`], {
     cwd: folder,
     stdio: ["ignore", "pipe", "pipe"],
   });
   try {
-    let [cuts, complete] = [0, ""];
-    const told: string[] = [];
+    let [interruptions, complete] = [0, ""];
+    const received: string[] = [];
     const active = new Set<string>();
     createInterface({ input: child.stdout }).on("line", (line) => {
       const item = JSON.parse(line) as {
@@ -122,22 +122,22 @@ test("the package follows a server across interruptions without gaps or duplicat
       };
       if (item.kind === "complete") complete = item.cursor;
       if (item.kind !== "transition") return;
-      told.push(item.cursor);
+      received.push(item.cursor);
       if (item.transition?.to === "ACTIVE") active.add(item.transition.nodeName);
-      if (told.length % 9 === 0) cuts += way.cut();
+      if (received.length % 9 === 0) interruptions += proxy.cut();
     });
     let breaks = "";
     child.stderr.on("data", (part: Buffer) => (breaks += part.toString()));
-    await eventually("it follows", () => complete !== "" && ostler.listeners() === 1);
+    await eventually("the package's watcher is subscribed", () => complete !== "" && ostler.listeners() === 1);
     await ostler.commission(names);
-    await eventually("all are told", () => active.size === names.length);
+    await eventually("all nodes are reported ACTIVE", () => active.size === names.length);
     const log = await ostler.query<{ transitions: { edges: { node: { cursor: string } }[] } }>(
       "query Log($after: String!) { transitions(after: $after, first: 500) { edges { node { cursor } } } }",
       { after: complete },
     );
-    expect(told).toEqual(log.transitions.edges.map(({ node }) => node.cursor).slice(0, told.length));
-    expect(told.length).toBeGreaterThan(10 * 5);
-    expect(cuts).toBeGreaterThan(3);
+    expect(received).toEqual(log.transitions.edges.map(({ node }) => node.cursor).slice(0, received.length));
+    expect(received.length).toBeGreaterThan(10 * 5);
+    expect(interruptions).toBeGreaterThan(3);
     expect(breaks.trim().split("\n").length).toBeGreaterThan(3);
   } finally {
     child.kill();

@@ -66,7 +66,7 @@ describe("watcher", () => {
     );
     const complete = first.findLast((item) => item.kind === "complete");
     await ostler.commission(names);
-    const told = transitionsIn(
+    const received = transitionsIn(
       await takeUntil(
         items,
         (item) =>
@@ -74,12 +74,12 @@ describe("watcher", () => {
       ),
     );
     expect(
-      told.map(({ transition: { cursor, nodeName, sequence, to } }) => ({ cursor, nodeName, sequence, to })),
-    ).toEqual((await logAfter(complete?.cursor ?? "")).slice(0, told.length));
-    expect(told.at(-1)?.node).toEqual({
-      uuid: told.at(-1)?.transition.nodeUuid,
-      transitionCount: told.at(-1)?.transition.sequence,
-      revision: told.at(-1)?.transition.nodeRevision,
+      received.map(({ transition: { cursor, nodeName, sequence, to } }) => ({ cursor, nodeName, sequence, to })),
+    ).toEqual((await logAfter(complete?.cursor ?? "")).slice(0, received.length));
+    expect(received.at(-1)?.node).toEqual({
+      uuid: received.at(-1)?.transition.nodeUuid,
+      transitionCount: received.at(-1)?.transition.sequence,
+      revision: received.at(-1)?.transition.nodeRevision,
       name: names[2],
       state: "ACTIVE",
     });
@@ -98,8 +98,11 @@ describe("watcher", () => {
     const first = await takeUntil(items, isLive);
     expect(first.find((item) => item.kind === "node")?.node).toMatchObject({ name, presence: "UNSEEN" });
     await ostler.operationEnds(await ostler.begin("manageNodes", [name]));
-    const [told] = transitionsIn(await takeUntil(items, ({ kind }) => kind === "transition"));
-    expect(told).toMatchObject({ transition: { event: "verify", actor: "token" }, node: { name, presence: "UNSEEN" } });
+    const [received] = transitionsIn(await takeUntil(items, ({ kind }) => kind === "transition"));
+    expect(received).toMatchObject({
+      transition: { event: "verify", actor: "token" },
+      node: { name, presence: "UNSEEN" },
+    });
   });
 
   test("a watcher in another process resumes from a saved cursor", async () => {
@@ -122,19 +125,19 @@ describe("watcher", () => {
   });
 
   test("a watcher that ends while it waits is done immediately, and the server closes its stream", async () => {
-    await eventually("nobody watches", () => ostler.listeners() === 0);
-    const leave = new AbortController();
-    const [one, other] = [watch({ signal: leave.signal }), watch()];
+    await eventually("no watcher is subscribed", () => ostler.listeners() === 0);
+    const controller = new AbortController();
+    const [one, other] = [watch({ signal: controller.signal }), watch()];
     for (const items of [one, other]) await takeUntil(items, isLive);
     const waits = [one.next(), other.next()];
     await eventually("both streams wait", () => ostler.listeners() === 2);
-    leave.abort();
+    controller.abort();
     await other.return?.();
     expect(await Promise.all(waits)).toEqual([
       { done: true, value: undefined },
       { done: true, value: undefined },
     ]);
-    await eventually("the server has let go", () => ostler.listeners() === 0);
+    await eventually("the server has closed the streams", () => ostler.listeners() === 0);
     expect(await watch({ signal: AbortSignal.abort() }).next()).toEqual({ done: true, value: undefined });
   });
 
@@ -182,7 +185,7 @@ describe("watcher", () => {
 
 describe("interrupted connection", () => {
   test("repeated interruptions lose and duplicate no transition, and the node map matches the nodes", async () => {
-    await using way = await cutter(ostler.url);
+    await using proxy = await cutter(ostler.url);
     const names = await ostler.register(12, { delayMs: 5, waitSeconds: 0.05 });
     const {
       nodes: { edges },
@@ -195,30 +198,30 @@ describe("interrupted connection", () => {
     let live = 0;
     const follow = async (filter?: NodeFilter) => {
       const map = createNodeMap();
-      const told: WatchItem[] = [];
-      let cuts = 0;
-      for await (const item of watch({ url: `${way.url}/graphql`, filter, onBreak: ({ why }) => breaks.push(why) })) {
-        told.push(item);
+      const received: WatchItem[] = [];
+      let interruptions = 0;
+      for await (const item of watch({ url: `${proxy.url}/graphql`, filter, onBreak: ({ why }) => breaks.push(why) })) {
+        received.push(item);
         map.apply(item);
         if (isLive(item)) live += 1;
-        if (item.kind === "transition" && told.length % 7 === 0) cuts += way.cut();
+        if (item.kind === "transition" && received.length % 7 === 0) interruptions += proxy.cut();
         if (
           [...map.nodes.values()].filter(({ name, state }) => names.includes(name) && state === "ACTIVE").length ===
           names.length
         )
           break;
       }
-      return { told, map, cuts };
+      return { received, map, interruptions };
     };
     const both = Promise.all([follow(), follow({ ids })]);
     await eventually("both are live", () => live >= 2);
     await ostler.commission(names);
     const [all, some] = await both;
 
-    for (const { told, map, cuts } of [all, some]) {
-      expect(cuts).toBeGreaterThan(5);
-      const start = told.find((item) => item.kind === "complete")?.cursor ?? "";
-      const cursors = transitionsIn(told).map(({ cursor }) => cursor);
+    for (const { received, map, interruptions } of [all, some]) {
+      expect(interruptions).toBeGreaterThan(5);
+      const start = received.find((item) => item.kind === "complete")?.cursor ?? "";
+      const cursors = transitionsIn(received).map(({ cursor }) => cursor);
       const log = await logAfter(start);
       expect(cursors).toEqual(
         log
@@ -246,12 +249,12 @@ describe("interrupted connection", () => {
 
   test("a connection is retried until the server is up", async () => {
     const breaks: { why: string; tries: number; pauseMs: number }[] = [];
-    const leave = new AbortController();
+    const controller = new AbortController();
     const items = watch({
       url: "http://127.0.0.1:1/graphql",
-      signal: leave.signal,
+      signal: controller.signal,
       longestPauseMs: 10,
-      onBreak: (broken) => breaks.push(broken) > 5 && leave.abort(),
+      onBreak: (broken) => breaks.push(broken) > 5 && controller.abort(),
     });
     expect((await items.next()).value).toEqual({ kind: "begin", reason: "START" });
     while (!(await items.next()).done) expect(breaks.length).toBeLessThan(6);
@@ -261,12 +264,12 @@ describe("interrupted connection", () => {
   });
 });
 
-/** The behaviour of a scripted server for one subscription. */
-interface Asked {
+/** One subscription as a scene of the scripted server sees and answers it. */
+interface ScriptedSubscription {
   readonly after: string | null;
   readonly snapshot: boolean;
   readonly authorization: unknown;
-  tell(item: object): void;
+  send(item: object): void;
   fail(errors: readonly object[]): void;
   close(code?: number): void;
 }
@@ -281,7 +284,7 @@ afterEach(() => {
 });
 
 /** A server with one scripted scene per connection; the last one repeats. A number closes the connection with that code. */
-async function scripted(...scenes: (number | ((asked: Asked) => void))[]): Promise<string> {
+async function scripted(...scenes: (number | ((subscription: ScriptedSubscription) => void))[]): Promise<string> {
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1", handleProtocols: () => "graphql-transport-ws" });
   servers.add(server);
   let connections = 0;
@@ -303,7 +306,7 @@ async function scripted(...scenes: (number | ((asked: Asked) => void))[]): Promi
         scene({
           ...message.payload.variables,
           authorization,
-          tell: (item) =>
+          send: (item) =>
             socket.send(JSON.stringify({ id: message.id, type: "next", payload: { data: { nodeTransitions: item } } })),
           fail: (errors) => socket.send(JSON.stringify({ id: message.id, type: "error", payload: errors })),
           close: (code) => (code === undefined ? socket.terminate() : socket.close(code)),
@@ -316,13 +319,13 @@ async function scripted(...scenes: (number | ((asked: Asked) => void))[]): Promi
 }
 
 const COMPLETE = { __typename: "StreamBookmark", cursor: "10", snapshotComplete: true, caughtUp: false };
-const LIVE = (cursor: number) => ({
+const liveBookmark = (cursor: number) => ({
   __typename: "StreamBookmark",
   cursor: String(cursor),
   snapshotComplete: false,
   caughtUp: true,
 });
-const MOVE = (cursor: number) => ({
+const transitionAt = (cursor: number) => ({
   __typename: "Transition",
   cursor: String(cursor),
   nodeUuid: "n",
@@ -336,13 +339,13 @@ const MOVE = (cursor: number) => ({
 });
 
 describe("scripted server", () => {
-  const whole = ({ tell, after }: Asked) => {
-    if (after === null) tell(COMPLETE);
-    tell(LIVE(Number(after ?? 10)));
+  const snapshotThenLive = ({ send, after }: ScriptedSubscription) => {
+    if (after === null) send(COMPLETE);
+    send(liveBookmark(Number(after ?? 10)));
   };
 
   test.each([4400, 4401, 4403, 4406, 4409, 4429, 4500])("close code %i ends the watch with REFUSED", async (code) => {
-    await expect(takeUntil(watch({ url: await scripted(code, whole) }), isLive)).rejects.toMatchObject({
+    await expect(takeUntil(watch({ url: await scripted(code, snapshotThenLive) }), isLive)).rejects.toMatchObject({
       code: "REFUSED",
       closeCode: code,
     });
@@ -351,17 +354,17 @@ describe("scripted server", () => {
   test.each([1000, 1001, 1011, 1012, 1013, 4403, 4408, undefined])(
     "close code %s during the stream is followed by a connection that resumes",
     async (code) => {
-      const asked: (string | null)[] = [];
+      const cursors: (string | null)[] = [];
       const script = await scripted(
         (first) => {
-          whole(first);
-          first.tell(MOVE(11));
+          snapshotThenLive(first);
+          first.send(transitionAt(11));
           first.close(code);
         },
         (again) => {
-          asked.push(again.after);
-          again.tell(MOVE(11));
-          again.tell(MOVE(12));
+          cursors.push(again.after);
+          again.send(transitionAt(11));
+          again.send(transitionAt(12));
         },
       );
       const items = await takeUntil(
@@ -369,7 +372,7 @@ describe("scripted server", () => {
         (item) => item.kind === "transition" && item.cursor === "12",
       );
       expect(transitionsIn(items).map(({ cursor }) => cursor)).toEqual(["11", "12"]);
-      expect(asked).toEqual(["11"]);
+      expect(cursors).toEqual(["11"]);
     },
   );
 
@@ -380,14 +383,14 @@ describe("scripted server", () => {
       node: { uuid, transitionCount: 1, revision: 1, name: uuid, state: "ACTIVE" },
     });
     const script = await scripted(
-      ({ tell, close }) =>
-        [node("a"), COMPLETE, { __typename: "StreamReset", cursor: "40", code: "CURSOR_EXPIRED" }].forEach(tell) ??
+      ({ send, close }) =>
+        [node("a"), COMPLETE, { __typename: "StreamReset", cursor: "40", code: "CURSOR_EXPIRED" }].forEach(send) ??
         close,
-      ({ tell, close }) => {
-        tell(node("b"));
+      ({ send, close }) => {
+        send(node("b"));
         close(1001);
       },
-      ({ tell }) => [node("c"), { ...COMPLETE, cursor: "50" }, LIVE(50)].forEach(tell),
+      ({ send }) => [node("c"), { ...COMPLETE, cursor: "50" }, liveBookmark(50)].forEach(send),
     );
     const map = createNodeMap();
     const seen: string[] = [];
@@ -413,22 +416,22 @@ describe("scripted server", () => {
   test.each(["TOO_SLOW", "SHUTTING_DOWN", "ACCESS_CHANGED"])(
     "a reset with %s is followed by a connection with the last cursor and a new token",
     async (code) => {
-      const asked: unknown[] = [];
+      const resumed: unknown[] = [];
       let tokens = 0;
       const script = await scripted(
-        ({ tell }) => [COMPLETE, MOVE(11), { __typename: "StreamReset", cursor: "11", code }].forEach(tell),
+        ({ send }) => [COMPLETE, transitionAt(11), { __typename: "StreamReset", cursor: "11", code }].forEach(send),
         (again) => {
-          asked.push(again.after, again.authorization);
-          whole(again);
+          resumed.push(again.after, again.authorization);
+          snapshotThenLive(again);
         },
       );
       await takeUntil(watch({ url: script, token: () => `t${(tokens += 1)}` }), isLive);
-      expect(asked).toEqual(["11", "Bearer t2"]);
+      expect(resumed).toEqual(["11", "Bearer t2"]);
     },
   );
 
   test("a missing transition ends the watch with GAP", async () => {
-    const script = await scripted(({ tell }) => [COMPLETE, MOVE(11), MOVE(13)].forEach(tell));
+    const script = await scripted(({ send }) => [COMPLETE, transitionAt(11), transitionAt(13)].forEach(send));
     await expect(takeUntil(watch({ url: script }), isLive)).rejects.toThrow(
       new WatchError("GAP", "Position 12 is missing."),
     );
@@ -437,12 +440,12 @@ describe("scripted server", () => {
   test("an internal error is retried, and a refused request is not", async () => {
     const failing = await scripted(
       ({ fail }) => fail([{ message: "Unexpected error.", extensions: { code: "INTERNAL" } }]),
-      whole,
+      snapshotThenLive,
     );
     expect((await takeUntil(watch({ url: failing }), isLive)).length).toBe(4);
     const refusing = await scripted(
       ({ fail }) => fail([{ message: "Needs the scope READ.", extensions: { code: "FORBIDDEN" } }]),
-      whole,
+      snapshotThenLive,
     );
     await expect(takeUntil(watch({ url: refusing }), isLive)).rejects.toThrow("Needs the scope READ.");
   });
@@ -451,7 +454,7 @@ describe("scripted server", () => {
     const breaks: string[] = [];
     await takeUntil(
       watch({
-        url: await scripted(({ tell }) => tell(COMPLETE), whole),
+        url: await scripted(({ send }) => send(COMPLETE), snapshotThenLive),
         silenceMs: 200,
         onBreak: ({ why }) => breaks.push(why),
       }),
@@ -461,15 +464,15 @@ describe("scripted server", () => {
   });
 
   test("a watcher on a silent connection ends immediately", async () => {
-    const leave = new AbortController();
+    const controller = new AbortController();
     const items = watch({
-      url: await scripted(({ tell }) => tell(COMPLETE)),
+      url: await scripted(({ send }) => send(COMPLETE)),
       silenceMs: 3_600_000,
-      signal: leave.signal,
+      signal: controller.signal,
     });
     await takeUntil(items, ({ kind }) => kind === "complete");
     const wait = items.next();
-    leave.abort();
+    controller.abort();
     expect(await wait).toEqual({ done: true, value: undefined });
   });
 
@@ -486,13 +489,13 @@ describe("scripted server", () => {
     );
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
-    const leave = new AbortController();
-    let mute = 0;
+    const controller = new AbortController();
+    let failures = 0;
     const items = watch({
       url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/graphql`,
       silenceMs: 100,
-      signal: leave.signal,
-      onBreak: () => (mute += 1) === 3 && leave.abort(),
+      signal: controller.signal,
+      onBreak: () => (failures += 1) === 3 && controller.abort(),
     });
     while (!(await items.next()).done);
     await eventually("every connection is closed", () => open.size === 0);
@@ -500,21 +503,21 @@ describe("scripted server", () => {
   });
 
   test("a stream faster than its reader is closed, and resumed when all items were read", async () => {
-    const asked: (string | null)[] = [];
-    const script = await scripted(({ tell, after }) => {
-      asked.push(after);
+    const cursors: (string | null)[] = [];
+    const script = await scripted(({ send, after }) => {
+      cursors.push(after);
       const from = Number(after ?? 10);
-      if (after === null) tell(COMPLETE);
-      for (let cursor = from + 1; cursor <= 60; cursor += 1) tell(MOVE(cursor));
+      if (after === null) send(COMPLETE);
+      for (let cursor = from + 1; cursor <= 60; cursor += 1) send(transitionAt(cursor));
     });
     const items = watch({ url: script, unreadMax: 20 });
-    const told = await takeUntil(items, ({ kind }) => kind === "complete");
-    await eventually("it has been cut off", () => [...servers].every(({ clients }) => clients.size === 0));
-    told.push(...(await takeUntil(items, (item) => item.kind === "transition" && item.cursor === "60")));
-    expect(transitionsIn(told).map(({ cursor }) => Number(cursor))).toEqual(
+    const received = await takeUntil(items, ({ kind }) => kind === "complete");
+    await eventually("the server has no connections", () => [...servers].every(({ clients }) => clients.size === 0));
+    received.push(...(await takeUntil(items, (item) => item.kind === "transition" && item.cursor === "60")));
+    expect(transitionsIn(received).map(({ cursor }) => Number(cursor))).toEqual(
       Array.from({ length: 50 }, (_, index) => index + 11),
     );
-    expect(asked.length).toBeGreaterThan(1);
+    expect(cursors.length).toBeGreaterThan(1);
   });
 
   test("a large snapshot is read in linear time", async () => {
@@ -523,28 +526,28 @@ describe("scripted server", () => {
       cursor: "10",
       node: { uuid: `n${index}`, transitionCount: 1, revision: 1, name: `n${index}`, state: "ACTIVE" },
     }));
-    let came = 0;
+    let arrived = 0;
     class Counted extends WebSocket {
       constructor(...args: ConstructorParameters<typeof WebSocket>) {
         super(...args);
-        this.on("message", () => (came += 1));
+        this.on("message", () => (arrived += 1));
       }
     }
     const items = watch({
-      url: await scripted(({ tell }) => [...nodes, COMPLETE].forEach(tell)),
+      url: await scripted(({ send }) => [...nodes, COMPLETE].forEach(send)),
       webSocketImpl: Counted,
     });
     await takeUntil(items, ({ kind }) => kind === "node");
-    await eventually("all has come", () => came > nodes.length);
+    await eventually("all messages have arrived", () => arrived > nodes.length);
     let moved = 0;
     const { shift } = Array.prototype;
     const counting = vi.spyOn(Array.prototype, "shift").mockImplementation(function (this: unknown[]) {
       moved += this.length;
       return shift.call(this) as unknown;
     });
-    const told = await takeUntil(items, ({ kind }) => kind === "complete");
+    const received = await takeUntil(items, ({ kind }) => kind === "complete");
     counting.mockRestore();
-    expect(told).toHaveLength(nodes.length);
+    expect(received).toHaveLength(nodes.length);
     expect(moved).toBeLessThan(nodes.length);
   });
 
@@ -552,22 +555,22 @@ describe("scripted server", () => {
     /** The attempts reported at the first connection losses. Each connection fails once the watcher is live. */
     async function triesOf(
       count: number,
-      scene: (asked: Asked) => void,
+      scene: (subscription: ScriptedSubscription) => void,
       hold: (connection: number) => void = () => {},
     ): Promise<number[]> {
       const tries: number[] = [];
-      const leave = new AbortController();
-      const connections: Asked[] = [];
-      const script = await scripted((asked) => {
-        connections.push(asked);
-        scene(asked);
+      const controller = new AbortController();
+      const connections: ScriptedSubscription[] = [];
+      const script = await scripted((subscription) => {
+        connections.push(subscription);
+        scene(subscription);
       });
       for await (const item of watch({
         url: script,
-        signal: leave.signal,
+        signal: controller.signal,
         firstPauseMs: 1,
         longestPauseMs: 4,
-        onBreak: (broken) => tries.push(broken.tries) === count && leave.abort(),
+        onBreak: (broken) => tries.push(broken.tries) === count && controller.abort(),
       })) {
         if (!isLive(item)) continue;
         hold(connections.length);
@@ -577,22 +580,23 @@ describe("scripted server", () => {
     }
 
     test("a connection that fails right after its first bookmark is retried with increasing pauses", async () => {
-      expect(await triesOf(6, whole)).toEqual([0, 1, 2, 3, 4, 5]);
+      expect(await triesOf(6, snapshotThenLive)).toEqual([0, 1, 2, 3, 4, 5]);
     });
 
     test("a connection that fails after a new item is retried soon", async () => {
-      const news = ({ after, tell }: Asked) => {
+      const withTransition = ({ after, send }: ScriptedSubscription) => {
         const cursor = Number(after ?? 10) + 1;
-        for (const item of [...(after === null ? [COMPLETE] : []), MOVE(cursor), LIVE(cursor)]) tell(item);
+        for (const item of [...(after === null ? [COMPLETE] : []), transitionAt(cursor), liveBookmark(cursor)])
+          send(item);
       };
-      expect(await triesOf(6, news)).toEqual([0, 0, 0, 0, 0, 0]);
+      expect(await triesOf(6, withTransition)).toEqual([0, 0, 0, 0, 0, 0]);
     });
 
     test("a connection that fails after a while without items is retried soon", async () => {
       const { now } = performance;
       let ahead = 0;
       const clock = vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) + ahead);
-      const tries = await triesOf(6, whole, (connection) => {
+      const tries = await triesOf(6, snapshotThenLive, (connection) => {
         if (connection === 4) ahead += 60_000;
       });
       clock.mockRestore();
@@ -608,7 +612,7 @@ describe("scripted server", () => {
         made += 1;
       }
     }
-    await takeUntil(watch({ url: await scripted(whole), webSocketImpl: Counted }), isLive);
+    await takeUntil(watch({ url: await scripted(snapshotThenLive), webSocketImpl: Counted }), isLive);
     expect(made).toBe(1);
   });
 });

@@ -36,7 +36,7 @@ const PANELS = dashboard.panels.flatMap(({ title, targets = [] }) =>
 );
 
 /** Names of all metrics and of the series that their types create. */
-async function metricsThereAre(): Promise<{ readonly names: Set<string>; readonly ours: Set<string> }> {
+async function exportedMetrics(): Promise<{ readonly names: Set<string>; readonly ours: Set<string> }> {
   const telemetry = await createTelemetry({ log: createLog("silent"), version: "0" });
   const rows = [
     { state: "RUNNING", reason: null, count: 1 },
@@ -72,16 +72,16 @@ test("the PromQL parser rejects an invalid expression", () => {
 });
 
 describe.each([
-  ["the dashboard", PANELS],
-  ["the alerts", ALERTS],
+  ["dashboard", PANELS],
+  ["alerts", ALERTS],
 ])("%s", (_what, expressions) => {
-  test("the file has expressions", () => expect(expressions.length).toBeGreaterThan(9));
+  test("the file has at least ten expressions", () => expect(expressions.length).toBeGreaterThan(9));
 
   test.each(expressions)("the expression of $name uses existing metrics", async ({ expr }) => {
-    const { names } = await metricsThereAre();
-    const asked = metricsIn(expr);
-    expect(asked.length).toBeGreaterThan(0);
-    expect(asked.filter((name) => !names.has(name))).toEqual([]);
+    const { names } = await exportedMetrics();
+    const used = metricsIn(expr);
+    expect(used.length).toBeGreaterThan(0);
+    expect(used.filter((name) => !names.has(name))).toEqual([]);
   });
 });
 
@@ -90,7 +90,7 @@ describe("dashboard", () => {
     const shown = new Set(
       PANELS.flatMap(({ expr }) => metricsIn(expr)).map((name) => name.replace(/_(?:bucket|sum|count)$/, "")),
     );
-    expect([...(await metricsThereAre()).ours].filter((name) => !shown.has(name))).toEqual([]);
+    expect([...(await exportedMetrics()).ours].filter((name) => !shown.has(name))).toEqual([]);
   });
 
   test("the dashboard's panels do not overlap, and its variables are defined", () => {
@@ -103,19 +103,19 @@ describe("dashboard", () => {
     expect(dashboard.panels.every(({ gridPos: { x, w } }) => x + w <= 24)).toBe(true);
     const variables = dashboard.templating.list.map(({ name }) => name);
     expect(variables).toEqual(expect.arrayContaining(["datasource", "job", "instance"]));
-    const taken = PANELS.flatMap(({ expr }) => [...expr.matchAll(/\$(\w+)/g)].map(([, name = ""]) => name));
-    expect([...new Set(taken)].filter((name) => !variables.includes(name) && !name.startsWith("__"))).toEqual([]);
+    const references = PANELS.flatMap(({ expr }) => [...expr.matchAll(/\$(\w+)/g)].map(([, name = ""]) => name));
+    expect([...new Set(references)].filter((name) => !variables.includes(name) && !name.startsWith("__"))).toEqual([]);
     expect(dashboard.schemaVersion).toBeGreaterThanOrEqual(39);
   });
 });
 
 describe("docs/operations.md", () => {
   test("docs/operations.md documents every metric", async () => {
-    expect([...(await metricsThereAre()).ours].filter((name) => !page.includes(`\`${name}\``))).toEqual([]);
+    expect([...(await exportedMetrics()).ours].filter((name) => !page.includes(`\`${name}\``))).toEqual([]);
   });
 
   test("docs/operations.md names no unknown metric", async () => {
-    const { names, ours } = await metricsThereAre();
+    const { names, ours } = await exportedMetrics();
     const named = [...page.matchAll(/\b(?:ostler|nodejs|process)_[a-z0-9_]+/g)].map(([name]) => name);
     expect([...new Set(named)].filter((name) => !names.has(name) && !ours.has(name))).toEqual([]);
   });

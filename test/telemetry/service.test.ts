@@ -29,33 +29,33 @@ describe("metrics", () => {
     const names = await ostler.register(3);
     const uuid = await ostler.begin("commissionNodes", names);
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
-    const told = await eventually("all of it is told", async () => {
+    const metrics = await eventually("the commission is counted", async () => {
       const samples = await scraped(ostler.url);
       return samples.get('ostler_operations_finished_total{kind="commission",outcome="succeeded"}') === 1 && samples;
     });
-    expect(told.get('ostler_operations_accepted_total{verb="commission"}')).toBe(1);
-    expect(told.get('ostler_admission_nodes_total{verb="commission"}')).toBe(3);
-    expect(told.get('ostler_runs_started_total{purpose="work"}')).toBe(3);
-    expect(told.get('ostler_runs_finished_total{purpose="work",outcome="succeeded"}')).toBe(3);
-    expect(told.get('ostler_run_duration_seconds_count{outcome="succeeded"}')).toBe(3);
+    expect(metrics.get('ostler_operations_accepted_total{verb="commission"}')).toBe(1);
+    expect(metrics.get('ostler_admission_nodes_total{verb="commission"}')).toBe(3);
+    expect(metrics.get('ostler_runs_started_total{purpose="work"}')).toBe(3);
+    expect(metrics.get('ostler_runs_finished_total{purpose="work",outcome="succeeded"}')).toBe(3);
+    expect(metrics.get('ostler_run_duration_seconds_count{outcome="succeeded"}')).toBe(3);
     expect(
-      told.get('ostler_step_duration_seconds_count{step="inspect.collect_inventory",driver="fake",outcome="done"}'),
+      metrics.get('ostler_step_duration_seconds_count{step="inspect.collect_inventory",driver="fake",outcome="done"}'),
     ).toBe(3);
     expect(
-      told.get(
+      metrics.get(
         'ostler_driver_call_duration_seconds_count{driver="fake",call="fake inspect.collect_inventory",outcome="ok"}',
       ),
     ).toBe(3);
     expect(
-      told.get('ostler_driver_call_duration_seconds_count{driver="fake",call="power read",outcome="ok"}'),
+      metrics.get('ostler_driver_call_duration_seconds_count{driver="fake",call="power read",outcome="ok"}'),
     ).toBeGreaterThanOrEqual(3);
-    expect(told.get("ostler_transitions_appended_total")).toBe(await newestPosition(ostler.database.reader));
-    expect(told.get("ostler_steps_in_progress")).toBe(0);
-    expect(told.get('ostler_queue_jobs_in_hand{queue="runs"}')).toBe(0);
-    expect(told.get("ostler_run_takeovers_total")).toBe(0);
-    expect(told.get("ostler_stream_lag_seconds_count")).toBeGreaterThan(0);
-    expect(told.get("ostler_database_up")).toBe(1);
-    expect(told.get('ostler_build_info{version="0.0.0-test"}')).toBe(1);
+    expect(metrics.get("ostler_transitions_appended_total")).toBe(await newestPosition(ostler.database.reader));
+    expect(metrics.get("ostler_steps_in_progress")).toBe(0);
+    expect(metrics.get('ostler_queue_jobs_in_hand{queue="runs"}')).toBe(0);
+    expect(metrics.get("ostler_run_takeovers_total")).toBe(0);
+    expect(metrics.get("ostler_stream_lag_seconds_count")).toBeGreaterThan(0);
+    expect(metrics.get("ostler_database_up")).toBe(1);
+    expect(metrics.get('ostler_build_info{version="0.0.0-test"}')).toBe(1);
   });
 
   test("metrics of failures have their outcome and no node names", async () => {
@@ -64,7 +64,7 @@ describe("metrics", () => {
       steps: { "inspect.collect_inventory": { fail: "no answer" } },
     });
     expect(await ostler.operationEnds(await ostler.begin("commissionNodes", names))).toBe("FAILED");
-    const text = await eventually("it is told", async () => {
+    const text = await eventually("the failed run is counted", async () => {
       const response = await (await fetch(`${ostler.url}/metrics`)).text();
       return response.includes('ostler_runs_finished_total{purpose="work",outcome="failed"} 1') && response;
     });
@@ -100,7 +100,7 @@ describe("metrics", () => {
     expect(before.get('ostler_streams_open{transport="http"}')).toBe(1);
     await socket.return?.();
     await events.return?.();
-    await eventually("both are closed", async () => {
+    await eventually("both streams are closed", async () => {
       const now = await scraped(ostler.url);
       return (
         now.get('ostler_streams_open{transport="websocket"}') === 0 &&
@@ -117,15 +117,15 @@ describe("metrics", () => {
     await ostler.ask('mutation { createCluster(input: { name: "paris" }) { errors { code } } }');
     await ostler.ask('mutation { deleteCluster(input: { cluster: { name: "nowhere" } }) { errors { code } } }');
     await ostler.ask("mutation { updateSite(input: { controllerLimit: 4 }) { errors { code } } }");
-    const told = await scraped(ostler.url);
-    const count = (verb: string) => told.get(`ostler_admission_duration_seconds_count{verb="${verb}"}`);
+    const metrics = await scraped(ostler.url);
+    const count = (verb: string) => metrics.get(`ostler_admission_duration_seconds_count{verb="${verb}"}`);
     expect(["set_maintenance", "create_cluster", "delete_cluster", "update_site"].map(count)).toEqual([1, 1, 1, 1]);
-    expect(told.get('ostler_refusals_total{code="NOT_FOUND"}')).toBe(2);
+    expect(metrics.get('ostler_refusals_total{code="NOT_FOUND"}')).toBe(2);
   });
 
   test("metrics count callbacks by outcome", async () => {
     const ostler = await watchedService();
-    expect((await fetch(`${ostler.url}/callback/nobody.0`, { method: "POST" })).status).toBe(404);
+    expect((await fetch(`${ostler.url}/callback/unknown.0`, { method: "POST" })).status).toBe(404);
     expect((await scraped(ostler.url)).get('ostler_callbacks_total{verdict="UNKNOWN"}')).toBe(1);
   });
 
@@ -133,15 +133,15 @@ describe("metrics", () => {
     const ostler = await watchedService();
     const names = await ostler.register(2, { steps: { "inspect.collect_inventory": { waitSeconds: 600 } } });
     await ostler.begin("commissionNodes", names, { maxParallel: 1 });
-    const told = await eventually("one is parked", async () => {
+    const metrics = await eventually("one run is parked", async () => {
       const samples = await scraped(ostler.url);
       return samples.get('ostler_runs_unfinished{state="WAITING",reason="TIME"}') === 1 && samples;
     });
-    expect(told.get('ostler_runs_unfinished{state="QUEUED",reason=""}')).toBe(1);
-    expect(told.get("ostler_runs_oldest_waiting_seconds")).toBeGreaterThan(0);
-    expect(told.get("ostler_log_position")).toBe(await newestPosition(ostler.database.reader));
+    expect(metrics.get('ostler_runs_unfinished{state="QUEUED",reason=""}')).toBe(1);
+    expect(metrics.get("ostler_runs_oldest_waiting_seconds")).toBeGreaterThan(0);
+    expect(metrics.get("ostler_log_position")).toBe(await newestPosition(ostler.database.reader));
     expect(
-      [...told].filter(([name]) => name.startsWith("ostler_nodes{")).reduce((sum, [, count]) => sum + count, 0),
+      [...metrics].filter(([name]) => name.startsWith("ostler_nodes{")).reduce((sum, [, count]) => sum + count, 0),
     ).toBe(2);
   });
 });
@@ -152,7 +152,7 @@ test("a run taken over in the middle of a step is counted and logged as a takeov
   const other = await runEngine(ostler.test.connection);
   const operationId = await ostler.begin("commissionNodes", [name]);
   await eventually(
-    "the other is in the step",
+    "the other replica runs the step",
     async () =>
       (
         await ostler.query<{ node: { currentRun: { currentStep: { name: string } | null } | null } }>(
@@ -162,12 +162,12 @@ test("a run taken over in the middle of a step is counted and logged as a takeov
   );
   await other[Symbol.asyncDispose]();
   await ostler.engine.start();
-  const told = await eventually("it is taken over", async () => {
+  const metrics = await eventually("the run is taken over", async () => {
     const samples = await scraped(ostler.url);
     return samples.get("ostler_run_takeovers_total") === 1 && samples;
   });
-  expect(told.get('ostler_runs_started_total{purpose="work"}')).toBe(0);
-  expect(told.get('ostler_queue_jobs_in_hand{queue="runs"}')).toBe(1);
+  expect(metrics.get('ostler_runs_started_total{purpose="work"}')).toBe(0);
+  expect(metrics.get('ostler_queue_jobs_in_hand{queue="runs"}')).toBe(1);
   expect(linesOf(ostler)).toContainEqual(
     expect.objectContaining({
       level: 40,
@@ -190,7 +190,7 @@ describe("log", () => {
     expect(answer.headers.get("x-request-id")).toBe("asked-7");
     const operationId = answer.data?.commissionNodes.operation.uuid ?? "";
     expect(await ostler.operationEnds(operationId)).toBe("SUCCEEDED");
-    const ended = await eventually("its end is told", () =>
+    const ended = await eventually("the end of the operation is logged", () =>
       linesOf(ostler).find(({ msg }) => msg === "operation ended"),
     );
     expect(ended).toMatchObject({ level: 30, operationId, kind: "COMMISSION", state: "SUCCEEDED" });
@@ -235,12 +235,12 @@ describe("log", () => {
 
 test("a password that a driver repeats everywhere appears in no log, metric or trace", async () => {
   const password = "correct-horse-battery";
-  const ostler = await watchedService({ drivers: [aBlabbingDriver()] as never });
+  const ostler = await watchedService({ drivers: [driverThatLeaksItsSecret()] as never });
   await ostler.query(
     "mutation R($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }",
-    { input: { nodes: [{ name: "blab-1", driver: { blab: { password } } }] } },
+    { input: { nodes: [{ name: "leaky-1", driver: { leaky: { password } } }] } },
   );
-  expect(await ostler.operationEnds(await ostler.begin("commissionNodes", ["blab-1"]))).toBe("FAILED");
+  expect(await ostler.operationEnds(await ostler.begin("commissionNodes", ["leaky-1"]))).toBe("FAILED");
   const text = await (await fetch(`${ostler.url}/metrics`)).text();
   expect(text).toContain('call="login with ***"');
   expect(ostler.logLines.join("")).toContain("logged in with ***");
@@ -248,13 +248,13 @@ test("a password that a driver repeats everywhere appears in no log, metric or t
 });
 
 /** The fake driver with an inspection that repeats its secret everywhere. */
-function aBlabbingDriver(): Driver<never> {
+function driverThatLeaksItsSecret(): Driver<never> {
   const fake = createFake({ log: () => {} });
   const [step] = fake.inspect?.steps ?? [];
   if (!step) throw new Error("The fake inspects nothing.");
-  const blabbing = {
+  const leaking = {
     ...fake,
-    name: "blab",
+    name: "leaky",
     inspect: {
       supportsAbort: true,
       withoutReboot: true,
@@ -270,5 +270,5 @@ function aBlabbingDriver(): Driver<never> {
       ],
     },
   };
-  return blabbing as never;
+  return leaking as never;
 }

@@ -56,14 +56,14 @@ async function collector() {
   };
 }
 
-let there: Awaited<ReturnType<typeof collector>>;
+let collected: Awaited<ReturnType<typeof collector>>;
 beforeEach(async () => {
-  there = await collector();
-  vi.stubEnv("OTEL_EXPORTER_OTLP_ENDPOINT", there.url);
+  collected = await collector();
+  vi.stubEnv("OTEL_EXPORTER_OTLP_ENDPOINT", collected.url);
 });
 afterEach(() => {
   vi.unstubAllEnvs();
-  there.close();
+  collected.close();
 });
 
 const hexOf = (uuid: string) => uuid.replaceAll("-", "");
@@ -80,24 +80,24 @@ describe("traces of a commission", () => {
     );
     const operationId = answer.data?.commissionNodes.operation.uuid ?? "";
     expect(await ostler.operationEnds(operationId)).toBe("SUCCEEDED");
-    const run = await eventually("the run's span is there", () =>
-      there.spans.find((span) => span.name === `run ${name}`),
+    const run = await eventually("the run's span is exported", () =>
+      collected.spans.find((span) => span.name === `run ${name}`),
     );
 
-    const request = there.spans.find((span) => span.attributes["ostler.request.id"] === "asked-1");
+    const request = collected.spans.find((span) => span.attributes["ostler.request.id"] === "asked-1");
     expect(request).toMatchObject({
       name: "graphql mutation",
       traceId: "0af7651916cd43dd8448eb211c80319c",
       parentSpanId: "b7ad6b7169203331",
       attributes: { "graphql.operation.name": "Take", "ostler.outcome": "ok" },
     });
-    const admission = there.spans.find((span) => span.name === "admission commission");
+    const admission = collected.spans.find((span) => span.name === "admission commission");
     expect(admission).toMatchObject({
       traceId: request?.traceId,
       parentSpanId: request?.spanId,
       attributes: { "ostler.operation.id": operationId, "ostler.nodes": 1 },
     });
-    const operation = there.spans.find((span) => span.name === "operation commission");
+    const operation = collected.spans.find((span) => span.name === "operation commission");
     expect(operation).toMatchObject({
       traceId: hexOf(operationId),
       spanId: hexOf(operationId).slice(0, 16),
@@ -112,7 +112,7 @@ describe("traces of a commission", () => {
       parentSpanId: operation?.spanId,
       attributes: { "ostler.node.name": name, "ostler.outcome": "succeeded" },
     });
-    const step = there.spans.find((span) => span.name === "inspect.collect_inventory");
+    const step = collected.spans.find((span) => span.name === "inspect.collect_inventory");
     expect(step).toMatchObject({
       traceId: operation?.traceId,
       parentSpanId: run.spanId,
@@ -124,13 +124,13 @@ describe("traces of a commission", () => {
         "ostler.outcome": "done",
       },
     });
-    const call = there.spans.find((span) => span.name === "fake inspect.collect_inventory");
+    const call = collected.spans.find((span) => span.name === "fake inspect.collect_inventory");
     expect(call).toMatchObject({
       traceId: operation?.traceId,
       parentSpanId: step?.spanId,
       attributes: { "ostler.driver": "fake", "ostler.node.name": name },
     });
-    expect(there.resources[0]).toMatchObject({ "service.name": "ostler", "service.version": "0.0.0-test" });
+    expect(collected.resources[0]).toMatchObject({ "service.name": "ostler", "service.version": "0.0.0-test" });
   });
 
   test("a failed step has an error status, and an unsampled caller's request is not sampled", async () => {
@@ -142,12 +142,12 @@ describe("traces of a commission", () => {
       { traceparent: "00-11111111111111111111111111111111-2222222222222222-00" },
     );
     expect(await ostler.operationEnds(await ostler.begin("commissionNodes", [name]))).toBe("FAILED");
-    await eventually("the run's span is there", () => there.spans.find((span) => span.name === `run ${name}`));
-    expect(there.spans.find((span) => span.name === "inspect.collect_inventory")).toMatchObject({
+    await eventually("the run's span is exported", () => collected.spans.find((span) => span.name === `run ${name}`));
+    expect(collected.spans.find((span) => span.name === "inspect.collect_inventory")).toMatchObject({
       attributes: { "ostler.outcome": "failed", "ostler.code": "BACKEND_FAILED" },
       status: { code: 2, message: "no answer" },
     });
-    expect(there.spans.filter((span) => span.attributes["graphql.operation.name"] === "Quiet")).toEqual([]);
+    expect(collected.spans.filter((span) => span.attributes["graphql.operation.name"] === "Quiet")).toEqual([]);
   });
 });
 
@@ -166,7 +166,7 @@ describe("without traces", () => {
 
   test("no operation is traced at a sampling ratio of 0", async () => {
     await using traces = await made({
-      OTEL_EXPORTER_OTLP_ENDPOINT: there.url,
+      OTEL_EXPORTER_OTLP_ENDPOINT: collected.url,
       OTEL_TRACES_SAMPLER: "parentbased_traceidratio",
       OTEL_TRACES_SAMPLER_ARG: "0",
     });
@@ -183,7 +183,7 @@ describe("without traces", () => {
       () => Promise.resolve({ kind: "done" }),
     );
     await traces?.[Symbol.asyncDispose]();
-    expect(there.spans).toEqual([]);
+    expect(collected.spans).toEqual([]);
   });
 });
 
@@ -193,7 +193,7 @@ test("empty OTEL_ variables count as unset", async () => {
     log: createLog("silent"),
     environment: {
       OTEL_EXPORTER_OTLP_ENDPOINT: "",
-      OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: there.url,
+      OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: collected.url,
       OTEL_TRACES_EXPORTER: "",
       OTEL_TRACES_SAMPLER: "parentbased_traceidratio",
       OTEL_TRACES_SAMPLER_ARG: "",
@@ -212,7 +212,7 @@ test("empty OTEL_ variables count as unset", async () => {
     () => Promise.resolve({ kind: "done" }),
   );
   await traces?.[Symbol.asyncDispose]();
-  expect(there.spans).toMatchObject([{ name: "a.b" }]);
+  expect(collected.spans).toMatchObject([{ name: "a.b" }]);
 });
 
 test("an unreachable collector delays nothing", async () => {
