@@ -1,14 +1,15 @@
 /**
- * `npm run hardware`: the real job on the real protocol, done from outside as a user would. The service runs as a process
- * of its own with the drivers `ipmi` and `fake` and its embedded database; 22 simulated BMCs (ipmi_sim) answer ipmitool;
- * everything is asked for through GraphQL over HTTP and followed over a WebSocket. What happened is read where it
- * happened: in the power and the journal of each BMC, not in what the service says of it.
+ * `npm run hardware`: an end-to-end test with the real protocol. The service runs in a separate process with the
+ * drivers `ipmi` and `fake` and its embedded database, and ipmitool reaches 22 simulated BMCs (ipmi_sim). The test uses
+ * only GraphQL over HTTP and a WebSocket subscription. It reads the effects from the power and the journal of each BMC,
+ * not from the service.
  *
- * Twenty nodes are good, one has a wrong password, one has a BMC that is dead. They are commissioned, switched, inspected,
- * failed, aborted, and commissioned again under `kill -9`; at last everything that was said is searched for passwords.
+ * Twenty nodes work, one has a wrong password, one has a dead BMC. The test commissions, switches, inspects, fails and
+ * aborts them, and commissions them again with a `kill -9` in the middle. At the end it searches all output for
+ * passwords.
  *
- * Needs the Debian packages openipmi and ipmitool. Prints a line a check, with the seconds since the beginning, and ends
- * `N passed, N failed`; exit code 0 only if none failed. Leaves nothing behind, interrupted or not. About a minute.
+ * Needs the Debian packages openipmi and ipmitool. Prints one line per check with the seconds since the start, then `N
+ * passed, N failed`; the exit code is 0 only if all passed. Cleans up even if it is interrupted. Takes about a minute.
  */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
@@ -28,11 +29,11 @@ import type { IpmiLab, SimulatedBmc } from "../support/ipmi-lab.ts";
 
 const FLEET = 20;
 const CLUSTER = "rack1";
-/** 16 characters, so that nothing but a leak holds it. */
+/** 16 characters, so that only a leak can contain it. */
 const WRONG_PASSWORD = "wrong-9c41f0ab77";
-/** Every step of the driver `fake` takes that long, so that a kill finds work under way. */
+/** Long enough for a kill to interrupt running steps of the driver `fake`. */
 const FAKE_SETTINGS = { delayMs: 50, waitSeconds: 0.2 };
-/** What ipmi-lab.ts gives every BMC. */
+/** Sensors of every BMC, from ipmi-lab.ts. */
 const SENSORS = [
   { name: "Inlet temp", kind: "Temperature", value: 23, unit: "degrees C", status: "OK" },
   { name: "Cpu1 temp", kind: "Temperature", value: 51, unit: "degrees C", status: "OK" },
@@ -40,17 +41,17 @@ const SENSORS = [
   { name: "Supply 12v", kind: "Voltage", value: 12.06, unit: "Volts", status: "OK" },
 ] as const;
 
-/** Settings with which a silent BMC is given up after 4 s; by default it takes 20. */
+/** Settings with which the driver gives up on a silent BMC after 4 s instead of 20. */
 const IMPATIENT = { replySeconds: 1, sessionTries: 1 };
 
-/** Bounds, in seconds, with room for a busy machine: quiet ones see a fifth of most. Less than a silent BMC is waited for. */
+/** Limits in seconds, about five times the usual duration, and less than the wait for a silent BMC. */
 const LOGIN_REFUSED_MAX = 10;
-/** The 30 s that one call may take, and what comes after it. */
+/** The time limit of one call is 30 s. */
 const DEAD_BMC_MAX = 40;
 const ABORT_MAX = 5;
-/** Of a node whose power is to be cut, and whose BMC does not answer. */
-const ABORT_IN_VAIN_MAX = 15;
-/** A lease of 10 s, and those who look for leases that have run out. */
+/** For an abort that has to switch the power off while the BMC does not answer. */
+const ABORT_DEAD_BMC_MAX = 15;
+/** A lease lasts 10 s; replicas search for expired leases at intervals. */
 const TAKE_OVER_MAX = 20;
 const WORK_MS = 60_000;
 
@@ -59,8 +60,8 @@ interface Machine {
   readonly bmc: SimulatedBmc;
 }
 
-/** What the chapters of the story are told with. */
-interface Stage {
+/** Shared by all parts of the test. */
+interface Fixture {
   readonly good: readonly Machine[];
   readonly locked: Machine;
   readonly dead: Machine;
@@ -70,22 +71,22 @@ interface Stage {
   readonly spy: Spy;
 }
 
-async function tell(stage: Stage): Promise<void> {
-  await registersTheFleet(stage);
-  await commissionsAllAtOnce(stage);
-  await switchesPower(stage);
-  await inspectsInPlace(stage);
-  await failsOnTheBadNodesAlone(stage);
-  await abortsOnBmcsThatHang(stage);
-  await survivesKillMinusNine(stage);
-  await hasToldEveryTransition(stage);
-  await keepsItsSecrets(stage);
-  await endsInOrder(stage);
+async function runAll(fixture: Fixture): Promise<void> {
+  await registersTheFleet(fixture);
+  await commissionsAllAtOnce(fixture);
+  await switchesPower(fixture);
+  await inspectsInPlace(fixture);
+  await failsOnlyOnBadNodes(fixture);
+  await abortsOnBmcsThatHang(fixture);
+  await survivesKillMinusNine(fixture);
+  await streamsEveryTransition(fixture);
+  await keepsItsSecrets(fixture);
+  await shutsDown(fixture);
 }
 
-// ---- the story
+// ---- checks, in order
 
-async function registersTheFleet({ good, locked, dead, api }: Stage): Promise<void> {
+async function registersTheFleet({ good, locked, dead, api }: Fixture): Promise<void> {
   const created = await api.query<{ createCluster: { errors: readonly Refusal[] } }>(
     "mutation ($input: CreateClusterInput!) { createCluster(input: $input) { errors { code message } } }",
     { input: { name: CLUSTER } },
@@ -104,7 +105,7 @@ async function registersTheFleet({ good, locked, dead, api }: Stage): Promise<vo
 
   const { registerNodes: refused } = await register([node(locked, `${locked.bmc.password}-${WRONG_PASSWORD}`)]);
   check(
-    "a password that IPMI cannot hold is refused, once, by name and not by value",
+    "a password that is too long for IPMI is refused with one error, which names the setting but not its value",
     refused.errors.length === 1 && /\(password\)/.test(refused.errors[0]?.message ?? ""),
     refused.errors.map(({ message }) => message).join(" "),
   );
@@ -121,7 +122,7 @@ async function registersTheFleet({ good, locked, dead, api }: Stage): Promise<vo
   );
   const nodes = await api.nodes();
   check(
-    "passwords are set and do not come back",
+    "passwords are set and never returned",
     nodes.length === FLEET + 2 &&
       nodes.every(
         ({ drivers: [own] }) =>
@@ -130,56 +131,56 @@ async function registersTheFleet({ good, locked, dead, api }: Stage): Promise<vo
   );
 }
 
-async function commissionsAllAtOnce({ good, api, subscriber }: Stage): Promise<void> {
+async function commissionsAllAtOnce({ good, api, subscriber }: Fixture): Promise<void> {
   const operation = await api.work("commissionNodes", { nodes: { cluster: { name: CLUSTER } } });
   const ended = await api.end(operation);
   const nodes = await api.nodesOf(good);
   check(
-    `one mutation commissions all ${FLEET}`,
+    `one mutation commissions all ${FLEET} nodes`,
     ended.state === "SUCCEEDED" && nodes.every(({ state }) => state === "ACTIVE"),
     `${ended.state}, ${secondsOf(ended)} s`,
   );
-  check("every BMC has its machine on", await everyPower(good, "ON"));
+  check("every machine is on after the commission", await everyPower(good, "ON"));
   const journals = await Promise.all(good.map(eventsOf));
   check(
-    "every BMC was told to start from the network, then to switch on, and nothing else",
+    "every BMC received network boot, then power on, and no other command",
     journals.every((events) => events.join() === "boot pxe,power on"),
     unlike(journals, "boot pxe,power on"),
   );
   check(
-    "each inventory shows the serial number of its own BMC",
+    "each inventory has the serial number of its own BMC",
     nodes.every(({ inventory }, index) => inventory?.data["serial"] === good[index]?.bmc.serial),
     `${String(nodes[0]?.inventory?.data["serial"])} to ${String(nodes.at(-1)?.inventory?.data["serial"])}`,
   );
   const sensors = nodes.map(({ inventory }) => (inventory?.data["sensors"] ?? []) as readonly unknown[]);
   check(
-    "and its temperatures, fan and voltage as the BMC has them",
+    "each inventory has the temperatures, fan and voltage of its BMC",
     sensors.every((list) => SENSORS.every((wanted) => list.some((sensor) => isDeepStrictEqual(sensor, wanted)))),
     SENSORS.map(({ name, value, unit }) => `${name} ${value} ${unit}`).join(", "),
   );
   const all = await api.transitions();
   await subscriber.reaches(all.length);
   check(
-    "the WebSocket subscriber saw every transition, in order, without a hole",
+    "the WebSocket subscriber received every transition in order, without a gap",
     subscriber.seen.map(({ cursor }) => cursor).join() === all.map(({ cursor }) => cursor).join() &&
-      holes(subscriber.seen) === 0,
+      gaps(subscriber.seen) === 0,
     `${subscriber.seen.length} of ${all.length}`,
   );
 }
 
-async function switchesPower({ good, api }: Stage): Promise<void> {
+async function switchesPower({ good, api }: Fixture): Promise<void> {
   const names = good.map(({ name }) => name);
   const set = async (action: string, only = names) =>
     api.end(await api.work("setPower", { nodes: { names: only }, action }));
 
   const off = await set("OFF");
   check(
-    `setPower OFF: all ${FLEET} machines are off, by their BMCs`,
+    `setPower OFF: all ${FLEET} BMCs report their machines off`,
     off.state === "SUCCEEDED" && (await everyPower(good, "OFF")),
     `${secondsOf(off)} s`,
   );
   check(
-    "and the nodes show it, ACTIVE as before",
+    "after setPower OFF the nodes are still ACTIVE, with power OFF",
     (await api.nodesOf(good)).every(({ state, powerState }) => state === "ACTIVE" && powerState === "OFF"),
   );
 
@@ -187,35 +188,35 @@ async function switchesPower({ good, api }: Stage): Promise<void> {
   const again = await set("OFF");
   const after = await Promise.all(good.map(eventsOf));
   check(
-    "OFF again: success, and no BMC is told anything",
+    "setPower OFF again succeeds without a command to any BMC",
     again.state === "SUCCEEDED" && after.every((events, index) => events.length === before[index]?.length),
     `${secondsOf(again)} s`,
   );
 
   const on = await set("ON");
   check(
-    `setPower ON: all ${FLEET} are on`,
+    `setPower ON: all ${FLEET} machines are on`,
     on.state === "SUCCEEDED" && (await everyPower(good, "ON")),
     `${secondsOf(on)} s`,
   );
 
   const [one] = good as [Machine];
-  const told = (await eventsOf(one)).length;
+  const rebootStart = (await eventsOf(one)).length;
   const reboot = await set("REBOOT", [one.name]);
-  const events = (await eventsOf(one)).slice(told);
+  const events = (await eventsOf(one)).slice(rebootStart);
   check(
-    "a reboot is off, then on",
+    "a reboot switches off, then on",
     reboot.state === "SUCCEEDED" && events.join() === "power off,power on",
     `${events.join(", ")}; ${secondsOf(reboot)} s`,
   );
 }
 
-async function inspectsInPlace({ good, api }: Stage): Promise<void> {
+async function inspectsInPlace({ good, api }: Fixture): Promise<void> {
   const before = await api.nodesOf(good);
   const ended = await api.end(await api.work("inspectNodes", { nodes: { cluster: { name: CLUSTER } } }));
   const after = await api.nodesOf(good);
   check(
-    `all ${FLEET} are inspected while ACTIVE: no state changes, each has a newer inventory`,
+    `all ${FLEET} nodes are inspected while ACTIVE: no state changes, each has a newer inventory`,
     ended.state === "SUCCEEDED" &&
       after.every(
         ({ state, transitionCount, inventory }, index) =>
@@ -225,20 +226,20 @@ async function inspectsInPlace({ good, api }: Stage): Promise<void> {
       ),
     `${secondsOf(ended)} s`,
   );
-  check("and every machine is on as before", await everyPower(good, "ON"));
+  check("every machine is still on after the inspection", await everyPower(good, "ON"));
 }
 
-async function failsOnTheBadNodesAlone({ good, locked, dead, api }: Stage): Promise<void> {
+async function failsOnlyOnBadNodes({ good, locked, dead, api }: Fixture): Promise<void> {
   const left = await api.end(await api.work("decommissionNodes", { nodes: { cluster: { name: CLUSTER } } }));
   check(
-    `all ${FLEET} are decommissioned, and off`,
+    `all ${FLEET} nodes are decommissioned, and off`,
     left.state === "SUCCEEDED" &&
       (await api.nodesOf(good)).every(({ state }) => state === "DECOMMISSIONED") &&
       (await everyPower(good, "OFF")),
     `${secondsOf(left)} s`,
   );
 
-  const told = await Promise.all(good.map(eventsOf));
+  const earlier = await Promise.all(good.map(eventsOf));
   const names = [...good, locked, dead].map(({ name }) => name);
   const operation = await api.work("commissionNodes", {
     nodes: { names },
@@ -253,7 +254,7 @@ async function failsOnTheBadNodesAlone({ good, locked, dead, api }: Stage): Prom
   );
   const meanwhile = await api.operation(operation);
   check(
-    "the good nodes are ACTIVE while the dead BMC is still being waited for",
+    "the good nodes are ACTIVE before the call of the dead BMC times out",
     meanwhile.finishedAt === null,
     `${secondsSince(began)} s`,
   );
@@ -264,19 +265,19 @@ async function failsOnTheBadNodesAlone({ good, locked, dead, api }: Stage): Prom
   const silent = runs.get(dead.name);
   const failed = ended.runs.filter(({ state }) => state === "FAILED").map(({ nodeName }) => nodeName);
   check(
-    "two nodes failed, and they are the bad ones",
+    "only the two bad nodes failed",
     ended.state === "PARTIALLY_SUCCEEDED" && failed.join() === [locked.name, dead.name].join(),
     `${ended.state}: ${failed.join(", ")}`,
   );
   check(
-    "the wrong password is told as such, at once",
+    `the wrong password is reported as a refused login, within ${LOGIN_REFUSED_MAX} s`,
     /refuses the login/.test(refused?.failure?.message ?? "") &&
       refused?.failure?.retryable === false &&
       Number(secondsOf(refused)) < LOGIN_REFUSED_MAX,
     described(refused),
   );
   check(
-    `the dead BMC is told as such, within ${DEAD_BMC_MAX} s`,
+    `the dead BMC is reported as a BMC that does not answer, within ${DEAD_BMC_MAX} s`,
     /does not answer/.test(silent?.failure?.message ?? "") &&
       silent?.failure?.code === "TIMEOUT" &&
       silent.failure.retryable &&
@@ -285,14 +286,14 @@ async function failsOnTheBadNodesAlone({ good, locked, dead, api }: Stage): Prom
   );
   const bad = await api.nodesOf([locked, dead]);
   check(
-    "both are ENROLLED again and say why",
+    "both bad nodes are ENROLLED again, with an error",
     bad.every(({ state, lastError }) => state === "ENROLLED" && lastError !== null) &&
       (await eventsOf(locked)).length === 0,
     bad.map(({ lastError }) => lastError?.code).join(", "),
   );
-  const journals = (await Promise.all(good.map(eventsOf))).map((events, index) => events.slice(told[index]?.length));
+  const journals = (await Promise.all(good.map(eventsOf))).map((events, index) => events.slice(earlier[index]?.length));
   check(
-    "the good ones are unharmed: switched on once, and on",
+    "the good nodes were switched on once, and are on",
     (await everyPower(good, "ON")) && journals.every((events) => events.join() === "boot pxe,power on"),
     unlike(journals, "boot pxe,power on"),
   );
@@ -306,12 +307,12 @@ async function failsOnTheBadNodesAlone({ good, locked, dead, api }: Stage): Prom
       )
     ).updateNode.errors;
   const refusals = await update({ id: lockedNode?.id, driver: { ipmi: { password: locked.bmc.password } } });
-  // Without its password: a secret that is left out stays.
+  // Without the password: an omitted secret is kept.
   refusals.push(...(await update({ id: deadNode?.id, driver: { ipmi: IMPATIENT } })));
   dead.bmc.thaw();
   const repaired = await api.end(await api.work("commissionNodes", { nodes: { names: [locked.name, dead.name] } }));
   check(
-    "the password corrected, the BMC back: both commission to ACTIVE",
+    "after the password is corrected and the BMC is back, both nodes commission to ACTIVE",
     refusals.length === 0 &&
       repaired.state === "SUCCEEDED" &&
       (await api.nodesOf([locked, dead])).every(({ state, lastError }) => state === "ACTIVE" && lastError === null) &&
@@ -320,7 +321,7 @@ async function failsOnTheBadNodesAlone({ good, locked, dead, api }: Stage): Prom
   );
 }
 
-async function abortsOnBmcsThatHang({ good, dead, api, spy }: Stage): Promise<void> {
+async function abortsOnBmcsThatHang({ good, dead, api, spy }: Fixture): Promise<void> {
   const [first, second] = good as [Machine, Machine];
   const abort = async (machine: Machine, operation: string) => {
     const began = Date.now();
@@ -332,17 +333,17 @@ async function abortsOnBmcsThatHang({ good, dead, api, spy }: Stage): Promise<vo
     );
     const ended = await api.end(operation);
     const seconds = (Date.now() - began) / 1000;
-    await eventually("its ipmitool is gone", () => spy.alive(machine.bmc).length === 0, 2_000);
+    await eventually("its ipmitool has ended", () => spy.alive(machine.bmc).length === 0, 2_000);
     return { ended, run: ended.runs[0], seconds, effect: answer.results[0]?.abortEffect };
   };
 
   first.bmc.freeze();
   const inspection = await api.work("inspectNodes", { nodes: { names: [first.name] } });
-  await eventually("ipmitool asks the frozen BMC", () => spy.alive(first.bmc).length > 0);
+  await eventually("ipmitool calls the frozen BMC", () => spy.alive(first.bmc).length > 0);
   await delay(300);
   const inspected = await abort(first, inspection);
   check(
-    `an inspection that a BMC hangs in is aborted within ${ABORT_MAX} s`,
+    `an inspection on a BMC that hangs is aborted within ${ABORT_MAX} s`,
     inspected.ended.state === "ABORTED" && inspected.effect === "NOW" && inspected.seconds < ABORT_MAX,
     `${inspected.ended.state}, ${inspected.seconds} s`,
   );
@@ -350,16 +351,16 @@ async function abortsOnBmcsThatHang({ good, dead, api, spy }: Stage): Promise<vo
   const again = await api.end(await api.work("inspectNodes", { nodes: { names: [first.name] } }));
   const [node] = await api.nodesOf([first]);
   check(
-    "the node is ACTIVE as before, and is inspected once its BMC is back",
+    "after the aborted inspection the node is ACTIVE, and is inspected when its BMC is back",
     again.state === "SUCCEEDED" && node?.state === "ACTIVE" && node.lastError === null,
     `${secondsOf(again)} s`,
   );
 
-  const told = (await eventsOf(second)).length;
+  const earlier = (await eventsOf(second)).length;
   await second.bmc.setDelay(0.5);
   const reboot = await api.work("setPower", { nodes: { names: [second.name] }, action: "REBOOT" });
   await eventually("the reboot has cut the power", async () =>
-    (await eventsOf(second)).slice(told).includes("power off"),
+    (await eventsOf(second)).slice(earlier).includes("power off"),
   );
   second.bmc.freeze();
   const rebooted = await abort(second, reboot);
@@ -371,15 +372,15 @@ async function abortsOnBmcsThatHang({ good, dead, api, spy }: Stage): Promise<vo
     `${rebooted.ended.state}, ${rebooted.seconds} s`,
   );
   await delay(1_000);
-  const events = (await eventsOf(second)).slice(told);
+  const events = (await eventsOf(second)).slice(earlier);
   check(
-    "nothing of it goes on behind the abort: the machine stays off",
+    "after the aborted reboot the machine stays off",
     (await second.bmc.power()) === "OFF" && !events.includes("power on"),
     events.join(", "),
   );
   const on = await api.end(await api.work("setPower", { nodes: { names: [second.name] }, action: "ON" }));
   check(
-    "and setPower ON has it back",
+    "setPower ON works after the aborted reboot",
     on.state === "SUCCEEDED" && (await second.bmc.power()) === "ON",
     `${secondsOf(on)} s`,
   );
@@ -388,21 +389,21 @@ async function abortsOnBmcsThatHang({ good, dead, api, spy }: Stage): Promise<vo
   const commission = await api.work("commissionNodes", { nodes: { names: [dead.name] } });
   await eventually("it is being deployed", async () => (await api.nodesOf([dead]))[0]?.state === "DEPLOYING");
   dead.bmc.freeze();
-  const cut = await abort(dead, commission);
+  const aborted = await abort(dead, commission);
   const [left] = await api.nodesOf([dead]);
   check(
-    `a deployment is aborted within ${ABORT_IN_VAIN_MAX} s although its BMC hangs, and says that the power was not cut`,
-    cut.ended.state === "ABORTED" &&
+    `a deployment on a BMC that hangs is aborted within ${ABORT_DEAD_BMC_MAX} s, and reports that the power is unknown`,
+    aborted.ended.state === "ABORTED" &&
       left?.state === "DEPLOY_FAILED" &&
-      cut.run?.leftAs?.power === "UNKNOWN" &&
-      /does not answer/.test(cut.run.leftAs.tearDownError ?? "") &&
-      cut.seconds < ABORT_IN_VAIN_MAX,
-    `${cut.seconds} s; ${cut.run?.leftAs?.tearDownError}`,
+      aborted.run?.leftAs?.power === "UNKNOWN" &&
+      /does not answer/.test(aborted.run.leftAs.tearDownError ?? "") &&
+      aborted.seconds < ABORT_DEAD_BMC_MAX,
+    `${aborted.seconds} s; ${aborted.run?.leftAs?.tearDownError}`,
   );
   dead.bmc.thaw();
   const restarted = await api.end(await api.work("restart", { work: { names: [dead.name] } }));
   check(
-    "its BMC back, a restart brings it to ACTIVE",
+    "a restart after the aborted deployment brings the node to ACTIVE",
     restarted.state === "SUCCEEDED" &&
       (await api.nodesOf([dead]))[0]?.state === "ACTIVE" &&
       (await everyPower([dead], "ON")),
@@ -410,11 +411,11 @@ async function abortsOnBmcsThatHang({ good, dead, api, spy }: Stage): Promise<vo
   );
 }
 
-async function survivesKillMinusNine({ good, api, service, spy }: Stage): Promise<void> {
+async function survivesKillMinusNine({ good, api, service, spy }: Fixture): Promise<void> {
   await api.end(await api.work("decommissionNodes", { nodes: { cluster: { name: CLUSTER } } }));
-  // Few at a time, and some BMCs slower than others, so that the kill finds nodes everywhere and an ipmitool at work.
+  // With few nodes at a time and BMCs of different speed, the kill finds nodes in many states and an ipmitool running.
   await Promise.all(good.map(({ bmc }, index) => bmc.setDelay((index % 10) * 0.1)));
-  const told = await Promise.all(good.map(eventsOf));
+  const earlier = await Promise.all(good.map(eventsOf));
   const operation = await api.work("commissionNodes", {
     nodes: { cluster: { name: CLUSTER } },
     maxParallel: FLEET / 2,
@@ -426,13 +427,13 @@ async function survivesKillMinusNine({ good, api, service, spy }: Stage): Promis
     );
   await eventually("some nodes are ACTIVE", async () => (await states()).has("ACTIVE"), WORK_MS);
   const found = await states();
-  const inFlight = await eventually("ipmitool is at work", () => spy.alive().length > 0 && spy.alive().length);
+  const inFlight = await eventually("ipmitool is running", () => spy.alive().length > 0 && spy.alive().length);
   const last = service.pid;
   await service.kill();
   const killed = Date.now();
   const census = [...found].map(([state, list]) => `${list.length} ${state}`).join(", ");
   check(
-    "kill -9 comes in the middle of a commission",
+    "kill -9 interrupts a commission in the middle",
     (found.get("ACTIVE")?.length ?? 0) < FLEET && found.size > 2,
     `${census}; ${inFlight} ipmitool`,
   );
@@ -441,37 +442,37 @@ async function survivesKillMinusNine({ good, api, service, spy }: Stage): Promis
   const ready = secondsSince(killed);
   const ended = await api.end(operation);
   check(
-    `started again, it brings all ${FLEET} to ACTIVE`,
+    `the restarted service brings all ${FLEET} nodes to ACTIVE`,
     ended.state === "SUCCEEDED" && (await api.nodesOf(good)).every(({ state }) => state === "ACTIVE"),
     `${ended.state}; ready after ${ready} s, done after ${secondsSince(killed)} s`,
   );
-  check("every machine is on", await everyPower(good, "ON"));
-  const journals = (await Promise.all(good.map(eventsOf))).map((events, index) => events.slice(told[index]?.length));
+  check("every machine is on after the restart", await everyPower(good, "ON"));
+  const journals = (await Promise.all(good.map(eventsOf))).map((events, index) => events.slice(earlier[index]?.length));
   check(
-    "and none was switched off on the way",
+    "no machine was switched off during the restart",
     journals.every((events) => !events.includes("power off") && events.at(-1) === "power on"),
     journals.find((events) => events.includes("power off"))?.join(", "),
   );
   const recovered = (await api.transitions()).filter(({ event }) => event === "recover");
   const seconds = recovered.map(({ at }) => (Date.parse(at) - killed) / 1000);
   check(
-    `what was under way is taken up again within ${TAKE_OVER_MAX} s, and says so`,
+    `interrupted runs continue within ${TAKE_OVER_MAX} s, with a transition "recover"`,
     seconds.length > 0 && Math.max(...seconds) < TAKE_OVER_MAX,
     `${seconds.length} recovered, ${Math.min(...seconds).toFixed(1)} to ${Math.max(...seconds).toFixed(1)} s after the kill`,
   );
   check(
-    "the ipmitools of the killed process have ended",
+    "the ipmitool processes of the killed service have ended",
     spy.childrenOf(last).length === 0 && spy.alive().length === 0,
   );
   await Promise.all(good.map(({ bmc }) => bmc.setDelay(0)));
 }
 
-async function hasToldEveryTransition({ api, subscriber }: Stage): Promise<void> {
+async function streamsEveryTransition({ api, subscriber }: Fixture): Promise<void> {
   const all = await api.transitions();
   await subscriber.reaches(all.length);
   check(
-    "the subscriber missed nothing and saw nothing twice, the kill included",
-    holes(subscriber.seen) === 0 && subscriber.seen.length === all.length,
+    "the subscriber received every transition once, also across the kill",
+    gaps(subscriber.seen) === 0 && subscriber.seen.length === all.length,
     `${subscriber.seen.length} of ${all.length}, ${subscriber.connections()} connections`,
   );
   const last = new Map<string, Transition>();
@@ -481,7 +482,7 @@ async function hasToldEveryTransition({ api, subscriber }: Stage): Promise<void>
     return transition.from !== (before?.to ?? null) || transition.sequence !== (before?.sequence ?? 0) + 1;
   });
   check(
-    "each node's transitions join end to end, up to its state",
+    "the transitions of each node are consecutive, and end in its state",
     broken.length === 0 &&
       (await api.nodes()).every(
         ({ name, state, transitionCount }) =>
@@ -490,7 +491,7 @@ async function hasToldEveryTransition({ api, subscriber }: Stage): Promise<void>
   );
 }
 
-async function keepsItsSecrets({ good, service, api, subscriber, spy }: Stage): Promise<void> {
+async function keepsItsSecrets({ good, service, api, subscriber, spy }: Fixture): Promise<void> {
   const passwords = [good[0]?.bmc.password ?? "", WRONG_PASSWORD];
   const leaks = (texts: Iterable<string>) =>
     Iterator.from(texts)
@@ -508,13 +509,13 @@ async function keepsItsSecrets({ good, service, api, subscriber, spy }: Stage): 
   };
   const log = service.output().split("\n");
   search("the service's log", log, log.length > 100);
-  search("the API's answers", api.answers, api.answers.length > 100);
+  search("the responses of the API", api.answers, api.answers.length > 100);
   search("the subscription's messages", subscriber.messages, subscriber.messages.length > 100);
-  search("the command lines of its ipmitools", spy.commandLines(), spy.commandLines().length > 50);
+  search("the command lines of ipmitool", spy.commandLines(), spy.commandLines().length > 50);
   const rows = await service.rows();
   const secret = rows.filter(({ table }) => table === "public.node_secrets");
   check(
-    "passwords are in the table node_secrets",
+    "passwords are stored in the table node_secrets",
     leaks(secret.map(({ row }) => row)).length === FLEET + 2,
     `${secret.length} rows`,
   );
@@ -525,12 +526,12 @@ async function keepsItsSecrets({ good, service, api, subscriber, spy }: Stage): 
   );
 }
 
-async function endsInOrder({ service, spy }: Stage): Promise<void> {
+async function shutsDown({ service, spy }: Fixture): Promise<void> {
   const { pid } = service;
   const began = Date.now();
   const code = await service.end();
   check(
-    "told to end, the service does",
+    "the service shuts down on SIGTERM, and leaves no process",
     code === 0 && spy.childrenOf(pid).length === 0,
     `exit code ${code}, ${secondsSince(began)} s`,
   );
@@ -564,8 +565,8 @@ function described(run: Run | undefined): string {
   return run === undefined ? "no run" : `${run.failure?.code}, ${secondsOf(run)} s: ${run.failure?.message}`;
 }
 
-/** How many of the transitions do not have the position after that of the one before; the log begins at 1. */
-function holes(transitions: readonly Transition[]): number {
+/** Number of transitions whose cursor does not follow the one before; the log begins at 1. */
+function gaps(transitions: readonly Transition[]): number {
   return transitions.filter(({ cursor }, index) => Number(cursor) !== index + 1).length;
 }
 
@@ -577,7 +578,7 @@ async function eventsOf({ bmc }: Machine): Promise<readonly string[]> {
   return (await bmc.journal()).map(({ event }) => event);
 }
 
-/** The first journal that is not as it should be, for the line of a failed check. */
+/** The first journal that differs from the expected one, for the line of a failed check. */
 function unlike(journals: readonly (readonly string[])[], wanted: string): string | undefined {
   const index = journals.findIndex((events) => events.join() !== wanted);
   return index < 0 ? undefined : `BMC ${index + 1}: ${journals[index]?.join(", ")}`;
@@ -622,7 +623,7 @@ interface Run {
   readonly startedAt: string | null;
   readonly finishedAt: string | null;
   readonly failure: Failure | null;
-  /** In what condition an abort left the node. */
+  /** Condition of the node after an abort. */
   readonly leftAs: { readonly power: string; readonly tearDownError: string | null } | null;
 }
 
@@ -660,16 +661,16 @@ const NODE =
 const TRANSITION = "cursor nodeName sequence from to event at";
 
 interface Api {
-  /** Every answer as it came. */
+  /** The text of every response. */
   readonly answers: readonly string[];
   query<Data>(text: string, variables?: Readonly<Record<string, unknown>>): Promise<Data>;
-  /** Asks for work; answers the operation. Throws what it was refused with. */
+  /** Requests work and returns the id of the operation; throws if the request is refused. */
   work(verb: keyof typeof INPUT_TYPES, input: Readonly<Record<string, unknown>>): Promise<string>;
   operation(id: string): Promise<Operation>;
   /** Waits for the end of an operation. */
   end(id: string): Promise<Operation>;
   nodes(): Promise<readonly Node[]>;
-  /** In the order asked. */
+  /** In the order of `machines`. */
   nodesOf(machines: readonly Machine[]): Promise<readonly Node[]>;
   transitions(): Promise<readonly Transition[]>;
 }
@@ -740,22 +741,22 @@ function createApi(service: Service): Api {
 }
 
 interface Subscriber extends AsyncDisposable {
-  /** What came, in the order it came. */
+  /** Received transitions, in order. */
   readonly seen: readonly Transition[];
-  /** Every message as it came. */
+  /** The text of every message. */
   readonly messages: readonly string[];
-  /** How often it had to connect. */
+  /** Number of connections so far. */
   connections(): number;
   reaches(count: number): Promise<void>;
 }
 
-/** Follows the log from its beginning over WebSocket; after a break it goes on from the last cursor. */
+/** Follows the log from its beginning over WebSocket; after a disconnect it resumes from the last cursor. */
 function subscribe(service: Service): Subscriber {
   const seen: Transition[] = [];
   const messages: string[] = [];
   let connections = 0;
   let over = false;
-  let leave = async () => {};
+  let disconnect = async () => {};
   const loop = (async () => {
     while (!over) {
       const client = createClient({
@@ -767,8 +768,8 @@ function subscribe(service: Service): Subscriber {
           message: (message) => void messages.push(JSON.stringify(message)),
         },
       });
-      // Rejects where it was just connecting, and then there is nothing to leave.
-      leave = () => Promise.resolve(client.dispose()).catch(() => undefined);
+      // Rejects while the client is connecting; nothing needs to be closed then.
+      disconnect = () => Promise.resolve(client.dispose()).catch(() => undefined);
       try {
         const items = client.iterate<{ nodeTransitions: Transition & { readonly kind: string } }>({
           query: `subscription ($after: String) { nodeTransitions(after: $after) { kind: __typename ... on Transition { ${TRANSITION} } } }`,
@@ -777,9 +778,9 @@ function subscribe(service: Service): Subscriber {
         for await (const { data } of items)
           if (data?.nodeTransitions.kind === "Transition") seen.push(data.nodeTransitions);
       } catch {
-        // The service is away: there is a new one soon.
+        // The service is restarting.
       }
-      await leave();
+      await disconnect();
       if (!over) await delay(100);
     }
   })();
@@ -792,7 +793,7 @@ function subscribe(service: Service): Subscriber {
     },
     async [Symbol.asyncDispose]() {
       over = true;
-      await leave();
+      await disconnect();
       await loop;
     },
   };
@@ -801,14 +802,14 @@ function subscribe(service: Service): Subscriber {
 // ---- the service
 
 interface Service extends AsyncDisposable {
-  /** Of the API. */
+  /** Address of the API. */
   readonly url: string;
   readonly pid: number;
   start(): Promise<void>;
-  /** Tells it to end; answers its exit code. */
+  /** Shuts it down with SIGTERM; returns its exit code. */
   end(): Promise<number | null>;
   kill(): Promise<void>;
-  /** All that it printed, logs included, of every start. */
+  /** Output and log of all its processes so far. */
   output(): string;
   /** Every row of every table, as text. */
   rows(): Promise<readonly { readonly table: string; readonly row: string }[]>;
@@ -817,7 +818,7 @@ interface Service extends AsyncDisposable {
 const START_MS = 60_000;
 const END_MS = 15_000;
 
-/** The service as its own process, with all its files in `folder`. */
+/** Runs the service in a separate process, with all its files in `folder`. */
 function createService(folder: string): Service {
   const data = join(folder, "data");
   const temporary = join(folder, "tmp");
@@ -826,7 +827,7 @@ function createService(folder: string): Service {
   let child: ChildProcess | undefined;
   let url = "";
   let starting: Promise<unknown> = Promise.resolve();
-  const isGone = ({ exitCode, signalCode }: ChildProcess) => exitCode !== null || signalCode !== null;
+  const hasEnded = ({ exitCode, signalCode }: ChildProcess) => exitCode !== null || signalCode !== null;
   const service: Service = {
     get url() {
       return url;
@@ -836,7 +837,7 @@ function createService(folder: string): Service {
     },
     async start() {
       const output = openSync(log, "a");
-      // Nothing of ours but what it needs; what its drivers leave when they are killed stays in our folder.
+      // A minimal environment. Temporary files of killed drivers stay in this folder.
       const env = {
         PATH: process.env["PATH"],
         TMPDIR: temporary,
@@ -846,7 +847,7 @@ function createService(folder: string): Service {
         OSTLER_LOG: "debug",
         OSTLER_POWER_SECONDS: "0",
       };
-      // In a group of its own: Ctrl-C is for us, and we end it in order.
+      // A separate process group: on Ctrl-C this program shuts the service down.
       const started = spawn(process.execPath, [fileURLToPath(new URL("../../src/main.ts", import.meta.url))], {
         env,
         stdio: ["ignore", "pipe", output],
@@ -862,7 +863,7 @@ function createService(folder: string): Service {
       const readiness = eventually(
         "the service is ready",
         () => {
-          if (isGone(started))
+          if (hasEnded(started))
             throw new Error(
               `The service ended (${started.exitCode}) before it was ready: ${service.output().trim().slice(-500)}`,
             );
@@ -877,14 +878,14 @@ function createService(folder: string): Service {
       if (!child) return null;
       child.kill("SIGTERM");
       const ended = child;
-      await eventually("the service has ended", () => isGone(ended), END_MS);
+      await eventually("the service has ended", () => hasEnded(ended), END_MS);
       return ended.exitCode;
     },
     async kill() {
       if (!child) return;
       child.kill("SIGKILL");
       const ended = child;
-      await eventually("the service is gone", () => isGone(ended), END_MS);
+      await eventually("the service has ended", () => hasEnded(ended), END_MS);
     },
     output: () => readFileSync(log, "utf8"),
     async rows() {
@@ -911,7 +912,7 @@ function createService(folder: string): Service {
       }
     },
     async [Symbol.asyncDispose]() {
-      // Never in the middle of setting up the database, and in order if possible: then nobody writes to the folder any more.
+      // Not during the creation of the database. A regular shutdown also ends all processes that write to the folder.
       await starting.catch(() => undefined);
       await service.end().catch(() => service.kill());
     },
@@ -919,20 +920,20 @@ function createService(folder: string): Service {
   return service;
 }
 
-// ---- what the system shows of its children
+// ---- child processes of the service
 
 interface Spy extends Disposable {
-  /** Every command line of an ipmitool that was seen, once. */
+  /** Every distinct command line of ipmitool seen so far. */
   commandLines(): readonly string[];
-  /** Processes of the ipmitools that are there now, of the service as it is and as it was, for one BMC or all. */
+  /** Running ipmitool processes of this service and of killed ones, for one BMC or for all. */
   alive(bmc?: SimulatedBmc): readonly number[];
-  /** Processes whose parent is this one. */
+  /** Child processes. */
   childrenOf(pid: number): readonly number[];
 }
 
-const LOOK_EVERY_MS = 3;
+const POLL_MS = 3;
 
-/** Looks all the time which ipmitools the service runs, and what anybody on the machine can read of them. */
+/** Polls the ipmitool processes of the service and their command lines, which every user of the system can read. */
 function watchChildren(service: Service): Spy {
   const lines = new Set<string>();
   const pids = new Map<number, string>();
@@ -940,7 +941,7 @@ function watchChildren(service: Service): Spy {
     try {
       return readFileSync(file, "latin1");
     } catch {
-      // It has ended meanwhile.
+      // The process has ended.
       return "";
     }
   };
@@ -951,8 +952,8 @@ function watchChildren(service: Service): Spy {
       .split(" ")
       .filter((word) => word !== "")
       .map(Number);
-  const look = () => {
-    // Drivers run in processes of their own, which the service has started.
+  const poll = () => {
+    // Drivers run in child processes of the service.
     for (const pid of childrenOf(service.pid).flatMap((child) => [child, ...childrenOf(child)])) {
       const line = commandLine(pid);
       if (!isIpmitool(line)) continue;
@@ -961,7 +962,7 @@ function watchChildren(service: Service): Spy {
     }
   };
   const alive: Spy["alive"] = (bmc) => {
-    look();
+    poll();
     return [...pids]
       .filter(
         ([pid, line]) =>
@@ -969,20 +970,20 @@ function watchChildren(service: Service): Spy {
       )
       .map(([pid]) => pid);
   };
-  const timer = setInterval(look, LOOK_EVERY_MS);
+  const timer = setInterval(poll, POLL_MS);
   return {
     commandLines: () => [...lines],
     alive,
     childrenOf,
     [Symbol.dispose]() {
       clearInterval(timer);
-      // Those of a service that was killed outlive it, for as long as their BMC is waited for.
+      // The ipmitool processes of a killed service continue until their calls time out.
       for (const pid of alive()) process.kill(pid, "SIGKILL");
     },
   };
 }
 
-// ---- beginning and end
+// ---- start and end
 
 async function main(parts: AsyncDisposableStack): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "ostler-hardware-"));
@@ -993,14 +994,14 @@ async function main(parts: AsyncDisposableStack): Promise<void> {
   const [locked, dead] = machines.slice(FLEET) as [Machine, Machine];
   dead.bmc.freeze();
   console.log(
-    `     ${secondsSince(beginning).padStart(5)} s  ${lab.bmcs.length} simulated BMCs answer, one of them no more`,
+    `     ${secondsSince(beginning).padStart(5)} s  ${lab.bmcs.length} simulated BMCs are running, one of them frozen`,
   );
   const service = parts.use(createService(folder));
   const spy = parts.use(watchChildren(service));
   await service.start();
   console.log(`     ${secondsSince(beginning).padStart(5)} s  the service is ready, database included`);
   const subscriber = parts.use(subscribe(service));
-  await tell({ good, locked, dead, service, api: createApi(service), subscriber, spy });
+  await runAll({ good, locked, dead, service, api: createApi(service), subscriber, spy });
 }
 
 const missing = missingIpmiPrograms();
@@ -1023,5 +1024,5 @@ try {
 }
 await parts.disposeAsync().catch((error: unknown) => check(`everything is cleaned up: ${String(error)}`, false));
 console.log(`\n${passed} passed, ${failed} failed`);
-// Whatever an interruption has left waiting goes with the process.
+// Exit explicitly: after an interruption, promises can still be pending.
 process.exit(failed === 0 ? 0 : 1);

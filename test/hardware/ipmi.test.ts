@@ -1,6 +1,6 @@
 /**
- * The ipmi driver against simulated BMCs (ipmi_sim) and the real ipmitool. Needs the Debian packages openipmi and
- * ipmitool, and fails with their names where they are missing. About half a minute.
+ * The driver ipmi with the real ipmitool and simulated BMCs (ipmi_sim). Needs the Debian packages openipmi and
+ * ipmitool, and fails with their names if they are missing. Takes about half a minute.
  */
 import { createSocket } from "node:dgram";
 import type { RemoteInfo } from "node:dgram";
@@ -17,7 +17,7 @@ import type { IpmiLab, SimulatedBmc } from "../support/ipmi-lab.ts";
 
 let lab: IpmiLab;
 let driver: Driver<IpmiSettings>;
-/** Proven by the conformance suite; for every verb and for bad logins; for BMCs that are slow or dead. */
+/** `first` is for the conformance suite, `second` for power and logins, `third` for slow and dead BMCs. */
 let first: SimulatedBmc, second: SimulatedBmc, third: SimulatedBmc;
 
 beforeAll(async () => {
@@ -57,11 +57,11 @@ async function timed(work: Promise<unknown>): Promise<{ readonly milliseconds: n
   return { milliseconds: performance.now() - began, failure };
 }
 
-async function toldSince(bmc: SimulatedBmc, before: number): Promise<string[]> {
+async function eventsSince(bmc: SimulatedBmc, before: number): Promise<string[]> {
   return (await bmc.journal()).slice(before).map((line) => line.event);
 }
 
-/** A relay in front of a BMC that loses the first message of every login. */
+/** A relay in front of a BMC that drops the first message of every login. */
 async function ignoringLogins(bmc: SimulatedBmc): Promise<{ address: string; port: number } & AsyncDisposable> {
   const RMCP_PLUS = 0x06,
     FIRST_LOGIN_MESSAGE = 0x12;
@@ -86,8 +86,8 @@ async function ignoringLogins(bmc: SimulatedBmc): Promise<{ address: string; por
   };
 }
 
-describe("conformance against a BMC", () => {
-  // The lab stands when the checks run, not yet when they are listed.
+describe("driver ipmi on a simulated BMC: conformance", () => {
+  // The lab starts after the checks are listed, so the options are read when a check runs.
   const options: ConformanceOptions = {
     factory,
     live: true,
@@ -105,7 +105,7 @@ describe("conformance against a BMC", () => {
         username: "admin",
         port: 623,
       };
-      // No cipher suite is named: the driver has to find the one that the simulator knows.
+      // Without a cipher suite the driver must find the one that the simulator supports.
       return {
         address,
         settings: { username, password, port },
@@ -114,11 +114,12 @@ describe("conformance against a BMC", () => {
       };
     },
   };
-  for (const check of conformance(options)) test(`the driver ${check.title}`, check.run, check.timeoutSeconds * 1000);
+  for (const check of conformance(options))
+    test(`driver ipmi on a simulated BMC ${check.title}`, check.run, check.timeoutSeconds * 1000);
 });
 
-describe("verbs", () => {
-  test("on, off, soft off and reboot bring the machine where they say, and nothing is told twice", async () => {
+describe("driver ipmi on a simulated BMC: power and inspection", () => {
+  test("driver ipmi on a simulated BMC reaches the state of on, off, soft off and reboot, and sends no command twice", async () => {
     const before = (await second.journal()).length;
     await driver.power.set(call(second), "ON");
     expect(await second.power()).toBe("ON");
@@ -128,10 +129,10 @@ describe("verbs", () => {
     await driver.power.set(call(second), "SOFT_OFF");
     expect(await second.power()).toBe("OFF");
     await driver.power.set(call(second), "OFF");
-    expect(await toldSince(second, before)).toEqual(["power on", "power off", "power on", "soft off"]);
+    expect(await eventsSince(second, before)).toEqual(["power on", "power off", "power on", "soft off"]);
   });
 
-  test("power that somebody else switched is seen", async () => {
+  test("driver ipmi on a simulated BMC reads power that was changed by another client", async () => {
     await second.setPower("ON");
     expect(await driver.power.read(call(second))).toBe("ON");
     await second.setPower("OFF");
@@ -143,13 +144,13 @@ describe("verbs", () => {
     ["DISK", "default"],
     ["CDROM", "cdrom"],
     ["BIOS", "bios"],
-  ] as const)("boot device %s arrives as %s", async (device, arrived) => {
+  ] as const)("driver ipmi on a simulated BMC sets boot device %s as %s", async (device, arrived) => {
     const before = (await second.journal()).length;
     await driver.power.setBootDevice?.(call(second), device, { persistent: true });
-    expect(await toldSince(second, before)).toEqual([`boot ${arrived}`]);
+    expect(await eventsSince(second, before)).toEqual([`boot ${arrived}`]);
   });
 
-  test("an operating system that ignores the request to shut down ends in TIMEOUT, and the machine stays on", async () => {
+  test("driver ipmi on a simulated BMC fails with TIMEOUT if the operating system ignores a shutdown, and the machine stays on", async () => {
     await second.setPower("ON");
     await second.setDeaf(true);
     try {
@@ -163,7 +164,7 @@ describe("verbs", () => {
     }
   });
 
-  test("a BMC that says no is REFUSED", async () => {
+  test("driver ipmi on a simulated BMC that refuses a command fails with REFUSED", async () => {
     await second.setRefusing(true);
     try {
       await expect(driver.power.set(call(second), "ON")).rejects.toMatchObject({
@@ -178,14 +179,14 @@ describe("verbs", () => {
     }
   });
 
-  test("a user with too little privilege is REFUSED, and told which setting it is", async () => {
+  test("driver ipmi on a simulated BMC fails with REFUSED for insufficient privilege, and names the setting", async () => {
     await expect(driver.power.set(call(second, { privilege: "USER" }), "ON")).rejects.toMatchObject({
       kind: "REFUSED",
       message: expect.stringContaining("`privilege`"),
     });
   });
 
-  test("inspection shows identity, BMC and sensors, and leaves the machine alone", async () => {
+  test("driver ipmi on a simulated BMC inspects identity, BMC and sensors without a command that changes the machine", async () => {
     const before = (await second.journal()).length;
     const inventory: Record<string, Json> = {};
     for (const step of driver.inspect?.steps ?? []) {
@@ -221,21 +222,21 @@ describe("verbs", () => {
         { name: "Supply present", value: null, unit: null, status: "OK", state: "Present" },
       ],
     });
-    expect(await toldSince(second, before)).toEqual([]);
+    expect(await eventsSince(second, before)).toEqual([]);
   });
 });
 
-describe("bad logins", () => {
+describe("driver ipmi on a simulated BMC: failed logins", () => {
   test.each([
     ["a wrong password", { password: "not-the-password" }],
-    ["an unknown user", { username: "nobody" }],
-  ])("%s is AUTHENTICATION, in well under a second", async (_what, changes) => {
+    ["an unknown user", { username: "unknown" }],
+  ])("driver ipmi on a simulated BMC fails with AUTHENTICATION within a second for %s", async (_what, changes) => {
     const { failure, milliseconds } = await timed(driver.power.read(call(second, changes)));
     expect(failure).toMatchObject({ name: "DriverError", kind: "AUTHENTICATION", retryable: false });
     expect(milliseconds).toBeLessThan(1000);
   });
 
-  test("a cipher suite that the BMC does not know is REFUSED, and told which setting it is", async () => {
+  test("driver ipmi on a simulated BMC fails with REFUSED for an unsupported cipher suite, and names the setting", async () => {
     const { failure, milliseconds } = await timed(driver.power.read(call(second, { cipherSuite: 17 })));
     expect(failure).toMatchObject({
       kind: "REFUSED",
@@ -245,7 +246,7 @@ describe("bad logins", () => {
     expect(milliseconds).toBeLessThan(1000);
   });
 
-  test("a BMC that ignores the login of a locked user, but answers otherwise, is AUTHENTICATION", async () => {
+  test("driver ipmi on a simulated BMC that ignores the login of a locked user fails with AUTHENTICATION", async () => {
     await using locked = await ignoringLogins(second);
     const { address, port } = locked;
     const { failure, milliseconds } = await timed(
@@ -260,8 +261,8 @@ describe("bad logins", () => {
   }, 20_000);
 });
 
-describe("slow and dead BMCs", () => {
-  test("a frozen BMC is UNREACHABLE after the time that the settings allow, and well again when it thaws", async () => {
+describe("driver ipmi on a slow or dead BMC", () => {
+  test("driver ipmi on a frozen BMC fails with UNREACHABLE after the time in the settings, and works when the BMC thaws", async () => {
     third.freeze();
     try {
       const { failure, milliseconds } = await timed(
@@ -275,7 +276,7 @@ describe("slow and dead BMCs", () => {
     expect(await driver.power.read(call(third))).toBe("OFF");
   }, 20_000);
 
-  test("a BMC that freezes while the machine is being waited for is waited for as well", async () => {
+  test("driver ipmi on a BMC that freezes during a power change continues to wait", async () => {
     await third.setPower("ON");
     await third.setDeaf(true);
     const waiting = driver.power.set(call(third, { replySeconds: 1, sessionTries: 1 }, 25), "SOFT_OFF");
@@ -288,21 +289,21 @@ describe("slow and dead BMCs", () => {
     expect(await driver.power.read(call(third))).toBe("OFF");
   }, 30_000);
 
-  test("a slow BMC carries a command out more than once, and the machine ends up right all the same", async () => {
+  test("driver ipmi on a slow BMC that executes a command more than once reaches the requested state", async () => {
     await third.setDelay(1.5);
     try {
       const before = (await third.journal()).length;
       await driver.power.set(call(third, { replySeconds: 1, sessionTries: 3 }, 60), "ON");
       expect(await third.power()).toBe("ON");
-      const told = await toldSince(third, before);
-      expect(told.length).toBeGreaterThan(1);
-      expect(new Set(told)).toEqual(new Set(["power on"]));
+      const events = await eventsSince(third, before);
+      expect(events.length).toBeGreaterThan(1);
+      expect(new Set(events)).toEqual(new Set(["power on"]));
     } finally {
       await third.setDelay(0);
     }
   }, 70_000);
 
-  test("a BMC that takes the login and is too slow for the settings is TIMEOUT", async () => {
+  test("driver ipmi on a BMC that accepts the login but is too slow for the settings fails with TIMEOUT", async () => {
     await expect.poll(() => driver.power.read(call(third)).catch(() => "SLOW"), { timeout: 30_000 }).not.toBe("SLOW");
     await third.setDelay(6);
     try {
@@ -316,7 +317,7 @@ describe("slow and dead BMCs", () => {
     }
   }, 70_000);
 
-  test("a stopped BMC is UNREACHABLE", async () => {
+  test("driver ipmi on a stopped BMC fails with UNREACHABLE", async () => {
     await third.stop();
     const { failure, milliseconds } = await timed(driver.power.read(call(third, { replySeconds: 1, sessionTries: 1 })));
     expect(failure).toMatchObject({ kind: "UNREACHABLE", message: expect.stringContaining(third.address) });
