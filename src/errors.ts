@@ -1,9 +1,9 @@
 /**
- * The closed table of refusals. A code is permanent: clients switch on it. A refusal is a value, not an exception;
- * `RefusalError` carries refusals out of a transaction, and the caller turns them back into values.
+ * Error codes and refusals. A code never changes its meaning, because clients depend on it. A refusal is a value, not an
+ * exception; `RefusalError` carries one out of a transaction, and the engine turns it back into a value.
  */
 
-/** Code → HTTP status, in the order of the documentation. */
+/** HTTP status per code, in the order of the documentation. */
 export const ERROR_STATUS = {
   INVALID_INPUT: 400,
   UNSUPPORTED_BY_DRIVER: 400,
@@ -28,7 +28,7 @@ export const ERROR_STATUS = {
 
 export type ErrorCode = keyof typeof ERROR_STATUS;
 
-/** The meaning of each code, for the schema and the documentation. */
+/** Descriptions of the codes in the schema and the documentation. */
 export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   INVALID_INPUT: "400: an input is malformed or out of range, or a required list is empty.",
   UNSUPPORTED_BY_DRIVER: "400: the node's driver does not support this.",
@@ -54,7 +54,7 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   STOP_TIMEOUT: "504: the step was still running when the timeout of a graceful stop expired.",
 };
 
-/** Codes of errors of a whole request, in `errors` as `extensions.code`: a closed list. */
+/** All codes of errors of a whole request, in `extensions.code` of GraphQL's own `errors`. */
 export const REQUEST_ERRORS = {
   BAD_REQUEST:
     "The request is not a GraphQL request, or the service does not accept it in this form: because of its method, content type or size, because it is a batch, or because it comes from a page of another origin.",
@@ -77,18 +77,18 @@ export const REQUEST_ERRORS = {
 
 export type RequestErrorCode = keyof typeof REQUEST_ERRORS;
 
-/** An expected refusal, with the data that the caller needs to act on it. */
+/** An expected refusal, with the data that the caller needs to react. */
 export interface Refusal {
   readonly code: ErrorCode;
-  /** The event, the object and the remedy. */
+  /** A sentence: what happened, to which object, and what to do. */
   readonly message: string;
-  /** Path to the offending input, from `input` down. */
+  /** Path to the invalid input, starting with `input`. */
   readonly path?: readonly string[];
-  /** NOT_FOUND: names or ids that do not exist. */
+  /** NOT_FOUND: names and IDs that do not exist. */
   readonly missing?: readonly string[];
-  /** Conflicts: the node in the way, by id. */
+  /** Conflicts: id of the conflicting node. */
   readonly nodeId?: string;
-  /** BUSY, IDEMPOTENCY_MISMATCH: the operation in the way, by id. */
+  /** BUSY, IDEMPOTENCY_MISMATCH: id of the conflicting operation. */
   readonly operationId?: string;
   /** INVALID_STATE: the states in which the verb is allowed. */
   readonly allowedStates?: readonly string[];
@@ -106,9 +106,9 @@ export class RefusalError extends Error {
   }
 }
 
-/** The message of any thrown value. */
+/** The text of anything thrown. */
 export function messageOf(thrown: unknown): string {
-  // A failed connection to a name with several addresses has no message, only an error for each address.
+  // A failed connection to a name with several addresses has an empty message and one error per address.
   if (thrown instanceof AggregateError && thrown.message === "") return thrown.errors.map(messageOf).join("; ");
   return thrown instanceof Error ? thrown.message : String(thrown);
 }

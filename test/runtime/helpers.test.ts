@@ -63,6 +63,14 @@ test("LRU map drops the entry that was not used for the longest time", () => {
   expect(map.get("c")).toBeUndefined();
 });
 
+test("LRU map with weights drops entries until their weights fit", () => {
+  const map = new LruMap<string, number>(6, (key) => key.length);
+  map.set("aaa", 1);
+  map.set("bb", 2);
+  map.set("cccc", 3);
+  expect([map.has("aaa"), map.has("bb"), map.has("cccc")]).toEqual([false, true, true]);
+});
+
 test("canonical JSON does not depend on the order of keys or on undefined members", () => {
   expect(canonicalJson({ b: [1, { d: null, c: "x" }], a: undefined })).toBe('{"b":[1,{"c":"x","d":null}]}');
   expect(hashOf({ a: 1, b: 2 })).toBe(hashOf({ b: 2, a: 1 }));

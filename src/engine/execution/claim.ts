@@ -2,6 +2,7 @@
  * Claims a run for this process: raises the fence, so that an earlier holder can write no more, and decides how the run
  * continues. A parked step is entered again. A step whose process died is entered again, or fails if it must not run twice.
  */
+import { LruMap } from "../../runtime/lru-map.ts";
 import { withinTime } from "../../runtime/timeout.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import type { Observer } from "../../observer.ts";
@@ -54,15 +55,20 @@ export type ReadClaims = (
 
 /** Reads for many claims at once. Plans never change, so the most recent ones are cached. */
 export function createClaimReader(): ReadClaims {
-  const plans = new Map<string, Plan>();
+  const cache = new LruMap<string, Plan>(PLANS_KEPT);
 
-  async function cachePlans({ tx }: Transaction, hashes: readonly string[]): Promise<void> {
-    const unknown = [...new Set(hashes)].filter((hash) => !plans.has(hash));
-    for (const [hash, plan] of unknown.length === 0 ? [] : await plansByHashes(tx, unknown)) plans.set(hash, plan);
-    for (const hash of plans.keys()) {
-      if (plans.size <= PLANS_KEPT) break;
-      if (!hashes.includes(hash)) plans.delete(hash);
+  async function readPlans({ tx }: Transaction, hashes: readonly string[]): Promise<ReadonlyMap<string, Plan>> {
+    const plans = new Map<string, Plan>();
+    for (const hash of hashes) {
+      const plan = cache.get(hash);
+      if (plan) plans.set(hash, plan);
     }
+    const unknown = [...new Set(hashes)].filter((hash) => !plans.has(hash));
+    for (const [hash, plan] of await plansByHashes(tx, unknown)) {
+      plans.set(hash, plan);
+      cache.set(hash, plan);
+    }
+    return plans;
   }
 
   return async (transaction, runs) => {
@@ -71,11 +77,11 @@ export function createClaimReader(): ReadClaims {
     const nodeIds = unfinished.map(({ nodeId }) => nodeId);
     const runIds = unfinished.map(({ id }) => id);
     const hashes = unfinished.map(({ planHash }) => planHash);
-    const [nodes, secrets, attempts] = await Promise.all([
+    const [nodes, secrets, attempts, plans] = await Promise.all([
       nodesByIds(tx, nodeIds),
       secretsOfNodes(tx, nodeIds),
       attemptsUnderWay(tx, runIds),
-      cachePlans(transaction, hashes),
+      readPlans(transaction, hashes),
     ]);
     const byId = new Map(nodes.map((node) => [node.id, node]));
     return new Map(

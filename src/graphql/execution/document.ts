@@ -2,6 +2,7 @@
  * Limits on a document that depend on its text only. They are checked once per cached document. Each check is linear in
  * the text: a fragment is counted once, however often it is spread.
  */
+import { LruMap } from "../../runtime/lru-map.ts";
 import { GraphQLError, Kind, Lexer, Source, TokenKind, parse } from "graphql";
 import type { ASTVisitor, DocumentNode, FragmentDefinitionNode, SelectionSetNode, ValidationContext } from "graphql";
 import { LIMITS, beyond } from "../base/request-limits.ts";
@@ -139,26 +140,11 @@ export function createDocumentCache(): {
   get(text: string): DocumentNode | undefined;
   set(text: string, document: DocumentNode): void;
 } {
-  const kept = new Map<string, DocumentNode>();
-  let characters = 0;
+  const documents = new LruMap<string, DocumentNode>(CACHE_CHARACTERS_MAX, (text) => text.length);
   return {
-    get(text) {
-      const document = kept.get(text);
-      if (document) {
-        kept.delete(text);
-        kept.set(text, document);
-      }
-      return document;
-    },
+    get: (text) => documents.get(text),
     set(text, document) {
-      if (text.length > CACHED_CHARACTERS_MAX || kept.has(text)) return;
-      kept.set(text, document);
-      characters += text.length;
-      for (const oldest of kept.keys()) {
-        if (characters <= CACHE_CHARACTERS_MAX) return;
-        kept.delete(oldest);
-        characters -= oldest.length;
-      }
+      if (text.length <= CACHED_CHARACTERS_MAX && !documents.has(text)) documents.set(text, document);
     },
   };
 }

@@ -9,6 +9,7 @@
  * the selection starts again. So a connection keeps at most twice the limit, and statements that do not recur take no
  * part of it.
  */
+import { LruMap } from "../../../runtime/lru-map.ts";
 
 const PREPARED_MAX = 50;
 /** Longer statements seldom recur, and each takes megabytes on each connection. In characters. */
@@ -23,13 +24,13 @@ const PERIOD_MS = 3_600_000;
 /** True if a statement is to be prepared; called at each of its uses. `now`: a clock, in milliseconds. */
 export function createPreparedPolicy(now: () => number = () => performance.now()): (text: string) => boolean {
   const prepared = new Set<string>();
-  const uses = new Map<string, number>();
+  let uses = new LruMap<string, number>(COUNTED_MAX);
   let since = now();
   return (text) => {
     if (text.length > LENGTH_MAX) return false;
     if (now() - since >= PERIOD_MS) {
       prepared.clear();
-      uses.clear();
+      uses = new LruMap(COUNTED_MAX);
       since = now();
     }
     if (prepared.has(text)) return true;
@@ -40,8 +41,6 @@ export function createPreparedPolicy(now: () => number = () => performance.now()
       return true;
     }
     uses.set(text, before + 1);
-    const [oldest] = uses.keys();
-    if (uses.size > COUNTED_MAX && oldest !== undefined) uses.delete(oldest);
     return false;
   };
 }
