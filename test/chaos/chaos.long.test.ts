@@ -48,15 +48,15 @@ test(
     onTestFinished(() => void child.kill("SIGTERM"));
     const [output, errors] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "exit")]);
     console.log(output);
-    const { verdicts } = JSON.parse(readFileSync(join(folder, "verdicts.json"), "utf8")) as {
-      readonly verdicts: readonly { readonly id: string; readonly verdict: string }[];
+    const { results } = JSON.parse(readFileSync(join(folder, "results.json"), "utf8")) as {
+      readonly results: readonly { readonly id: string; readonly result: string }[];
     };
-    expect(verdicts.length).toBeGreaterThan(15);
-    const violated = verdicts
-      .filter(({ id, verdict }) => verdict === "VIOLATED" && !TIMED.includes(id))
+    expect(results.length).toBeGreaterThan(15);
+    const violated = results
+      .filter(({ id, result }) => result === "VIOLATED" && !TIMED.includes(id))
       .map(({ id }) => id);
-    const notExercised = verdicts
-      .filter(({ id, verdict }) => verdict === "NOT EXERCISED" && EXERCISED.includes(id))
+    const notExercised = results
+      .filter(({ id, result }) => result === "NOT EXERCISED" && EXERCISED.includes(id))
       .map(({ id }) => id);
     expect({ violated, notExercised, errors }, output).toEqual({ violated: [], notExercised: [], errors: "" });
   },

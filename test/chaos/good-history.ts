@@ -1,9 +1,10 @@
 /**
- * A small history in which every promise is kept and put to the test, made up record by record: two minutes of two replicas and six
- * nodes, with a kill, a freeze, a jump of a clock, an outage, a full disk, a stalled reader and a process that gets SIGTERM.
- * What of it looks wrong at first and is right: a request that took effect and was not answered, one that did neither, a
- * step entered again after the kill, a stale owner who leaves his call long after another has entered it, a result that was stored only
- * when the database was there again, a bookmark that repeats the position of the last item.
+ * A small synthetic run in which every promise is exercised and kept: two minutes of two replicas and six nodes, with a
+ * kill, a freeze, a clock jump, an outage, a full disk, a stalled reader and a process that receives SIGTERM.
+ *
+ * Some of it looks wrong but is correct: a request that took effect without an answer, one without answer and effect, a
+ * step entered again after the kill, a stale owner that leaves its call long after another process has entered it, a
+ * result stored only when the database was available again, and a bookmark that repeats the position of the last item.
  */
 import { createHmac } from "node:crypto";
 import { mkdtempSync, writeFileSync } from "node:fs";
@@ -32,7 +33,7 @@ import type {
 
 export type Values = Record<string, unknown>;
 
-/** The folder of a run before it is written: to be spoilt by tests. */
+/** The records of a run before they are written, for tests to modify. */
 export interface Made {
   readonly run: Run;
   readonly requests: (Request | Answer)[];
@@ -68,7 +69,7 @@ const BOOT = 1;
 interface At {
   readonly replica: string;
   readonly pid: number;
-  /** Whom its machines see: itself, or a process that it started for its drivers. */
+  /** Process that the machines see: the replica's own, or one that it started for its drivers. */
   readonly driver: { readonly replica: string; readonly pid: number; readonly parent: number };
 }
 const R1: At = { replica: "r1", pid: 11, driver: { replica: "r1", pid: 11, parent: 1 } };
@@ -255,7 +256,7 @@ export function goodHistory(): Made {
     });
   }
 
-  /** An entry of a step; answers its path. */
+  /** Adds an entry of a step. Returns its path. */
   function enter(
     t: number,
     left: number,
@@ -364,9 +365,9 @@ export function goodHistory(): Made {
     return runId;
   }
 
-  // ---- what was broken
+  // ---- faults
 
-  const blow = (what: Nemesis["what"], target: string, from: number, to: number) => {
+  const addFault = (what: Nemesis["what"], target: string, from: number, to: number) => {
     const id = `b${(last += 1)}`;
     nemesis.push(
       { t: from, k: "nemesis", id, what, target, phase: "begin", detail: null },
@@ -440,7 +441,7 @@ export function goodHistory(): Made {
   }
   phase(3_000, "storm");
 
-  // Nothing happens to the first; its machine calls back once more than it should, and so does another caller.
+  // The first node has no fault. Its machine sends one callback too many; forged ones arrive as well.
   const plain = clean(4_000, R1, "n1");
   wipe(4_000, R1, plain);
   boot(4_000, R1, "n1", plain, (path) => {
@@ -449,32 +450,32 @@ export function goodHistory(): Made {
     sendCallback(4_470, "forged", "n1", plain, `/callback/${plain}.AAAAAA`, 404);
   });
 
-  // The second's process is killed inside a step, right after an answer; another takes it up.
-  const struck = clean(6_000, R1, "n2");
-  begin(6_100, struck, WIPE);
-  enter(6_110, 6_151, "lost", R1, struck, WIPE);
-  blow("kill", "r1", 6_150, 6_150);
+  // The process of the second is killed inside a step, right after an answer; another takes over.
+  const killed = clean(6_000, R1, "n2");
+  begin(6_100, killed, WIPE);
+  enter(6_110, 6_151, "lost", R1, killed, WIPE);
+  addFault("kill", "r1", 6_150, 6_150);
   process(6_150, R1, "killed");
   process(6_152, R1, "ended", null, "SIGKILL");
   process(8_000, R1_AGAIN, "started");
   process(8_500, R1_AGAIN, "ready");
-  move(17_000, "n2", "recover", "CLEANING", struck);
-  enter(17_010, 17_100, "done", R2, struck, WIPE);
-  end(17_110, struck, WIPE);
-  boot(17_000, R2, "n2", struck);
+  move(17_000, "n2", "recover", "CLEANING", killed);
+  enter(17_010, 17_100, "done", R2, killed, WIPE);
+  end(17_110, killed, WIPE);
+  boot(17_000, R2, "n2", killed);
 
   // The third is aborted.
-  const given = clean(10_000, R2, "n3");
-  begin(10_100, given, WIPE);
-  enter(10_110, 10_180, "cut", R2, given, WIPE);
+  const aborted = clean(10_000, R2, "n3");
+  begin(10_100, aborted, WIPE);
+  enter(10_110, 10_180, "cut", R2, aborted, WIPE);
   ask(10_150, "r1", "abort", ["n3"], { work: { names: ["n3"] } }, null, {
     operationId: "op-n3-10000",
     replayed: null,
     refusals: [],
-    results: [accepted("n3", given, "NOW")],
+    results: [accepted("n3", aborted, "NOW")],
     after: 20,
   });
-  enter(10_190, 10_200, "done", R2, given, WIPE, { part: "abort" });
+  enter(10_190, 10_200, "done", R2, aborted, WIPE, { part: "abort" });
   driver.push({
     t: 10_210,
     k: "power",
@@ -485,9 +486,9 @@ export function goodHistory(): Made {
     attemptKey: null,
     failure: null,
   });
-  end(10_250, given, WIPE, { state: "ABORTED" });
-  move(10_250, "n3", "abort", "CLEAN_FAILED", given);
-  endRun(10_250, given, "ABORTED", { wish: "ABORT" });
+  end(10_250, aborted, WIPE, { state: "ABORTED" });
+  move(10_250, "n3", "abort", "CLEAN_FAILED", aborted);
+  endRun(10_250, aborted, "ABORTED", { wish: "ABORT" });
   ask(10_400, "r1", "abort", ["n3"], { work: { names: ["n3"] } }, null, {
     operationId: null,
     replayed: null,
@@ -495,22 +496,22 @@ export function goodHistory(): Made {
     results: [refused("n3", "NOTHING_RUNNING")],
   });
 
-  // The fourth's driver hangs until its deadline, under a clock that lies.
-  blow("clock", "r1", 19_000, 40_000);
+  // The driver of the fourth hangs until its deadline, under a wrong clock.
+  addFault("clock", "r1", 19_000, 40_000);
   const hung = clean(20_000, R1_AGAIN, "n4", { plan: "short" });
   begin(20_100, hung, WIPE, 10);
   enter(20_110, 20_200, "hang", R1_AGAIN, hung, WIPE);
-  const timeOut = {
+  const timeoutFailure = {
     code: "TIMEOUT",
     message: "Node n4: clean.wipe failed: clean.wipe did not end within 10 s.",
     step: "clean.wipe",
   };
-  end(30_105, hung, WIPE, { state: "FAILED", failure: timeOut });
+  end(30_105, hung, WIPE, { state: "FAILED", failure: timeoutFailure });
   move(30_105, "n4", "fail", "CLEAN_FAILED", hung);
-  endRun(30_105, hung, "FAILED", { failure: timeOut });
+  endRun(30_105, hung, "FAILED", { failure: timeoutFailure });
 
-  // The fifth's driver throws, as it was ordered to; meanwhile another caller wants the node.
-  blow("driver", "n5", 41_000, 43_000);
+  // The driver of the fifth throws as ordered; meanwhile another request needs the node.
+  addFault("driver", "n5", 41_000, 43_000);
   const thrown = clean(42_000, R2, "n5");
   begin(42_100, thrown, WIPE);
   enter(42_110, 42_200, "throw", R2, thrown, WIPE);
@@ -523,17 +524,18 @@ export function goodHistory(): Made {
   });
   const fault = {
     code: "BACKEND_FAILED",
-    message: "Node n5: clean.wipe failed: The driver is possessed.",
+    message: "Node n5: clean.wipe failed: The driver throws as ordered.",
     step: "clean.wipe",
   };
   end(42_210, thrown, WIPE, { state: "FAILED", failure: fault });
   move(42_210, "n5", "fail", "CLEAN_FAILED", thrown);
   endRun(42_210, thrown, "FAILED", { failure: fault });
 
-  // The sixth's process is frozen inside a step; another enters it, and the stale one leaves late and enters nothing more.
+  // The process of the sixth is frozen inside a step; another enters it. The stale one leaves late and enters nothing
+  // more.
   const frozen = clean(45_000, R2, "n6");
   begin(45_100, frozen, WIPE);
-  blow("freeze", "r2", 45_150, 65_150);
+  addFault("freeze", "r2", 45_150, 65_150);
   const stale = `e${last + 1}`;
   enter(45_110, 65_160, "done", R2, frozen, WIPE);
   move(57_000, "n6", "recover", "CLEANING", frozen);
@@ -541,23 +543,24 @@ export function goodHistory(): Made {
   end(57_110, frozen, WIPE);
   boot(57_000, R1_AGAIN, "n6", frozen);
   if (!driver.some((one) => one.k === "leave" && one.entry === stale && one.how === "done"))
-    throw new Error("The stale owner has no entry.");
+    throw new Error("The stale owner has no entry that ended.");
 
-  // The database is away while a result waits to be stored.
-  const held = clean(69_900, R1_AGAIN, "n1");
-  begin(70_000, held, WIPE);
-  enter(70_010, 70_900, "done", R1_AGAIN, held, WIPE);
-  blow("postgres-restart", "postgres", 70_100, 73_000);
-  end(73_500, held, WIPE);
-  boot(73_500, R1_AGAIN, "n1", held);
+  // The database is down while a result waits to be stored.
+  const duringOutage = clean(69_900, R1_AGAIN, "n1");
+  begin(70_000, duringOutage, WIPE);
+  enter(70_010, 70_900, "done", R1_AGAIN, duringOutage, WIPE);
+  addFault("postgres-restart", "postgres", 70_100, 73_000);
+  end(73_500, duringOutage, WIPE);
+  boot(73_500, R1_AGAIN, "n1", duringOutage);
 
   // The disk is full just after an answer.
   const full = clean(79_000, R1_AGAIN, "n2");
   wipe(79_000, R1_AGAIN, full);
   boot(79_000, R1_AGAIN, "n2", full);
-  blow("disk-full", "postgres", 80_000, 85_000);
+  addFault("disk-full", "postgres", 80_000, 85_000);
 
-  // A request that took effect and was not answered is repeated; one that was not answered had none; and a key comes with another input.
+  // A request that took effect without an answer is repeated; another without an answer had no effect; and a key is
+  // sent with another input.
   const repeated = clean(96_000, R1_AGAIN, "n3", { answered: false });
   wipe(96_000, R1_AGAIN, repeated);
   boot(96_000, R1_AGAIN, "n3", repeated);
@@ -587,7 +590,7 @@ export function goodHistory(): Made {
   move(100_210, "n5", "stop", "STOPPED", stopped);
   endRun(100_210, stopped, "STOPPED", { wish: "STOP" });
 
-  // Two change the cluster's settings at about the same time; who was second unknown.
+  // Two requests change the cluster's settings at about the same time; their order is unknown.
   const edit = (t: number, ntp: string, after: number) =>
     ask(t, "r1", "updateCluster", [], { cluster: { name: "berlin" }, variables: { ntp } }, null, {
       operationId: null,
@@ -600,12 +603,12 @@ export function goodHistory(): Made {
   edit(89_100, "second", 300);
   final.clusters.push({ name: "berlin", variables: { ntp: "first" } });
 
-  blow("stall", "watchers", 90_000, 110_000);
+  addFault("stall", "watchers", 90_000, 110_000);
   for (let t = 1_000; t < OVER; t += 5_000)
     for (const at of t < 6_000 ? [R1, R2] : t < 112_000 ? [R1_AGAIN, R2] : [R1_AGAIN])
       replicas.push({ t, k: "sample", what: "memory", replica: at.replica, pid: at.pid, value: 150 * 2 ** 20 + t });
 
-  // The second replica gets SIGTERM, with an active request.
+  // The second replica receives SIGTERM with a request in progress.
   ask(110_900, "r2", "setMaintenance", ["n1"], { reason: null }, null, {
     operationId: null,
     replayed: null,
@@ -613,7 +616,7 @@ export function goodHistory(): Made {
     results: [],
     after: 1_300,
   });
-  blow("term", "r2", 112_000, 113_500);
+  addFault("term", "r2", 112_000, 113_500);
   process(112_000, R2, "terminated");
   process(113_500, R2, "ended", 0);
   phase(114_000, "quiet");
@@ -634,9 +637,12 @@ export function goodHistory(): Made {
   return made;
 }
 
-/** What two subscribers are told: one of everything, one of the nodes of group `a`. Both are cut off by the kill and go on at the other replica. */
+/**
+ * Streams of two subscribers: one without a filter, one of the nodes of group `a`. The kill disconnects both; they
+ * resume at the other replica.
+ */
 function streamsOf(log: readonly Values[]): (Open | Item | Mark | End)[] {
-  const told: (Open | Item | Mark | End)[] = [];
+  const records: (Open | Item | Mark | End)[] = [];
   for (const [client, transport, takes] of [
     ["all", "ws", () => true],
     ["some", "sse", (row: Values) => row["node_name"] === "n2"],
@@ -651,7 +657,7 @@ function streamsOf(log: readonly Values[]): (Open | Item | Mark | End)[] {
       { replica: "r1", from: 44_100, to: OVER - 500 },
     ].entries()) {
       const stream = `${client}-${index + 1}`;
-      told.push({
+      records.push({
         t: from,
         k: "open",
         stream,
@@ -663,19 +669,19 @@ function streamsOf(log: readonly Values[]): (Open | Item | Mark | End)[] {
         filter,
         stalls: false,
       });
-      // Says again where it is: the same position as the last item's.
-      told.push({ t: from + 5, k: "mark", stream, position, caughtUp: true });
+      // Repeats the position of the last item.
+      records.push({ t: from + 5, k: "mark", stream, position, caughtUp: true });
       quietSince = from + 5;
       for (; at <= log.length; at += 1) {
         const row = log[at];
         const t = row ? Date.parse(String(row["at"])) - WALL_MS + 5 : Infinity;
         for (; Math.min(t, to) - quietSince > 10_000; quietSince += 10_000)
-          told.push({ t: quietSince + 10_000, k: "mark", stream, position: at, caughtUp: true });
+          records.push({ t: quietSince + 10_000, k: "mark", stream, position: at, caughtUp: true });
         if (!row || t >= to) break;
         if (!takes(row)) continue;
         position = at + 1;
         quietSince = t;
-        told.push({
+        records.push({
           t,
           k: "item",
           stream,
@@ -697,16 +703,16 @@ function streamsOf(log: readonly Values[]): (Open | Item | Mark | End)[] {
         });
       }
       position = Math.max(position, at);
-      told.push(
+      records.push(
         { t: to, k: "mark", stream, position, caughtUp: true },
         { t: to, k: "end", stream, code: index === 0 ? "LOST" : "LEFT", detail: null },
       );
     }
   }
-  return told;
+  return records;
 }
 
-/** Writes the folder; answers where. */
+/** Writes the records to a new folder. Returns its path. */
 export function writeHistory(made: Made): string {
   const folder = mkdtempSync(join(tmpdir(), "chaos-checker-"));
   const write = (file: keyof Files, records: readonly unknown[]) =>

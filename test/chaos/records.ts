@@ -1,28 +1,29 @@
 /**
- * What the chaos arena writes down and the checker reads: JSON lines, a file a source, all in the run's folder. The process that writes
- * is a process that no nemesis touches. Knows nothing of the service: neither its code nor its types.
+ * Records of a chaos run, as the arena writes and the checker reads them: JSON lines, one file per source, all in the
+ * folder of the run. They are written by processes without faults. This file uses neither code nor types of the
+ * service.
  *
- * `t` is the machine's monotonic clock in milliseconds, the same for all processes, and untouched by clock jumps; `run.json`
- * tells what the wall clock was at one such moment. What a request came to is known by its answer; a request without one, or
- * with `ok: false`, may have been carried out or not.
+ * `t` is the computer's monotonic clock in milliseconds, which is the same for all processes and unaffected by clock
+ * jumps; `run.json` gives the wall clock at one moment of it. A request without an answer, or with `ok: false`, may
+ * have been carried out or not.
  */
 import { createReadStream, createWriteStream, existsSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { join } from "node:path";
 
-/** Files of a run's folder, and the records that each holds. */
+/** Files of a run's folder and the records in each. */
 export interface Files {
-  /** What clients asked and were answered. */
+  /** Requests of clients and their answers. */
   readonly requests: Request | Answer;
-  /** What subscribers opened, were told, and lost. */
+  /** Streams of subscribers: opened, items received, ended. */
   readonly streams: Open | Item | Mark | End;
-  /** What the machines saw of drivers. */
+  /** Calls of drivers, as seen by the machines. */
   readonly driver: Enter | Leave | Power;
   readonly callbacks: Callback;
-  /** What was done to the service, and the parts of the run. */
+  /** Faults, and phases of the run. */
   readonly nemesis: Nemesis | Phase;
   readonly replicas: Replica | Sample;
-  /** The database at the very end, read by SQL. */
+  /** The database at the end. */
   readonly final: Row;
 }
 
@@ -34,20 +35,20 @@ interface Stamped {
 /** Written before it is sent. */
 export interface Request extends Stamped {
   readonly k: "request";
-  /** Unique in the run. A repeat of an earlier request, with the same key and input, has an id of its own. */
+  /** Unique in the run. A repeat of an earlier request, with the same key and input, has its own ID. */
   readonly id: string;
   readonly client: string;
   readonly replica: string;
   /** The mutation: commissionNodes, abort, setMaintenance, … */
   readonly verb: string;
-  /** As it was sent, the idempotency key included. */
+  /** As sent, including the idempotency key. */
   readonly input: unknown;
   readonly idempotencyKey: string | null;
-  /** Names of the nodes that it asks for; those of the operation where it asks for one. */
+  /** Names of the nodes in the request; those of the operation if it names one. */
   readonly nodes: readonly string[];
 }
 
-/** A refusal as the service words it: of the request as a whole, or of one node. */
+/** A refusal by the service, of the whole request or of one node. */
 export interface Refusal {
   readonly code: string;
   readonly message: string;
@@ -58,47 +59,50 @@ export interface NodeAnswer {
   readonly accepted: boolean;
   readonly runId: string | null;
   readonly refusal: Refusal | null;
-  /** Of an abort that was accepted. PENDING: after the step that is under way. */
+  /** Effect of an accepted abort. PENDING: after the current step. */
   readonly effect: "BEFORE_START" | "NOW" | "PENDING" | null;
 }
 
 export type Answer = Stamped & { readonly k: "answer"; readonly id: string } & (
     | {
         readonly ok: true;
-        /** The operation that was started, or answered again; null for verbs that start none and for refusals. */
+        /** The operation that was started, or returned again; null for verbs that start none and for refusals. */
         readonly operationId: string | null;
         readonly replayed: boolean | null;
-        /** Why the request as a whole was refused. Empty: it was carried out. */
+        /** Refusals of the whole request. Empty: it was carried out. */
         readonly refusals: readonly Refusal[];
         readonly results: readonly NodeAnswer[];
       }
-    /** No answer, half of one, or an error in place of data: whether it was carried out is unknown. `status`: of HTTP, if there was one. */
+    /**
+     * A missing or incomplete answer, or an error instead of data: the request may have been carried out or not.
+     * `status`: HTTP status, if there was one.
+     */
     | { readonly ok: false; readonly error: string; readonly status: number | null }
   );
 
-/** A subscription was sent. Each connection of a subscriber is a stream of its own. */
+/** A subscription was sent. Each connection of a subscriber is a separate stream. */
 export interface Open extends Stamped {
   readonly k: "open";
   /** Unique in the run. */
   readonly stream: string;
-  /** The subscriber: its streams, in the order they were opened, go on where the one before was left. */
+  /** The subscriber. Each of its streams continues where the one before ended. */
   readonly client: string;
   readonly replica: string;
   readonly transport: "ws" | "sse";
-  /** Cursor that it goes on after; null: it begins now. */
+  /** Cursor after which the stream continues; null: it starts now. */
   readonly after: string | null;
-  /** Position of the item or bookmark that the cursor came with. */
+  /** Position of the item or bookmark with that cursor. */
   readonly afterPosition: number | null;
-  /** As it was sent; null: everything. */
+  /** As sent; null: no filter. */
   readonly filter: {
     readonly ids?: readonly string[];
     readonly labels?: readonly { readonly key: string; readonly value: string }[];
   } | null;
-  /** Whether this reader takes its time on purpose; then nothing can be said of how often it is told something. */
+  /** Whether this reader stalls on purpose; then its silences do not count. */
   readonly stalls: boolean;
 }
 
-/** A transition, as the stream told it. */
+/** A transition received by a stream. */
 export interface Item extends Stamped {
   readonly k: "item";
   readonly stream: string;
@@ -109,13 +113,13 @@ export interface Item extends Stamped {
   readonly from: string | null;
   readonly to: string | null;
   readonly event: string;
-  /** Absent where the stream did not ask for it: those over server-sent events do not. */
+  /** Absent if the stream did not request it. */
   readonly operationId?: string | null;
   readonly runId?: string | null;
   readonly step: string | null;
   readonly actor: string;
   readonly reason: string | null;
-  /** As the service words it: ISO 8601. */
+  /** As sent by the service, ISO 8601. */
   readonly at: string;
 }
 
@@ -127,7 +131,10 @@ export interface Mark extends Stamped {
   readonly caughtUp: boolean;
 }
 
-/** The stream is over: a StreamReset's code, COMPLETE, LEFT (the reader went), or LOST (the connection broke, with what was said of it). */
+/**
+ * End of a stream: the code of a StreamReset, COMPLETE, LEFT (the reader disconnected) or LOST (the connection broke,
+ * with the reason).
+ */
 export interface End extends Stamped {
   readonly k: "end";
   readonly stream: string;
@@ -135,45 +142,47 @@ export interface End extends Stamped {
   readonly detail: string | null;
 }
 
-/** A step's function was called, told by the machine it talks to. */
+/** A step's function was called, as reported by its machine. */
 export interface Enter extends Stamped {
   readonly k: "enter";
   /** Unique in the run. */
   readonly entry: string;
   readonly replica: string;
   readonly pid: number;
-  /** Process that had started it: the replica's, where drivers run in processes of their own. */
+  /** Parent process: the replica's, if drivers run in separate processes. */
   readonly parent: number;
   readonly node: string;
   readonly attemptKey: string;
   readonly phase: string;
   readonly step: string;
   readonly part: "run" | "verify" | "abort";
-  /** Whether an earlier wait had left a memo. */
+  /** Whether an earlier wait left a memo. */
   readonly memo: boolean;
   /** Whether a callback ended the wait. */
   readonly callback: boolean;
-  /** Of the step, declared: whether it may be entered again after a crash without a memo, and how it may be cut. */
+  /**
+   * Declared by the step: whether it may be entered again after a crash without a memo, and how it may be interrupted.
+   */
   readonly idempotent: boolean;
   readonly interruptible: "ALWAYS" | "AT_BOUNDARY" | "NEVER";
-  /** When the engine gives up, by its own word: ISO 8601. */
+  /** Deadline of the engine, ISO 8601. */
   readonly deadline: string;
-  /** How long the step may take from its beginning to its end, as it is declared. */
+  /** Declared timeout of the step. */
   readonly timeoutSeconds: number;
-  /** Where the machine may call back: another path for every entry of a run, which with the run's secret tells which entry it was. */
+  /** Callback path, which differs for every entry of a run. With the run's secret it shows the number of the entry. */
   readonly path: string;
 }
 
 /**
- * How the entry ended, as the machine decided it: `done`, `wait`, `retry` (a failure that may pass), `fail` (one that will
- * not), `cut` (its signal fired), `throw`, `junk`, `hang`, `block`, `exit` (misbehaviour that was ordered), or `lost`: the
- * process that was inside is gone, or its wire.
+ * End of an entry, as the machine decided it: `done`, `wait`, `retry` (a retryable failure), `fail` (a final one),
+ * `cut` (its signal fired), `throw`, `junk`, `hang`, `block`, `exit` (ordered misbehaviour), or `lost` (its process or
+ * its connection ended).
  */
 export interface Leave extends Stamped {
   readonly k: "leave";
   readonly entry: string;
   readonly how: "done" | "wait" | "retry" | "fail" | "cut" | "throw" | "junk" | "hang" | "block" | "exit" | "lost";
-  /** Of a wait: seconds, and whether it is for a callback. Of a failure: its reason. */
+  /** For a wait: seconds, and whether a callback may end it. For a failure: its reason. */
   readonly detail: string | null;
 }
 
@@ -188,11 +197,11 @@ export interface Power extends Stamped {
   /** `read`, `set ON`, `set OFF`, `set REBOOT`, `set SOFT_OFF`, `boot PXE`, … */
   readonly what: string;
   readonly attemptKey: string | null;
-  /** Why it is refused, as the driver is told; it is decided when it is asked. Null: it is carried out. */
+  /** Reason of a failure; null: the call succeeded. */
   readonly failure: string | null;
 }
 
-/** A machine, or a caller who would like to be one, called back. Written when it is answered, or when that failed. */
+/** A callback, genuine or forged. Recorded when it was answered or failed. */
 export interface Callback extends Stamped {
   readonly k: "callback";
   readonly id: string;
@@ -200,20 +209,23 @@ export interface Callback extends Stamped {
   readonly node: string;
   readonly attemptKey: string;
   readonly runId: string;
-  /** good: the first one that is sent for this entry (it is sent again, as good, when it got no answer). late: its path is of an entry that was followed by others. */
+  /**
+   * good: the first callback of its entry (repeated, as good, until it is answered). late: its path belongs to an entry
+   * that was followed by others.
+   */
   readonly kind: "good" | "duplicate" | "late" | "forged";
-  /** When it was sent. */
   readonly sent: number;
   readonly path: string;
-  /** Of HTTP: 202 taken, 409 duplicate or late, 404 unexpected; null: no answer. */
+  /** HTTP status: 202 accepted, 409 duplicate or late, 404 unexpected; null: no answer. */
   readonly status: number | null;
 }
 
 /**
- * What may be done to the service. To a replica: `kill` (SIGKILL), `freeze` (SIGSTOP until its end), `term` (SIGTERM), `clock` (its wall clock
- * jumps). To `postgres`: `postgres-restart` (stopped at once and started again), `backends` (their connections are terminated), `disk-full`.
- * To a wire: `drop` (connections are cut), `delay`, `half-open` (nothing comes through and nothing is closed), its target being
- * `<replica>/database` or `<replica>/clients`. To a client: `stall` (a reader stops reading). To a node: `driver` (misbehaviour was ordered).
+ * Kinds of faults. On a replica: `kill` (SIGKILL), `freeze` (SIGSTOP until its end), `term` (SIGTERM), `clock` (its
+ * wall clock jumps). On `postgres`: `postgres-restart` (immediate stop and start), `backends` (connections are
+ * terminated), `disk-full`. On a connection, with the target `<replica>/database` or `<replica>/clients`: `drop` (cut),
+ * `delay`, `half-open` (open without passing data). On a client: `stall` (a reader stops reading). On nodes: `driver`
+ * (misbehaviour is ordered).
  */
 export const NEMESES = [
   "kill",
@@ -230,7 +242,7 @@ export const NEMESES = [
   "driver",
 ] as const;
 
-/** Something was done to the service, or undone. `begin` is written before, `end` after. What is over in a moment has both. */
+/** A fault begins or ends. `begin` is recorded before it, `end` after it; a momentary fault has both. */
 export interface Nemesis extends Stamped {
   readonly k: "nemesis";
   readonly id: string;
@@ -241,7 +253,6 @@ export interface Nemesis extends Stamped {
   readonly detail: string | null;
 }
 
-/** A part of the run begins. */
 export interface Phase extends Stamped {
   readonly k: "phase";
   readonly what: "warm-up" | "storm" | "quiet" | "settled" | "over";
@@ -252,11 +263,11 @@ export interface Replica extends Stamped {
   readonly k: "replica";
   readonly name: string;
   readonly pid: number;
-  /** killed: SIGKILL was sent. told: SIGTERM was sent. ended: it is gone, by whatever cause. */
+  /** killed: SIGKILL was sent. terminated: SIGTERM was sent. ended: the process ended for any reason. */
   readonly what: "started" | "ready" | "killed" | "terminated" | "ended";
   readonly code: number | null;
   readonly signal: string | null;
-  /** Of `ended` after `terminated`: milliseconds from one to the other. */
+  /** Milliseconds from `terminated` to `ended`; null for other records. */
   readonly tookMs: number | null;
 }
 
@@ -270,9 +281,10 @@ export interface Sample extends Stamped {
 }
 
 /**
- * A row of the database at the end, by the names of its columns; times as ISO 8601, JSON as JSON. `table` is one of clusters, nodes,
- * operations, runs, plans (hash and steps: interface, name, driver, phase, …), attempts, transitions, anomalies, lifecycle_edges, feed_position, jobs
- * (of the durable queue, unfinished ones), and step_log (per run: run_id, lines, first, last).
+ * A row of the database at the end, with the names of its columns, times as ISO 8601 and JSON as JSON. `table` is
+ * clusters, nodes, operations, runs, plans (hash and steps: interface, name, driver, phase, …), attempts, transitions,
+ * anomalies, lifecycle_edges, feed_position, jobs (unfinished ones of the queue) or step_log (per run: run_id, lines,
+ * first, last).
  */
 export interface Row {
   readonly k: "row";
@@ -280,17 +292,17 @@ export interface Row {
   readonly row: Readonly<Record<string, unknown>>;
 }
 
-/** `run.json`: what the run was. */
+/** `run.json`: parameters of the run. */
 export interface Run {
   readonly seed: number;
   readonly nodes: number;
   readonly streams: number;
   readonly replicas: readonly string[];
   readonly nemeses: readonly string[];
-  /** The wall clock, in milliseconds since 1970, at this moment of the monotonic one. */
+  /** Wall clock in milliseconds since 1970 at the moment `t`. */
   readonly wallMs: number;
   readonly t: number;
-  /** The sentence that ends the run's quiet: null when everything had ended within its time; else what had not. */
+  /** Sentence about work that did not end in the quiet phase; null if all work ended. */
   readonly unsettled: string | null;
 }
 
@@ -301,20 +313,19 @@ export function clock(): number {
 
 export interface Recorder<Kind extends keyof Files> {
   write(record: Files[Kind]): void;
-  /** Resolves when all of it is in the file. */
+  /** Resolves when everything has been written to the file. */
   close(): Promise<void>;
 }
 
-/** Appends to one of the files of a run's folder. */
 export function record<Kind extends keyof Files>(folder: string, file: Kind): Recorder<Kind> {
   const stream = createWriteStream(fileOf(folder, file), { flags: "a" });
   return {
     write: (one) => void stream.write(`${JSON.stringify(one)}\n`),
-    close: () => new Promise((done, refuse) => void stream.once("error", refuse).end(done)),
+    close: () => new Promise((done, reject) => void stream.once("error", reject).end(done)),
   };
 }
 
-/** The records of one file, in the order they were written; none where there is no file. */
+/** The records of a file in the order of writing; none if the file does not exist. */
 export async function* readRecords<Kind extends keyof Files>(folder: string, file: Kind): AsyncGenerator<Files[Kind]> {
   const path = fileOf(folder, file);
   if (!existsSync(path)) return;

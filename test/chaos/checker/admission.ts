@@ -1,24 +1,25 @@
 /**
- * What requests on nodes were answered, against what was so at the time: each node is a register that requests read and write, and an
- * answer has to be right at some moment between the request and the answer, whichever. So an answer is wrong only against what
- * was surely so all the while, and two requests at the same time may be answered in either order.
+ * Compares the answers to requests on nodes with the state at that time. Each node is a register that requests read and
+ * write: an answer must be right at some moment between the request and the answer. It is wrong only if it contradicts
+ * something that certainly held during all of that time; two concurrent requests may be answered in either order.
  *
- * A run is surely there from the first sign of it (the answer that named it, an entry, a transition) to its `finished_at`, which is
- * never later than the moment others see it finished; it may be there from its `created_at`, and some time after its end. A
- * node may be seen in every state that it had from some time before the request, as its transitions have it, to the answer.
+ * A run certainly exists from its first sign (the answer that names it, an entry, a transition) to its `finished_at`,
+ * which is never later than the moment at which others see its end. It may exist from its `created_at`, and for some
+ * time after its end. A node may be seen in every state that its transitions show between some time before the request
+ * and the answer.
  */
 import { phasesOf } from "../../durability/expectations.ts";
 import type { Kind, Options } from "../../durability/expectations.ts";
 import { AT_REST } from "../../durability/rules.ts";
 import { TOLERANCE_MS, answerOf, keyOf } from "./history.ts";
-import type { Asked, History, RunRow, TransitionRow } from "./history.ts";
-import type { Findings } from "./verdict.ts";
+import type { Exchange, History, RunRow, TransitionRow } from "./history.ts";
+import type { Findings } from "./findings.ts";
 import { overlap } from "./intervals.ts";
 
-/** What a transition's time may be before others see it, and a run's end before it is out of the way, in ms: a transaction that takes its time. */
+/** Longest delay until others see a transition or the end of a run, in milliseconds: duration of a slow transaction. */
 export const SEEN_MS = 10_000;
 
-/** The kind of operation that a verb starts; a restart starts one of the kind that it goes on with. */
+/** Kind of operation that each verb starts. A restart starts one of the kind that it continues. */
 export const KINDS: Readonly<Record<string, Kind>> = {
   manageNodes: "MANAGE",
   inspectNodes: "INSPECT",
@@ -31,12 +32,12 @@ export const KINDS: Readonly<Record<string, Kind>> = {
   setPower: "POWER",
 };
 
-export function judgeAdmission(history: History, findings: Findings): void {
+export function checkAdmission(history: History, findings: Findings): void {
   const named = new Map<string, number>();
   const moves = Map.groupBy(history.transitions, ({ nodeName }) => nodeName);
-  for (const asked of history.asked) {
-    for (const { runId } of answerOf(asked)?.results ?? [])
-      if (runId !== null) named.set(runId, Math.min(named.get(runId) ?? Infinity, asked.answer?.t ?? Infinity));
+  for (const exchange of history.exchange) {
+    for (const { runId } of answerOf(exchange)?.results ?? [])
+      if (runId !== null) named.set(runId, Math.min(named.get(runId) ?? Infinity, exchange.answer?.t ?? Infinity));
   }
   const surelyFrom = (run: RunRow) =>
     Math.min(
@@ -44,73 +45,76 @@ export function judgeAdmission(history: History, findings: Findings): void {
       history.entriesOf.get(run.id)?.[0]?.t ?? Infinity,
       (history.transitionsOf.get(run.id)?.[0]?.t ?? Infinity) + SEEN_MS,
     );
-  for (const asked of history.asked) {
-    for (const { node, refusal, accepted, runId } of answerOf(asked)?.results ?? []) {
-      if (accepted && runId !== null) judgeAccepted(history, findings, asked, runId);
-      if (refusal?.code === "NOTHING_RUNNING") judgeNothingRunning(history, findings, asked, node, surelyFrom);
-      if (refusal?.code === "BUSY") judgeBusy(history, findings, asked, node);
-      if (refusal?.code === "INVALID_STATE") judgeState(findings, asked, node, moves.get(node) ?? []);
+  for (const exchange of history.exchange) {
+    for (const { node, refusal, accepted, runId } of answerOf(exchange)?.results ?? []) {
+      if (accepted && runId !== null) checkAccepted(history, findings, exchange, runId);
+      if (refusal?.code === "NOTHING_RUNNING") checkNothingRunning(history, findings, exchange, node, surelyFrom);
+      if (refusal?.code === "BUSY") checkBusy(history, findings, exchange, node);
+      if (refusal?.code === "INVALID_STATE") checkState(findings, exchange, node, moves.get(node) ?? []);
     }
   }
-  judgeTurns(history, findings, named);
+  checkOneRunAtATime(history, findings, named);
 }
 
-/** Who takes an abort back is told by this code that none is pending, whatever runs; who stops, that there is only a clean-up. */
-function judgeNothingRunning(
+/**
+ * For withdrawAbort this code means that no abort is pending, whatever runs; for stop it may mean that only a clean-up
+ * runs.
+ */
+function checkNothingRunning(
   history: History,
   findings: Findings,
-  { request, answer }: Asked,
+  { request, answer }: Exchange,
   node: string,
   surelyFrom: (run: RunRow) => number,
 ): void {
   if (request.verb === "withdrawAbort") return;
   findings.fact("answers NOTHING_RUNNING");
   const of = operationOf(request.input);
-  const there = (history.runsAt.get(node) ?? []).find(
+  const unfinished = (history.runsAt.get(node) ?? []).find(
     (run) =>
       (of === null || run.operationId === of) &&
       surelyFrom(run) < request.t &&
       (run.finishedAt ?? Infinity) > (answer?.t ?? 0) + TOLERANCE_MS,
   );
-  if (there && !(request.verb === "stop" && there.purpose === "CLEAN_UP"))
+  if (unfinished && !(request.verb === "stop" && unfinished.purpose === "CLEAN_UP"))
     findings.violation(
       "other",
-      `Node ${node} was reported to have nothing running, and run ${there.id} was there all the while.`,
+      `The answer says that nothing runs on node ${node}, but run ${unfinished.id} was unfinished all the time.`,
       request,
       answer,
-      there,
+      unfinished,
     );
 }
 
-/** The operation whose work is meant, all of it; null: whatever runs on some nodes. */
+/** Operation that the request names as a whole; null if it names nodes. */
 export function operationOf(input: unknown): string | null {
   const id = (input as { readonly work?: { readonly operationId?: unknown } } | null)?.work?.operationId;
   return typeof id === "string" ? keyOf(id) : null;
 }
 
-function judgeBusy(history: History, findings: Findings, { request, answer }: Asked, node: string): void {
+function checkBusy(history: History, findings: Findings, { request, answer }: Exchange, node: string): void {
   findings.fact("answers BUSY");
   const until = answer?.t ?? history.over;
   const possible = (history.runsAt.get(node) ?? []).some((run) => {
-    const gone = (run.finishedAt ?? Infinity) + SEEN_MS;
+    const lastSeen = (run.finishedAt ?? Infinity) + SEEN_MS;
     return (
       run.createdAt <= until + TOLERANCE_MS &&
-      (gone >= request.t || gone + overlap(history.away, gone - SEEN_MS, request.t) >= request.t)
+      (lastSeen >= request.t || lastSeen + overlap(history.databaseDown, lastSeen - SEEN_MS, request.t) >= request.t)
     );
   });
   if (!possible)
-    findings.violation("other", `Node ${node} was reported as busy, and no run was there.`, request, answer);
+    findings.violation("other", `The answer says that node ${node} is busy, but it had no run.`, request, answer);
 }
 
-/** A refusal for its state needs a state, between the request and its answer, from which the verb is not allowed. */
-function judgeState(
+/** A refusal with INVALID_STATE requires a state, between the request and the answer, that does not allow the verb. */
+function checkState(
   findings: Findings,
-  { request, answer }: Asked,
+  { request, answer }: Exchange,
   node: string,
   moves: readonly TransitionRow[],
 ): void {
   const kind = KINDS[request.verb];
-  // A node that has disappeared is refused by the same code.
+  // A node that has disappeared is refused with the same code.
   if (kind === undefined || kind === "DECOMMISSION") return;
   findings.fact("answers INVALID_STATE");
   const begin = Math.max(
@@ -127,7 +131,7 @@ function judgeState(
   if (!refusing)
     findings.violation(
       "other",
-      `${request.verb} on node ${node} was refused for its state, and was allowed in all that it had: ${states.join(", ")}.`,
+      `${request.verb} on node ${node} was refused for its state, but is allowed in every state that the node had: ${states.join(", ")}.`,
       request,
       answer,
       ...moves.slice(begin, begin + states.length),
@@ -139,8 +143,10 @@ function optionsOf(input: unknown): Options {
   return until === undefined ? {} : { until };
 }
 
-/** What was accepted was begun from a state at rest that allows it: no other caller can have moved the node in between. */
-function judgeAccepted(history: History, findings: Findings, { request, answer }: Asked, runId: string): void {
+/**
+ * An accepted run began in a state at rest that allows its verb: no other request can have moved the node in between.
+ */
+function checkAccepted(history: History, findings: Findings, { request, answer }: Exchange, runId: string): void {
   const kind = KINDS[request.verb];
   const first = history.transitionsOf.get(runId)?.[0];
   if (kind === undefined || !first?.from) return;
@@ -148,7 +154,7 @@ function judgeAccepted(history: History, findings: Findings, { request, answer }
   if (!AT_REST.has(first.from) || phasesOf(kind, first.from, optionsOf(request.input)) === null)
     findings.violation(
       "illegal",
-      `${request.verb} on node ${first.nodeName} was accepted, and begun from ${first.from}.`,
+      `${request.verb} on node ${first.nodeName} was accepted and began in ${first.from}.`,
       request,
       answer,
       first,
@@ -156,34 +162,34 @@ function judgeAccepted(history: History, findings: Findings, { request, answer }
 }
 
 /**
- * Runs on a node follow each other: of two of which one was surely there before the other was asked for, and ended after that was
- * answered, one was accepted on a busy node.
+ * Runs on a node follow each other. If one run certainly existed before another was requested, and ended after the
+ * other's answer, the second was accepted on a busy node.
  */
-function judgeTurns(history: History, findings: Findings, named: ReadonlyMap<string, number>): void {
-  const askedAt = new Map<string, Asked>();
-  for (const asked of history.asked) {
-    if (KINDS[asked.request.verb] === undefined && asked.request.verb !== "restart") continue;
-    for (const { accepted, runId } of answerOf(asked)?.results ?? [])
-      if (accepted && runId !== null && !askedAt.has(runId)) askedAt.set(runId, asked);
+function checkOneRunAtATime(history: History, findings: Findings, named: ReadonlyMap<string, number>): void {
+  const requestOf = new Map<string, Exchange>();
+  for (const exchange of history.exchange) {
+    if (KINDS[exchange.request.verb] === undefined && exchange.request.verb !== "restart") continue;
+    for (const { accepted, runId } of answerOf(exchange)?.results ?? [])
+      if (accepted && runId !== null && !requestOf.has(runId)) requestOf.set(runId, exchange);
   }
-  for (const [runId, asked] of askedAt) {
+  for (const [runId, exchange] of requestOf) {
     const run = history.runs.get(runId);
-    const answer = answerOf(asked);
+    const answer = answerOf(exchange);
     if (!run || answer?.replayed !== false) continue;
-    findings.fact("accepted runs held against those beside them");
-    const beside = (history.runsAt.get(run.nodeName) ?? []).find(
+    findings.fact("accepted runs compared with other runs on the node");
+    const concurrent = (history.runsAt.get(run.nodeName) ?? []).find(
       (one) =>
         one !== run &&
-        (named.get(one.id) ?? Infinity) < asked.request.t &&
+        (named.get(one.id) ?? Infinity) < exchange.request.t &&
         (one.finishedAt ?? Infinity) > answer.t + TOLERANCE_MS,
     );
-    if (beside)
+    if (concurrent)
       findings.violation(
         "illegal",
-        `Run ${runId} was accepted on node ${run.nodeName} while run ${beside.id} was there.`,
-        asked.request,
+        `Run ${runId} was accepted on node ${run.nodeName} while run ${concurrent.id} was unfinished.`,
+        exchange.request,
         answer,
-        beside,
+        concurrent,
         run,
       );
   }

@@ -1,51 +1,52 @@
-/** What was answered, and what came of it: P1, P2, P17. An answer is a promise; no answer promises nothing. */
+/** Answers and their consequences: P1, P2, P17. An answer is a promise; a missing answer promises nothing. */
 import { isDeepStrictEqual } from "node:util";
-import { Findings } from "./verdict.ts";
+import { Findings } from "./findings.ts";
 import { KINDS } from "./admission.ts";
 import { TOLERANCE_MS, answerOf } from "./history.ts";
-import type { Asked, History, OperationRow, RunRow, Answered } from "./history.ts";
+import type { Exchange, History, OperationRow, RunRow, Answered } from "./history.ts";
 import type { Request } from "../records.ts";
 
-/** Verbs whose answer names the operation that is to end, not one that they start. */
+/** Verbs whose answer names an existing operation instead of a new one. */
 const INTERRUPTS = new Set(["abort", "stop", "withdrawAbort"]);
 
-/** How soon after an answer a blow has to fall for the answer to be one that was hardly given, in ms. */
-const HARDLY_MS = 1_000;
+/** An answer was given just before a fault if the fault occurred within this time, in milliseconds. */
+const SHORTLY_MS = 1_000;
 
 /**
- * P1: what was accepted is stored before the answer. So the operation of every answer that a client has received is there at
- * the end, with the run that each accepted node was told, on that node; a registered node has its first transition; and what nodes say
- * of their maintenance and presence, and a cluster of its settings, is what one of the requests has said that may have been the last. Answers are written down by a process that is never hurt, and only when they have been read whole, so an answer that was lost on its way
- * is none, and whatever happened to its request is right.
+ * P1: accepted work is stored before the answer. The operation of every answer that a client received exists at the
+ * end, with the run of each accepted node on that node. A registered node has its first transition. The maintenance and
+ * presence of nodes, and the settings of a cluster, are those of a request that may have been the last one. Answers are
+ * recorded by a process without faults after they have been read completely. A lost answer therefore counts as none,
+ * and any outcome of its request is correct.
  */
 export function checkDurable(history: History): Findings {
-  const findings = new Findings("P1", "accepted is durable before the answer");
-  const harms = history.lives.flatMap(({ name, killed }) => (killed === null ? [] : [{ name, t: killed }]));
-  const restarts = history.blows
+  const findings = new Findings("P1", "accepted work is stored before the answer");
+  const kills = history.lifetimes.flatMap(({ name, killed }) => (killed === null ? [] : [{ name, t: killed }]));
+  const restarts = history.faults
     .filter(({ what }) => what === "postgres-restart")
     .map(({ from }) => ({ name: null, t: from }));
-  for (const asked of history.asked) {
-    const answer = answerOf(asked);
+  for (const exchange of history.exchange) {
+    const answer = answerOf(exchange);
     if (!answer) continue;
-    const { request } = asked;
-    const kept = judgeKept(history, findings, asked, answer);
-    if (!kept) continue;
+    const { request } = exchange;
+    const isPromise = checkStored(history, findings, exchange, answer);
+    if (!isPromise) continue;
     findings.fact("accepted answers");
     const soon = (name: string | null, t: number) =>
-      (name === null || name === request.replica) && t >= answer.t && t - answer.t < HARDLY_MS;
-    if (harms.some(({ name, t }) => soon(name, t)))
+      (name === null || name === request.replica) && t >= answer.t && t - answer.t < SHORTLY_MS;
+    if (kills.some(({ name, t }) => soon(name, t)))
       findings.fact("of them less than a second before their replica was killed");
     if (restarts.some(({ name, t }) => soon(name, t)))
       findings.fact("of them less than a second before the database was stopped");
   }
-  for (const mark of MARKS) judgeMark(history, mark, findings);
+  for (const setting of SETTINGS) checkSetting(history, setting, findings);
   return findings;
 }
 
-/** What a request sets on everything that it names, whatever was there. */
-interface Mark {
+/** A setting that a request overwrites on everything that it names. */
+interface Setting {
   readonly verb: string;
-  /** What is there at the end, by name. */
+  /** Values at the end, by name. */
   readonly at: (history: History) => Iterable<readonly [name: string, value: unknown]>;
   readonly named: (request: Request) => readonly string[];
   readonly valueIn: (input: Input) => unknown;
@@ -57,10 +58,10 @@ type Input = Readonly<Record<string, unknown>> & {
 };
 
 const inputOf = ({ input }: Request) => (input ?? {}) as Input;
-/** The variable that clients of the arena set. */
+/** The variable that the clients of the arena set. */
 const VARIABLE = "ntp";
 
-const MARKS: readonly Mark[] = [
+const SETTINGS: readonly Setting[] = [
   {
     verb: "setMaintenance",
     at: ({ nodes }) => nodes.values().map(({ name, maintenance }) => [name, maintenance]),
@@ -81,9 +82,9 @@ const MARKS: readonly Mark[] = [
   },
 ];
 
-function judgeMark(history: History, { verb, at, named: namesIn, valueIn }: Mark, findings: Findings): void {
+function checkSetting(history: History, { verb, at, named: namesIn, valueIn }: Setting, findings: Findings): void {
   const byName = Map.groupBy(
-    history.asked
+    history.exchange
       .filter(({ request }) => request.verb === verb)
       .flatMap((one) => namesIn(one.request).map((name) => ({ name, one }))),
     ({ name }) => name,
@@ -92,13 +93,13 @@ function judgeMark(history: History, { verb, at, named: namesIn, valueIn }: Mark
     const about = (byName.get(name) ?? []).map(({ one }) => one);
     const done = about.filter((one) => answerOf(one)?.refusals.length === 0);
     if (done.length === 0) continue;
-    findings.fact(`last words by ${verb} looked for`);
+    findings.fact(`final values of ${verb} compared`);
     const lastSent = Math.max(...done.map(({ request }) => request.t));
     const possible = about.filter((one) => (answerOf(one)?.t ?? Infinity) >= lastSent);
     if (!possible.some(({ request }) => valueIn(inputOf(request)) === value)) {
       findings.violation(
         "lost",
-        `${name} says ${JSON.stringify(value)} at the end, and no ${verb} that may have been the last has said so.`,
+        `${name} has ${JSON.stringify(value)} at the end, which no ${verb} that may have been the last one set.`,
         { name, value },
         ...possible.flatMap(({ request, answer }) => [request, answer]),
       );
@@ -106,8 +107,8 @@ function judgeMark(history: History, { verb, at, named: namesIn, valueIn }: Mark
   }
 }
 
-/** Whether the answer promised anything that is kept. */
-function judgeKept(history: History, findings: Findings, { request }: Asked, answer: Answered): boolean {
+/** Whether the answer made a promise that must be stored. */
+function checkStored(history: History, findings: Findings, { request }: Exchange, answer: Answered): boolean {
   const { operations, runs, nodes, transitions } = history;
   let promised = false;
   if (answer.operationId !== null) {
@@ -115,7 +116,7 @@ function judgeKept(history: History, findings: Findings, { request }: Asked, ans
     if (!operations.has(answer.operationId))
       findings.violation(
         "lost",
-        `Operation ${answer.operationId} was answered (${request.verb}, ${request.id}), and is not there.`,
+        `Operation ${answer.operationId} was accepted (${request.verb}, ${request.id}), but does not exist.`,
         request,
         answer,
       );
@@ -127,14 +128,14 @@ function judgeKept(history: History, findings: Findings, { request }: Asked, ans
     if (!run)
       findings.violation(
         "lost",
-        `Run ${result.runId} on node ${result.node} was answered (${request.verb}, ${request.id}), and is not there.`,
+        `Run ${result.runId} on node ${result.node} was accepted (${request.verb}, ${request.id}), but does not exist.`,
         request,
         answer,
       );
     else if (run.nodeName !== result.node)
       findings.violation(
         "other",
-        `Run ${run.id} was answered for node ${result.node}, and is on ${run.nodeName}.`,
+        `Run ${run.id} was returned for node ${result.node}, but is on ${run.nodeName}.`,
         request,
         answer,
         run,
@@ -142,7 +143,7 @@ function judgeKept(history: History, findings: Findings, { request }: Asked, ans
     else if (!INTERRUPTS.has(request.verb) && answer.operationId !== null && run.operationId !== answer.operationId)
       findings.violation(
         "other",
-        `Run ${run.id} was answered with operation ${answer.operationId}, and is of ${run.operationId}.`,
+        `Run ${run.id} was returned with operation ${answer.operationId}, but belongs to ${run.operationId}.`,
         request,
         answer,
         run,
@@ -155,7 +156,7 @@ function judgeKept(history: History, findings: Findings, { request }: Asked, ans
     if (missing.length > 0)
       findings.violation(
         "lost",
-        `Nodes ${missing.slice(0, 5).join(", ")} were registered (${request.id}), and are not there.`,
+        `Nodes ${missing.slice(0, 5).join(", ")} were registered (${request.id}), but do not exist.`,
         request,
         answer,
       );
@@ -165,7 +166,7 @@ function judgeKept(history: History, findings: Findings, { request }: Asked, ans
 
 const named = new WeakMap<object, ReadonlySet<string>>();
 
-/** Names of nodes that there are or were. */
+/** Names of existing and deleted nodes. */
 function namesOf(nodes: History["nodes"], transitions: History["transitions"]): ReadonlySet<string> {
   const known = named.get(nodes);
   if (known) return known;
@@ -178,30 +179,29 @@ function namesOf(nodes: History["nodes"], transitions: History["transitions"]): 
 }
 
 /**
- * P2: one key, one operation, however often it is sent and whatever became of the answers. Of all that is answered to one key
- * with one input there is one operation, and at most one answer that does not say `replayed`; with another input nothing is
- * ever accepted beside it. The other way round every operation of the database was asked for by a request: by its key, or, where
- * it has none, by one that was answered with it or not answered at all. It is of the kind that was asked for, on nodes that were
- * named, and on those that an answer says were accepted: no more of them, no fewer. A request that was refused leaves its
- * key free, and nothing behind.
+ * P2: one key belongs to one operation, however often it is sent and whatever happened to the answers. All answers to a
+ * key with the same input name one operation, and at most one of them lacks `replayed`; another input is never accepted
+ * with that key. Conversely, every operation in the database was requested: by its key or, without a key, by a request
+ * that was answered with it or not answered. It has the requested kind. Its runs are on nodes that the request named,
+ * and exactly on those that the answer accepted. A refused request leaves its key free and stores nothing.
  */
 export function checkOnce(history: History): Findings {
   const findings = new Findings("P2", "a repeated key starts nothing twice");
   const byKey = Map.groupBy(
-    history.asked.filter(({ request }) => request.idempotencyKey !== null),
+    history.exchange.filter(({ request }) => request.idempotencyKey !== null),
     ({ request }) => request.idempotencyKey ?? "",
   );
   const stored = Map.groupBy(history.operations.values(), ({ key }) => key ?? "");
   for (const [key, group] of byKey) {
-    const accepted = group.flatMap((asked) => {
-      const answer = answerOf(asked);
-      return answer?.operationId == null ? [] : [{ asked, answer }];
+    const accepted = group.flatMap((exchange) => {
+      const answer = answerOf(exchange);
+      return answer?.operationId == null ? [] : [{ exchange, answer }];
     });
     if (group.length > 1) {
       findings.fact("keys sent more than once");
       findings.fact(
         "of them with a request that was not answered",
-        group.some((asked) => answerOf(asked) === null) ? 1 : 0,
+        group.some((exchange) => answerOf(exchange) === null) ? 1 : 0,
       );
     }
     const records = () => group.flatMap(({ request, answer }) => [request, answer]);
@@ -209,9 +209,9 @@ export function checkOnce(history: History): Findings {
     if (ids.size > 1)
       findings.violation("doubled", `Key ${key} was answered with ${ids.size} operations.`, ...records());
     if (accepted.filter(({ answer }) => answer.replayed === false).length > 1)
-      findings.violation("doubled", `Key ${key} was accepted again more than once.`, ...records());
+      findings.violation("doubled", `Key ${key} was accepted as new more than once.`, ...records());
     const others = accepted.filter(
-      ({ asked }) => !isDeepStrictEqual(asked.request.input, accepted[0]?.asked.request.input),
+      ({ exchange }) => !isDeepStrictEqual(exchange.request.input, accepted[0]?.exchange.request.input),
     );
     if (group.some(({ request }) => !isDeepStrictEqual(request.input, group[0]?.request.input)))
       findings.fact("keys sent with another input");
@@ -222,7 +222,7 @@ export function checkOnce(history: History): Findings {
     if (rows[0] && accepted.some(({ answer }) => answer.operationId !== rows[0]?.id))
       findings.violation(
         "doubled",
-        `Key ${key} was answered with another operation than the one it is stored with.`,
+        `Key ${key} was answered with an operation other than the stored one.`,
         rows[0],
         ...records(),
       );
@@ -230,10 +230,10 @@ export function checkOnce(history: History): Findings {
   const runsOf = Map.groupBy(history.runs.values(), ({ operationId }) => operationId);
   for (const operation of history.operations.values()) {
     findings.fact("operations traced to a request");
-    if (!isAskedFor(history, byKey, operation))
+    if (!hasRequest(history, byKey, operation))
       findings.violation("doubled", `No request asked for operation ${operation.id} (${operation.kind}).`, operation);
     else if (operation.key !== null)
-      judgeAsked(operation, runsOf.get(operation.id) ?? [], byKey.get(operation.key) ?? [], findings);
+      checkRequested(operation, runsOf.get(operation.id) ?? [], byKey.get(operation.key) ?? [], findings);
   }
   const perNode = Map.groupBy(
     [...history.runs.values()].filter(({ purpose }) => purpose === "WORK"),
@@ -249,11 +249,11 @@ export function checkOnce(history: History): Findings {
   return findings;
 }
 
-/** An operation and its runs against what was asked with its key, and answered. */
-function judgeAsked(
+/** Compares an operation and its runs with the requests and answers of its key. */
+function checkRequested(
   operation: OperationRow,
   runs: readonly RunRow[],
-  group: readonly Asked[],
+  group: readonly Exchange[],
   findings: Findings,
 ): void {
   const { id, kind } = operation;
@@ -264,7 +264,7 @@ function judgeAsked(
   if (answers.every((answer) => answer !== null && isRefused(answer)))
     findings.violation(
       "doubled",
-      `Every request for operation ${id} (${kind}) was refused, and it is there.`,
+      `Every request for operation ${id} (${kind}) was refused, but the operation exists.`,
       operation,
       ...records,
     );
@@ -275,17 +275,17 @@ function judgeAsked(
       operation,
       ...records,
     );
-  const stranger = runs.find(({ nodeName }) => !group.some(({ request }) => request.nodes.includes(nodeName)));
-  if (stranger)
+  const unnamed = runs.find(({ nodeName }) => !group.some(({ request }) => request.nodes.includes(nodeName)));
+  if (unnamed)
     findings.violation(
       "illegal",
-      `Operation ${id} (${kind}) works on node ${stranger.nodeName}, which no request named.`,
-      stranger,
+      `Operation ${id} (${kind}) works on node ${unnamed.nodeName}, which no request named.`,
+      unnamed,
       ...records,
     );
   const answer = answers.find((one) => one?.operationId === id && one.replayed === false);
   if (!answer) return;
-  findings.fact("operations whose nodes were held against the answer");
+  findings.fact("operations whose nodes were compared with the answer");
   const taken = answer.results.filter(({ accepted }) => accepted).map(({ node }) => node);
   const worked = runs.filter(({ purpose }) => purpose === "WORK").map(({ nodeName }) => nodeName);
   const differing = [
@@ -295,24 +295,25 @@ function judgeAsked(
   if (differing.length > 0)
     findings.violation(
       "other",
-      `Operation ${id} (${kind}) was accepted on other nodes than it has runs on: ${differing.slice(0, 5).join(", ")}.`,
+      `The nodes accepted for operation ${id} (${kind}) differ from those of its runs: ${differing.slice(0, 5).join(", ")}.`,
       operation,
       answer,
     );
 }
 
-const keyless = new WeakMap<History, { readonly answered: ReadonlySet<string>; readonly open: readonly Asked[] }>();
+const keyless = new WeakMap<History, { readonly answered: ReadonlySet<string>; readonly open: readonly Exchange[] }>();
 
-function isAskedFor(
+function hasRequest(
   history: History,
-  byKey: ReadonlyMap<string, readonly Asked[]>,
+  byKey: ReadonlyMap<string, readonly Exchange[]>,
   { id, key, createdAt }: OperationRow,
 ): boolean {
   if (key !== null) return byKey.get(key)?.some(({ request }) => request.t <= createdAt + TOLERANCE_MS) ?? false;
   const known = keyless.get(history) ?? {
-    answered: new Set(history.asked.flatMap((asked) => answerOf(asked)?.operationId ?? [])),
-    open: history.asked.filter(
-      (asked) => asked.request.verb in KINDS && asked.request.idempotencyKey === null && answerOf(asked) === null,
+    answered: new Set(history.exchange.flatMap((exchange) => answerOf(exchange)?.operationId ?? [])),
+    open: history.exchange.filter(
+      (exchange) =>
+        exchange.request.verb in KINDS && exchange.request.idempotencyKey === null && answerOf(exchange) === null,
     ),
   };
   keyless.set(history, known);
@@ -320,28 +321,28 @@ function isAskedFor(
 }
 
 /**
- * P17: a full disk loses nothing that was acknowledged. The facts are the disk's fillings during or just before which
- * something was accepted; what is judged is P1 for those answers, and that the log had no hole afterwards (P3).
+ * P17: a full disk loses nothing that was acknowledged. The facts are full disks with accepted requests during them or
+ * shortly before. Checked are P1 for these answers, and that the log has no gap (P3).
  */
 export function checkFullDisk(history: History): Findings {
   const findings = new Findings("P17", "a full disk loses nothing acknowledged");
-  const fillings = history.blows.filter(({ what }) => what === "disk-full");
-  if (fillings.length === 0) return findings;
-  for (const { from, to } of fillings) {
-    // What was accepted shortly before may still be on its way to the disk.
-    const near = history.asked.filter(
-      (asked) =>
-        (answerOf(asked)?.t ?? -1) >= from - BEFORE_FULL_MS && (answerOf(asked)?.t ?? Infinity) <= to + BEFORE_FULL_MS,
+  const fullDisks = history.faults.filter(({ what }) => what === "disk-full");
+  if (fullDisks.length === 0) return findings;
+  for (const { from, to } of fullDisks) {
+    // Work accepted shortly before may still be on its way to the disk.
+    const near = history.exchange.filter(
+      (exchange) =>
+        (answerOf(exchange)?.t ?? -1) >= from - NEAR_MS && (answerOf(exchange)?.t ?? Infinity) <= to + NEAR_MS,
     );
     let promised = 0;
-    for (const asked of near) {
-      const answer = answerOf(asked);
-      if (answer && judgeKept(history, findings, asked, answer)) promised += 1;
+    for (const exchange of near) {
+      const answer = answerOf(exchange);
+      if (answer && checkStored(history, findings, exchange, answer)) promised += 1;
     }
-    if (promised > 0) findings.fact("fillings of the disk with answers about them");
-    findings.fact("accepted answers about a filling", promised);
+    if (promised > 0) findings.fact("full disks with accepted answers close to them");
+    findings.fact("accepted answers close to a full disk", promised);
   }
   return findings;
 }
 
-const BEFORE_FULL_MS = 30_000;
+const NEAR_MS = 30_000;

@@ -1,33 +1,33 @@
 /**
- * Why attempts failed, and when they ended: P10 (deadlines), P12 (the database away), P15 (clocks), P16 (drivers). Whatever
- * failed has a cause that the machine, the clock or a nemesis can be seen to have given; a failure without one is a caller
- * else's fault that was let through.
+ * Causes of failed attempts, and times of their ends: P10 (deadlines), P12 (database outages), P15 (clocks), P16
+ * (drivers). A legitimate failure has a cause at the machine, the clock or a fault. A failure without one is an effect
+ * that should have been contained.
  */
-import type { Robbery } from "./entries.ts";
-import { Findings } from "./verdict.ts";
+import type { StolenClaim } from "./entries.ts";
+import { Findings } from "./findings.ts";
 import { TOLERANCE_MS, isDrivers, shown, stepOf, waitOf } from "./history.ts";
-import type { AttemptRow, Entry, FailureRow, History, Life } from "./history.ts";
+import type { AttemptRow, Entry, FailureRow, History, Lifetime } from "./history.ts";
 import { joined, overlap, touches, widened } from "./intervals.ts";
 
-/** The driver itself gave the failure, or misbehaved as it was ordered to. */
-const GIVEN = new Set<Entry["how"]>(["retry", "fail", "throw", "junk", "hang", "block", "exit"]);
-/** The failure is in the driver's words. */
-const SAID = new Set<Entry["how"]>(["retry", "fail", "throw"]);
+/** The driver reported the failure, or misbehaved as ordered. */
+const CAUSED_BY_DRIVER = new Set<Entry["how"]>(["retry", "fail", "throw", "junk", "hang", "block", "exit"]);
+/** The message of the failure comes from the driver. */
+const REPORTED = new Set<Entry["how"]>(["retry", "fail", "throw"]);
 const MISBEHAVIOUR = new Set<Entry["how"]>(["throw", "junk", "hang", "block", "exit"]);
 
-/** How the database's absence would be told. */
-const OF_THE_DATABASE =
+/** Messages that show an unavailable database. */
+const DATABASE_ERROR =
   /database|postgres|connection (was |is )?(terminated|closed|lost|ended|reset)|terminating connection|ECONNRE|CONNECTION_|server closed|57P0\d|53100|no space left/i;
 
-/** A step whose end was waited for past the deadline itself may be found over by so much before it, in ms: the contract allows a second. */
+/** A step may be found overdue this long before its deadline, in milliseconds; the contract allows a second. */
 const EARLY_MS = 2_000;
 
 /**
- * P10: every attempt that has a deadline has ended by then, or not long after (`overdueMs`: the grace of a cut, and the
- * take-over of a process that died with it); time in which no replica could do anything about it does not count. A later entry
- * moves the deadline, which the row then says. Holds have none. A deadline lies as far after the attempt's beginning, or after its
- * last entry, as the step declares. And no step is ended for its time, and no wait, before that is over; where a clock was
- * wrong at the time, that is told with P15.
+ * P10: every attempt with a deadline ends by then or shortly after (`overdueMs` covers the grace period of a
+ * cancellation and the take-over from a dead process). Time in which no replica could act does not count. A later entry
+ * moves the deadline, as its row shows. Holds have no deadline. A deadline is as long after the beginning of the
+ * attempt, or after its last entry, as the step declares. No step and no wait ends by its time limit before that time
+ * has passed; a violation under a wrong clock is reported with P15.
  */
 export function checkDeadlines(history: History): Findings {
   const findings = new Findings("P10", "every step has a deadline that fires");
@@ -37,11 +37,11 @@ export function checkDeadlines(history: History): Findings {
     if (attempt.label === "engine.hold") continue;
     const entries = history.entriesBy.get(attempt.key) ?? [];
     if (isEarly(attempt) && !wasClockWrong(history, attempt))
-      findings.violation("other", earlySays(attempt), attempt, ...entries.map(shown));
-    judgeLength(history, attempt, entries, findings);
+      findings.violation("other", earlyMessage(attempt), attempt, ...entries.map(shown));
+    checkDeadline(history, attempt, entries, findings);
     const end = attempt.finishedAt ?? over;
     if (end < attempt.deadlineAt - EARLY_MS) continue;
-    findings.fact("attempts that met their deadline");
+    findings.fact("attempts that reached their deadline");
     if (entries.some(({ how }) => how === "hang")) findings.fact("of them in a driver that hung");
     const late = end - attempt.deadlineAt - overlap(down, attempt.deadlineAt, end);
     longest = Math.max(longest, late);
@@ -56,18 +56,21 @@ export function checkDeadlines(history: History): Findings {
   }
   findings.figure("longest time over a deadline, ms", longest);
   for (const { wait, entry, dueAt } of timedWaits(history)) {
-    findings.fact("waits that ended by their time");
+    findings.fact("waits that ended at their time limit");
     if (isTooSoon(entry, dueAt) && !wasClockWrong(history, { startedAt: wait.t, finishedAt: entry.t }))
-      findings.violation("other", tooSoonSays(entry, dueAt), shown(wait), shown(entry));
+      findings.violation("other", tooSoonMessage(entry, dueAt), shown(wait), shown(entry));
   }
   return findings;
 }
 
-/** Whether the deadline is where the step's declaration puts it. An entry that was stored and never made has moved it as well: then only that it is not too near can be told. */
-function judgeLength(history: History, attempt: AttemptRow, entries: readonly Entry[], findings: Findings): void {
+/**
+ * Checks that the deadline follows from the step's declaration. An entry that was stored but never made has moved the
+ * deadline as well; then only a deadline that is too early can be detected.
+ */
+function checkDeadline(history: History, attempt: AttemptRow, entries: readonly Entry[], findings: Findings): void {
   const step = stepOf(history, attempt);
   if (!step) return;
-  findings.fact("deadlines held against what is declared");
+  findings.fact("deadlines compared with the declaration");
   const declared = step.timeoutSeconds * 1_000;
   const made = entries.filter(({ part }) => part !== "abort");
   const latest = Math.max(attempt.startedAt, made.at(-1)?.t ?? 0) + declared;
@@ -75,7 +78,7 @@ function judgeLength(history: History, attempt: AttemptRow, entries: readonly En
   if (!isTooFar && attempt.deadlineAt >= attempt.startedAt + declared - TOLERANCE_MS) return;
   findings.violation(
     "other",
-    `Attempt ${attempt.key} (${attempt.label}) may take ${step.timeoutSeconds} s, and its deadline is ${Math.round((attempt.deadlineAt - attempt.startedAt) / 1_000)} s after its beginning.`,
+    `Attempt ${attempt.key} (${attempt.label}) may take ${step.timeoutSeconds} s, but its deadline is ${Math.round((attempt.deadlineAt - attempt.startedAt) / 1_000)} s after its beginning.`,
     attempt,
     ...made.map(shown),
   );
@@ -87,7 +90,7 @@ interface TimedWait {
   readonly dueAt: number;
 }
 
-/** Waits that were stored, and the entries after them that no callback had caused. */
+/** Stored waits, with the next entries that no callback caused. */
 function timedWaits(history: History): readonly TimedWait[] {
   return [...history.entriesBy.values()].flatMap((all) => {
     const entries = all.filter(({ part }) => part !== "abort");
@@ -102,31 +105,32 @@ function timedWaits(history: History): readonly TimedWait[] {
 }
 
 function isTooSoon({ t }: Entry, dueAt: number): boolean {
-  return t < dueAt - SOON_MS;
+  return t < dueAt - WAIT_TOLERANCE_MS;
 }
 
-/** What the time that a machine told to wait until may be wrong by, in ms. */
-const SOON_MS = 500;
+/** Tolerance of the end of a wait, in milliseconds. */
+const WAIT_TOLERANCE_MS = 500;
 
-function tooSoonSays({ step, node, t }: Entry, dueAt: number): string {
-  return `${step} on ${node} was to wait, no callback came, and it was entered ${Math.round((dueAt - t) / 100) / 10} s before that was over.`;
+function tooSoonMessage({ step, node, t }: Entry, dueAt: number): string {
+  return `${step} on ${node} was entered ${Math.round((dueAt - t) / 100) / 10} s before the end of its wait, without a callback.`;
 }
 
 /**
- * P12 and P16 part the failures that no caller ordered between them.
+ * P12 and P16 share the failures that were not ordered.
  *
- * P12: the database's absence (up to 60 s) makes no operation fail. The facts are the outages, cut connections and cut ways to the
- * database while steps were under way. It is broken by a failure that speaks of the database, and by one without a cause of its own that
- * came about in an outage.
+ * P12: an outage of the database of up to 60 s fails no operation. The facts are outages, terminated connections and
+ * cut connections to the database while steps were in progress. It is violated by a failure that names the database,
+ * and by a failure during an outage without a cause of its own.
  *
- * P16: a driver that misbehaves harms its own step only. The facts are the entries that misbehaved as ordered. It is broken by
- * a failed attempt no entry of which was given a failure by its machine, or that says something else than its machine said last, and by
- * a replica's process that ended though no caller killed it or told it to go (one that finds no database at its start says so and ends). Interrupted counts as caused where a step must not be run twice and something befell its process.
+ * P16: a misbehaving driver affects only its own step. The facts are the entries that misbehaved as ordered. It is
+ * violated by a failed attempt without an entry that the machine made fail, by one whose message differs from the
+ * machine's last, and by a replica that ended without SIGKILL or SIGTERM (a replica that finds no database when it
+ * starts may end). INTERRUPTED is legitimate if the step must not run twice and a fault hit its process.
  */
 export function checkFailures(history: History): { readonly database: Findings; readonly drivers: Findings } {
-  const database = new Findings("P12", "the database away for 60 s fails no operation");
-  const drivers = new Findings("P16", "a driver harms only its own step");
-  const outages = history.blows.filter(
+  const database = new Findings("P12", "an outage of the database of 60 s fails no operation");
+  const drivers = new Findings("P16", "a misbehaving driver affects only its own step");
+  const outages = history.faults.filter(
     ({ what, target }) =>
       what === "postgres-restart" ||
       what === "backends" ||
@@ -148,31 +152,37 @@ export function checkFailures(history: History): { readonly database: Findings; 
     const why = causeOf(history, attempt, entries);
     if (why.caused) continue;
     const ofDatabase =
-      OF_THE_DATABASE.test(attempt.failure?.message ?? "") ||
+      DATABASE_ERROR.test(attempt.failure?.message ?? "") ||
       (attempt.finishedAt !== null &&
         touches(times, attempt.finishedAt, attempt.finishedAt) &&
         !entries.some(({ how }) => how === "lost"));
-    const says = `Attempt ${attempt.key} (${attempt.label}) failed with ${attempt.failure?.code} (${attempt.failure?.message}): ${why.says}.`;
-    if (ofDatabase) database.violation("other", says, attempt, ...entries.map(shown));
-    else drivers.violation("other", says, attempt, ...entries.map(shown));
+    const message = `Attempt ${attempt.key} (${attempt.label}) failed with ${attempt.failure?.code} (${attempt.failure?.message}): ${why.message}.`;
+    if (ofDatabase) database.violation("other", message, attempt, ...entries.map(shown));
+    else drivers.violation("other", message, attempt, ...entries.map(shown));
   }
   drivers.figure("failed attempts", failed);
-  judgeRuns(history, database, drivers);
-  for (const life of history.lives) {
-    if (life.ended === null || life.killed !== null || life.told !== null || life.ended >= history.over) continue;
-    if (life.ready === null && hadNoDatabase(history, life)) continue;
+  checkRuns(history, database, drivers);
+  for (const lifetime of history.lifetimes) {
+    if (
+      lifetime.ended === null ||
+      lifetime.killed !== null ||
+      lifetime.terminated !== null ||
+      lifetime.ended >= history.over
+    )
+      continue;
+    if (lifetime.ready === null && hadNoDatabase(history, lifetime)) continue;
     drivers.violation(
       "other",
-      `${life.name} (${life.pid}) ended unexpectedly, with code ${life.end?.code} and signal ${life.end?.signal}.`,
-      life.end,
+      `${lifetime.name} (${lifetime.pid}) ended unexpectedly, with code ${lifetime.end?.code} and signal ${lifetime.end?.signal}.`,
+      lifetime.end,
     );
   }
   return { database, drivers };
 }
 
-/** Whether anything had happened to the database, or the way to it, while a process was starting. */
-function hadNoDatabase({ blows, options }: History, { name, started, ended }: Life): boolean {
-  return blows.some(
+/** Whether a fault hit the database, or the connection to it, while a process was starting. */
+function hadNoDatabase({ faults, options }: History, { name, started, ended }: Lifetime): boolean {
+  return faults.some(
     ({ what, target, from, to }) =>
       (target === "postgres" || (target === `${name}/database` && what !== "delay")) &&
       from <= (ended ?? Infinity) &&
@@ -181,15 +191,15 @@ function hadNoDatabase({ blows, options }: History, { name, started, ended }: Li
 }
 
 const OUTAGE_MS = 60_000;
-/** For so long after an outage a failure may still be its consequence, in ms. */
+/** A failure may be caused by an outage up to this long after it, in milliseconds. */
 const AFTERMATH_MS = 15_000;
 
-/** Whether a failed attempt can be seen to have a cause of its own, or what is wrong with it. */
+/** Whether a failed attempt has a cause of its own, or what is wrong with it. */
 function causeOf(
   history: History,
   attempt: AttemptRow,
   entries: readonly Entry[],
-): { readonly caused: true } | { readonly caused: false; readonly says: string } {
+): { readonly caused: true } | { readonly caused: false; readonly message: string } {
   const caused = { caused: true } as const;
   const { failure, finishedAt } = attempt;
   const run = history.runs.get(attempt.runId);
@@ -201,93 +211,96 @@ function causeOf(
       last.how === "done" &&
       (last.left ?? Infinity) < attempt.deadlineAt - TOLERANCE_MS &&
       !isFollowedByPower(history, last);
-    return wasDone ? { caused: false, says: "it was done in time, and its result was lost" } : caused;
+    return wasDone ? { caused: false, message: "the step was done in time, but its result was lost" } : caused;
   }
-  // A deadline that fires too early is told with the deadlines, or with the clocks.
+  // A deadline that fires too early is reported with the deadlines or the clocks.
   if (failure?.code === "STOP_TIMEOUT" || isEarly(attempt)) return caused;
   if (failure?.code === "INTERRUPTED") {
     const last = entries.at(-1);
-    if (!last) return { caused: false, says: "it was interrupted and never entered" };
-    if (last.idempotent) return { caused: false, says: "it may be entered again, and was not" };
-    return befell(history, last, finishedAt ?? history.over) || last.how === "exit"
+    if (!last) return { caused: false, message: "it was interrupted without an entry" };
+    if (last.idempotent) return { caused: false, message: "it may be entered again, but was not" };
+    return wasHit(history, last, finishedAt ?? history.over) || last.how === "exit"
       ? caused
-      : { caused: false, says: "nothing had befallen the process that was inside" };
+      : { caused: false, message: "no fault hit its process" };
   }
   const last = entries.findLast(({ part }) => part !== "abort");
-  if (last?.how && SAID.has(last.how) && last.detail !== null && failure?.message.includes(last.detail) !== true)
-    return { caused: false, says: `its machine had reported "${last.detail}"` };
-  if (entries.some(({ how }) => GIVEN.has(how))) return caused;
-  // A call for power may fail, in a step of a driver as well as in the engine's own.
+  if (last?.how && REPORTED.has(last.how) && last.detail !== null && failure?.message.includes(last.detail) !== true)
+    return { caused: false, message: `its machine reported "${last.detail}"` };
+  if (entries.some(({ how }) => CAUSED_BY_DRIVER.has(how))) return caused;
+  // A call for power may fail, in a driver's step as well as in an engine step.
   const calls = (history.powersAt.get(run?.nodeName ?? "") ?? []).filter(
     ({ t }) => t >= attempt.startedAt - TOLERANCE_MS && t <= (finishedAt ?? Infinity) + TOLERANCE_MS,
   );
   if (calls.some((call) => call.failure !== null)) return caused;
   if (!isDrivers(step) && failure?.code !== "INTERRUPTED" && calls.length === 0)
-    return { caused: false, says: "no machine was asked anything" };
-  return { caused: false, says: "no machine gave it a reason" };
+    return { caused: false, message: "no machine was called" };
+  return { caused: false, message: "no machine reported a failure" };
 }
 
-/** A step that was told to set the power goes on after the machine has said that it is done. */
+/** Whether the step sets the power after the machine reported it as done. */
 function isFollowedByPower(history: History, entry: Entry): boolean {
   return (history.powersAt.get(entry.node) ?? []).some(
     ({ pid, t }) => pid === entry.pid && t >= (entry.left ?? Infinity),
   );
 }
 
-/** Whether the process inside an entry was killed, told to go, frozen, cut off, or ended, before that moment. */
-function befell(history: History, entry: Entry, until: number): boolean {
-  const life = history.lives.find(({ name, pid }) => name === entry.replica && pid === entry.pid);
-  if ([life?.killed, life?.told, life?.ended].some((t) => t != null && t <= until)) return true;
-  return history.blows.some(({ what, target, from, to }) => {
-    const meant =
+/** Whether the process inside an entry was killed, terminated, frozen or disconnected, or ended, before that moment. */
+function wasHit(history: History, entry: Entry, until: number): boolean {
+  const lifetime = history.lifetimes.find(({ name, pid }) => name === entry.replica && pid === entry.pid);
+  if ([lifetime?.killed, lifetime?.terminated, lifetime?.ended].some((t) => t != null && t <= until)) return true;
+  return history.faults.some(({ what, target, from, to }) => {
+    const isRelevant =
       what === "postgres-restart" ||
       what === "backends" ||
       what === "disk-full" ||
       (what === "freeze" && target === entry.replica) ||
       target === `${entry.replica}/database`;
-    return meant && from <= until && to + AFTERMATH_MS >= entry.t;
+    return isRelevant && from <= until && to + AFTERMATH_MS >= entry.t;
   });
 }
 
-/** A run that failed has a failed attempt to blame, or an abort that went wrong, or a stop that took too long. */
-function judgeRuns(history: History, database: Findings, drivers: Findings): void {
+/** A failed run has a failed attempt, a failed abort, or a stop that timed out. */
+function checkRuns(history: History, database: Findings, drivers: Findings): void {
   for (const run of history.runs.values()) {
     if (run.state !== "FAILED") continue;
     const { failure } = run;
     const findings =
-      OF_THE_DATABASE.test(failure?.message ?? "") && !isSaidByMachine(history, run.id, failure) ? database : drivers;
+      DATABASE_ERROR.test(failure?.message ?? "") && !isReportedByMachine(history, run.id, failure)
+        ? database
+        : drivers;
     if (failure === null)
-      drivers.violation("other", `Run ${run.id} on node ${run.nodeName} failed, and does not say why.`, run);
-    else if (failure.code === "STOP_TIMEOUT" || run.wish === "ABORT") continue;
+      drivers.violation("other", `Run ${run.id} on node ${run.nodeName} failed, but has no failure.`, run);
+    else if (failure.code === "STOP_TIMEOUT" || run.interrupt === "ABORT") continue;
     else if (!(history.attemptsOf.get(run.id) ?? []).some(({ state }) => state === "FAILED"))
       findings.violation(
         "other",
-        `Run ${run.id} on node ${run.nodeName} failed with ${failure.code} (${failure.message}), and no attempt of it did.`,
+        `Run ${run.id} on node ${run.nodeName} failed with ${failure.code} (${failure.message}), but none of its attempts failed.`,
         run,
       );
   }
   for (const operation of history.operations.values()) {
     const { firstFailure } = operation;
-    if (firstFailure && OF_THE_DATABASE.test(firstFailure.message) && !/machine|BMC/i.test(firstFailure.message))
+    if (firstFailure && DATABASE_ERROR.test(firstFailure.message) && !/machine|BMC/i.test(firstFailure.message))
       database.violation("other", `Operation ${operation.id} failed first with: ${firstFailure.message}`, operation);
   }
 }
 
-function isSaidByMachine(history: History, runId: string, failure: FailureRow | null): boolean {
+function isReportedByMachine(history: History, runId: string, failure: FailureRow | null): boolean {
   return (history.entriesOf.get(runId) ?? []).some(
     ({ detail }) => detail !== null && detail !== "" && failure?.message.includes(detail) === true,
   );
 }
 
 /**
- * P15: clocks that jump change no lease and end no step before its time. The facts are the jumps under which a process was
- * inside a step. An attempt that failed with TIMEOUT, at a time when some clock was wrong, did so at its deadline and not before, by the
- * database's clock; whether it was ever entered does not matter (a process whose clock is ahead may find the time over at once). That no lease was lost is P5's: a jump is no excuse there for
- * entering a run that a caller is inside; what P5 finds while a clock was wrong, and nothing else, is told here again.
+ * P15: clock jumps change no lease and end no step early. The facts are jumps while a process was inside a step. An
+ * attempt that failed with TIMEOUT while a clock was wrong did so at its deadline and not before, by the database's
+ * clock; whether it was ever entered does not matter (a process whose clock is ahead may consider the time over
+ * immediately). P5 shows that no lease was lost: there a clock jump does not justify entering a run that another
+ * process is inside. Violations of P5 under a wrong clock, without another fault, are reported here again.
  */
-export function checkClocks(history: History, robberies: readonly Robbery[]): Findings {
+export function checkClocks(history: History, stolenClaims: readonly StolenClaim[]): Findings {
   const findings = new Findings("P15", "clock jumps change no lease and no deadline");
-  const jumps = history.blows.filter(({ what }) => what === "clock");
+  const jumps = history.faults.filter(({ what }) => what === "clock");
   const byReplica = Map.groupBy(history.entries, ({ replica }) => replica);
   for (const { target, from, to } of jumps) {
     const inside = (byReplica.get(target) ?? []).filter(({ t, left }) => t <= to && (left ?? Infinity) >= from);
@@ -299,22 +312,22 @@ export function checkClocks(history: History, robberies: readonly Robbery[]): Fi
     if (attempt.failure?.code !== "TIMEOUT" || attempt.finishedAt === null) continue;
     const entries = history.entriesBy.get(attempt.key) ?? [];
     if (!wasClockWrong(history, attempt) || !isEnginesTimeout(attempt)) continue;
-    findings.fact("time-outs under a wrong clock");
-    if (isEarly(attempt)) findings.violation("other", earlySays(attempt), attempt, ...entries.map(shown));
+    findings.fact("timeouts under a wrong clock");
+    if (isEarly(attempt)) findings.violation("other", earlyMessage(attempt), attempt, ...entries.map(shown));
   }
   for (const { wait, entry, dueAt } of timedWaits(history)) {
     if (!wasClockWrong(history, { startedAt: wait.t, finishedAt: entry.t })) continue;
     findings.fact("waits under a wrong clock");
-    if (isTooSoon(entry, dueAt)) findings.violation("other", tooSoonSays(entry, dueAt), shown(wait), shown(entry));
+    if (isTooSoon(entry, dueAt)) findings.violation("other", tooSoonMessage(entry, dueAt), shown(wait), shown(entry));
   }
-  for (const { says, inside, entry } of robberies) {
+  for (const { message, inside, entry } of stolenClaims) {
     if (touches(joined(jumps), entry.t - history.options.leaseMs, entry.t))
-      findings.violation("doubled", says, shown(inside), shown(entry));
+      findings.violation("doubled", message, shown(inside), shown(entry));
   }
   return findings;
 }
 
-/** The engine's own word for a step over its time; a driver may fail with the same code. */
+/** The engine's own message for a step past its deadline; a driver may fail with the same code. */
 function isEnginesTimeout({ failure }: AttemptRow): boolean {
   return failure?.code === "TIMEOUT" && /did not end within/.test(failure.message);
 }
@@ -323,16 +336,19 @@ function isEarly(attempt: AttemptRow): boolean {
   return isEnginesTimeout(attempt) && attempt.finishedAt !== null && attempt.finishedAt < attempt.deadlineAt - EARLY_MS;
 }
 
-function earlySays({ key, label, deadlineAt, finishedAt }: AttemptRow): string {
+function earlyMessage({ key, label, deadlineAt, finishedAt }: AttemptRow): string {
   return `Attempt ${key} (${label}) failed with TIMEOUT ${Math.round((deadlineAt - (finishedAt ?? 0)) / 1000)} s before its deadline.`;
 }
 
-/** Whether some replica's clock was wrong while the attempt lasted, or just before: which of them had it in progress unknown for sure. */
+/**
+ * Whether a replica's clock was wrong during the attempt or just before; it is not known for certain which replica
+ * executed the attempt.
+ */
 function wasClockWrong(
   history: History,
   { startedAt, finishedAt }: Pick<AttemptRow, "startedAt" | "finishedAt">,
 ): boolean {
-  return history.blows.some(
+  return history.faults.some(
     ({ what, from, to }) => what === "clock" && from <= (finishedAt ?? history.over) && to + TOLERANCE_MS >= startedAt,
   );
 }

@@ -1,11 +1,11 @@
 /**
- * A run of the arena, read back: who asked what, what the machines saw, what was broken when, and what the database holds at
- * the end. Everything but the subscribers' streams is kept in memory (they are read once, past the log: streams.ts).
+ * Reads the records of a run: requests and answers, calls to machines, faults, and the database at the end. Everything
+ * is kept in memory, except the streams, which are read once, beside the log (streams.ts).
  *
- * Three clocks. Records have the machine's monotonic one. Rows have the database's, which no nemesis touches; `wall` puts
- * them on the monotonic one, and `TOLERANCE_MS` is what that may be wrong by. Times that a replica put down by its own clock
- * (a run's `started_at`, a failure's `at`) are used nowhere, because some replicas' clocks are made to lie. A row's time is
- * that of its transaction's beginning: it was there for others at that time or somewhat later, never before.
+ * There are three clocks. Records use the machine's monotonic clock. Rows use the database's clock, which no fault
+ * changes; `wall` converts it to the monotonic clock, with an error of at most `TOLERANCE_MS`. Times from a replica's
+ * own clock (a run's `started_at`, a failure's `at`) are not used, because some replicas' clocks are wrong on purpose.
+ * A row's time is the beginning of its transaction: others saw the row at that time or later, never before.
  */
 import { createHmac } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -27,21 +27,21 @@ import type {
 import { common, joined, widened, without } from "./intervals.ts";
 import type { Interval } from "./intervals.ts";
 
-/** What the wall clock of a row may be wrong by when it is put beside the monotonic clock, in ms. */
+/** Largest error of a row's time on the monotonic clock, in milliseconds. */
 export const TOLERANCE_MS = 1_000;
 
 export interface Options {
-  /** Over the 15 s that a stream may be silent, for a machine with more to do than it can, in ms. */
+  /** Slack beyond the 15 s that a stream may be silent, for an overloaded computer, in milliseconds. */
   readonly slackMs: number;
-  /** How long a run may be without an owner, in ms. */
+  /** Longest time of a run without an owner, in milliseconds. */
   readonly takeOverMs: number;
-  /** How long an attempt may outlive its deadline while a caller is there to end it, in ms. */
+  /** Longest time of an attempt past its deadline while a replica could end it, in milliseconds. */
   readonly overdueMs: number;
-  /** How long replicas may need to find their feet when the database is there again, or they are awake again, in ms. */
+  /** Time that replicas need to recover after an outage or a freeze, in milliseconds. */
   readonly recoveryMs: number;
-  /** A process that is frozen for less than this keeps its lease, in ms. */
+  /** A process that is frozen for less than this keeps its lease, in milliseconds. */
   readonly leaseMs: number;
-  /** Resident bytes that a replica may never exceed. */
+  /** Limit of the resident memory of a replica, in bytes. */
   readonly memoryBytes: number;
 }
 
@@ -54,30 +54,30 @@ export const OPTIONS: Options = {
   memoryBytes: 1.5 * 2 ** 30,
 };
 
-/** A request with its answer; null: none came, and whether it was carried out is unknown. */
-export interface Asked {
+/** A request and its answer. Null if it was not answered; then it may have been carried out or not. */
+export interface Exchange {
   readonly request: Request;
   answer: Answer | null;
 }
 
-/** An answer with data in it: what it says has happened. */
+/** An answer with data. */
 export type Answered = Extract<Answer, { ok: true }>;
 
-/** The answer, if there was one with data in it. */
-export function answerOf({ answer }: Asked): Answered | null {
+/** The answer if it has data, else null. */
+export function answerOf({ answer }: Exchange): Answered | null {
   return answer?.ok === true ? answer : null;
 }
 
 export interface Entry extends Omit<Enter, "k"> {
-  /** Of the replica's process, whichever the driver ran in. */
+  /** Process of the replica, even if the driver ran in another. */
   readonly pid: number;
-  /** Order in which the machines' server saw it. */
+  /** Position in the order in which the machines' server saw it. */
   readonly seq: number;
   readonly runId: string;
   /** Index of the step in the run's plan, and number of the attempt. */
   readonly index: number;
   readonly number: number;
-  /** Which entry of the run it is by the service's own count, told by its path; null: that cannot be told. */
+  /** Number of the entry by the service's own count, derived from its path; null if unknown. */
   generation: number | null;
   left: number | null;
   how: Leave["how"] | null;
@@ -88,22 +88,22 @@ export interface PowerCall extends Power {
   readonly seq: number;
 }
 
-/** A nemesis from its beginning to its end. */
-export interface Blow extends Interval {
+/** A fault from its beginning to its end. */
+export interface Fault extends Interval {
   readonly what: Nemesis["what"];
   readonly target: string;
   readonly detail: string | null;
   readonly begin: Nemesis;
 }
 
-/** A replica's process, from its start to its end. */
-export interface Life {
+/** A process of a replica from its start to its end. */
+export interface Lifetime {
   readonly name: string;
   readonly pid: number;
   started: number;
   ready: number | null;
   killed: number | null;
-  told: number | null;
+  terminated: number | null;
   ended: number | null;
   end: Replica | null;
 }
@@ -120,7 +120,7 @@ export interface NodeRow {
   readonly count: number;
   readonly labels: Readonly<Record<string, string>>;
   readonly presence: string | null;
-  /** Why it is in maintenance; null: it is not. */
+  /** Reason of the maintenance; null if the node is not in maintenance. */
   readonly maintenance: string | null;
 }
 
@@ -128,8 +128,8 @@ export interface OperationRow {
   readonly id: string;
   readonly kind: string;
   readonly state: string;
-  readonly wish: string | null;
-  readonly wishBy: string | null;
+  readonly interrupt: string | null;
+  readonly interruptBy: string | null;
   readonly key: string | null;
   readonly onFailure: string;
   readonly firstFailure: FailureRow | null;
@@ -150,12 +150,12 @@ export interface RunRow {
   readonly nodeName: string;
   readonly purpose: string;
   readonly state: string;
-  readonly wish: string | null;
+  readonly interrupt: string | null;
   readonly waitReason: string | null;
   readonly owner: string | null;
   readonly planHash: string;
   readonly target: string;
-  /** Whether its node goes through states for it; not where work on the power, say, leaves it where it is. */
+  /** False if the run leaves the node's state unchanged, for example a change of power. */
   readonly movesState: boolean;
   readonly secret: string | null;
   readonly generation: number;
@@ -191,7 +191,7 @@ export interface TransitionRow {
   readonly step: string | null;
   readonly actor: string;
   readonly reason: string | null;
-  /** As the database words it, in ms since 1970, and on the monotonic clock. */
+  /** In ms since 1970 by the database's clock, and on the monotonic clock. */
   readonly wallMs: number;
   readonly t: number;
 }
@@ -200,20 +200,20 @@ export interface PlannedStep {
   readonly interface: string;
   readonly name: string;
   readonly phase: string;
-  /** Done by an earlier run already: it is not run again. */
+  /** An earlier run has done the step; it does not run again. */
   readonly kept: boolean;
-  /** Tries after the first. */
+  /** Attempts after the first. */
   readonly retries: number;
   readonly timeoutSeconds: number;
 }
 
 export interface Plan {
   readonly steps: readonly PlannedStep[];
-  /** Whether it goes on after a step that failed. */
+  /** Whether the run continues after a failed step. */
   readonly bestEffort: boolean;
 }
 
-/** The log of a run: how many lines are kept, and their numbers. */
+/** The log of a run: number of stored lines, and their first and last numbers. */
 export interface LogRow {
   readonly runId: string;
   readonly lines: number;
@@ -225,13 +225,13 @@ export interface History {
   readonly folder: string;
   readonly options: Options;
   readonly run: Run;
-  /** A row's time, ISO 8601, on the monotonic clock. */
+  /** Converts a row's time (ISO 8601) to the monotonic clock. */
   wall(iso: unknown): number;
-  /** When the arena's first and last records were made. */
+  /** Times of the first and last records. */
   readonly begun: number;
   readonly over: number;
   readonly phases: readonly Phase[];
-  readonly asked: readonly Asked[];
+  readonly exchange: readonly Exchange[];
   readonly entries: readonly Entry[];
   readonly entriesOf: ReadonlyMap<string, readonly Entry[]>;
   readonly entriesAt: ReadonlyMap<string, readonly Entry[]>;
@@ -239,8 +239,8 @@ export interface History {
   readonly powers: readonly PowerCall[];
   readonly powersAt: ReadonlyMap<string, readonly PowerCall[]>;
   readonly callbacks: readonly Callback[];
-  readonly blows: readonly Blow[];
-  readonly lives: readonly Life[];
+  readonly faults: readonly Fault[];
+  readonly lifetimes: readonly Lifetime[];
   readonly samples: readonly Sample[];
   readonly clusters: readonly ClusterRow[];
   readonly nodes: ReadonlyMap<string, NodeRow>;
@@ -252,16 +252,19 @@ export interface History {
   readonly attemptsOf: ReadonlyMap<string, readonly AttemptRow[]>;
   readonly transitions: readonly TransitionRow[];
   readonly transitionsOf: ReadonlyMap<string, readonly TransitionRow[]>;
-  readonly anomalies: ReadonlyMap<string, number>;
+  readonly rejectedCallbacks: ReadonlyMap<string, number>;
   readonly logs: readonly LogRow[];
-  /** `FROM event TO` of each edge that the database lets a state change by. */
+  /** `FROM event TO` of each edge in the database's table of transitions. */
   readonly edges: ReadonlySet<string>;
-  /** Position of the newest transition, as the database counts; null: it was not read. */
+  /** Position of the newest transition by the database's counter; null if it was not read. */
   readonly feedPosition: number | null;
-  /** When no replica could work: the database was away, or each of them was dead, frozen or cut off from it. */
+  /**
+   * Times in which no replica could work: the database was down, or every replica was dead, frozen or disconnected from
+   * it.
+   */
   readonly down: readonly Interval[];
-  /** When the database was away, or full. */
-  readonly away: readonly Interval[];
+  /** Times in which the database was down or its disk full. */
+  readonly databaseDown: readonly Interval[];
 }
 
 // ---- reading
@@ -269,18 +272,18 @@ export interface History {
 export async function readHistory(folder: string, options: Options): Promise<History> {
   const run = JSON.parse(readFileSync(join(folder, "run.json"), "utf8")) as Run;
   const wall = (iso: unknown) => Date.parse(String(iso)) - run.wallMs + run.t;
-  const { asked, last } = await readRequests(folder);
-  const { blows, phases, latest } = await readNemeses(folder);
-  const { lives, samples, final: lastReplica } = await readReplicas(folder);
+  const { exchange, last } = await readRequests(folder);
+  const { faults, phases, latest } = await readNemeses(folder);
+  const { lifetimes, samples, final: lastReplica } = await readReplicas(folder);
   const database = await readFinal(folder, wall);
-  const { entries, powers } = await readDriver(folder, database.runs, lives);
+  const { entries, powers } = await readDriver(folder, database.runs, lifetimes);
   const callbacks: Callback[] = [];
   for await (const one of readRecords(folder, "callbacks")) callbacks.push(one);
   const over =
     phases.find(({ what }) => what === "over")?.t ?? Math.max(run.t, last, latest, lastReplica, entries.at(-1)?.t ?? 0);
-  const begun = Math.min(run.t, asked[0]?.request.t ?? run.t, lives[0]?.started ?? run.t);
-  const closed = blows.map((blow) => ({ ...blow, to: Math.min(blow.to, over) }));
-  const away = awayOf(closed, options);
+  const begun = Math.min(run.t, exchange[0]?.request.t ?? run.t, lifetimes[0]?.started ?? run.t);
+  const closed = faults.map((fault) => ({ ...fault, to: Math.min(fault.to, over) }));
+  const databaseDown = databaseDownOf(closed, options);
   const attempts = [...database.attempts.values()];
   return {
     folder,
@@ -290,7 +293,7 @@ export async function readHistory(folder: string, options: Options): Promise<His
     begun,
     over,
     phases,
-    asked,
+    exchange,
     entries,
     entriesOf: Map.groupBy(entries, ({ runId }) => runId),
     entriesAt: Map.groupBy(entries, ({ node }) => node),
@@ -298,8 +301,8 @@ export async function readHistory(folder: string, options: Options): Promise<His
     powers,
     powersAt: Map.groupBy(powers, ({ node }) => node),
     callbacks,
-    blows: closed,
-    lives,
+    faults: closed,
+    lifetimes,
     samples,
     ...database,
     attemptsOf: Map.groupBy(attempts, ({ runId }) => runId),
@@ -308,13 +311,13 @@ export async function readHistory(folder: string, options: Options): Promise<His
       database.transitions.filter(({ runId }) => runId !== null),
       ({ runId }) => runId ?? "",
     ),
-    away,
-    down: downOf({ lives, blows: closed, away, begun, over, options }),
+    databaseDown,
+    down: noReplicaOf({ lifetimes, faults: closed, databaseDown, begun, over, options }),
   };
 }
 
 async function readRequests(folder: string) {
-  const byId = new Map<string, Asked>();
+  const byId = new Map<string, Exchange>();
   let last = 0;
   for await (const one of readRecords(folder, "requests")) {
     last = Math.max(last, one.t);
@@ -322,9 +325,9 @@ async function readRequests(folder: string) {
       byId.set(one.id, { request: one, answer: null });
       continue;
     }
-    const asked = byId.get(one.id);
-    if (!asked) throw new Error(`The record of an answer, ${one.id}, has none of its request.`);
-    asked.answer = one.ok
+    const exchange = byId.get(one.id);
+    if (!exchange) throw new Error(`Answer ${one.id} has no request.`);
+    exchange.answer = one.ok
       ? {
           ...one,
           operationId: one.operationId && keyOf(one.operationId),
@@ -332,12 +335,12 @@ async function readRequests(folder: string) {
         }
       : one;
   }
-  return { asked: [...byId.values()], last };
+  return { exchange: [...byId.values()], last };
 }
 
 async function readNemeses(folder: string) {
   const open = new Map<string, Nemesis>();
-  const blows: Blow[] = [];
+  const faults: Fault[] = [];
   const phases: Phase[] = [];
   let latest = 0;
   for await (const one of readRecords(folder, "nemesis")) {
@@ -348,16 +351,16 @@ async function readNemeses(folder: string) {
       const begin = open.get(one.id);
       if (!begin) continue;
       open.delete(one.id);
-      blows.push({ what: begin.what, target: begin.target, detail: begin.detail, from: begin.t, to: one.t, begin });
+      faults.push({ what: begin.what, target: begin.target, detail: begin.detail, from: begin.t, to: one.t, begin });
     }
   }
   for (const begin of open.values())
-    blows.push({ what: begin.what, target: begin.target, detail: begin.detail, from: begin.t, to: Infinity, begin });
-  return { blows: blows.toSorted((a, b) => a.from - b.from), phases, latest };
+    faults.push({ what: begin.what, target: begin.target, detail: begin.detail, from: begin.t, to: Infinity, begin });
+  return { faults: faults.toSorted((a, b) => a.from - b.from), phases, latest };
 }
 
 async function readReplicas(folder: string) {
-  const lives: Life[] = [];
+  const lifetimes: Lifetime[] = [];
   const samples: Sample[] = [];
   let final = 0;
   for await (const one of readRecords(folder, "replicas")) {
@@ -366,53 +369,55 @@ async function readReplicas(folder: string) {
       samples.push(one);
       continue;
     }
-    const known = lives.findLast(({ pid, name, ended }) => pid === one.pid && name === one.name && ended === null);
-    const life = known ?? {
+    const known = lifetimes.findLast(({ pid, name, ended }) => pid === one.pid && name === one.name && ended === null);
+    const lifetime = known ?? {
       name: one.name,
       pid: one.pid,
       started: one.t,
       ready: null,
       killed: null,
-      told: null,
+      terminated: null,
       ended: null,
       end: null,
     };
-    if (!known) lives.push(life);
-    if (one.what === "ready") life.ready ??= one.t;
-    if (one.what === "killed") life.killed ??= one.t;
-    if (one.what === "terminated") life.told ??= one.t;
-    if (one.what === "ended") Object.assign(life, { ended: one.t, end: one });
+    if (!known) lifetimes.push(lifetime);
+    if (one.what === "ready") lifetime.ready ??= one.t;
+    if (one.what === "killed") lifetime.killed ??= one.t;
+    if (one.what === "terminated") lifetime.terminated ??= one.t;
+    if (one.what === "ended") Object.assign(lifetime, { ended: one.t, end: one });
   }
-  return { lives, samples, final };
+  return { lifetimes, samples, final };
 }
 
 /**
- * Drivers may run in processes of their own. What counts is the replica's process that called them: the one whose pid the call
- * has, or that started the one that has it, or, where no caller says, the newest of that replica at the time.
+ * Drivers may run in separate processes. The replica's process counts: the one that made the call or started the
+ * caller, or else the newest of that replica at the time.
  */
-function createHosts(lives: readonly Life[]): (told: Pick<Enter, "t" | "replica" | "pid" | "parent">) => number {
+function createHosts(
+  lifetimes: readonly Lifetime[],
+): (terminated: Pick<Enter, "t" | "replica" | "pid" | "parent">) => number {
   const known = new Map<string, number>();
-  const byName = Map.groupBy(lives, ({ name }) => name);
+  const byName = Map.groupBy(lifetimes, ({ name }) => name);
   return ({ t, replica, pid, parent }) => {
     const key = `${replica} ${pid} ${parent}`;
     const found = known.get(key);
     if (found !== undefined) return found;
     const there = (byName.get(replica) ?? []).filter(({ started }) => started <= t);
     const host =
-      there.findLast((life) => life.pid === pid && (life.ended ?? Infinity) >= t) ??
-      there.findLast((life) => life.pid === parent) ??
+      there.findLast((lifetime) => lifetime.pid === pid && (lifetime.ended ?? Infinity) >= t) ??
+      there.findLast((lifetime) => lifetime.pid === parent) ??
       there.at(-1);
     known.set(key, host?.pid ?? pid);
     return host?.pid ?? pid;
   };
 }
 
-async function readDriver(folder: string, runs: ReadonlyMap<string, RunRow>, lives: readonly Life[]) {
+async function readDriver(folder: string, runs: ReadonlyMap<string, RunRow>, lifetimes: readonly Lifetime[]) {
   const entries: Entry[] = [];
   const inside = new Map<string, Entry>();
   const powers: PowerCall[] = [];
   const generationOf = createGenerations(runs);
-  const hostOf = createHosts(lives);
+  const hostOf = createHosts(lifetimes);
   let seq = 0;
   for await (const one of readRecords(folder, "driver")) {
     seq += 1;
@@ -444,9 +449,8 @@ async function readDriver(folder: string, runs: ReadonlyMap<string, RunRow>, liv
 }
 
 /**
- * The path that a machine may call back at is made of the run's secret and of the number of the entry, so of two entries of a
- * run one can tell which the service counted first, whenever they took place. Numbers rise, so the search goes on from
- * the last one found.
+ * A callback path consists of the run's secret and the number of the entry. So the order in which the service counted
+ * two entries of a run is known, whenever they took place.
  */
 function createGenerations(
   runs: ReadonlyMap<string, RunRow>,
@@ -479,12 +483,12 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
   const plans = new Map<string, Plan>();
   const attempts = new Map<string, AttemptRow>();
   const transitions: TransitionRow[] = [];
-  const anomalies = new Map<string, number>();
+  const rejectedCallbacks = new Map<string, number>();
   const logs: LogRow[] = [];
   const edges = new Set<string>();
   let feedPosition: number | null = null;
   const time = (value: unknown) => (value == null ? null : wall(value));
-  // One text for each value that comes again and again.
+  // Shares equal strings, which occur many times.
   const texts = new Map<string, string>();
   const text = (value: unknown): string => {
     const one = typeof value === "string" ? value : JSON.stringify(value);
@@ -515,8 +519,8 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
           id: text(row["id"]),
           kind: text(row["kind"]),
           state: text(row["state"]),
-          wish: textOrNull(row["wish"]),
-          wishBy: textOrNull(row["wish_by"]),
+          interrupt: textOrNull(row["wish"]),
+          interruptBy: textOrNull(row["wish_by"]),
           key: textOrNull(row["idempotency_key"]),
           onFailure: text(row["on_failure"]),
           firstFailure: failureOf(row["first_failure"]),
@@ -532,7 +536,7 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
           nodeName: text(row["node_name"]),
           purpose: text(row["purpose"]),
           state: text(row["state"]),
-          wish: textOrNull(row["wish"]),
+          interrupt: textOrNull(row["wish"]),
           waitReason: textOrNull(row["wait_reason"]),
           owner: textOrNull(row["owner"]),
           planHash: text(row["plan_hash"]),
@@ -587,7 +591,7 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
         });
         break;
       case "anomalies":
-        anomalies.set(text(row["run_id"]), (anomalies.get(text(row["run_id"])) ?? 0) + 1);
+        rejectedCallbacks.set(text(row["run_id"]), (rejectedCallbacks.get(text(row["run_id"])) ?? 0) + 1);
         break;
       case "step_log":
         logs.push({
@@ -612,7 +616,7 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
     plans,
     attempts,
     transitions: transitions.toSorted((a, b) => a.position - b.position),
-    anomalies,
+    rejectedCallbacks,
     logs,
     edges,
     feedPosition,
@@ -625,82 +629,84 @@ function failureOf(value: unknown): FailureRow | null {
   return { code: code ?? "", message: message ?? "", step: step ?? null };
 }
 
-/** The key of a global ID, which is `Type:key` in base64url; what is none is taken as it is. */
+/** The key of a global ID (`Type:key` in base64url). Anything else is returned unchanged. */
 export function keyOf(id: string): string {
   const match = /^[A-Z][a-zA-Z]+:(.+)$/.exec(Buffer.from(id, "base64url").toString("utf8"));
   return match?.[1] ?? id;
 }
 
-// ---- what was broken when
+// ---- times of faults
 
-const OF_THE_DATABASE = new Set<Nemesis["what"]>(["postgres-restart", "disk-full"]);
-const OF_A_WIRE = new Set<Nemesis["what"]>(["drop", "delay", "half-open"]);
+const DATABASE_FAULTS = new Set<Nemesis["what"]>(["postgres-restart", "disk-full"]);
+const CONNECTION_FAULTS = new Set<Nemesis["what"]>(["drop", "delay", "half-open"]);
 
-function awayOf(blows: readonly Blow[], { recoveryMs }: Options): readonly Interval[] {
+function databaseDownOf(faults: readonly Fault[], { recoveryMs }: Options): readonly Interval[] {
   return widened(
-    blows.filter(({ what }) => OF_THE_DATABASE.has(what)),
+    faults.filter(({ what }) => DATABASE_FAULTS.has(what)),
     0,
     recoveryMs,
   );
 }
 
-function downOf({
-  lives,
-  blows,
-  away,
+function noReplicaOf({
+  lifetimes,
+  faults,
+  databaseDown,
   begun,
   over,
   options,
 }: {
-  readonly lives: readonly Life[];
-  readonly blows: readonly Blow[];
-  readonly away: readonly Interval[];
+  readonly lifetimes: readonly Lifetime[];
+  readonly faults: readonly Fault[];
+  readonly databaseDown: readonly Interval[];
   readonly begun: number;
   readonly over: number;
   readonly options: Options;
 }): readonly Interval[] {
-  const names = [...new Set(lives.map(({ name }) => name))];
-  if (names.length === 0) return away;
-  const useless = names.map((name) => {
-    const there = lives
-      .filter((life) => life.name === name && life.ready !== null)
-      .map((life) => ({
-        from: life.ready ?? over,
-        to: Math.min(life.killed ?? over, life.told ?? over, life.ended ?? over),
+  const names = [...new Set(lifetimes.map(({ name }) => name))];
+  if (names.length === 0) return databaseDown;
+  const unavailable = names.map((name) => {
+    const there = lifetimes
+      .filter((lifetime) => lifetime.name === name && lifetime.ready !== null)
+      .map((lifetime) => ({
+        from: lifetime.ready ?? over,
+        to: Math.min(lifetime.killed ?? over, lifetime.terminated ?? over, lifetime.ended ?? over),
       }));
-    const broken = blows.filter(
+    const broken = faults.filter(
       ({ what, target }) =>
-        (what === "freeze" && target === name) || (OF_A_WIRE.has(what) && target === `${name}/database`),
+        (what === "freeze" && target === name) || (CONNECTION_FAULTS.has(what) && target === `${name}/database`),
     );
     return joined([...without(there, begun, over), ...widened(broken, 0, options.recoveryMs)]);
   });
-  return joined([...away, ...common(useless, begun, over)]);
+  return joined([...databaseDown, ...common(unavailable, begun, over)]);
 }
 
-/** Something that may have taken a lease from a process, or a result on its way to the database, befell it between two moments. */
+/** Whether a fault between two moments may have cost a process its lease, or a result on its way to the database. */
 export function wasImpaired(history: History, replica: string, pid: number, from: number, to: number): boolean {
-  const { lives, blows, options } = history;
+  const { lifetimes, faults, options } = history;
   const since = from - options.leaseMs;
   const until = to;
-  const life = lives.find((one) => one.name === replica && one.pid === pid);
-  const fell = [life?.killed, life?.told, life?.ended].some((t) => t != null && t <= until);
+  const lifetime = lifetimes.find((one) => one.name === replica && one.pid === pid);
+  const hasEnded = [lifetime?.killed, lifetime?.terminated, lifetime?.ended].some((t) => t != null && t <= until);
   return (
-    fell ||
-    blows.some(
+    hasEnded ||
+    faults.some(
       ({ what, target, from: begin, to: end }) =>
-        mayCost(what, target, replica) && begin <= until && end + options.recoveryMs >= since,
+        mayImpair(what, target, replica) && begin <= until && end + options.recoveryMs >= since,
     )
   );
 }
 
-/** Whether a nemesis may make that replica lose touch with the database, or stand still. Neither a jump of its clock nor its drivers may. */
-function mayCost(what: Nemesis["what"], target: string, replica: string): boolean {
-  if (OF_THE_DATABASE.has(what) || what === "backends") return true;
-  if (OF_A_WIRE.has(what)) return target === `${replica}/database`;
+/**
+ * Whether a fault may disconnect that replica from the database or freeze it. Clock jumps and misbehaving drivers do
+ * neither.
+ */
+function mayImpair(what: Nemesis["what"], target: string, replica: string): boolean {
+  if (DATABASE_FAULTS.has(what) || what === "backends") return true;
+  if (CONNECTION_FAULTS.has(what)) return target === `${replica}/database`;
   return what === "freeze" && target === replica;
 }
 
-/** The step that an attempt is at. */
 export function stepOf(
   { runs, plans }: Pick<History, "runs" | "plans">,
   { runId, step }: Pick<AttemptRow, "runId" | "step">,
@@ -709,7 +715,10 @@ export function stepOf(
   return run && plans.get(run.planHash)?.steps[step];
 }
 
-/** Of an entry that ended with a wait: for how long, and whether a callback may end it. */
+/**
+ * Duration of the wait that ended an entry, and whether a callback may end it; null if the entry did not end with a
+ * wait.
+ */
 export function waitOf({
   how,
   detail,
@@ -720,7 +729,7 @@ export function waitOf({
     : { ms: Number(seconds) * 1_000, callback: detail?.startsWith("callback") === true };
 }
 
-/** Whether a driver's function was called for the step at all: the engine's own steps, power and verification are not told by entries. */
+/** Whether the step calls a driver's function. Entries do not show the engine's own steps, power and verification. */
 export function isDrivers(step: PlannedStep | undefined): boolean {
   return (
     step !== undefined &&
@@ -731,7 +740,7 @@ export function isDrivers(step: PlannedStep | undefined): boolean {
   );
 }
 
-/** A record that shows a row or an entry, without what no caller reads. */
+/** The fields of an entry that a violation shows. */
 export function shown(entry: Entry): unknown {
   const {
     t,

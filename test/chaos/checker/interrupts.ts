@@ -1,72 +1,77 @@
 /**
- * Aborts and stops: P13 and P14. An accepted interrupt binds from its answer on; one that was not
- * answered may have been recorded or not, and counts as a reason wherever a reason is looked for, never as an obligation.
+ * Aborts and stops: P13 and P14. An accepted interrupt is binding from its answer on. One without an answer may have
+ * been recorded or not: it may explain an effect, but never requires one.
  */
 import { AT_REST } from "../../durability/rules.ts";
-import { SEEN_MS, judgeAdmission, operationOf } from "./admission.ts";
-import type { Asked, History, OperationRow, RunRow, Answered } from "./history.ts";
+import { SEEN_MS, checkAdmission, operationOf } from "./admission.ts";
+import type { Exchange, History, OperationRow, RunRow, Answered } from "./history.ts";
 import { TOLERANCE_MS, answerOf, shown } from "./history.ts";
-import { Findings } from "./verdict.ts";
+import { Findings } from "./findings.ts";
 
 interface AcceptedInterrupt {
-  readonly asked: Asked;
+  readonly exchange: Exchange;
   readonly answer: Answered;
   readonly run: RunRow;
   readonly effect: "BEFORE_START" | "NOW" | "PENDING" | null;
 }
 
-/** Interrupts of one kind that were accepted, run by run. */
+/** Accepted interrupts of one kind, by run. */
 function accepted(history: History, verb: "abort" | "stop"): AcceptedInterrupt[] {
-  return history.asked.flatMap((asked) => {
-    const answer = asked.request.verb === verb ? answerOf(asked) : null;
+  return history.exchange.flatMap((exchange) => {
+    const answer = exchange.request.verb === verb ? answerOf(exchange) : null;
     if (!answer || answer.refusals.length > 0) return [];
     return answer.results.flatMap(({ accepted: yes, runId, effect }) => {
       const run = yes && runId !== null ? history.runs.get(runId) : undefined;
-      return run ? [{ asked, answer, run, effect }] : [];
+      return run ? [{ exchange, answer, run, effect }] : [];
     });
   });
 }
 
-/** Requests of a verb that may have been carried out on a run, which they name by its operation or by its node: those that were not answered, and those whose answer says so. */
-function requestsAbout(history: History, verb: string): (run: RunRow) => readonly Asked[] {
-  const all = history.asked.filter(({ request }) => request.verb === verb);
+/**
+ * Requests of a verb that may have been carried out on a run, which they name by its operation or by its node: those
+ * without an answer, and those whose answer accepts the run.
+ */
+function requestsAbout(history: History, verb: string): (run: RunRow) => readonly Exchange[] {
+  const all = history.exchange.filter(({ request }) => request.verb === verb);
   const named = Map.groupBy(
-    all.flatMap((asked) => {
-      const operation = operationOf(asked.request.input);
+    all.flatMap((exchange) => {
+      const operation = operationOf(exchange.request.input);
       return operation !== null
-        ? [{ about: operation, asked }]
-        : asked.request.nodes.map((about) => ({ about, asked }));
+        ? [{ about: operation, exchange }]
+        : exchange.request.nodes.map((about) => ({ about, exchange }));
     }),
     ({ about }) => about,
   );
   return (run) =>
     [run.operationId, run.nodeName]
-      .flatMap((about) => (named.get(about) ?? []).map(({ asked }) => asked))
-      .filter((asked) => answerOf(asked)?.results.some((result) => result.accepted && isMeant(result, run)) ?? true);
+      .flatMap((about) => (named.get(about) ?? []).map(({ exchange }) => exchange))
+      .filter(
+        (exchange) => answerOf(exchange)?.results.some((result) => result.accepted && isMeant(result, run)) ?? true,
+      );
 }
 
-/** An answer that could not read the run has the node alone. */
+/** An answer without the run has only the node. */
 function isMeant({ runId, node }: Answered["results"][number], { id, nodeName }: RunRow): boolean {
   return runId === null ? node === nodeName : runId === id;
 }
 
 /**
- * P13. Once a client has the answer that its abort was accepted, no new step of that run is entered: none with another attempt
- * than the one under way. A step that may not be cut is let end, with its waits and take-overs, so its own re-entries are
- * right; so is the undoing. An entry that its process had stored before the abort was recorded, and made late (it was
- * frozen in between), is not new: the attempt's row says when it began, and only those that began after the answer count, or, where
- * that is too near to tell, those entered well after it by a process that nothing had befallen. An abort that a caller may have taken
- * back binds until then.
+ * P13. After a client has received the acceptance of its abort, no new step of that run is entered, that is, no other
+ * attempt than the current one. A step that must not be canceled runs to its end, with its waits and take-overs, so its
+ * repeated entries are legitimate; so is `abort`. An entry that its process stored before the abort was recorded, and
+ * made late (it was frozen in between), is not new. The attempt's row shows when it began: only attempts that began
+ * after the answer count or, if that is too close to decide, those that a healthy process entered well after it. An abort
+ * that may have been withdrawn is binding until then.
  */
 export function checkNoNewStep(history: History): Findings {
   const findings = new Findings("P13", "after an abort is accepted no new step starts");
   const withdrawals = requestsAbout(history, "withdrawAbort");
-  for (const { asked, answer, run, effect } of accepted(history, "abort")) {
+  for (const { exchange, answer, run, effect } of accepted(history, "abort")) {
     findings.fact(`aborts accepted: ${effect ?? "without effect"}`);
-    const freed = Math.min(
+    const withdrawnAt = Math.min(
       Infinity,
       ...withdrawals(run)
-        .filter(({ request }) => request.t > asked.request.t)
+        .filter(({ request }) => request.t > exchange.request.t)
         .map(({ request }) => request.t),
     );
     const entries = history.entriesOf.get(run.id) ?? [];
@@ -74,24 +79,24 @@ export function checkNoNewStep(history: History): Findings {
     for (const entry of entries) {
       if (
         entry.t <= answer.t ||
-        entry.t >= freed ||
+        entry.t >= withdrawnAt ||
         entry.part === "abort" ||
         entry.attemptKey === underWay?.attemptKey
       )
         continue;
       const attempt = history.attempts.get(entry.attemptKey);
       const isNew = attempt === undefined || attempt.startedAt > answer.t + TOLERANCE_MS;
-      // Begun about when the answer was given: its process may have been slow to get to the machine.
+      // It began close to the time of the answer: its process may have been slow to reach the machine.
       if (
         isNew ||
         (entry.t > answer.t + SLOW_ENTRY_MS &&
-          attempt.startedAt > asked.request.t &&
+          attempt.startedAt > exchange.request.t &&
           !isFrozen(history, entry.replica, attempt.startedAt, entry.t))
       ) {
         findings.violation(
           "illegal",
           `${entry.step} was entered on ${entry.node} ${Math.round(entry.t - answer.t)} ms after the abort of its run was accepted.`,
-          asked.request,
+          exchange.request,
           answer,
           underWay && shown(underWay),
           shown(entry),
@@ -99,11 +104,11 @@ export function checkNoNewStep(history: History): Findings {
         );
       }
     }
-    if (effect === "BEFORE_START" && freed === Infinity && entries.length > 0)
+    if (effect === "BEFORE_START" && withdrawnAt === Infinity && entries.length > 0)
       findings.violation(
         "illegal",
-        `The abort on ${run.nodeName} was to come before its start, and steps of the run were entered.`,
-        asked.request,
+        `The abort on ${run.nodeName} was accepted before the start, but steps of the run were entered.`,
+        exchange.request,
         answer,
         ...entries.slice(0, 3).map(shown),
       );
@@ -114,36 +119,37 @@ export function checkNoNewStep(history: History): Findings {
 const SLOW_ENTRY_MS = 3_000;
 
 function isFrozen(history: History, replica: string, from: number, to: number): boolean {
-  return history.blows.some(
+  return history.faults.some(
     ({ what, target, from: begin, to: end }) => what === "freeze" && target === replica && begin <= to && end >= from,
   );
 }
 
 const ENDINGS = new Set(["abort", "fail", "stop"]);
-const ASIDES = new Set(["recover", "abort_pending", "abort_withdrawn"]);
+const SIDE_EVENTS = new Set(["recover", "abort_pending", "abort_withdrawn"]);
 
 /**
- * P14. A run ends once: in its transitions at most one of abort, fail and stop, the last that moves the node, and it fits the final
- * state; a success ends at the run's target. The answers agree with it. An accepted abort is in the run's row, and ends in ABORTED; or
- * in FAILED, where the step would not be cut, was lost with its process, or a stop had run out of time before. A run is ABORTED or
- * STOPPED only if a caller may have asked for it before it ended, and was not refused; or because another run of the operation failed,
- * where the policy is to clean up all. The operation ends after the last of its runs, and as they did.
- * What the other requests on the same nodes were answered is admission.ts's.
+ * P14. A run ends once: its transitions contain at most one of abort, fail and stop, as the last that moves the node,
+ * and it fits the final state. A success ends in the run's target state. The answers agree with it. An accepted abort
+ * is stored in the run's row and ends in ABORTED, or in FAILED if the step could not be canceled, was lost with its
+ * process, or a stop had timed out before. A run is ABORTED or STOPPED only if it may have been requested before its
+ * end and was not refused, or if another run of the operation failed and the policy is to clean up all. The operation
+ * ends after its last run, and in a state that fits them. admission.ts checks the answers to the other requests on the
+ * same nodes.
  */
 export function checkOneEnd(history: History): Findings {
-  const findings = new Findings("P14", "abort, stop and finish race to one end, and answers agree");
+  const findings = new Findings("P14", "concurrent abort, stop and finish lead to one end, and answers agree");
   const aborts = requestsAbout(history, "abort");
   const stops = requestsAbout(history, "stop");
   const withdrawals = requestsAbout(history, "withdrawAbort");
   const runsOf = Map.groupBy(history.runs.values(), ({ operationId }) => operationId);
   for (const run of history.runs.values()) {
-    judgeEnding(history, findings, run);
-    const before = (asked: readonly Asked[]) =>
-      asked.some(({ request }) => request.t <= (run.finishedAt ?? history.over) + TOLERANCE_MS);
+    checkEnding(history, findings, run);
+    const before = (exchange: readonly Exchange[]) =>
+      exchange.some(({ request }) => request.t <= (run.finishedAt ?? history.over) + TOLERANCE_MS);
     if (run.state === "ABORTED" && !before(aborts(run)))
       findings.violation(
         "illegal",
-        `Run ${run.id} on node ${run.nodeName} is ABORTED, and no request asked for it.`,
+        `Run ${run.id} on node ${run.nodeName} is ABORTED, but no request asked for it.`,
         run,
       );
     if (run.state === "STOPPED" && !before(stops(run))) {
@@ -154,60 +160,63 @@ export function checkOneEnd(history: History): Findings {
       if (!byPolicy)
         findings.violation(
           "illegal",
-          `Run ${run.id} on node ${run.nodeName} is STOPPED, and no request asked for it.`,
+          `Run ${run.id} on node ${run.nodeName} is STOPPED, but no request asked for it.`,
           run,
           operation,
         );
     }
   }
   for (const operation of history.operations.values())
-    judgeOutcome(operation, runsOf.get(operation.id) ?? [], findings);
-  for (const { asked, answer, run } of accepted(history, "abort")) {
-    findings.fact("accepted aborts held against the end");
+    checkOutcome(operation, runsOf.get(operation.id) ?? [], findings);
+  for (const { exchange, answer, run } of accepted(history, "abort")) {
+    findings.fact("accepted aborts compared with the end of the run");
     if (run.finishedAt === null) continue;
-    const mayBeFreed = withdrawals(run).some(
-      ({ request }) => request.t > asked.request.t && request.t < (run.finishedAt ?? 0) + TOLERANCE_MS,
+    const mayBeWithdrawn = withdrawals(run).some(
+      ({ request }) => request.t > exchange.request.t && request.t < (run.finishedAt ?? 0) + TOLERANCE_MS,
     );
-    if (mayBeFreed) continue;
-    if (run.wish !== "ABORT")
+    if (mayBeWithdrawn) continue;
+    if (run.interrupt !== "ABORT")
       findings.violation(
         "lost",
-        `The abort of run ${run.id} on node ${run.nodeName} was accepted, and the run has no such interrupt.`,
-        asked.request,
+        `The abort of run ${run.id} on node ${run.nodeName} was accepted, but the run has no such interrupt.`,
+        exchange.request,
         answer,
         run,
       );
-    const isUncut = run.state === "FAILED" && UNCUT.has(run.failure?.code ?? "");
-    if (run.state !== "ABORTED" && !isUncut)
+    const wasNotCanceled = run.state === "FAILED" && NOT_CANCELED.has(run.failure?.code ?? "");
+    if (run.state !== "ABORTED" && !wasNotCanceled)
       findings.violation(
         "illegal",
-        `The abort of run ${run.id} on node ${run.nodeName} was accepted, and it ended ${run.state}${run.failure ? ` with ${run.failure.code}` : ""}.`,
-        asked.request,
+        `The abort of run ${run.id} on node ${run.nodeName} was accepted, but the run ended ${run.state}${run.failure ? ` with ${run.failure.code}` : ""}.`,
+        exchange.request,
         answer,
         run,
       );
   }
-  for (const { asked, answer, run } of accepted(history, "stop")) {
-    findings.fact("accepted stops held against the end");
+  for (const { exchange, answer, run } of accepted(history, "stop")) {
+    findings.fact("accepted stops compared with the end of the run");
     const attempts = history.attemptsOf.get(run.id) ?? [];
     const begun = attempts.find(({ startedAt }) => startedAt > answer.t + TOLERANCE_MS);
     if (begun && run.purpose === "WORK")
       findings.violation(
         "illegal",
-        `The stop of run ${run.id} on node ${run.nodeName} was accepted, and ${begun.label} was begun afterwards.`,
-        asked.request,
+        `The stop of run ${run.id} on node ${run.nodeName} was accepted, but ${begun.label} began afterwards.`,
+        exchange.request,
         answer,
         begun,
       );
   }
-  judgeAdmission(history, findings);
+  checkAdmission(history, findings);
   return findings;
 }
 
-/** Why a run that was to be aborted may have failed: a stop's time was over before, the step did not heed its signal, or its process died in a step that must not be cut. */
-const UNCUT = new Set(["STOP_TIMEOUT", "TIMEOUT", "INTERRUPTED"]);
+/**
+ * Failures of a run with an accepted abort: a stop timed out before, the step ignored its signal, or its process died
+ * in a step that must not run twice.
+ */
+const NOT_CANCELED = new Set(["STOP_TIMEOUT", "TIMEOUT", "INTERRUPTED"]);
 
-/** How the runs that do an operation's work have to have ended for each of its final states. */
+/** Condition on the ends of an operation's work runs for each of its final states. */
 const OUTCOMES: Readonly<Record<string, (ended: (state: string) => number, all: number) => boolean>> = {
   SUCCEEDED: (ended, all) => ended("SUCCEEDED") === all,
   SUCCEEDED_WITH_ERRORS: (ended, all) => ended("SUCCEEDED") === all,
@@ -217,7 +226,7 @@ const OUTCOMES: Readonly<Record<string, (ended: (state: string) => number, all: 
   STOPPED: (ended) => ended("STOPPED") > 0,
 };
 
-function judgeOutcome(operation: OperationRow, runs: readonly RunRow[], findings: Findings): void {
+function checkOutcome(operation: OperationRow, runs: readonly RunRow[], findings: Findings): void {
   const { id, kind, state, finishedAt } = operation;
   if (finishedAt === null) return;
   findings.fact("ends of operations");
@@ -226,25 +235,25 @@ function judgeOutcome(operation: OperationRow, runs: readonly RunRow[], findings
   if (OUTCOMES[state]?.(ended, work.length) !== true)
     findings.violation(
       "illegal",
-      `Operation ${id} (${kind}) is ${state}, and its runs are ${[...new Set(work.map((run) => run.state))].join(", ") || "none"}.`,
+      `Operation ${id} (${kind}) is ${state}, but its runs are ${[...new Set(work.map((run) => run.state))].join(", ") || "none"}.`,
       operation,
       ...work,
     );
-  // Two that end together are in one order by their rows and perhaps in the other by their locks.
+  // Two ends at the same time may have one order by their rows and another by their locks.
   const later = runs.find((run) => (run.finishedAt ?? Infinity) > finishedAt + SEEN_MS);
   if (later)
     findings.violation(
       "illegal",
-      `Operation ${id} (${kind}) ended ${state} before its run on node ${later.nodeName} had.`,
+      `Operation ${id} (${kind}) ended ${state} before its run on node ${later.nodeName}.`,
       operation,
       later,
     );
 }
 
-function judgeEnding(history: History, findings: Findings, run: RunRow): void {
+function checkEnding(history: History, findings: Findings, run: RunRow): void {
   if (run.finishedAt === null) return;
   findings.fact("ends of runs");
-  const moves = (history.transitionsOf.get(run.id) ?? []).filter(({ event }) => !ASIDES.has(event));
+  const moves = (history.transitionsOf.get(run.id) ?? []).filter(({ event }) => !SIDE_EVENTS.has(event));
   const endings = moves.filter(({ event }) => ENDINGS.has(event));
   const last = moves.at(-1);
   const [ending] = endings;
@@ -258,7 +267,7 @@ function judgeEnding(history: History, findings: Findings, run: RunRow): void {
   if (ending && last && ending !== last)
     findings.violation(
       "illegal",
-      `Run ${run.id} on node ${run.nodeName} went on with "${last.event}" after "${ending.event}".`,
+      `Run ${run.id} on node ${run.nodeName} continued with "${last.event}" after "${ending.event}".`,
       run,
       ending,
       last,
@@ -273,7 +282,7 @@ function judgeEnding(history: History, findings: Findings, run: RunRow): void {
   if (!isUntouched && !fits[run.state]?.includes(ending?.event))
     findings.violation(
       "illegal",
-      `Run ${run.id} on node ${run.nodeName} is ${run.state}, and its end in the log is "${ending?.event}".`,
+      `Run ${run.id} on node ${run.nodeName} is ${run.state}, but its end in the log is "${ending?.event}".`,
       run,
       ending,
     );
@@ -287,7 +296,7 @@ function judgeEnding(history: History, findings: Findings, run: RunRow): void {
   if (run.state === "SUCCEEDED" && !last && run.movesState)
     findings.violation(
       "lost",
-      `Run ${run.id} succeeded, its target was ${run.target}, and it never moved node ${run.nodeName}.`,
+      `Run ${run.id} succeeded with target ${run.target}, but never moved node ${run.nodeName}.`,
       run,
     );
   if (last && !AT_REST.has(last.to ?? ""))

@@ -1,11 +1,11 @@
-/** Stretches of time on the monotonic clock: when something was broken, and how much of a wait falls into that. */
+/** Intervals on the monotonic clock: times of faults, and how much of a wait falls into them. */
 
 export interface Interval {
   readonly from: number;
   readonly to: number;
 }
 
-/** Sorted, and joined where they touch. */
+/** Sorts the intervals and joins those that touch. */
 export function joined(intervals: readonly Interval[]): readonly Interval[] {
   const all: { from: number; to: number }[] = [];
   for (const { from, to } of intervals.toSorted((a, b) => a.from - b.from)) {
@@ -16,7 +16,7 @@ export function joined(intervals: readonly Interval[]): readonly Interval[] {
   return all;
 }
 
-/** Index of the first that ends at `t` or later, of intervals that are joined. */
+/** Index of the first of some joined intervals that ends at `t` or later. */
 function firstUntil(intervals: readonly Interval[], t: number): number {
   let [low, high] = [0, intervals.length];
   while (low < high) {
@@ -27,7 +27,7 @@ function firstUntil(intervals: readonly Interval[], t: number): number {
   return low;
 }
 
-/** Milliseconds of `from` to `to` that lie in one of the intervals, which are joined. */
+/** Milliseconds of `from` to `to` that lie in one of some joined intervals. */
 export function overlap(intervals: readonly Interval[], from: number, to: number): number {
   let sum = 0;
   for (let index = firstUntil(intervals, from); index < intervals.length; index += 1) {
@@ -38,17 +38,17 @@ export function overlap(intervals: readonly Interval[], from: number, to: number
   return sum;
 }
 
-/** Whether any of them, which are joined, touches `from` to `to`. */
+/** Whether one of some joined intervals touches `from` to `to`. */
 export function touches(intervals: readonly Interval[], from: number, to: number): boolean {
   return (intervals[firstUntil(intervals, from)]?.from ?? Infinity) <= to;
 }
 
-/** Each made longer at both ends. */
+/** Extends each interval at both ends. */
 export function widened(intervals: readonly Interval[], before: number, after: number): readonly Interval[] {
   return joined(intervals.map(({ from, to }) => ({ from: from - before, to: to + after })));
 }
 
-/** What of `from` to `to` lies in none of them. */
+/** Parts of `from` to `to` outside all intervals. */
 export function without(intervals: readonly Interval[], from: number, to: number): readonly Interval[] {
   const left: Interval[] = [];
   let at = from;
@@ -60,9 +60,9 @@ export function without(intervals: readonly Interval[], from: number, to: number
   return at < to ? [...left, { from: at, to }] : left;
 }
 
-/** What lies in every one of some sets. */
+/** Parts of `from` to `to` that lie in every set. */
 export function common(sets: readonly (readonly Interval[])[], from: number, to: number): readonly Interval[] {
-  // In none of the stretches in which one of them is missing.
+  // A moment lies in every set if no set lacks it.
   return without(
     sets.flatMap((set) => without(set, from, to)),
     from,
@@ -70,7 +70,7 @@ export function common(sets: readonly (readonly Interval[])[], from: number, to:
   );
 }
 
-/** The value below which that share of the values lies; undefined where there are none. */
+/** Percentile of the values; undefined if there are none. */
 export function percentile(values: readonly number[], share: number): number | undefined {
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(share * sorted.length) - 1))];

@@ -1,19 +1,20 @@
 /**
- * The log of transitions and what it folds to (P3, P4), at most one unfinished run a node (P5, by the log), and what must
- * hold when everything has ended. All of it is read from the database after the end, so nothing here depends on answers that
- * did not come: a request that took effect without being answered is in the log like any other.
+ * The log of transitions and the state that follows from it (P3, P4), at most one unfinished run per node (P5, by the
+ * log), and the state when everything has ended. All of it is read from the database at the end, so missing answers do
+ * not matter: a request that took effect without an answer is in the log like any other.
  */
 import { AT_REST, EDGES } from "../../durability/rules.ts";
-import { Findings } from "./verdict.ts";
+import { Findings } from "./findings.ts";
 import type { History, RunRow, TransitionRow } from "./history.ts";
 
 /**
- * P3: state and transition are written in one transaction, so the log folds to the table: positions 1..N without a hole,
- * (which is where the counter of positions stands), and node by node sequences 1..n whose last row says the state and whose number the node has counted. That positions follow
- * the order of commits is seen by the subscribers (P7): one who has been told position p would miss a row that comes in below it.
+ * P3: state and transition are written in one transaction, so replaying the log gives the table: positions 1..N without
+ * a gap, up to the counter of positions, and for each node sequences 1..n, whose last row has the node's state and
+ * whose length is the node's count. The subscribers (P7) show that positions follow the order of commits: one that has
+ * received position p would miss a row that appears below it.
  */
 export function checkFold(history: History): Findings {
-  const findings = new Findings("P3", "folding the log gives the table");
+  const findings = new Findings("P3", "replaying the log gives the table");
   const { transitions, nodes } = history;
   findings.fact("transitions folded", transitions.length);
   findings.fact("nodes compared", nodes.size);
@@ -34,7 +35,7 @@ export function checkFold(history: History): Findings {
     if ((before?.to ?? null) !== row.from)
       findings.violation(
         "illegal",
-        `Transition ${row.position} of node ${row.nodeName} leaves ${row.from}; the log had brought it to ${before?.to ?? "nothing"}.`,
+        `Transition ${row.position} of node ${row.nodeName} starts from ${row.from}, but the log had moved it to ${before?.to ?? "nothing"}.`,
         before,
         row,
       );
@@ -44,7 +45,7 @@ export function checkFold(history: History): Findings {
   if (history.feedPosition !== null && history.feedPosition !== (previous?.position ?? 0)) {
     findings.violation(
       "lost",
-      `The counter of positions is at ${history.feedPosition}, and the newest transition at ${previous?.position ?? 0}.`,
+      `The counter of positions is at ${history.feedPosition}, but the newest transition is at ${previous?.position ?? 0}.`,
       { feedPosition: history.feedPosition },
       previous,
     );
@@ -54,7 +55,7 @@ export function checkFold(history: History): Findings {
     if (last?.to !== node.state || last.sequence !== node.count)
       findings.violation(
         "lost",
-        `The log brings node ${node.name} to ${last?.to} with ${last?.sequence ?? 0} transitions; the table says ${node.state} with ${node.count}.`,
+        `The log moves node ${node.name} to ${last?.to} in ${last?.sequence ?? 0} transitions; the table has ${node.state} with ${node.count}.`,
         last,
         node,
       );
@@ -64,15 +65,15 @@ export function checkFold(history: History): Findings {
     if (last.to !== null)
       findings.violation(
         "lost",
-        `The log brings node ${last.nodeName} to ${last.to}, and there is no such node.`,
+        `The log moves node ${last.nodeName} to ${last.to}, but the node does not exist.`,
         last,
       );
   return findings;
 }
 
 /**
- * P4: every transition is an edge of the table of the design, taken by its event; the first of a node is its registration. The
- * table that the database refuses others by holds the same edges.
+ * P4: every transition is an edge of the design's table, taken by its event; the first of a node is its registration.
+ * The database's table of edges is the same.
  */
 export function checkEdges(history: History): Findings {
   const findings = new Findings("P4", "only legal transitions");
@@ -81,7 +82,7 @@ export function checkEdges(history: History): Findings {
     findings.fact("edges of the database compared", edges.size);
     for (const edge of edges)
       if (!EDGES.has(edge))
-        findings.violation("illegal", `The database lets a node go "${edge}", and the design does not.`, { edge });
+        findings.violation("illegal", `The database allows "${edge}", which the design does not have.`, { edge });
     for (const edge of EDGES)
       if (!edges.has(edge))
         findings.violation("other", `The database refuses "${edge}", which the design has.`, { edge });
@@ -105,9 +106,9 @@ export function checkEdges(history: History): Findings {
 }
 
 /**
- * At most one unfinished run a node, at any position of the log: once a run has moved a node, or a caller has entered a step
- * of it there, no run from before may. Both are orders of their own (positions; what the machine saw), so no clocks are
- * compared, and it does not matter whose answers came. A stale owner inside a call is no news here: only entries are.
+ * At most one unfinished run per node, at any position of the log: once a run has moved a node, or one of its steps has
+ * been entered there, no earlier run may. Positions and the machines' order suffice, so clocks are not compared and
+ * missing answers do not matter. A stale owner inside a call is legitimate: only entries count.
  */
 export function checkOneRunANode(history: History, findings: Findings): void {
   const seen = new Map<string, { last: string; over: Set<string> }>();
@@ -137,23 +138,22 @@ export function checkOneRunANode(history: History, findings: Findings): void {
 }
 
 /**
- * When everything has ended: every run and operation is finished, or is held by a caller's wish (a hold, a maintenance
- * mark); no node is in a state in which something goes on while nothing does; nothing that has ended holds on to something; and where
- * nodes that failed were to be cleaned up, they were.
- * Judged only where the arena says that it gave the runs their time (`settled`), else what is unfinished may be slow.
+ * When everything has ended, every run and operation is finished, or held as requested (a hold, maintenance). No node
+ * is in a state of progress without a run. Nothing that has ended still has an owner. Nodes that failed were cleaned up
+ * if their policy says so. If the arena did not settle, unfinished work may just be slow; a note says so.
  */
 export function checkRest(history: History): Findings {
   const findings = new Findings("REST", "nothing is stuck when everything has ended");
   const { runs, operations, nodes, attempts, phases, run: arena } = history;
   if (!phases.some(({ what }) => what === "settled") || arena.unsettled)
-    findings.note(`The arena did not come to rest: ${arena.unsettled ?? "it was ended before"}.`);
+    findings.note(`Work was unfinished at the end: ${arena.unsettled ?? "the run ended before it settled"}.`);
   const parked = new Set<string>();
   for (const run of runs.values()) {
     findings.fact("runs");
     if (run.finishedAt === null) {
       parked.add(run.nodeId);
-      const isMeant = run.state === "HOLDING" || (run.state === "WAITING" && run.waitReason === "MAINTENANCE");
-      if (isMeant) findings.fact("runs held by a wish");
+      const isExpected = run.state === "HOLDING" || (run.state === "WAITING" && run.waitReason === "MAINTENANCE");
+      if (isExpected) findings.fact("runs held as requested");
       else
         findings.violation(
           "stuck",
@@ -162,9 +162,9 @@ export function checkRest(history: History): Findings {
         );
       continue;
     }
-    judgeCleanUp(history, run, findings);
+    checkCleanUp(history, run, findings);
     if (run.owner !== null)
-      findings.violation("other", `Run ${run.id} on node ${run.nodeName} has ended and has an owner.`, run);
+      findings.violation("other", `Run ${run.id} on node ${run.nodeName} has ended, but has an owner.`, run);
   }
   for (const operation of operations.values()) {
     findings.fact("operations");
@@ -173,20 +173,20 @@ export function checkRest(history: History): Findings {
     if (!open)
       findings.violation(
         "stuck",
-        `Operation ${operation.id} (${operation.kind}) is ${operation.state} at the end, and none of its runs is unfinished.`,
+        `Operation ${operation.id} (${operation.kind}) is ${operation.state} at the end, but all its runs have ended.`,
         operation,
       );
   }
   for (const node of nodes.values()) {
     if (!AT_REST.has(node.state) && !parked.has(node.id))
-      findings.violation("stuck", `Node ${node.name} is ${node.state} at the end, and nothing runs on it.`, node);
+      findings.violation("stuck", `Node ${node.name} is ${node.state} at the end, but no run works on it.`, node);
   }
   for (const attempt of attempts.values()) {
     const run = runs.get(attempt.runId);
     if (run && run.finishedAt !== null && attempt.finishedAt === null)
       findings.violation(
         "stuck",
-        `Attempt ${attempt.key} is ${attempt.state}, and its run has ended (${run.state}).`,
+        `Attempt ${attempt.key} is ${attempt.state}, but its run has ended (${run.state}).`,
         attempt,
         run,
       );
@@ -194,21 +194,24 @@ export function checkRest(history: History): Findings {
   return findings;
 }
 
-/** States that the work of a failed run leaves something behind in. */
+/** States after which a clean-up is due. */
 const TO_CLEAN_UP = new Set(["CLEAN_FAILED", "DEPLOY_FAILED"]);
 
-/** A node that failed is cleaned up by its operation, where that is its policy, unless others had taken the node, or a caller's wish came first. */
-function judgeCleanUp({ operations, runsAt, transitionsOf }: History, run: RunRow, findings: Findings): void {
+/**
+ * An operation with a clean-up policy cleans up a failed node, unless other work had taken the node or an interrupt was
+ * requested first.
+ */
+function checkCleanUp({ operations, runsAt, transitionsOf }: History, run: RunRow, findings: Findings): void {
   const operation = operations.get(run.operationId);
-  const isMeant =
+  const isExpected =
     operation?.onFailure === "CLEAN_UP_FAILED"
-      ? operation.wish === null
-      : operation?.onFailure === "CLEAN_UP_ALL" && operation.wish === "STOP" && operation.wishBy === "engine";
+      ? operation.interrupt === null
+      : operation?.onFailure === "CLEAN_UP_ALL" && operation.interrupt === "STOP" && operation.interruptBy === "engine";
   if (
-    !isMeant ||
+    !isExpected ||
     run.state !== "FAILED" ||
     run.purpose !== "WORK" ||
-    run.wish !== null ||
+    run.interrupt !== null ||
     !TO_CLEAN_UP.has(transitionsOf.get(run.id)?.at(-1)?.to ?? "")
   )
     return;
@@ -220,7 +223,7 @@ function judgeCleanUp({ operations, runsAt, transitionsOf }: History, run: RunRo
   if (!later.some(({ purpose }) => purpose === "CLEAN_UP"))
     findings.violation(
       "lost",
-      `Node ${run.nodeName} failed in operation ${run.operationId} (${operation?.onFailure}), and was never cleaned up.`,
+      `Node ${run.nodeName} failed in operation ${run.operationId} (${operation?.onFailure}), but was never cleaned up.`,
       run,
       operation,
     );

@@ -1,48 +1,49 @@
 /**
- * The subscribers' streams, read once and one record at a time, beside the log as it is at the end: P7 (order, gaps, resuming),
- * P8 (silence) and what P9 says of other readers. The log holds everything that was ever committed and nothing is taken
- * from it in the arena, so what a stream was told can be compared row by row, and what it was not told is missing.
+ * The subscribers' streams, read one record at a time, compared with the log at the end: P7 (order, gaps, resuming), P8
+ * (silence) and the part of P9 about other readers. The log holds everything that was ever committed, and the arena
+ * deletes nothing from it. So items can be compared row by row, and missing ones are found.
  */
 import { readRecords } from "../records.ts";
 import type { End, Item, Mark, Open } from "../records.ts";
-import { Findings } from "./verdict.ts";
-import type { Blow, History, TransitionRow } from "./history.ts";
+import { Findings } from "./findings.ts";
+import type { Fault, History, TransitionRow } from "./history.ts";
 import { joined, overlap, percentile, touches, widened, without } from "./intervals.ts";
 import type { Interval } from "./intervals.ts";
 
-/** One connection, as far as it has been read. */
+/** State of a connection after the records read so far. */
 interface Stream {
   readonly open: Open;
-  /** Index in the log of the first row that it has not been told to be past; null: it has not said where it is. */
+  /** Index of the first row of the log that the stream has not passed; null if its position is unknown. */
   next: number | null;
-  /** Position that everything has been delivered up to. */
+  /** Position up to which everything has been delivered. */
   position: number | null;
-  /** Whether it has caught up since it was opened: what comes then is told as it happens. */
+  /** Whether the stream has caught up since it was opened; later items are delivered as they occur. */
   isLive: boolean;
   last: Open | Item | Mark;
-  /** Whether the subscriber was on an earlier stream before. */
+  /** Whether the subscriber had an earlier stream. */
   readonly isResumed: boolean;
   readonly matches: (row: TransitionRow) => boolean;
 }
 
 /**
- * P7. A stream goes on after the position it was opened with. Item by item positions rise; between what it was told
- * last and the next item or bookmark the log holds no row that its filter takes; each item says what the log's row says, down
+ * P7. A stream continues after the position it was opened with. Positions rise from item to item. Between the last
+ * delivery and the next item or bookmark the log holds no row that matches the filter. Each item equals the log's row,
  * to the millisecond. A bookmark says that everything up to it was delivered: it may repeat the position of the last
- * item or bookmark, and never lie behind it. So resuming is exact when the first thing told after a cursor fits to that cursor,
- * the replica that answered it. A stream that ends says so with a reset, for a reason that there was, and with a cursor up to which it has
- * delivered everything: in the arena nothing is taken from the log and no caller loses access, so that leaves that its replica got SIGTERM.
- * The logs of runs, which are streams too, are numbered from 1 without a hole. Where a stream began without a cursor, nothing is known before its first item or bookmark. What was sent and
- * not read is not judged: the next stream of that subscriber is opened after what it had read.
+ * item or bookmark, and never lies behind it. Resuming is exact if the first delivery after a cursor fits that cursor,
+ * on any replica. A stream that ends sends a reset with a valid reason and a cursor up to which everything was
+ * delivered; in the arena nothing is deleted from the log and no caller loses access, so the only valid reason is
+ * SIGTERM. The logs of runs, which are streams too, are numbered from 1 without a gap. For a stream without a cursor,
+ * nothing is known before its first item or bookmark. Items that were sent but not read do not count: the subscriber's
+ * next stream starts after the last one it read.
  *
- * P8. An open stream is told something every 15 s, if only a bookmark, or ends. Left out are readers that stall on purpose, and of
- * each silence the time in which the replica was frozen or the wire to its clients was bad, with some time to get going again.
- * The database's absence is no excuse: the replica that cannot look can say so. And a stream that was told it is caught up
- * is never far behind: no row that it should have had, and no item that it is told, is older than the same 15 s, unless replicas had
- * no database to read it from. Nor is it cut off while its replica is well.
+ * P8. An open stream receives something every 15 s, at least a bookmark, or ends. Readers that stall on purpose are
+ * excluded, and so is the time in which the replica was frozen or its connection to clients was impaired, with some
+ * time to recover. An outage of the database does not excuse silence: the replica can report it. A stream that has
+ * caught up is never far behind: no row that it should have received, and no item that it receives, is older than 15 s,
+ * unless the replicas had no database. It is not disconnected while its replica is healthy.
  *
- * P9, for others. While a caller stalls, the others are told of transitions no later than ever: by the time from the transition to its
- * reader, of streams that had caught up, outside of other nemeses, as far as there are enough of both to compare.
+ * P9, for others. While a reader stalls, others receive transitions without additional delay. Compared are the delays
+ * from transition to reader of streams that had caught up, outside other faults, if there are enough of both.
  */
 export async function checkStreams(
   history: History,
@@ -54,19 +55,19 @@ export async function checkStreams(
   const opened = new Set<string>();
   const matchers = new Map<string, (row: TransitionRow) => boolean>();
   const latency = createLatency(history);
-  const excuses = createExcuses(
+  const faultTimes = createFaultTimes(
     history,
     ({ what, target }, replica) => (what === "freeze" && target === replica) || target === `${replica}/clients`,
   );
-  const troubles = createExcuses(
+  const replicaFaults = createFaultTimes(
     history,
     ({ target }, replica) => target === replica || target.startsWith(`${replica}/`),
   );
-  const unwell = createUnwell(
+  const unavailable = createUnavailable(
     history,
     ({ target }, replica) => target === replica || target === "postgres" || target.startsWith(`${replica}/`),
   );
-  judgeLogs(history, order);
+  checkLogs(history, order);
   for await (const one of readRecords(history.folder, "streams")) {
     if (one.k === "open") {
       const isResumed = opened.has(one.client);
@@ -87,42 +88,41 @@ export async function checkStreams(
     }
     const stream = streams.get(one.stream);
     if (!stream) continue;
-    judgeSilence(history, silence, excuses, stream, one);
+    checkSilence(history, silence, faultTimes, stream, one);
     if (one.k === "end") {
       streams.delete(one.stream);
-      judgeEnd(history, order, stream, one);
-      if (one.code === "LOST") judgeLoss(silence, unwell, stream, one);
+      checkEnd(history, order, stream, one);
+      if (one.code === "LOST") checkLoss(silence, unavailable, stream, one);
       continue;
     }
-    // Opening alone shows nothing.
     if (stream.last === stream.open && stream.open.afterPosition !== null)
       order.fact(stream.isResumed ? "streams resumed" : "streams begun after a cursor");
     if (one.k === "item") {
       order.fact("items compared");
-      judgeItem(history, order, stream, one);
-      judgeLate(history, silence, troubles, stream, one);
+      checkItem(history, order, stream, one);
+      checkLate(history, silence, replicaFaults, stream, one);
       latency.note(stream, one);
     } else {
       order.fact("bookmarks compared");
-      judgeMark(history, order, stream, one);
+      checkMark(history, order, stream, one);
       stream.isLive ||= one.caughtUp;
-      if (stream.isLive && !stream.open.stalls) judgeBehind(history, silence, troubles, stream, one);
+      if (stream.isLive && !stream.open.stalls) checkBehind(history, silence, replicaFaults, stream, one);
     }
     stream.last = one;
   }
   for (const stream of streams.values())
-    judgeSilence(history, silence, excuses, stream, {
+    checkSilence(history, silence, faultTimes, stream, {
       t: history.over,
       k: "end",
       stream: stream.open.stream,
       code: "OVER",
       detail: null,
     });
-  latency.judge(slow);
+  latency.check(slow);
   return { order, silence };
 }
 
-/** Index of the first row after a position. Positions have no holes unless something was lost, which P3 tells. */
+/** Index of the first row after a position. Positions have no gaps unless rows were lost, which P3 reports. */
 function indexAfter({ transitions }: History, position: number): number {
   let [low, high] = [0, transitions.length];
   while (low < high) {
@@ -133,7 +133,7 @@ function indexAfter({ transitions }: History, position: number): number {
   return low;
 }
 
-/** By the nodes' labels as they are at the end: the arena gives no other ones. */
+/** Uses the nodes' labels at the end: the arena never changes them. */
 function matcherOf(history: History, filter: Open["filter"]): (row: TransitionRow) => boolean {
   if (filter === null) return () => true;
   const ids = filter.ids && new Set(filter.ids);
@@ -146,7 +146,7 @@ function matcherOf(history: History, filter: Open["filter"]): (row: TransitionRo
   return ({ nodeId }) => taken.has(nodeId);
 }
 
-/** Goes over the rows up to a position; the first that the stream should have been told of. */
+/** Moves the stream past the rows up to a position. Returns the first that the stream should have received. */
 function pass(history: History, stream: Stream, position: number): TransitionRow | undefined {
   let missed: TransitionRow | undefined;
   let index = stream.next ?? indexAfter(history, position);
@@ -158,7 +158,7 @@ function pass(history: History, stream: Stream, position: number): TransitionRow
   return missed;
 }
 
-function judgeItem(history: History, findings: Findings, stream: Stream, item: Item): void {
+function checkItem(history: History, findings: Findings, stream: Stream, item: Item): void {
   if (stream.position !== null && item.position <= stream.position) {
     findings.violation(
       "doubled",
@@ -173,7 +173,7 @@ function judgeItem(history: History, findings: Findings, stream: Stream, item: I
   if (missed)
     findings.violation(
       "lost",
-      `Stream ${item.stream} received position ${item.position} after ${stream.position}, and not of ${missed.position} (${missed.event} of ${missed.nodeName}).`,
+      `Stream ${item.stream} received position ${item.position} after ${stream.position}, but not ${missed.position} (${missed.event} of ${missed.nodeName}).`,
       stream.open,
       stream.last,
       item,
@@ -194,7 +194,7 @@ function judgeItem(history: History, findings: Findings, stream: Stream, item: I
   if (!stream.matches(row))
     findings.violation(
       "other",
-      `Stream ${item.stream} was told of ${item.nodeName}, which its filter does not take.`,
+      `Stream ${item.stream} received ${item.nodeName}, which does not match its filter.`,
       stream.open,
       item,
     );
@@ -202,7 +202,7 @@ function judgeItem(history: History, findings: Findings, stream: Stream, item: I
   if (flaw !== null)
     findings.violation(
       "illegal",
-      `Stream ${item.stream} was told another ${flaw} at position ${item.position} than the log has.`,
+      `Stream ${item.stream} received position ${item.position} with a wrong ${flaw}.`,
       item,
       row,
     );
@@ -217,11 +217,11 @@ function differenceOf(item: Item, row: TransitionRow): string | null {
   return Date.parse(item.at) === row.wallMs ? null : "time";
 }
 
-function judgeMark(history: History, findings: Findings, stream: Stream, mark: Mark): void {
+function checkMark(history: History, findings: Findings, stream: Stream, mark: Mark): void {
   if (stream.position !== null && mark.position < stream.position) {
     findings.violation(
       "other",
-      `Stream ${mark.stream} was told a bookmark at ${mark.position}, behind ${stream.position}.`,
+      `Stream ${mark.stream} received a bookmark at ${mark.position}, behind ${stream.position}.`,
       stream.open,
       stream.last,
       mark,
@@ -232,7 +232,7 @@ function judgeMark(history: History, findings: Findings, stream: Stream, mark: M
   if (missed)
     findings.violation(
       "lost",
-      `Stream ${mark.stream} was assured of everything up to ${mark.position} was delivered, and not of ${missed.position} (${missed.event} of ${missed.nodeName}).`,
+      `Stream ${mark.stream} received a bookmark at ${mark.position}, but not ${missed.position} (${missed.event} of ${missed.nodeName}).`,
       stream.open,
       stream.last,
       mark,
@@ -241,36 +241,36 @@ function judgeMark(history: History, findings: Findings, stream: Stream, mark: M
   stream.position = mark.position;
 }
 
-function judgeEnd(history: History, findings: Findings, stream: Stream, end: End): void {
+function checkEnd(history: History, findings: Findings, stream: Stream, end: End): void {
   const { open } = stream;
   switch (end.code) {
     case "CURSOR_EXPIRED":
-      return findings.violation("lost", `Stream ${end.stream} was refused its own cursor, ${open.after}.`, open, end);
+      return findings.violation("lost", `The cursor ${open.after} of stream ${end.stream} was rejected.`, open, end);
     case "COMPLETE":
-      return findings.violation("lost", `Stream ${end.stream} ended without a word.`, open, stream.last, end);
+      return findings.violation("lost", `Stream ${end.stream} ended without a reset.`, open, stream.last, end);
     case "LEFT":
     case "LOST":
       return;
     case "SHUTTING_DOWN": {
       findings.fact("resets compared");
-      judgeMark(history, findings, stream, {
+      checkMark(history, findings, stream, {
         t: end.t,
         k: "mark",
         stream: end.stream,
         position: Number(end.detail),
         caughtUp: false,
       });
-      // Who stalls reads it when all is over.
-      const wasTold =
+      // A stalled reader reads the reset when the process has long ended.
+      const wasTerminated =
         open.stalls ||
-        history.lives.some(
-          ({ name, told, ended }) =>
-            name === open.replica && told !== null && told <= end.t && (ended ?? Infinity) >= open.t,
+        history.lifetimes.some(
+          ({ name, terminated, ended }) =>
+            name === open.replica && terminated !== null && terminated <= end.t && (ended ?? Infinity) >= open.t,
         );
-      if (!wasTold)
+      if (!wasTerminated)
         findings.violation(
           "other",
-          `Stream ${end.stream} was told that ${open.replica} goes down, without a SIGTERM.`,
+          `Stream ${end.stream} was reset with SHUTTING_DOWN, but ${open.replica} received no SIGTERM.`,
           open,
           end,
         );
@@ -279,7 +279,7 @@ function judgeEnd(history: History, findings: Findings, stream: Stream, end: End
     default:
       findings.violation(
         "other",
-        `Stream ${end.stream} was reset with ${end.code}, for which there was no reason.`,
+        `Stream ${end.stream} was reset with ${end.code} without a reason.`,
         open,
         stream.last,
         end,
@@ -287,7 +287,7 @@ function judgeEnd(history: History, findings: Findings, stream: Stream, end: End
   }
 }
 
-function judgeLogs({ logs }: History, findings: Findings): void {
+function checkLogs({ logs }: History, findings: Findings): void {
   findings.fact("logs of runs", logs.length);
   for (const log of logs)
     if (log.first !== 1 || log.last !== log.lines)
@@ -302,17 +302,17 @@ function judgeLogs({ logs }: History, findings: Findings): void {
 
 const SILENCE_MS = 15_000;
 
-/** When one of some nemeses struck a replica, and how long it needed to recover, by replica. */
-function createExcuses(
+/** Times, by replica, in which one of the selected faults hit it, including its recovery. */
+function createFaultTimes(
   history: History,
-  counts: (blow: Blow, replica: string) => boolean,
+  counts: (fault: Fault, replica: string) => boolean,
 ): (replica: string) => readonly Interval[] {
   const known = new Map<string, readonly Interval[]>();
   return (replica) => {
     const found =
       known.get(replica) ??
       widened(
-        history.blows.filter((blow) => counts(blow, replica)),
+        history.faults.filter((fault) => counts(fault, replica)),
         0,
         history.options.recoveryMs,
       );
@@ -321,19 +321,19 @@ function createExcuses(
   };
 }
 
-/** The same, and the times in which the replica was not there, or was not ready. */
-function createUnwell(
+/** The same, plus the times in which the replica was not running or not ready. */
+function createUnavailable(
   history: History,
-  counts: (blow: Blow, replica: string) => boolean,
+  counts: (fault: Fault, replica: string) => boolean,
 ): (replica: string) => readonly Interval[] {
-  const struck = createExcuses(history, counts);
+  const struck = createFaultTimes(history, counts);
   const known = new Map<string, readonly Interval[]>();
   return (replica) => {
-    const there = history.lives
+    const there = history.lifetimes
       .filter(({ name, ready }) => name === replica && ready !== null)
-      .map(({ ready, killed, told, ended }) => ({
+      .map(({ ready, killed, terminated, ended }) => ({
         from: ready ?? 0,
-        to: Math.min(killed ?? Infinity, told ?? Infinity, ended ?? Infinity),
+        to: Math.min(killed ?? Infinity, terminated ?? Infinity, ended ?? Infinity),
       }));
     const found =
       known.get(replica) ??
@@ -346,58 +346,61 @@ function createUnwell(
   };
 }
 
-/** A connection that broke, although nothing had happened to the replica or the way to it, nor to the database, for a while. For a stream's beginning clients wait 5 s and no longer: that is their own end. */
-function judgeLoss(
+/**
+ * A connection that broke although neither the replica, nor the connection to it, nor the database had a fault
+ * recently. Clients time out after 5 s if a stream does not begin; that is their own end.
+ */
+function checkLoss(
   findings: Findings,
-  unwell: (replica: string) => readonly Interval[],
+  unavailable: (replica: string) => readonly Interval[],
   { open, last }: Stream,
   end: End,
 ): void {
-  if (open.stalls || last === open || touches(unwell(open.replica), Math.max(open.t, end.t - SILENCE_MS), end.t))
+  if (open.stalls || last === open || touches(unavailable(open.replica), Math.max(open.t, end.t - SILENCE_MS), end.t))
     return;
   findings.violation(
     "other",
-    `Stream ${end.stream} of ${open.replica} (${open.transport}) was cut off (${end.detail ?? ""}), and nothing had befallen that.`,
+    `Stream ${end.stream} of ${open.replica} (${open.transport}) was disconnected (${end.detail ?? ""}), without a fault that explains it.`,
     open,
     last,
     end,
   );
 }
 
-/** An item that is old already when it is told, though the stream had caught up. */
-function judgeLate(
+/** An item that was already old when it was delivered, although the stream had caught up. */
+function checkLate(
   history: History,
   findings: Findings,
-  troubles: (replica: string) => readonly Interval[],
+  replicaFaults: (replica: string) => readonly Interval[],
   { open, isLive, last }: Stream,
   item: Item,
 ): void {
   if (!isLive || open.stalls) return;
   findings.fact("items of streams that had caught up");
   const at = history.wall(item.at);
-  const age = item.t - at - overlap(history.down, at, item.t) - overlap(troubles(open.replica), at, item.t);
+  const age = item.t - at - overlap(history.down, at, item.t) - overlap(replicaFaults(open.replica), at, item.t);
   if (age > SILENCE_MS + history.options.slackMs)
     findings.violation(
       "stuck",
-      `Stream ${item.stream} had caught up, and received position ${item.position} ${Math.round(age / 1000)} s after it was there.`,
+      `Stream ${item.stream} had caught up, and received position ${item.position} ${Math.round(age / 1000)} s after it was written.`,
       open,
       last,
       item,
     );
 }
 
-function judgeSilence(
+function checkSilence(
   history: History,
   findings: Findings,
-  excuses: (replica: string) => readonly Interval[],
+  faultTimes: (replica: string) => readonly Interval[],
   stream: Stream,
   now: Item | Mark | End,
 ): void {
   if (stream.open.stalls) return;
   const from = stream.last.t;
-  const silent = now.t - from - overlap(excuses(stream.open.replica), from, now.t);
+  const silent = now.t - from - overlap(faultTimes(stream.open.replica), from, now.t);
   if (silent > SILENCE_MS) findings.fact("silences beyond 15 s within the slack");
-  else if (now.k !== "end") findings.fact("stretches between two items");
+  else if (now.k !== "end") findings.fact("intervals between two items");
   if (silent > SILENCE_MS + history.options.slackMs) {
     findings.violation(
       "stuck",
@@ -409,25 +412,28 @@ function judgeSilence(
   }
 }
 
-/** A bookmark of a stream that has caught up, behind rows that were there long before it. */
-function judgeBehind(
+/** A bookmark of a stream that has caught up, behind rows that are much older than it. */
+function checkBehind(
   history: History,
   findings: Findings,
-  troubles: (replica: string) => readonly Interval[],
+  replicaFaults: (replica: string) => readonly Interval[],
   stream: Stream,
   mark: Mark,
 ): void {
-  findings.fact("bookmarks that say how far the log is");
+  findings.fact("bookmarks compared with the end of the log");
   for (let index = stream.next ?? 0; index < history.transitions.length; index += 1) {
     const row = history.transitions[index];
     if (!row || row.t > mark.t) return;
     if (!stream.matches(row)) continue;
     const age =
-      mark.t - row.t - overlap(history.down, row.t, mark.t) - overlap(troubles(stream.open.replica), row.t, mark.t);
+      mark.t -
+      row.t -
+      overlap(history.down, row.t, mark.t) -
+      overlap(replicaFaults(stream.open.replica), row.t, mark.t);
     if (age > SILENCE_MS + history.options.slackMs)
       findings.violation(
         "stuck",
-        `Stream ${mark.stream} was told that it is caught up at ${mark.position}, ${Math.round(age / 1000)} s after position ${row.position} was there.`,
+        `Stream ${mark.stream} received the bookmark ${mark.position} ${Math.round(age / 1000)} s after position ${row.position} was written.`,
         stream.open,
         mark,
         row,
@@ -436,16 +442,16 @@ function judgeBehind(
   }
 }
 
-// ---- how late others are told
+// ---- delay of other readers
 
-const ENOUGH = 200;
-const SLOWER = 5;
+const ITEMS_MIN = 200;
+const SLOWER_FACTOR = 5;
 const SLOW_MS = 5_000;
 
 function createLatency(history: History) {
-  const stalls = joined(history.blows.filter(({ what }) => what === "stall"));
+  const stalls = joined(history.faults.filter(({ what }) => what === "stall"));
   const others = widened(
-    history.blows.filter(({ what }) => what !== "stall" && what !== "driver" && what !== "clock"),
+    history.faults.filter(({ what }) => what !== "stall" && what !== "driver" && what !== "clock"),
     1_000,
     history.options.recoveryMs,
   );
@@ -457,16 +463,16 @@ function createLatency(history: History) {
       const ms = item.t - history.wall(item.at);
       (touches(stalls, item.t, item.t) ? during : calm).push(ms);
     },
-    judge(findings: Findings) {
+    check(findings: Findings) {
       const [slow, quick] = [percentile(during, 0.99), percentile(calm, 0.99)];
       findings.figure("p99 from transition to reader while others stall, ms", slow);
-      findings.figure("p99 from transition to reader else, ms", quick);
-      if (slow === undefined || quick === undefined || during.length < ENOUGH || calm.length < ENOUGH) return;
-      findings.fact("items told to others while a caller stalled", during.length);
-      if (slow > Math.max(SLOW_MS, SLOWER * quick))
+      findings.figure("p99 from transition to reader otherwise, ms", quick);
+      if (slow === undefined || quick === undefined || during.length < ITEMS_MIN || calm.length < ITEMS_MIN) return;
+      findings.fact("items of others while a reader stalled", during.length);
+      if (slow > Math.max(SLOW_MS, SLOWER_FACTOR * quick))
         findings.violation(
           "other",
-          `While readers stalled, others were told of transitions after ${Math.round(slow)} ms (p99), else after ${Math.round(quick)}.`,
+          `While readers stalled, others received transitions after ${Math.round(slow)} ms (p99), otherwise after ${Math.round(quick)} ms.`,
         );
     },
   };

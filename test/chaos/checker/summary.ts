@@ -1,17 +1,17 @@
 /**
- * `node test/chaos/checker/summary.ts <folder>`: a section of Markdown about a run that was checked, for docs/fault-testing.md: what it was
- * made of, what was done to it, how long take-overs took, and what became of each promise.
+ * `node test/chaos/checker/summary.ts <folder>`: prints a section of Markdown about a checked run for
+ * docs/fault-testing.md: size of the run, faults, take-over times, and the result of each promise.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { argv } from "node:process";
 import type { Report } from "./check.ts";
 
-const WORDS = { HELD: "held", VIOLATED: "**broken**", "NOT EXERCISED": "not exercised" } as const;
+const WORDS = { HELD: "held", VIOLATED: "**violated**", "NOT EXERCISED": "not exercised" } as const;
 
-export function summaryOf({ seed, verdicts, harms, figures, nemeses }: Report): string {
+export function summaryOf({ seed, results, harms, figures, nemeses }: Report): string {
   const number = (value: number) => value.toLocaleString("en");
-  const takeOver = verdicts.find(({ id }) => id === "P11")?.figures ?? {};
+  const takeOver = results.find(({ id }) => id === "P11")?.figures ?? {};
   const seconds = (which: string) =>
     takeOver[`take-over ${which}, ms`] === undefined
       ? "–"
@@ -30,11 +30,11 @@ export function summaryOf({ seed, verdicts, harms, figures, nemeses }: Report): 
     "| --- | ---: |",
     ...Object.entries(nemeses).map(([what, count]) => `| ${what} | ${number(count)} |`),
     "",
-    "| promise | verdict | what it says | facts |",
+    "| promise | result | title | facts |",
     "| --- | --- | --- | --- |",
-    ...verdicts.map(
-      ({ id, title, verdict, facts, violations }) =>
-        `| ${id} | ${WORDS[verdict]}${violations > 0 ? ` (${number(violations)})` : ""} | ${title} | ${cell(
+    ...results.map(
+      ({ id, title, result, facts, violations }) =>
+        `| ${id} | ${WORDS[result]}${violations > 0 ? ` (${number(violations)})` : ""} | ${title} | ${cell(
           Object.entries(facts)
             .map(([what, count]) => `${number(count)} ${what}`)
             .join("; ") || "none",
@@ -47,6 +47,6 @@ export function summaryOf({ seed, verdicts, harms, figures, nemeses }: Report): 
 if (import.meta.main) {
   const [folder] = argv.slice(2);
   if (folder === undefined)
-    throw new Error("Say which folder: node test/chaos/checker/summary.ts <folder>, after check.ts");
-  console.log(summaryOf(JSON.parse(readFileSync(join(folder, "verdicts.json"), "utf8")) as Report));
+    throw new Error("No folder given: node test/chaos/checker/summary.ts <folder>, after check.ts");
+  console.log(summaryOf(JSON.parse(readFileSync(join(folder, "results.json"), "utf8")) as Report));
 }

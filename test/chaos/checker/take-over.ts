@@ -1,28 +1,32 @@
 /**
- * P11: what a dead or frozen process held is taken up by another within 45 s, at the same step.
+ * P11: another process takes over the runs of a dead or frozen process within 45 s, at the same step.
  *
- * A process holds the runs whose last entry before the blow was its own, whose attempts had not ended by their rows, and that
- * were not parked in a wait: it was inside, or had a result that was not stored. Signs that a run has been taken up: a step of it is entered (or its undoing), a transition of it is in the log, its attempt has
- * ended, or power on its node is asked for by another process. Any of them will do, because the replica that takes a run up may be
- * struck in turn before he gets to the driver. Time in which no replica or no database was up does not count; a frozen
- * process may also wake up and go on itself.
+ * A process owns the runs whose last entry before the fault was its own, whose attempts had not ended by their rows,
+ * and that were not parked in a wait: it was inside the step, or had a result that was not stored. Signs of a take-over
+ * are the next entry of a step or of `abort`, a transition of the run in the log, the end of its attempt, or a call for
+ * power on its node by another process. Any of them suffices, because a fault may hit the new owner before it reaches
+ * the driver. Time in which no replica or no database was available does not count. A frozen process may also resume
+ * and continue its work.
  *
- * The next numbered entry is then of the same attempt, unless that attempt has ended by its own row: what the process had
- * finished and stored before it died is not done again. A process that is struck between two steps is not observed, and is
- * not judged here; that its run ends all the same is judged at the end (REST).
+ * The next numbered entry belongs to the same attempt, unless that attempt has ended by its own row: a result that was
+ * stored before the process died is not repeated. A fault between two steps cannot be seen here; REST checks that such
+ * a run ends.
  */
-import { Findings } from "./verdict.ts";
+import { Findings } from "./findings.ts";
 import { TOLERANCE_MS, shown } from "./history.ts";
 import type { Entry, History } from "./history.ts";
 import { overlap, percentile } from "./intervals.ts";
 
-/** How long a run was without an owner, in ms: less the time in which no caller could have taken it up, and by the clock. */
+/**
+ * Time of a run without an owner, in milliseconds: `net` excludes the time in which no process could have taken it
+ * over.
+ */
 interface Times {
   readonly net: number;
   readonly gross: number;
 }
 
-interface Strike {
+interface ProcessFault {
   readonly what: "kill" | "freeze";
   readonly pid: number;
   readonly replica: string;
@@ -31,18 +35,18 @@ interface Strike {
 }
 
 export function checkTakeOver(history: History): Findings {
-  const findings = new Findings("P11", "take-over under 45 s, at the same step");
+  const findings = new Findings("P11", "take-over within 45 s, at the same step");
   const times: Times[] = [];
   const byPid = Map.groupBy(history.entries, ({ pid, replica }) => `${replica} ${pid}`);
-  for (const strike of strikes(history)) {
-    for (const entry of byPid.get(`${strike.replica} ${strike.pid}`) ?? []) {
-      if (!wasHeld(history, entry, strike)) continue;
+  for (const fault of processFaults(history)) {
+    for (const entry of byPid.get(`${fault.replica} ${fault.pid}`) ?? []) {
+      if (!wasActive(history, entry, fault)) continue;
       findings.fact(
-        strike.what === "kill"
-          ? "runs held by a process when it was killed"
-          : "runs held by a process when it was frozen for long",
+        fault.what === "kill"
+          ? "runs owned by a process when it was killed"
+          : "runs owned by a process when it was frozen for long",
       );
-      judge(history, findings, times, strike, entry);
+      checkTakenOver(history, findings, times, fault, entry);
     }
   }
   for (const [which, values] of [
@@ -56,51 +60,51 @@ export function checkTakeOver(history: History): Findings {
   return findings;
 }
 
-function strikes({ lives, blows, options }: History): Strike[] {
-  const killed = lives.flatMap(({ name, pid, killed: t }): Strike[] =>
+function processFaults({ lifetimes, faults, options }: History): ProcessFault[] {
+  const killed = lifetimes.flatMap(({ name, pid, killed: t }): ProcessFault[] =>
     t === null ? [] : [{ what: "kill", pid, replica: name, t, record: { t, k: "replica", name, pid, what: "killed" } }],
   );
-  const frozen = blows.flatMap(({ what, target, from, to, begin }): Strike[] => {
+  const frozen = faults.flatMap(({ what, target, from, to, begin }): ProcessFault[] => {
     if (what !== "freeze" || to - from < options.leaseMs) return [];
-    const life = lives.find(
+    const lifetime = lifetimes.find(
       ({ name, started, ended }) => name === target && started <= from && (ended ?? Infinity) > from,
     );
-    return life ? [{ what: "freeze", pid: life.pid, replica: target, t: from, record: begin }] : [];
+    return lifetime ? [{ what: "freeze", pid: lifetime.pid, replica: target, t: from, record: begin }] : [];
   });
   return [...killed, ...frozen].toSorted((a, b) => a.t - b.t);
 }
 
-function wasHeld(history: History, entry: Entry, { t }: Strike): boolean {
+function wasActive(history: History, entry: Entry, { t }: ProcessFault): boolean {
   if (entry.t > t || (entry.how === "wait" && (entry.left ?? Infinity) < t)) return false;
   if (history.entriesOf.get(entry.runId)?.findLast((one) => one.t <= t) !== entry) return false;
   const attempt = history.attempts.get(entry.attemptKey);
   return attempt !== undefined && (attempt.finishedAt === null || attempt.finishedAt > t + STORED_MS);
 }
 
-/** What a row's time may be after the moment at which its process was still there, in ms. */
+/** A row's time may be this long after its process was last running, in milliseconds. */
 const STORED_MS = 50;
 
-function judge(history: History, findings: Findings, times: Times[], strike: Strike, entry: Entry): void {
+function checkTakenOver(history: History, findings: Findings, times: Times[], fault: ProcessFault, entry: Entry): void {
   const { runId, attemptKey, node } = entry;
   const attempt = history.attempts.get(attemptKey);
-  const next = history.entriesOf.get(runId)?.find(({ t, seq }) => t > strike.t && seq > entry.seq);
-  const moved = history.transitionsOf.get(runId)?.find(({ t }) => t > strike.t + TRANSITION_MS);
-  const powered = history.powersAt.get(node)?.find(({ t, pid }) => t > strike.t && pid !== entry.pid);
-  const woken = strike.what === "freeze" && entry.left !== null && entry.how !== "lost" ? entry.left : Infinity;
+  const next = history.entriesOf.get(runId)?.find(({ t, seq }) => t > fault.t && seq > entry.seq);
+  const moved = history.transitionsOf.get(runId)?.find(({ t }) => t > fault.t + TRANSITION_MS);
+  const powered = history.powersAt.get(node)?.find(({ t, pid }) => t > fault.t && pid !== entry.pid);
+  const resumed = fault.what === "freeze" && entry.left !== null && entry.how !== "lost" ? entry.left : Infinity;
   const sign = Math.min(
     next?.t ?? Infinity,
     moved?.t ?? Infinity,
     powered?.t ?? Infinity,
     attempt?.finishedAt ?? Infinity,
-    woken,
+    resumed,
   );
   const end = Math.min(sign, history.over);
-  const took = end - strike.t - overlap(history.down, strike.t, end);
+  const took = end - fault.t - overlap(history.down, fault.t, end);
   if (took > history.options.takeOverMs) {
     findings.violation(
       "stuck",
-      `${entry.replica} (${entry.pid}) was struck (${strike.what}) inside ${entry.step} on ${node}, and nothing was heard of the run for ${Math.round(took / 1000)} s.`,
-      strike.record,
+      `${entry.replica} (${entry.pid}) was hit by a ${fault.what} inside ${entry.step} on ${node}, and the run made no progress for ${Math.round(took / 1000)} s.`,
+      fault.record,
       shown(entry),
       next && shown(next),
       attempt,
@@ -108,13 +112,13 @@ function judge(history: History, findings: Findings, times: Times[], strike: Str
   }
   if (!next) return;
   if (next.pid !== entry.pid)
-    times.push({ net: next.t - strike.t - overlap(history.down, strike.t, next.t), gross: next.t - strike.t });
+    times.push({ net: next.t - fault.t - overlap(history.down, fault.t, next.t), gross: next.t - fault.t });
   const hadEnded = attempt?.finishedAt != null && attempt.finishedAt <= next.t + TOLERANCE_MS;
   if (next.attemptKey !== attemptKey && !hadEnded) {
     findings.violation(
       "doubled",
-      `The run on ${node} was taken up at ${next.step} (${next.attemptKey}), and ${entry.replica} (${entry.pid}) was struck (${strike.what}) inside ${entry.step} (${attemptKey}).`,
-      strike.record,
+      `The run on ${node} was taken over at ${next.step} (${next.attemptKey}), but ${entry.replica} (${entry.pid}) was hit by a ${fault.what} inside ${entry.step} (${attemptKey}).`,
+      fault.record,
       shown(entry),
       shown(next),
       attempt,
@@ -122,5 +126,8 @@ function judge(history: History, findings: Findings, times: Times[], strike: Str
   }
 }
 
-/** A transition of the struck process may have been on its way for so long, and rows' times are less exact than records', in ms. */
+/**
+ * A transition of the failed process may have been on its way for this long, and rows' times are less exact than
+ * records', in milliseconds.
+ */
 const TRANSITION_MS = 1_000;

@@ -1,37 +1,36 @@
 /**
- * What a check found. A check looks at facts; a fact that breaks the promise is a violation, told with the records that show
- * it. Without a single fact there is no verdict: a promise that the run did not put to the test has not been kept by it.
+ * Findings of a check. A check counts facts; a fact that violates the promise is a violation, reported with the records
+ * that show it. Without a fact the promise counts as not exercised.
  */
 
-/** What a violation comes to for the operator of the service. */
+/** Consequence of a violation for the operator of the service. */
 export type Harm = "lost" | "doubled" | "illegal" | "stuck" | "other";
 
 export interface Violation {
-  readonly says: string;
+  readonly message: string;
   readonly harm: Harm;
-  /** The records that show it. */
   readonly records: readonly unknown[];
 }
 
-export interface Verdict {
-  /** P1 to P20, or REST for what must hold when everything has ended. */
+export interface CheckResult {
+  /** P1 to P20, or REST for the state when everything has ended. */
   readonly id: string;
   readonly title: string;
-  readonly verdict: "HELD" | "VIOLATED" | "NOT EXERCISED";
-  /** Facts that were judged, by what they are. */
+  readonly result: "HELD" | "VIOLATED" | "NOT EXERCISED";
+  /** Number of checked facts, by kind. */
   readonly facts: Readonly<Record<string, number>>;
-  /** What was measured on the way: no part of the verdict. */
+  /** Measurements, which do not affect the result. */
   readonly figures: Readonly<Record<string, number>>;
   readonly notes: readonly string[];
   readonly violations: number;
   readonly harms: Readonly<Record<Harm, number>>;
-  /** The first of them. */
+  /** The first violations. */
   readonly first: readonly Violation[];
 }
 
 const FIRST = 10;
 
-/** Collects what one check finds. */
+/** Collects the findings of one check. */
 export class Findings {
   readonly id: string;
   readonly title: string;
@@ -46,7 +45,7 @@ export class Findings {
     this.title = title;
   }
 
-  /** Something was judged that could have broken the promise. */
+  /** Counts a fact that could have violated the promise. */
   fact(what: string, count = 1): void {
     this.#facts.set(what, (this.#facts.get(what) ?? 0) + count);
   }
@@ -59,18 +58,18 @@ export class Findings {
     this.#notes.push(text);
   }
 
-  violation(harm: Harm, says: string, ...records: readonly unknown[]): void {
+  violation(harm: Harm, message: string, ...records: readonly unknown[]): void {
     this.#harms[harm] += 1;
-    if (this.#first.length < FIRST) this.#first.push({ says, harm, records });
+    if (this.#first.length < FIRST) this.#first.push({ message, harm, records });
   }
 
-  verdict(): Verdict {
+  result(): CheckResult {
     const violations = Object.values(this.#harms).reduce((sum, count) => sum + count, 0);
     const facts = [...this.#facts.values()].reduce((sum, count) => sum + count, 0);
     return {
       id: this.id,
       title: this.title,
-      verdict: violations > 0 ? "VIOLATED" : facts > 0 ? "HELD" : "NOT EXERCISED",
+      result: violations > 0 ? "VIOLATED" : facts > 0 ? "HELD" : "NOT EXERCISED",
       facts: Object.fromEntries(this.#facts),
       figures: Object.fromEntries(this.#figures),
       notes: this.#notes,
