@@ -22,7 +22,7 @@ import { fileURLToPath } from "node:url";
 import type { Sql } from "postgres";
 import { startEmbedded } from "../../src/store/postgres/embedded.ts";
 import { plainSql } from "../durability/lab.ts";
-import { TOKEN } from "./asking.ts";
+import { TOKEN } from "./graphql-request.ts";
 import { startProxy } from "./proxy.ts";
 import type { Proxy } from "./proxy.ts";
 import { clock } from "./records.ts";

@@ -8,7 +8,7 @@ import { createClient } from "graphql-ws";
 import { WebSocket } from "ws";
 import { chance } from "../durability/lab.ts";
 import type { Chance } from "../durability/lab.ts";
-import { TOKEN, runIdOf } from "./asking.ts";
+import { TOKEN, runIdOf } from "./graphql-request.ts";
 import { obey } from "./control.ts";
 import { clock, record } from "./records.ts";
 import type { Open } from "./records.ts";

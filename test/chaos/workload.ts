@@ -6,7 +6,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { chance } from "../durability/lab.ts";
 import type { Chance } from "../durability/lab.ts";
-import { ask, runIdOf } from "./asking.ts";
+import { ask, runIdOf } from "./graphql-request.ts";
 import { obey } from "./control.ts";
 import { clock, record } from "./records.ts";
 import type { Answer, NodeAnswer, Refusal } from "./records.ts";
