@@ -1,4 +1,4 @@
-/** What requests cost, and that counting it costs little: fragments within fragments are looked at once, however often they are spread. */
+/** The cost of requests. Counting it takes linear time: each fragment is visited once, regardless of the number of its spreads. */
 import { readFileSync } from "node:fs";
 import { Kind, parse, validate } from "graphql";
 import type { FragmentDefinitionNode, OperationDefinitionNode, ValidationContext } from "graphql";
@@ -12,7 +12,7 @@ import { buildSchema } from "../../src/graphql/schema/schema.ts";
 
 const schema = buildSchema(await describeDrivers());
 
-/** What a document costs, and how often a fragment was looked up for it. */
+/** The cost of a document, and the number of fragment look-ups that counting took. */
 function cost(
   text: string,
   variables: Readonly<Record<string, unknown>> = {},
@@ -37,12 +37,12 @@ function cost(
   return { cost: costOf({ schema, operation, fragments, variables }), lookUps };
 }
 
-/** The same under so many names. */
+/** The same selection under `count` aliases. */
 const aliased = (count: number, text: string) => Array.from({ length: count }, (_, at) => `a${at}: ${text}`).join(" ");
 
-describe("the cost", () => {
+describe("cost", () => {
   test.each([
-    { what: "a few values do not show", text: "{ viewer { subject project } }", is: 1 },
+    { what: "a few values add nothing", text: "{ viewer { subject project } }", is: 1 },
     { what: "fifty values count as one object", text: `{ viewer { ${aliased(49, "subject")} __typename } }`, is: 2 },
     {
       what: "values multiply with their page",
@@ -50,22 +50,22 @@ describe("the cost", () => {
       is: 500 * (1 + 0.2),
     },
     {
-      what: "the edges of a page are values too, under each name",
+      what: "the edges of a page are values too, under each alias",
       text: `{ nodes(first: 1000) { ${aliased(100, "edges { cursor }")} } }`,
       is: 2_000,
     },
     {
-      what: "so is what is said of a page",
+      what: "the fields of pageInfo are values too, under each alias",
       text: `{ nodes(first: 1) { ${aliased(100, "pageInfo { hasNextPage }")} } }`,
       is: 2,
     },
     {
-      what: "a union's members tell their names",
+      what: "__typename of a union and its members adds nothing",
       text: "subscription { nodeTransitions { __typename ... on Transition { __typename } } }",
       is: 1,
     },
     {
-      what: "texts for people count three times",
+      what: "messages count three times",
       text: `{ nodes(first: 100) { edges { node { ${aliased(10, "powerProblem")} } } } }`,
       is: 100 * (1 + 0.6),
     },
@@ -85,17 +85,17 @@ describe("the cost", () => {
       is: 100 * (1 + 1 + 20),
     },
     {
-      what: "verbs are twelve, and half an object each",
+      what: "verbs count as twelve items of half an object each",
       text: "{ nodes(first: 10) { edges { node { verbs { verb reason } } } } }",
       is: 10 * (1 + 12 * (0.5 + 0.02 + 0.06)),
     },
     {
-      what: "labels are twenty",
+      what: "labels count as twenty items",
       text: "{ nodes(first: 10) { edges { node { labels { key value } } } } }",
       is: 10 * (1 + 20 * (0.01 + 2 * 0.03)),
     },
     {
-      what: "what is asked of each node of a verb counts 25 times",
+      what: "fields of each node of a verb count 25 times",
       text: "query ($nodes: NodeSelector!) { plan(input: { kind: CLEAN, nodes: $nodes }) { results { ref accepted } } }",
       is: 1 + 25 * 1.04,
     },
@@ -104,10 +104,10 @@ describe("the cost", () => {
       text: "{ nodes(first: 7) { edges { cursor node { name } } pageInfo { hasNextPage } } }",
       is: 7,
     },
-    { what: "from the end as well", text: "{ nodes(last: 7) { edges { node { name } } } }", is: 7 },
+    { what: "a page from the end counts its items", text: "{ nodes(last: 7) { edges { node { name } } } }", is: 7 },
     { what: "a page without a size has 50", text: "{ nodes { edges { node { name } } } }", is: 50 * 1.02 },
     {
-      what: "a page of which no item is asked counts one",
+      what: "a page without its items counts one",
       text: "{ nodes(first: 100) { pageInfo { hasNextPage } } }",
       is: 1,
     },
@@ -118,7 +118,7 @@ describe("the cost", () => {
       is: 3 * (1 + 4 * (1 + 1.02)),
     },
     {
-      what: "a list without pages is taken to have five",
+      what: "a list without pages is assumed to have five items",
       text: "{ clusters(first: 2) { edges { node { nodeCounts { state } } } } }",
       is: 2 * (1 + 5 * 1.02),
     },
@@ -127,7 +127,7 @@ describe("the cost", () => {
       text: '{ operation(id: "x") { runs(first: 2) { edges { node { steps { log(tail: 20) { text } } } } } } }',
       is: 1 + 2 * (1 + 5 * (1 + 20 * 0.1)),
     },
-    { what: "aliases count each", text: "{ a: viewer { subject } b: viewer { subject } }", is: 2 },
+    { what: "each alias counts", text: "{ a: viewer { subject } b: viewer { subject } }", is: 2 },
     {
       what: "a fragment counts where it is spread",
       text: "{ a: nodes(first: 2) { ...F } b: nodes(first: 3) { ...F } } fragment F on NodeConnection { edges { node { name } } }",
@@ -156,7 +156,7 @@ describe("the cost", () => {
       text: '{ __type(name: "Node") { fields { name } } __schema { types { name fields { name } } } }',
       is: 1_100,
     },
-  ])("$what", ({ text, variables, is }) => {
+  ])("cost: $what", ({ text, variables, is }) => {
     expect(cost(text, variables).cost).toBe(Math.floor(is + 1e-6));
   });
 
@@ -185,7 +185,7 @@ describe("the cost", () => {
   });
 });
 
-describe("counting takes no longer than the document is", () => {
+describe("time to count", () => {
   const LEVELS = 60;
   const fragments = (last: string) =>
     Array.from(
@@ -233,7 +233,7 @@ describe("counting takes no longer than the document is", () => {
   });
 });
 
-describe("the cache of documents", () => {
+describe("document cache", () => {
   const documentOf = (at: number) => parse(`{ viewer { subject } } # ${at}`);
 
   test("the document cache drops the least recently used document", () => {

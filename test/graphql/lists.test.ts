@@ -1,10 +1,10 @@
-/** JSON lists of the database equal resolved lists to the letter, for random documents and any content of rows. */
+/** JSON lists, which the database writes, equal resolved lists byte for byte, for random documents and any content of rows. */
 import { buildSchema, parse } from "graphql";
 import type { DocumentNode, GraphQLObjectType } from "graphql";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { describeDrivers } from "../../src/drivers/load.ts";
 import { jsonLists } from "../../src/graphql/execution/json-lists.ts";
-import { buildSchema as buildOurs } from "../../src/graphql/schema/schema.ts";
+import { buildSchema as buildOstler } from "../../src/graphql/schema/schema.ts";
 import { NODE_FIELDS } from "../../src/store/node-fields.ts";
 import type { JsonFields } from "../../src/store/json-text.ts";
 import { serviceUnderTest } from "../support/service.ts";
@@ -16,21 +16,21 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 const NODES = 40;
 /** Fields of Node that need more than its row, and the reason why a list with one of them is resolved. */
 const RESOLVED: Readonly<Record<string, string>> = {
-  targetState: "stands with the unfinished run",
+  targetState: "stored with the unfinished run",
   drivers: "composed of the drivers that are loaded",
   inventory: "a JSON value of any shape, which PostgreSQL writes with other blanks",
   inventories: "a list with arguments",
   inventoryDiff: "has arguments",
   currentRun: "an object of many fields of its own",
   stepCatalogue: "has arguments",
-  verbs: "judged by the engine",
+  verbs: "decided by the engine",
   operations: "a list with arguments",
   transitions: "a list with arguments",
 };
 
 beforeAll(async () => {
   await ostler.query(`mutation { createCluster(input: { name: "lists" }) { errors { message } } }`);
-  // By hand, round the rules for names and for states: what stands in the rows is to come out, whatever it is.
+  // Inserted directly, because names and states that the API refuses have to be written correctly too.
   await ostler.test.sql.begin(async (tx) => {
     await tx`set local session_replication_role = replica`;
     await tx`
@@ -130,7 +130,7 @@ function anyDocument(seed: number): { readonly query: string; readonly variables
         field && "fields" in field ? selection(TYPES[name] ?? "", field.fields, [TYPES[name] ?? ""], depth + 1) : "";
       return `${alias(name)} ${directive()} ${inner}`;
     });
-    // Never empty, whatever the directives say.
+    // One field without a directive: a selection must not be empty.
     return `{ ${members.join(" ")} ${one(Object.keys(fields).filter((name) => !("fields" in (fields[name] ?? {}))))} }`;
   };
   const edge = () =>
@@ -158,7 +158,7 @@ function anyDocument(seed: number): { readonly query: string; readonly variables
   const root = () => [list(), ...(random(3) === 0 ? ["service { version }", "__typename"] : [])].join(" ");
   const body =
     random(4) === 0 ? `c: cluster(by: { name: "lists" }) { name ${list()} project ... { __typename } }` : root();
-  // Variables that only some of them use: named once more where they do no harm.
+  // Not every document uses all variables; this field uses the rest of them without an effect on the lists.
   const used = `x: nodes(first: $first, filter: $filter) { edges @include(if: $yes) @skip(if: $standard) { node { name } } totalCount @skip(if: $no) }`;
   return {
     query: `query Any($yes: Boolean!, $no: Boolean = false, $standard: Boolean = true, $first: Int, $filter: NodeFilter) { ${body} ${used} }\n${fragments.map((fragment) => fragment).join("\n")}`,
@@ -175,14 +175,14 @@ const TYPES: Readonly<Record<string, string>> = {
 
 const aliased = (count: number, text: string) => Array.from({ length: count }, (_, at) => `a${at}: ${text}`).join(" ");
 
-describe("a list that asks for very much", () => {
+describe("large JSON list", () => {
   test("a JSON list has up to a few hundred fields, and its statement is not prepared", async () => {
-    // Only what comes again and again is prepared.
+    // Only repeated statements are prepared.
     for (let time = 0; time < 20; time += 1) await expectSame("{ nodes(first: 5) { edges { node { name } } } }");
     for (let time = 0; time < 20; time += 1)
       await expectSame(`{ nodes(first: 5) { edges { node { ${aliased(200, "name")} } } } }`);
     expect(Math.max(...statements.map(({ length }) => length))).toBeGreaterThan(8_000);
-    // Five connections, each of which is asked once, as all are asked at the same time.
+    // Five concurrent queries use one connection each.
     const found = await Promise.all(
       Array.from({ length: 5 }, () =>
         ostler.database.bounded.execute<{ length: number }>(
@@ -201,7 +201,7 @@ describe("a list that asks for very much", () => {
       `{ nodes(first: 2) { ${aliased(20, "edges { ...X }")} } } fragment X on NodeEdge { node { ...N } } fragment N on Node { ${aliased(50, "name")} }`,
     ],
     [
-      "in its page",
+      "in its pageInfo",
       `{ nodes(first: 2) { ${aliased(20, "pageInfo { ...P }")} } } fragment P on PageInfo { ${aliased(50, "hasNextPage")} }`,
     ],
     [
@@ -212,13 +212,13 @@ describe("a list that asks for very much", () => {
       "in many lists",
       `{ ${aliased(20, "nodes(first: 1) { ...L }")} } fragment L on NodeConnection { ${aliased(10, "edges { node { name } }")} }`,
     ],
-  ])("%s is resolved beyond that, and no statement grows with it", async (what, query) => {
+  ])("a list with too many fields %s is resolved, and no statement grows with it", async (what, query) => {
     await expectSame(query, {}, what === "in many lists");
     expect(statements.reduce((sum, { length }) => sum + length, 0)).toBeLessThan(100_000);
   });
 
   test("plans of JSON lists are cached, and the least recently used are dropped", async () => {
-    const { onExecute } = jsonLists(buildOurs(await describeDrivers()));
+    const { onExecute } = jsonLists(buildOstler(await describeDrivers()));
     const rewritten = (document: DocumentNode): DocumentNode | undefined => {
       let made: DocumentNode | undefined;
       const args = { document, contextValue: { request: {} }, variableValues: {} };
@@ -241,7 +241,7 @@ describe("a list that asks for very much", () => {
   });
 });
 
-describe("a list as text", () => {
+describe("JSON list", () => {
   test("a JSON list equals the resolved list for every field that the database can write", async () => {
     const all = (fields: JsonFields): string =>
       Object.entries(fields)
@@ -254,7 +254,7 @@ describe("a list as text", () => {
   });
 
   test.each(Array.from({ length: 150 }, (_, index) => index + 1))(
-    "is what resolving is: selection %d",
+    "a JSON list equals the resolved list: selection %d",
     async (seed) => {
       const { query, variables } = anyDocument(seed);
       await expectSame(query, variables);
@@ -263,51 +263,54 @@ describe("a list as text", () => {
 
   test.each(
     ["NAME", "CREATED_AT", "UPDATED_AT"].flatMap((field) => ["ASC", "DESC"].map((direction) => ({ field, direction }))),
-  )("by $field $direction goes through the list and back as resolving does", async (orderBy) => {
-    const query =
-      "query Page($orderBy: NodeOrder, $first: Int, $after: String, $last: Int, $before: String) { nodes(orderBy: $orderBy, first: $first, after: $after, last: $last, before: $before) { edges { cursor node { uuid } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } }";
-    interface Page {
-      readonly data: {
-        readonly nodes: {
-          readonly pageInfo: {
-            readonly hasNextPage: boolean;
-            readonly hasPreviousPage: boolean;
-            readonly startCursor: string;
-            readonly endCursor: string;
+  )(
+    "a JSON list by $field $direction has the same pages forward and backward as the resolved list",
+    async (orderBy) => {
+      const query =
+        "query Page($orderBy: NodeOrder, $first: Int, $after: String, $last: Int, $before: String) { nodes(orderBy: $orderBy, first: $first, after: $after, last: $last, before: $before) { edges { cursor node { uuid } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } }";
+      interface Page {
+        readonly data: {
+          readonly nodes: {
+            readonly pageInfo: {
+              readonly hasNextPage: boolean;
+              readonly hasPreviousPage: boolean;
+              readonly startCursor: string;
+              readonly endCursor: string;
+            };
           };
         };
-      };
-    }
-    let pages = 0;
-    for (let after: string | null = null; ; pages += 1) {
-      const { pageInfo }: Page["data"]["nodes"] = (
-        JSON.parse(await expectSame(query, { orderBy, first: 9, after })) as Page
-      ).data.nodes;
-      if (!pageInfo.hasNextPage) break;
-      after = pageInfo.endCursor;
-    }
-    expect(pages).toBe(4);
-    for (let before: string | null = null; ; pages -= 1) {
-      const { pageInfo }: Page["data"]["nodes"] = (
-        JSON.parse(await expectSame(query, { orderBy, last: 9, before })) as Page
-      ).data.nodes;
-      if (!pageInfo.hasPreviousPage) break;
-      before = pageInfo.startCursor;
-    }
-    expect(pages).toBe(0);
-  });
+      }
+      let pages = 0;
+      for (let after: string | null = null; ; pages += 1) {
+        const { pageInfo }: Page["data"]["nodes"] = (
+          JSON.parse(await expectSame(query, { orderBy, first: 9, after })) as Page
+        ).data.nodes;
+        if (!pageInfo.hasNextPage) break;
+        after = pageInfo.endCursor;
+      }
+      expect(pages).toBe(4);
+      for (let before: string | null = null; ; pages -= 1) {
+        const { pageInfo }: Page["data"]["nodes"] = (
+          JSON.parse(await expectSame(query, { orderBy, last: 9, before })) as Page
+        ).data.nodes;
+        if (!pageInfo.hasPreviousPage) break;
+        before = pageInfo.startCursor;
+      }
+      expect(pages).toBe(0);
+    },
+  );
 
   test.each([
     ["a page of the wrong size", "{ nodes(first: 1001) { edges { node { name } } } }"],
-    ["a cursor of somebody else's", `{ nodes(after: "x") { edges { node { name } } } }`],
+    ["a cursor of another list", `{ nodes(after: "x") { edges { node { name } } } }`],
     ["a text that cannot be stored", `{ nodes(filter: { name: { eq: "\\u0000" } }) { totalCount } }`],
     [
-      "an alias beside one that is right",
+      "an invalid alias beside a valid one",
       `{ a: nodes(first: 2) { edges { node { name } } } b: nodes(first: 0) { edges { node { name } } } }`,
     ],
-  ])("refuses %s as resolving does", async (_what, query) => {
+  ])("a JSON list refuses %s as the resolved list does", async (_what, query) => {
     const { text, resolved } = await bothWays(query);
-    // A socket puts the data first where there are errors; the rest is the same.
+    // Over a WebSocket, `data` precedes `errors`; the rest is equal.
     expect(JSON.parse(text)).toEqual(JSON.parse(resolved));
     expect(JSON.parse(text).errors).toHaveLength(1);
   });
@@ -376,6 +379,6 @@ test("every field of a node is listed as written by the database or resolved", a
   const fields = Object.keys((type as GraphQLObjectType).getFields());
   expect(
     [...Object.keys(NODE_FIELDS), ...Object.keys(RESOLVED)].toSorted(),
-    "add a new field to NODE_FIELDS in src/store/node-fields.ts, or say here why the database cannot write it",
+    "add a new field to NODE_FIELDS in src/store/node-fields.ts, or to RESOLVED with the reason why the database cannot write it",
   ).toEqual(fields.toSorted());
 });

@@ -1,4 +1,4 @@
-/** Lists of nodes: filters, orders, and pages forward and backward without a hole or a repetition. */
+/** Lists of nodes: filters, sort orders, and pages forward and backward without gaps or duplicates. */
 import { afterAll, describe, expect, test } from "vitest";
 import { serviceUnderTest } from "../support/service.ts";
 
@@ -57,29 +57,32 @@ describe("pages", () => {
 
   test.each(
     ["NAME", "CREATED_AT", "UPDATED_AT"].flatMap((field) => ["ASC", "DESC"].map((direction) => ({ field, direction }))),
-  )(`by $field $direction go through ${COUNT} nodes and back, without a hole or a repetition`, async (orderBy) => {
-    if ((await list({ filter, first: 1 })).nodes.totalCount === 0) await ostler.register(all);
-    const forward: string[] = [];
-    for (let after: string | null = null; ;) {
-      const page: Connection = await list({ filter, orderBy, first: 37, after });
-      forward.push(...namesOf(page));
-      expect(page.nodes.pageInfo.hasPreviousPage).toBe(after !== null);
-      expect(page.nodes.pageInfo.startCursor).toBe(page.nodes.edges[0]?.cursor);
-      after = page.nodes.pageInfo.endCursor;
-      if (!page.nodes.pageInfo.hasNextPage) break;
-    }
-    expect(forward.toSorted()).toEqual(all);
-    if (orderBy.field === "NAME") expect(forward).toEqual(orderBy.direction === "ASC" ? all : all.toReversed());
-    const backward: string[] = [];
-    for (let before: string | null = null; ;) {
-      const page: Connection = await list({ filter, orderBy, last: 41, before });
-      backward.unshift(...namesOf(page));
-      expect(page.nodes.pageInfo.hasNextPage).toBe(before !== null);
-      before = page.nodes.pageInfo.startCursor;
-      if (!page.nodes.pageInfo.hasPreviousPage) break;
-    }
-    expect(backward).toEqual(forward);
-  });
+  )(
+    `pages by $field $direction return ${COUNT} nodes forward and backward without gaps or duplicates`,
+    async (orderBy) => {
+      if ((await list({ filter, first: 1 })).nodes.totalCount === 0) await ostler.register(all);
+      const forward: string[] = [];
+      for (let after: string | null = null; ;) {
+        const page: Connection = await list({ filter, orderBy, first: 37, after });
+        forward.push(...namesOf(page));
+        expect(page.nodes.pageInfo.hasPreviousPage).toBe(after !== null);
+        expect(page.nodes.pageInfo.startCursor).toBe(page.nodes.edges[0]?.cursor);
+        after = page.nodes.pageInfo.endCursor;
+        if (!page.nodes.pageInfo.hasNextPage) break;
+      }
+      expect(forward.toSorted()).toEqual(all);
+      if (orderBy.field === "NAME") expect(forward).toEqual(orderBy.direction === "ASC" ? all : all.toReversed());
+      const backward: string[] = [];
+      for (let before: string | null = null; ;) {
+        const page: Connection = await list({ filter, orderBy, last: 41, before });
+        backward.unshift(...namesOf(page));
+        expect(page.nodes.pageInfo.hasNextPage).toBe(before !== null);
+        before = page.nodes.pageInfo.startCursor;
+        if (!page.nodes.pageInfo.hasPreviousPage) break;
+      }
+      expect(backward).toEqual(forward);
+    },
+  );
 
   test("pages of nodes stay stable while nodes before the cursor are added and deleted", async () => {
     await ostler.register(Array.from({ length: 10 }, (_, index) => `shift-${index}`));
@@ -114,7 +117,7 @@ describe("pages", () => {
   });
 
   test("an empty page of nodes has null cursors", async () => {
-    expect((await list({ filter: { name: { eq: "nobody" } } })).nodes).toEqual({
+    expect((await list({ filter: { name: { eq: "ghost" } } })).nodes).toEqual({
       totalCount: 0,
       edges: [],
       pageInfo: { hasNextPage: false, hasPreviousPage: false, startCursor: null, endCursor: null },
@@ -122,7 +125,7 @@ describe("pages", () => {
   });
 
   test.each([{ first: 0 }, { first: -1 }, { first: 1001 }, { last: 0 }, { last: 1001 }, { first: 5, last: 5 }])(
-    "of %j are refused",
+    "a page of nodes with %j is refused",
     async (size) => {
       const answer = await ostler.ask(NODES, size);
       expect(answer.errors).toMatchObject([{ extensions: { code: "BAD_USER_INPUT" } }]);
@@ -138,7 +141,7 @@ describe("pages", () => {
     Buffer.from(`["page-001","${"-".repeat(36)}"]`).toString("base64url"),
     Buffer.from("[1,2]").toString("base64url"),
     "%00",
-  ])("after the garbage %j are refused", async (after) => {
+  ])("a page of nodes after the invalid cursor %j is refused", async (after) => {
     for (const orderBy of [{ field: "NAME" }, { field: "CREATED_AT" }]) {
       const answer = await ostler.ask(NODES, { after, orderBy });
       expect(answer.errors).toMatchObject([{ extensions: { code: "BAD_USER_INPUT" } }]);
@@ -177,7 +180,7 @@ describe("a filter", () => {
     expect(await matching(ours)).toEqual(["Filter-a", "filter_c", "filter-b", "filter-d"].toSorted());
     expect(await matching({ ids: [id("filter-b"), id("filter-d"), "garbage"] })).toEqual(["filter-b", "filter-d"]);
     expect(await matching({ name: { eq: "filter-b" } })).toEqual(["filter-b"]);
-    expect(await matching({ name: { in: ["filter-b", "filter-d", "nobody"] } })).toEqual(["filter-b", "filter-d"]);
+    expect(await matching({ name: { in: ["filter-b", "filter-d", "ghost"] } })).toEqual(["filter-b", "filter-d"]);
     expect(await matching({ name: { in: [] } })).toEqual([]);
     expect(await matching({ name: { startsWith: "filter_" } })).toEqual(["filter_c"]);
     expect(await matching({ name: { contains: "r-", startsWith: "filter" } })).toEqual(["filter-b", "filter-d"]);
@@ -188,7 +191,7 @@ describe("a filter", () => {
     expect(await matching({ ...ours, maintenance: true })).toEqual(["filter_c"]);
     expect(await matching({ ...ours, maintenance: false, powerStates: ["UNKNOWN"] })).toEqual(["Filter-a"]);
     expect(await matching({ cluster: { name: "filters" } })).toEqual(["Filter-a"]);
-    expect(await matching({ cluster: { name: "nobody" } })).toEqual([]);
+    expect(await matching({ cluster: { name: "ghost" } })).toEqual([]);
     expect(await matching({ ...ours, driver: "ipmi" })).toEqual([]);
     expect(await matching({ labels: [{ key: "room", value: "1" }] })).toEqual(["Filter-a", "filter-b"]);
     expect(
@@ -241,7 +244,7 @@ describe("one node", () => {
   test("an unknown node is null", async () => {
     expect(
       await ostler.query(
-        `{ a: node(by: { name: "nobody" }) { name } b: node(by: { id: "nobody" }) { name } c: node(by: { uuid: "00000000-0000-0000-0000-000000000000" }) { name } }`,
+        `{ a: node(by: { name: "ghost" }) { name } b: node(by: { id: "ghost" }) { name } c: node(by: { uuid: "00000000-0000-0000-0000-000000000000" }) { name } }`,
       ),
     ).toEqual({ a: null, b: null, c: null });
   });

@@ -1,4 +1,4 @@
-/** Nodes through the API: registration, what is shown of them, edits, maintenance, deletion. */
+/** Nodes through the API: registration, fields, updates, maintenance, deletion. */
 import { afterAll, describe, expect, test } from "vitest";
 import { aGate } from "../support/builders.ts";
 import { serviceUnderTest } from "../support/service.ts";
@@ -277,7 +277,7 @@ describe("updating a node", () => {
     ]);
   });
 
-  test("update with an outdated revision is refused", async () => {
+  test("updateNode with an outdated revision is refused", async () => {
     const node = await aNode();
     await update({ id: node.id, labels: [{ key: "a", value: "1" }] });
     const before = await ostler.dump();
@@ -328,7 +328,7 @@ describe("updating a node", () => {
       path: ["input", "interfaces", "0", "driver", "fake"],
     },
     { what: "a bad label", input: { labels: [{ key: "", value: "" }] }, path: ["input", "labels"] },
-  ])("to $what is refused", async ({ input, path }) => {
+  ])("updateNode to $what is refused", async ({ input, path }) => {
     const node = await aNode();
     expect((await update({ id: node.id, ...input })).errors).toMatchObject([
       { type: "SimpleError", code: "INVALID_INPUT", status: 400, path },
@@ -377,21 +377,21 @@ describe("maintenance", () => {
   });
 });
 
-describe("a node that is marked", () => {
-  /** What each verb answers, told beforehand and tried. */
-  const toldAndTried = async (name: string) => {
-    const told = (await verbsOf(name))
+describe("flags of a node", () => {
+  /** The result of each power action: as `Node.verbs` predicts it, and as `setPower` returns it. */
+  const predictedAndActual = async (name: string) => {
+    const predicted = (await verbsOf(name))
       .filter(({ verb }) => verb === "POWER")
       .map(({ powerAction, allowed, code }) => [powerAction, allowed ? null : code]);
-    const tried = [];
+    const actual = [];
     for (const action of ["ON", "OFF", "SOFT_OFF", "REBOOT"]) {
       const { setPower } = await ostler.query<Record<string, { errors: { code: string }[] }>>(
         "mutation Power($input: SetPowerInput!) { setPower(input: $input) { errors { code } } }",
         { input: { nodes: { names: [name] }, action, dryRun: true } },
       );
-      tried.push([action, setPower?.errors[0]?.code ?? null]);
+      actual.push([action, setPower?.errors[0]?.code ?? null]);
     }
-    return { told, tried };
+    return { predicted, actual };
   };
 
   test("Node.verbs of a protected node has the same result per power action as setPower", async () => {
@@ -403,7 +403,7 @@ describe("a node that is marked", () => {
       ["SOFT_OFF", "PROTECTED"],
       ["REBOOT", "PROTECTED"],
     ];
-    expect(await toldAndTried(name)).toEqual({ told: expected, tried: expected });
+    expect(await predictedAndActual(name)).toEqual({ predicted: expected, actual: expected });
   });
 
   test("a retired node refuses to be put into service, with the reason in Node.verbs", async () => {
@@ -495,7 +495,7 @@ describe("a node that is marked", () => {
   });
 });
 
-describe("what a node is registered with", () => {
+describe("optional settings of a node", () => {
   test("optional settings of a node are returned, changed, and removed with null", async () => {
     const node = await aNode({ hostGroup: "service-worker", automaticCleaning: false });
     expect((await update({ id: node.id, labels: [] })).nodes).toMatchObject([

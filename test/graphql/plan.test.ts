@@ -1,4 +1,4 @@
-/** What the API tells before anything is done: plans, points of no return, estimates by the site's own history. */
+/** Plans: steps before execution, points of no return, and estimates from the site's history. */
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { aGate } from "../support/builders.ts";
 import { serviceUnderTest } from "../support/service.ts";
@@ -59,7 +59,7 @@ async function ask(
   return data[verb] as never;
 }
 
-/** A node in the state that comes of a commission. */
+/** A node in the state that a commission leads to. */
 async function aNode(until: "ENROLLED" | "AVAILABLE" | "ACTIVE" = "ENROLLED", steps: object = {}): Promise<string> {
   const [name = ""] = await ostler.register(1, { steps });
   if (until !== "ENROLLED") await ostler.commission([name], until);
@@ -103,7 +103,7 @@ describe("the query plan", () => {
     { kind: "POWER", verb: "setPower", type: "SetPowerInput", from: "AVAILABLE", more: { action: "ON" } },
     { kind: "DEPLOY", verb: "deployNodes", type: "DeployNodesInput", from: "AVAILABLE", more: { maxParallel: 0 } },
   ])(
-    "answers for $kind $more what $verb does with dryRun, to the hash [R-049]",
+    "plan of $kind $more equals $verb with dryRun, including the hash [R-049]",
     async ({ kind, verb, type = "NodeWorkInput", from, more = {} }) => {
       const names = [await aNode(from), await aNode("ENROLLED")];
       for (const acceptance of ["BEST_EFFORT", "ALL_OR_NOTHING"]) {
@@ -170,7 +170,7 @@ describe("the query plan", () => {
     { what: "force of another verb", kind: "UNDEPLOY", more: { force: true }, path: "force" },
     { what: "a change of power that does not say which", kind: "POWER", more: {}, path: "action" },
     { what: "a discovery", kind: "DISCOVER", more: {}, path: "kind" },
-  ])("is refused $what", async ({ kind, more, path }) => {
+  ])("plan with $what is refused", async ({ kind, more, path }) => {
     const name = await aNode("AVAILABLE");
     expect(await plan(kind, [name], more)).toMatchObject({
       errors: [{ code: "INVALID_INPUT", path: ["input", path] }],
@@ -213,7 +213,7 @@ describe("planHash", () => {
 });
 
 describe("an estimate", () => {
-  /** Makes every attempt so far one that took so long. */
+  /** Sets the duration of every attempt so far. */
   const lasted = (seconds: number) =>
     ostler.test
       .sql`update attempts set started_at = finished_at - make_interval(secs => ${seconds}) where state = 'SUCCEEDED'`;

@@ -1,4 +1,4 @@
-/** What a client meets whose cursor is older than what is kept: the same by a stream and by a list, and a way on. */
+/** Cursors older than the oldest kept transition: streams and lists refuse them alike and return a cursor to continue from. */
 import { afterAll, describe, expect, test } from "vitest";
 import { serviceUnderTest, takeUntil } from "../support/service.ts";
 
@@ -28,24 +28,27 @@ interface Item {
   };
 }
 
-describe("of a log whose first ten transitions were deleted", () => {
+describe("log whose first ten transitions were deleted", () => {
   test.each([
     { after: "0", last: null },
     { after: "9", last: null },
     { after: "9", last: 3 },
     { after: "21", last: null },
     { after: "999999", last: null },
-  ])("a list after $after (last: $last) is refused, and told where it may begin", async (variables) => {
-    const { errors } = await ostler.ask(LIST, variables);
-    expect(errors).toMatchObject([{ path: ["transitions"], extensions: { code: "CURSOR_EXPIRED", cursor: "10" } }]);
-  });
+  ])(
+    "a list of transitions after the expired cursor $after (last: $last) is refused with the first valid cursor",
+    async (variables) => {
+      const { errors } = await ostler.ask(LIST, variables);
+      expect(errors).toMatchObject([{ path: ["transitions"], extensions: { code: "CURSOR_EXPIRED", cursor: "10" } }]);
+    },
+  );
 
   test.each([
     { after: null, expected: kept },
     { after: "10", expected: kept },
     { after: "15", expected: kept.slice(5) },
     { after: "20", expected: [] },
-  ])("a list after $after is whole", async ({ after, expected }) => {
+  ])("a list of transitions after $after has every kept transition after the cursor", async ({ after, expected }) => {
     const { transitions } = await ostler.query<{ transitions: { edges: { cursor: string }[] } }>(LIST, { after });
     expect(cursors(transitions)).toEqual(expected);
   });
@@ -57,22 +60,22 @@ describe("of a log whose first ten transitions were deleted", () => {
   });
 
   test.each(["overSocket", "overEvents"] as const)(
-    "a stream %s ends with the same, and goes on from the cursor that it names, or from a snapshot [R-121]",
+    "a stream %s with an expired cursor ends with CURSOR_EXPIRED, and resumes from the returned cursor or a snapshot [R-121]",
     async (way) => {
       const expired = await ostler[way]<Item>(STREAM, { after: "9" }).next();
       expect(expired.value).toEqual({ nodeTransitions: { type: "StreamReset", cursor: "10", code: "CURSOR_EXPIRED" } });
       const again = ostler[way]<Item>(STREAM, { after: "10" });
-      const told = await takeUntil(again, ({ nodeTransitions }) => nodeTransitions.caughtUp === true);
+      const resumed = await takeUntil(again, ({ nodeTransitions }) => nodeTransitions.caughtUp === true);
       expect(
-        told.flatMap(({ nodeTransitions }) =>
+        resumed.flatMap(({ nodeTransitions }) =>
           nodeTransitions.type === "Transition" ? [Number(nodeTransitions.cursor)] : [],
         ),
       ).toEqual(kept);
       await again.return?.();
-      const anew = ostler[way]<Item>(STREAM, { snapshot: true });
-      const snapshot = await takeUntil(anew, ({ nodeTransitions }) => nodeTransitions.snapshotComplete === true);
+      const restarted = ostler[way]<Item>(STREAM, { snapshot: true });
+      const snapshot = await takeUntil(restarted, ({ nodeTransitions }) => nodeTransitions.snapshotComplete === true);
       expect(snapshot.filter(({ nodeTransitions }) => nodeTransitions.type === "NodeSnapshot")).toHaveLength(20);
-      await anew.return?.();
+      await restarted.return?.();
     },
   );
 });

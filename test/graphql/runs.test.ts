@@ -1,4 +1,4 @@
-/** One run through the API: what it waits for, what is asked of it, in which part of a step it is, and which call-backs were not taken. */
+/** One run through the API: its wait, its requested interrupt, the part of its step, and its rejected callbacks. */
 import { afterAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { aGate } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
@@ -56,15 +56,15 @@ async function runs<Seen = Run>(uuid: string, selection = WAITING): Promise<Seen
   return operation.runs.edges.map(({ node }) => node);
 }
 
-/** The run of the only node, as soon as it waits for that. */
+/** The run of the only node once it waits for this reason. */
 async function waitsFor(uuid: string, reason: string): Promise<Run & { readonly waiting: Waiting }> {
-  return eventually(`it waits for ${reason}`, async () => {
+  return eventually(`the run waits for ${reason}`, async () => {
     const [run] = await runs(uuid);
     return run?.waiting?.reason === reason ? { ...run, waiting: run.waiting } : false;
   });
 }
 
-/** Takes the first refusal as the test's failure. */
+/** Executes a mutation; any refusal fails the test. */
 async function ask(verb: string, type: string, input: object): Promise<void> {
   const answer = await ostler.query<Record<string, { errors: unknown[] }>>(
     `mutation Ask($input: ${type}!) { ${verb}(input: $input) { errors { code message } } }`,
@@ -73,7 +73,7 @@ async function ask(verb: string, type: string, input: object): Promise<void> {
   expect(answer[verb]?.errors).toEqual([]);
 }
 
-async function made(settings: object, driver = "fake"): Promise<string> {
+async function registered(settings: object, driver = "fake"): Promise<string> {
   const name = `run-${Math.random().toString(36).slice(2)}`;
   await ask("registerNodes", "RegisterNodesInput", { nodes: [{ name, driver: { [driver]: settings } }] });
   return name;
@@ -81,7 +81,7 @@ async function made(settings: object, driver = "fake"): Promise<string> {
 
 /** A node that is MANAGEABLE, and an operation that cleans it. */
 async function cleaning(settings: object, more: Variables = {}, driver = "fake") {
-  const name = await made(settings, driver);
+  const name = await registered(settings, driver);
   expect(await ostler.operationEnds(await ostler.begin("manageNodes", [name]))).toBe("SUCCEEDED");
   return { name, uuid: await ostler.begin("cleanNodes", [name], more) };
 }
@@ -117,7 +117,7 @@ describe("Run.waiting", () => {
   });
 
   test("Run.waiting returns the next attempt and the earlier ones", async () => {
-    const name = await made({ steps: { "deploy.write_image": { fail: "the disk is busy", retryable: true } } });
+    const name = await registered({ steps: { "deploy.write_image": { fail: "the disk is busy", retryable: true } } });
     await ostler.commission([name], "AVAILABLE");
     const uuid = await ostler.begin("deployNodes", [name]);
     const { waiting, wakeAt } = await waitsFor(uuid, "RETRY");
@@ -164,7 +164,7 @@ describe("Run.waiting", () => {
   test("Run.waiting returns a site limit and the position in its queue over all operations [R-056]", async () => {
     const gate = aGate();
     const at = { steps: { "power.read": { gate: gate.name } } };
-    const [first, second, third] = [await made(at), await made(at), await made(at)];
+    const [first, second, third] = [await registered(at), await registered(at), await registered(at)];
     await ask("updateSite", "UpdateSiteInput", { phaseLimits: [{ phase: "verify", limit: 1 }] });
     const working = await ostler.begin("manageNodes", [first]);
     await gate.arrivals();
@@ -187,7 +187,7 @@ describe("Run.waiting", () => {
   test("Run.waiting returns the limit of a controller", async () => {
     const gate = aGate();
     const at = { controller: "10.0.0.7", steps: { "power.read": { gate: gate.name } } };
-    const [first, second] = [await made(at), await made(at)];
+    const [first, second] = [await registered(at), await registered(at)];
     await ask("updateSite", "UpdateSiteInput", { controllerLimit: 1 });
     const working = await ostler.begin("manageNodes", [first]);
     await gate.arrivals();
@@ -268,17 +268,17 @@ describe("Run.waiting", () => {
     const names = await ostler.register(101, { steps: { "power.read": { gate: gate.name } } });
     const uuid = await ostler.begin("manageNodes", names, { maxParallel: 1 });
     await gate.arrivals();
-    const asked = vi.spyOn(ostler.database.bounded, "execute");
+    const executed = vi.spyOn(ostler.database.bounded, "execute");
     const seen = await runs(uuid);
-    expect(asked).toHaveBeenCalledTimes(1);
-    asked.mockRestore();
+    expect(executed).toHaveBeenCalledTimes(1);
+    executed.mockRestore();
     expect(seen.map(({ waiting }) => waiting?.position ?? null)).toEqual([null, ...range(1, 99)]);
     gate.open();
     await ostler.operationEnds(uuid);
   });
 });
 
-describe("what is asked of a run", () => {
+describe("interrupt of a run", () => {
   test("a requested abort is returned with caller, reason and time, and whether it can be withdrawn", async () => {
     const gate = aGate();
     const { uuid } = await cleaning({ steps: { "clean.erase_metadata": { gate: gate.name } } });
@@ -358,7 +358,10 @@ describe("what is asked of a run", () => {
 });
 
 test("Run.cleanupFailed is true after a failed best-effort step [R-029]", async () => {
-  const [good, bad] = [await made({}), await made({ steps: { "clean.erase_disks": { fail: "disk 3 is dead" } } })];
+  const [good, bad] = [
+    await registered({}),
+    await registered({ steps: { "clean.erase_disks": { fail: "disk 3 is dead" } } }),
+  ];
   for (const [name, failed] of [
     [good, false],
     [bad, true],
@@ -397,7 +400,7 @@ test("StepAttempt.part returns VERIFY during verification, and Step has its decl
 });
 
 describe("Run.anomalies", () => {
-  const callBack = async (path: string) =>
+  const postCallback = async (path: string) =>
     (await fetch(ostler.url + path, { method: "POST", headers: { "content-type": "application/json" }, body: "{}" }))
       .status;
 
@@ -406,10 +409,10 @@ describe("Run.anomalies", () => {
     await waitsFor(uuid, "CALLBACK");
     const path = paths.get(name) ?? "";
     const logged = ostler.logLines.length;
-    expect(await callBack(`${path}x`)).toBe(404);
-    expect(await callBack(path)).toBe(202);
+    expect(await postCallback(`${path}x`)).toBe(404);
+    expect(await postCallback(path)).toBe(202);
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
-    expect(await callBack(path)).toBe(409);
+    expect(await postCallback(path)).toBe(409);
     const [run] = await runs<{
       anomalies: readonly { readonly kind: string; readonly step: string | null; readonly at: string }[];
     }>(uuid, "anomalies { kind step at }");
@@ -443,7 +446,7 @@ describe("Run.anomalies", () => {
     await waitsFor(uuid, "CALLBACK");
     const logged = ostler.logLines.length;
     for (let batch = 0; batch < 5; batch += 1)
-      await Promise.all(range(1, 25).map((number) => callBack(`${paths.get(name)}${batch}-${number}`)));
+      await Promise.all(range(1, 25).map((number) => postCallback(`${paths.get(name)}${batch}-${number}`)));
     const [run] = await runs<{ anomalies: unknown[] }>(uuid, "anomalies { kind }");
     expect(run?.anomalies).toEqual(range(1, 100).map(() => ({ kind: "FORGED" })));
     const warned = ostler.logLines.slice(logged).filter((line) => line.includes("callback"));

@@ -1,6 +1,6 @@
 /**
- * Secrets never come back out: nodes get a password, their driver puts it wherever a driver can put anything, and then
- * every byte that the service gives away or keeps is searched for it, but for the one table that holds it.
+ * The service never returns secrets: a driver repeats its password in every value that a driver can return. The tests
+ * then search every response, log line and table for it, except for the table of secrets.
  */
 import { getNamedType, isInterfaceType, isLeafType, isObjectType, isRequiredArgument, isUnionType } from "graphql";
 import type { GraphQLField, GraphQLNamedType } from "graphql";
@@ -19,20 +19,20 @@ import type { Driver } from "../../src/drivers/driver.ts";
 const PASSWORD = "Xyzzy-plugh-7#!";
 const NEWER = "Frotz-ozmoo-9?$";
 
-/** Where a step waits until its progress has been seen. */
+/** Holds a step until its progress has been received. */
 const halfWay = aGate();
 
 const passwordOf = ({ settings }: Pick<AnyCall, "settings">) => String(settings["password"]);
 
 const offering = (...steps: ReturnType<typeof aStep>[]) => ({ supportsAbort: true, steps });
 
-/** A driver whose every word holds the password. */
+/** A driver that repeats the password in every text. */
 function aLeakyDriver(): Driver<never> {
   const driver = aDriver("leaky", {
     secret: true,
     clean: offering(
       aStep(
-        "tell",
+        "leak",
         "clean",
         async (call) => {
           call.log(`logging in with ${passwordOf(call)}`);
@@ -96,7 +96,7 @@ function aLeakyDriver(): Driver<never> {
 const ostler = await serviceUnderTest({ drivers: [aLeakyDriver()] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-/** Every byte that came out of the service so far. */
+/** All responses of the service so far. */
 const answers: string[] = [];
 const ask = async (text: string, variables: Record<string, unknown> = {}) => {
   const answer = await ostler.ask(text, variables);
@@ -106,27 +106,27 @@ const ask = async (text: string, variables: Record<string, unknown> = {}) => {
 };
 
 /**
- * Selections that together hold every field of every type that can be reached from a type, each by the shortest way: all
- * at once would be more than a request may ask.
+ * Selections that together have every field of every type reachable from a type, each by the shortest path. A single
+ * selection with all of them would exceed the limits of a request.
  */
-function waysFrom(type: GraphQLNamedType): string[] {
+function selectionsFrom(type: GraphQLNamedType): string[] {
   const selections: string[] = [];
   const seen = new Set([type.name, "Query"]);
   const next: { readonly type: GraphQLNamedType; readonly within: (inner: string) => string }[] = [
     { type, within: (inner) => inner },
   ];
-  for (const way of next) {
-    const members = isUnionType(way.type) || isInterfaceType(way.type) ? schema.getPossibleTypes(way.type) : [];
+  for (const path of next) {
+    const members = isUnionType(path.type) || isInterfaceType(path.type) ? schema.getPossibleTypes(path.type) : [];
     for (const member of members) {
       if (!seen.has(member.name))
-        next.push({ type: member, within: (inner) => way.within(`{ __typename ... on ${member.name} ${inner} }`) });
+        next.push({ type: member, within: (inner) => path.within(`{ __typename ... on ${member.name} ${inner} }`) });
       seen.add(member.name);
     }
-    if (!isObjectType(way.type)) continue;
-    const fields = Object.values(way.type.getFields()).filter(({ args }) => !args.some(isRequiredArgument));
+    if (!isObjectType(path.type)) continue;
+    const fields = Object.values(path.type.getFields()).filter(({ args }) => !args.some(isRequiredArgument));
     const leaves = fields.filter((field) => isLeafType(getNamedType(field.type))).map(({ name }) => name);
-    const selection = way.within(`{ ${leaves.join(" ")} }`);
-    // What lies deeper no request may ask by this way.
+    const selection = path.within(`{ ${leaves.join(" ")} }`);
+    // Deeper fields exceed the depth limit on this path.
     if (leaves.length > 0 && 1 + fieldDepth(selection) <= LIMITS.depth) selections.push(selection);
     for (const field of fields) {
       const below = getNamedType(field.type);
@@ -134,19 +134,19 @@ function waysFrom(type: GraphQLNamedType): string[] {
       seen.add(below.name);
       next.push({
         type: below,
-        within: (inner) => way.within(`{ ${field.name}${isPaged(field) ? "(first: 5)" : ""} ${inner} }`),
+        within: (inner) => path.within(`{ ${field.name}${isPaged(field) ? "(first: 5)" : ""} ${inner} }`),
       });
     }
   }
   return selections;
 }
 
-/** Fields below each other; braces of inline fragments are none. */
+/** Depth of nested fields, without inline fragments. */
 function fieldDepth(selection: string): number {
   return selection.split("{").length - 1 - (selection.match(/\.\.\. on/g)?.length ?? 0);
 }
 
-/** One selection of what is near, for streams: the fields of a type, and so many types further. */
+/** One selection for streams: the fields of a type and of the types up to `further` levels below. */
 function near(type: GraphQLNamedType, further: number): string {
   if (isUnionType(type) || isInterfaceType(type))
     return `{ __typename ${schema
@@ -171,9 +171,9 @@ function isPaged({ args }: GraphQLField<unknown, unknown>): boolean {
 
 const schema = buildSchema([createFake({ log: () => {} }), aLeakyDriver()]);
 const typeOf = (name: string) => schema.getType(name) as GraphQLNamedType;
-/** Asks for everything that a root field leads to. */
+/** Selects every field reachable from a root field. */
 const askAll = async (root: string, type: string) => {
-  for (const selection of waysFrom(typeOf(type))) await ask(`{ ${root} ${selection} }`);
+  for (const selection of selectionsFrom(typeOf(type))) await ask(`{ ${root} ${selection} }`);
 };
 
 beforeAll(async () => {
@@ -215,7 +215,7 @@ beforeAll(async () => {
   ] as const) {
     const uuid = await ostler.begin(verb, names, more);
     if (verb === "commissionNodes") {
-      await eventually("the progress is shown", async () =>
+      await eventually("the progress is returned", async () =>
         JSON.stringify(
           await ask(`{ node(by: { name: "leaky-2" }) { currentRun { currentStep { progressMessage } } } }`),
         ).includes("half way"),
@@ -250,9 +250,9 @@ beforeAll(async () => {
   await following;
 }, 60_000);
 
-describe("a password that the driver puts everywhere", () => {
-  test("a password is masked in failures, outputs, progress and logs", () => {
-    const told = answers.join("\n");
+describe("password that the driver repeats everywhere", () => {
+  test("a password that the driver repeats is masked in failures, outputs, progress and logs", () => {
+    const all = answers.join("\n");
     const masked = [
       "login root/*** was refused",
       "curl -u root:*** failed",
@@ -261,7 +261,7 @@ describe("a password that the driver puts everywhere", () => {
       "half way with ***",
       '"secretsSet":["password"]',
     ];
-    expect(masked.filter((text) => !told.includes(text))).toEqual([]);
+    expect(masked.filter((text) => !all.includes(text))).toEqual([]);
     expect(ostler.logLines.some((line) => line.includes("logging in with ***"))).toBe(true);
   });
 
@@ -288,7 +288,7 @@ describe("a password that the driver puts everywhere", () => {
   });
 });
 
-describe("a password that the database cannot hold", () => {
+describe("password that cannot be stored", () => {
   test.each(["nul\u0000byte", "half\ud800pair"])(
     "a password that cannot be stored is refused without being repeated (%j)",
     async (password) => {

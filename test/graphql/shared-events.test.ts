@@ -1,4 +1,4 @@
-/** Subscribers that ask the same are given one execution and one text of each event; those that do not, their own. */
+/** Subscribers with equal requests share one execution and one text of each event; other subscribers get their own. */
 import { randomUUID } from "node:crypto";
 import { GraphQLError, buildSchema, parse } from "graphql";
 import type { DocumentNode, ExecutionResult, OperationDefinitionNode } from "graphql";
@@ -18,7 +18,7 @@ import type { Items } from "../support/service.ts";
 const ostler = await serviceUnderTest({ started: false });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-/** Executions show in the reads of the node, one for each. */
+/** Each execution reads the node once. */
 const FOLLOW = `
   subscription Follow($after: String, $filter: NodeFilter, $withNode: Boolean! = true) {
     nodeTransitions(after: $after, filter: $filter) {
@@ -60,86 +60,86 @@ async function follow(
 
 beforeEach(async () => {
   for (const items of followers.splice(0)) await items.return?.();
-  await eventually("earlier streams are gone", () => ostler.listeners() === 0);
+  await eventually("earlier streams are closed", () => ostler.listeners() === 0);
 });
 
-/** How many statements were begun while something went on. */
-async function statementsOf(work: () => Promise<unknown>): Promise<number> {
-  // The tail reads by the one, whatever a client asks by the other.
+/** Counts the statements that start during `action`. */
+async function statementsOf(action: () => Promise<unknown>): Promise<number> {
+  // The tail reads with `reader`, requests of clients with `bounded`.
   const selects = [vi.spyOn(ostler.database.reader, "select"), vi.spyOn(ostler.database.bounded, "select")];
-  await work();
+  await action();
   const count = selects.reduce((sum, { mock }) => sum + mock.calls.length, 0);
   for (const select of selects) select.mockRestore();
   return count;
 }
 
-/** What 40 followers are told of one node that is registered, and how many statements that took. */
-async function tellAll(
+/** Registers one node; returns the item that each stream receives for it, and the number of statements. */
+async function itemsOfRegistration(
   streams: readonly Items<Item>[],
-): Promise<{ readonly told: Item[]; readonly statements: number }> {
-  let told: Item[] = [];
+): Promise<{ readonly received: Item[]; readonly statements: number }> {
+  let received: Item[] = [];
   const statements = await statementsOf(async () => {
     const [name = ""] = await ostler.register(1);
-    told = (await Promise.all(streams.map((items) => takeUntil(items, isOf(name))))).map(
+    received = (await Promise.all(streams.map((items) => takeUntil(items, isOf(name))))).map(
       (items) => items.at(-1) as Item,
     );
   });
-  return { told, statements };
+  return { received, statements };
 }
 
-describe.each(["overSocket", "overEvents"] as const)("40 subscribers %s", (way) => {
-  test("that ask the same are told the same, out of fewer statements than they are [R-129]", async () => {
-    const { told, statements } = await tellAll(await follow(way, 40));
-    expect(new Set(told.map((item) => JSON.stringify(item))).size).toBe(1);
-    expect(told[0]?.nodeTransitions.node?.name).toBe(told[0]?.nodeTransitions.nodeName);
+describe.each(["overSocket", "overEvents"] as const)("shared events %s", (way) => {
+  test("40 subscribers with equal requests receive equal items from fewer than 40 statements [R-129]", async () => {
+    const { received, statements } = await itemsOfRegistration(await follow(way, 40));
+    expect(new Set(received.map((item) => JSON.stringify(item))).size).toBe(1);
+    expect(received[0]?.nodeTransitions.node?.name).toBe(received[0]?.nodeTransitions.nodeName);
     expect(statements).toBeLessThan(25);
   });
 
-  test("that began at cursors of their own, with filters of their own, do too", async () => {
+  test("40 subscribers with different cursors and filters share executions", async () => {
     await ostler.register(40);
     const from = await newest();
     const streams = await follow(way, 40, (index) => ({
       after: String(from - index),
       filter: { not: { hostGroup: `group-${index}` } },
     }));
-    const { told, statements } = await tellAll(streams);
-    expect(new Set(told.map((item) => JSON.stringify(item))).size).toBe(1);
+    const { received, statements } = await itemsOfRegistration(streams);
+    expect(new Set(received.map((item) => JSON.stringify(item))).size).toBe(1);
     expect(statements).toBeLessThan(25);
   });
 
-  test("of which half want less are told what each wants", async () => {
+  test("40 subscribers with different variables receive the fields they requested", async () => {
     const streams = await follow(way, 40, (index) => ({ withNode: index % 2 === 0 }));
-    const { told } = await tellAll(streams);
-    told.forEach(({ nodeTransitions }, index) => expect("node" in nodeTransitions).toBe(index % 2 === 0));
+    const { received } = await itemsOfRegistration(streams);
+    received.forEach(({ nodeTransitions }, index) => expect("node" in nodeTransitions).toBe(index % 2 === 0));
   });
 
-  test("of which half ask in other words are told what each asked", async () => {
+  test("40 subscribers with different documents receive the fields they requested", async () => {
     const plain = await follow(way, 20);
     const other = await follow(way, 20, () => ({}), FOLLOW.replace("cursor nodeName event", "cursor nodeName to"));
-    const { told } = await tellAll([...plain, ...other]);
-    told.forEach(({ nodeTransitions }, index) => expect("to" in nodeTransitions).toBe(index >= 20));
+    const { received } = await itemsOfRegistration([...plain, ...other]);
+    received.forEach(({ nodeTransitions }, index) => expect("to" in nodeTransitions).toBe(index >= 20));
   });
 });
 
-describe("rows that events refer to", () => {
+describe("rows of events", () => {
   const contexts = (count: number) =>
     Array.from({ length: count }, () =>
       ofSubscription(createContext({ database: ostler.database } as Services, {} as Actor, "")),
     );
   const loaders = ["node", "operation", "run"] as const;
 
-  test.each(loaders)("are read together for all subscriptions that ask at the same time: %s", async (what) => {
+  test.each(loaders)("one statement reads rows for all subscriptions that load at the same time: %s", async (what) => {
     const statements = await statementsOf(() =>
       Promise.all(contexts(25).map(({ load }) => load[what].load(randomUUID()))),
     );
     expect(statements).toBe(1);
   });
 
-  test("and with what is asked while others are read", async () => {
+  test("one statement reads the rows that are requested while another read is in progress", async () => {
     const statements = await statementsOf(async () => {
       const [first, ...others] = contexts(25);
       const reading = first?.load.node.load(randomUUID());
-      // Its statement has been sent, and cannot have been answered: nobody has let the answer in.
+      // The statement has been sent; its answer cannot have arrived, because the event loop has not polled for I/O.
       await new Promise(process.nextTick);
       await new Promise(process.nextTick);
       await Promise.all([reading, ...others.map(({ load }) => load.node.load(randomUUID()))]);
@@ -147,7 +147,7 @@ describe("rows that events refer to", () => {
     expect(statements).toBe(2);
   });
 
-  test("are read though an earlier statement hangs", async () => {
+  test("rows of events are read while an earlier statement hangs", async () => {
     const [one, other] = contexts(2);
     const release = Promise.withResolvers<void>();
     const locked = Promise.withResolvers<void>();
@@ -160,9 +160,9 @@ describe("rows that events refer to", () => {
     const statements = await statementsOf(async () => {
       const hanging = one?.load.node.load(randomUUID());
       const select = vi.mocked(ostler.database.reader.select);
-      await eventually("the first is under way", () => select.mock.calls.length === 1);
+      await eventually("the first statement is sent", () => select.mock.calls.length === 1);
       const behind = other?.load.node.load(randomUUID());
-      await eventually("the second does not wait for it", () => select.mock.calls.length === 2);
+      await eventually("the second statement is sent", () => select.mock.calls.length === 2);
       release.resolve();
       await Promise.all([hanging, behind, lock]);
     });
@@ -170,8 +170,8 @@ describe("rows that events refer to", () => {
   });
 });
 
-describe("a result", () => {
-  test("is not given to others after a moment: a node is shown as it is", async () => {
+describe("shared result", () => {
+  test("a shared result expires, and a later subscriber receives the present node", async () => {
     await follow("overSocket", 2);
     const [name = ""] = await ostler.register(1);
     const from = (await newest()) - 1;
@@ -192,10 +192,10 @@ describe("a result", () => {
       await items.return?.();
       return value.nodeTransitions.node?.labels.length;
     };
-    await eventually("the label is told", async () => (await labels()) === 1, 2_000);
+    await eventually("a new subscriber receives the label", async () => (await labels()) === 1, 2_000);
   });
 
-  test("with an error is masked for each subscriber, and comes without its cause", async () => {
+  test("a shared result with an error is masked for each subscriber and has no cause", async () => {
     const streams = await follow("overSocket", 3);
     const { bounded } = ostler.database;
     const select = bounded.select.bind(bounded);
@@ -208,9 +208,9 @@ describe("a result", () => {
       return { from };
     }) as never);
     const [row] = await ostler.test.sql`select id from nodes limit 1`;
-    const told = Promise.allSettled(streams.map((items) => takeUntil(items, () => false)));
+    const settled = Promise.allSettled(streams.map((items) => takeUntil(items, () => false)));
     await ostler.transact(async (work) => work.log(aTransition(String(row?.["id"]))));
-    const ends = await told;
+    const ends = await settled;
     failing.mockRestore();
     for (const end of ends) {
       expect(end.status).toBe("rejected");
@@ -222,7 +222,7 @@ describe("a result", () => {
   });
 });
 
-/** A recovery that changed nothing: a transition that needs no node to be moved. */
+/** A recovery without a change of state: a transition that can be logged without a change of the node. */
 function aTransition(nodeId: string) {
   return {
     nodeId,
@@ -242,7 +242,7 @@ function aTransition(nodeId: string) {
   } as const;
 }
 
-describe("a snapshot", () => {
+describe("snapshot", () => {
   const SNAPSHOT = `
     subscription Snapshot($filter: NodeFilter, $snapshot: Boolean! = true) {
       nodeTransitions(filter: $filter, snapshot: $snapshot) {
@@ -250,30 +250,30 @@ describe("a snapshot", () => {
         ... on StreamBookmark { snapshotComplete caughtUp }
       }
     }`;
-  type Told = {
+  type SnapshotItem = {
     readonly nodeTransitions: {
       readonly snapshotComplete?: boolean;
       readonly caughtUp?: boolean;
       readonly node?: { readonly revision: number; readonly labels: readonly { readonly value: string }[] };
     };
   };
-  const isComplete = ({ nodeTransitions }: Told) => nodeTransitions.snapshotComplete === true;
+  const isComplete = ({ nodeTransitions }: SnapshotItem) => nodeTransitions.snapshotComplete === true;
 
-  test("tells what was written before it was asked for, although no position has moved", async () => {
+  test("a snapshot contains changes that did not advance the position", async () => {
     await follow("overSocket", 1, () => ({ snapshot: false }), SNAPSHOT);
     const [name = ""] = await ostler.register(1);
     const { node } = await ostler.query<{ node: { id: string } }>(
       "query Id($name: String!) { node(by: { name: $name }) { id } }",
       { name },
     );
-    const told = async () => {
-      const items = ostler.overSocket<Told>(SNAPSHOT, { filter: { ids: [node.id] } });
+    const readNode = async () => {
+      const items = ostler.overSocket<SnapshotItem>(SNAPSHOT, { filter: { ids: [node.id] } });
       const [first] = await takeUntil(items, isComplete);
       await items.return?.();
       return first?.nodeTransitions.node;
     };
     for (let revision = 1; revision <= 5; revision += 1) {
-      expect(await told()).toMatchObject({ revision, labels: revision === 1 ? [] : [{ value: String(revision) }] });
+      expect(await readNode()).toMatchObject({ revision, labels: revision === 1 ? [] : [{ value: String(revision) }] });
       await ostler.query(
         "mutation Label($input: UpdateNodeInput!) { updateNode(input: $input) { errors { message } } }",
         { input: { id: node.id, labels: [{ key: "seen", value: String(revision + 1) }] } },
@@ -281,41 +281,41 @@ describe("a snapshot", () => {
     }
   });
 
-  test("of one position and another revision is another event", () => {
+  test("snapshots with the same position and different revisions have different event keys", () => {
     const field = buildOstler([]).getSubscriptionType()?.getFields()["nodeTransitions"];
     const eventKey = field?.extensions["eventKey"] as EventKey<unknown>;
     const keys = [1, 2, 2].map((revision) => eventKey({ kind: "snapshot", position: 7, node: { id: "n", revision } }));
     expect(new Set(keys).size).toBe(2);
   });
 
-  test("of many who come at once is executed for few of them", async () => {
+  test("concurrent snapshots share executions", async () => {
     await follow("overSocket", 1, () => ({ snapshot: false }), SNAPSHOT);
     const names = await ostler.register(5);
     const statements = await statementsOf(async () => {
       const all = await Promise.all(
         Array.from({ length: 40 }, async () => {
-          const items = ostler.overSocket<Told>(SNAPSHOT, { filter: { name: { in: names } } });
-          const told = await takeUntil(items, isComplete);
+          const items = ostler.overSocket<SnapshotItem>(SNAPSHOT, { filter: { name: { in: names } } });
+          const received = await takeUntil(items, isComplete);
           await items.return?.();
-          return told;
+          return received;
         }),
       );
-      for (const told of all) expect(told).toHaveLength(6);
+      for (const received of all) expect(received).toHaveLength(6);
     });
     expect(statements).toBeLessThan(40);
   });
 });
 
-/** The plugin alone, on a node whose revision each execution reads. */
+/** The plugin alone, with a field that reads `state.revision` at each execution. */
 function pluginUnderTest() {
-  const state = { revision: 1, executions: 0, fault: null as Error | null, left: 0 };
+  const state = { revision: 1, executions: 0, fault: null as Error | null, closed: 0 };
   const schema = buildSchema(`
     type Query { none: Int }
-    type Subscription { told: Told }
-    type Told { key: String revision: Int given(value: Int = 7): String }
+    type Subscription { changed: Change }
+    type Change { key: String revision: Int given(value: Int = 7): String }
   `);
-  const field = schema.getSubscriptionType()?.getFields()["told"];
-  if (!field) throw new Error("There is no field.");
+  const field = schema.getSubscriptionType()?.getFields()["changed"];
+  if (!field) throw new Error("The subscription field is missing.");
   field.extensions = { eventKey: ({ key }: Event) => (key.startsWith("own") ? null : key) };
   field.subscribe = (_root, _args, { source }: { source: AsyncIterator<Event> }) => source;
   field.resolve = (event: Event) => ({
@@ -335,9 +335,9 @@ function pluginUnderTest() {
   interface Event {
     readonly key: string;
   }
-  const ALL = parse("subscription All { told { key revision } }");
+  const ALL = parse("subscription All { changed { key revision } }");
 
-  /** A subscriber whose source has these events, and then waits. */
+  /** A subscriber whose source has events with these keys and then ends. */
   async function subscriber(
     keys: readonly string[],
     document: DocumentNode = ALL,
@@ -350,7 +350,7 @@ function pluginUnderTest() {
         return value ? { done: false, value } : { done: true, value: undefined };
       },
       return: async () => {
-        state.left += 1;
+        state.closed += 1;
         return { done: true, value: undefined };
       },
       [Symbol.asyncIterator]: () => source,
@@ -366,26 +366,26 @@ function pluginUnderTest() {
   return { state, subscriber };
 }
 
-describe("a subscriber", () => {
+describe("subscriber", () => {
   const next = async (items: AsyncIterator<ExecutionResult>): Promise<unknown> =>
-    ((await items.next()) as { value: ExecutionResult }).value.data?.["told"];
+    ((await items.next()) as { value: ExecutionResult }).value.data?.["changed"];
   afterEach(() => void vi.useRealTimers());
 
-  test("is given what another of its group executed after both had come", async () => {
+  test("a subscriber receives a result that its group executed after it subscribed", async () => {
     const { state, subscriber } = pluginUnderTest();
     const [a, b] = [await subscriber(["t6", "t7"]), await subscriber(["t6", "t7"])];
     for (const items of [a, b, a, b]) await next(items);
     expect(state.executions).toBe(2);
   });
 
-  test("is given what another is just executing", async () => {
+  test("a subscriber receives the result of an execution in progress", async () => {
     const { state, subscriber } = pluginUnderTest();
     const all = await Promise.all(Array.from({ length: 10 }, async () => subscriber(["t6", "t7", "t8"])));
     expect(new Set(await Promise.all(all.map(async (items) => JSON.stringify(await takeAll(items))))).size).toBe(1);
     expect(state.executions).toBe(3);
   });
 
-  test("is not told what was executed before it came", async () => {
+  test("a subscriber does not receive a result from before its subscription", async () => {
     const { state, subscriber } = pluginUnderTest();
     const [a] = [await subscriber(["t6"]), await subscriber([])];
     expect(await next(a)).toMatchObject({ revision: 1 });
@@ -393,7 +393,7 @@ describe("a subscriber", () => {
     expect(await next(await subscriber(["t6"]))).toMatchObject({ revision: 2 });
   });
 
-  test("is never shown an older node than before: not after what it executed itself", async () => {
+  test("a subscriber never receives an older node after an execution of its own", async () => {
     const { state, subscriber } = pluginUnderTest();
     const [a, b] = [await subscriber(["t6", "t7"]), await subscriber(["own", "t7"])];
     for (const key of ["t6", "t7"]) expect(await next(a)).toEqual({ key, revision: 1 });
@@ -401,7 +401,7 @@ describe("a subscriber", () => {
     for (const key of ["own", "t7"]) expect(await next(b)).toEqual({ key, revision: 2 });
   });
 
-  test("is never shown an older node than before: not after what was forgotten and executed anew", async () => {
+  test("a subscriber never receives an older node after a result expired and was executed again", async () => {
     vi.useFakeTimers({ toFake: ["Date", "performance"] });
     const { state, subscriber } = pluginUnderTest();
     const [a, b] = [await subscriber(["t6", "t7"]), await subscriber(["t6", "t7"])];
@@ -413,7 +413,7 @@ describe("a subscriber", () => {
     for (const key of ["t6", "t7"]) expect(await next(b)).toEqual({ key, revision: 2 });
   });
 
-  test("is told anew after a moment, also when the clock has been set back", async () => {
+  test("a shared result expires even if the system clock is set back", async () => {
     vi.useFakeTimers({ toFake: ["Date", "performance"] });
     const { state, subscriber } = pluginUnderTest();
     const [a, b] = [await subscriber(["t6"]), await subscriber(["t6"])];
@@ -424,33 +424,33 @@ describe("a subscriber", () => {
     expect(await next(b)).toMatchObject({ revision: 2 });
   });
 
-  test("has its own error, not another's, and what can be told by then", async () => {
+  test("subscribers do not share errors, and the next execution can succeed", async () => {
     const { state, subscriber } = pluginUnderTest();
     const [a, b, c] = [await subscriber(["t6"]), await subscriber(["t6"]), await subscriber(["t6"])];
-    state.fault = new Error("gone for a moment");
+    state.fault = new Error("connection lost");
     const messages = await Promise.all(
       [a, b].map(async (items) => ((await items.next()) as { value: ExecutionResult }).value.errors?.[0]?.message),
     );
-    expect(new Set(messages)).toEqual(new Set(["fault 1: gone for a moment", "fault 2: gone for a moment"]));
+    expect(new Set(messages)).toEqual(new Set(["fault 1: connection lost", "fault 2: connection lost"]));
     state.fault = null;
     expect(await next(c)).toEqual({ key: "t6", revision: 1 });
   });
 
-  test("that leaves a variable out is not of one group with one that says null", async () => {
+  test("subscribers with an omitted variable and with null are in different groups", async () => {
     const { subscriber } = pluginUnderTest();
-    const document = parse("subscription Given($value: Int) { told { given(value: $value) } }");
-    const asked = [{}, { value: null }, { value: 1 }, {}];
-    const all = await Promise.all(asked.map(async (variables) => subscriber(["t6"], document, variables)));
-    const told: unknown[] = [];
-    for (const items of all) told.push(await next(items));
-    expect(told).toEqual([{ given: "7" }, { given: "null" }, { given: "1" }, { given: "7" }]);
+    const document = parse("subscription Given($value: Int) { changed { given(value: $value) } }");
+    const given = [{}, { value: null }, { value: 1 }, {}];
+    const all = await Promise.all(given.map(async (variables) => subscriber(["t6"], document, variables)));
+    const received: unknown[] = [];
+    for (const items of all) received.push(await next(items));
+    expect(received).toEqual([{ given: "7" }, { given: "null" }, { given: "1" }, { given: "7" }]);
   });
 
-  test("whose event fails outside of its fields leaves its source, once", async () => {
+  test("a subscriber whose event fails outside its fields closes its source once", async () => {
     const { state, subscriber } = pluginUnderTest();
     const [, items] = [await subscriber([]), await subscriber([null as unknown as string, "t7"])];
     await expect(items.next()).rejects.toThrow(/^fault 1: /);
-    expect(state.left).toBe(1);
+    expect(state.closed).toBe(1);
   });
 });
 
@@ -488,7 +488,7 @@ describe("variables below the root field", () => {
       found: ["a"],
     },
     {
-      where: "below a root field that stands in fragments",
+      where: "below a root field in fragments",
       text: "subscription ($a: Int, $b: Int) { ...G } fragment G on S { ... { f(a: $a) { x(b: $b) } } }",
       found: ["b"],
     },
@@ -497,7 +497,7 @@ describe("variables below the root field", () => {
       text: "subscription ($a: Boolean!) { ...G @include(if: $a) } fragment G on S { f { x } }",
       found: ["a"],
     },
-  ])("are found $where", ({ text, found }) => {
+  ])("variablesBelowRoot returns $found for variables $where", ({ text, found }) => {
     expect(below(text)).toEqual(found);
   });
 });

@@ -94,7 +94,7 @@ describe("the site", () => {
 
   test("updateSite returns the changed policy and keeps omitted fields", async () => {
     const { revision } = await site();
-    const wish = {
+    const policy = {
       phaseLimits: [
         { phase: "clean", limit: 2 },
         { phase: "deploy", limit: 40 },
@@ -107,9 +107,9 @@ describe("the site", () => {
         { step: "clean.flash", forbidden: true },
       ],
     };
-    const first = await change({ ifRevision: revision, ...wish });
+    const first = await change({ ifRevision: revision, ...policy });
     const shown = {
-      ...wish,
+      ...policy,
       steps: [
         { step: "clean.erase_disks", driver: "fake", priority: 7, forbidden: null },
         { step: "clean.flash", driver: null, priority: null, forbidden: true },

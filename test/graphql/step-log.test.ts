@@ -1,4 +1,4 @@
-/** What steps said, as clients read it: the tail of a step, a run's log page by page, and the stream over both transports. */
+/** Step logs as clients read them: the tail of a step, the pages of a run's log, and the stream over both transports. */
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { aGate } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
@@ -271,7 +271,7 @@ describe.each(WAYS)("runLog over $over", ({ way }) => {
   });
 
   test.each(["00000000-0000-0000-0000-000000000000", "no-such-run", "T3BlcmF0aW9uOng"])(
-    "refuses %j, which does not exist",
+    "runLog refuses the unknown run %j",
     async (runId) => {
       await expect(takeAll(stream(way, { runId }))).rejects.toThrow(
         `NOT_FOUND: Run ${JSON.stringify(runId)} does not exist.`,
@@ -285,12 +285,12 @@ describe.each(WAYS)("runLog over $over", ({ way }) => {
       steps: { "clean.erase_metadata": { says: ["one"], gate: gate.name } },
     });
     const uuid = await ostler.begin("commissionNodes", [name], { until: "AVAILABLE" });
-    await eventually("earlier streams are gone", () => ostler.listeners() === 0);
+    await eventually("earlier streams are closed", () => ostler.listeners() === 0);
     const items = stream(way, { runId: await runOf(uuid) });
     await items.next();
     expect(ostler.listeners()).toBe(1);
     await items.return?.();
-    await eventually("no stream listens", () => ostler.listeners() === 0, 3_000);
+    await eventually("no stream is subscribed", () => ostler.listeners() === 0, 3_000);
     gate.open();
     await ostler.operationEnds(uuid);
   });

@@ -1,4 +1,4 @@
-/** Streams as clients read them, over WebSocket and over server-sent events: the same by both, and hard on nobody. */
+/** Streams over WebSocket and server-sent events: both deliver the same items, and a slow client does not affect others. */
 import { connect } from "node:net";
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
@@ -47,7 +47,7 @@ const WAYS = [
   { way: "overEvents", over: "server-sent events" },
 ] as const;
 
-/** The items of a field that is alone in its subscription. */
+/** The items of a subscription with one root field. */
 function itemsOf<Field>(from: ServiceUnderTest, way: Way, text: string, variables: Variables = {}): Items<Field> {
   const answers = from[way]<Record<string, Field>>(text, variables);
   return {
@@ -70,7 +70,7 @@ const cursorsOf = (items: readonly Item[]) =>
 const isCaughtUp = ({ caughtUp }: Item) => caughtUp === true;
 const newest = async () => Number((await ostler.test.sql`select position from feed_position`)[0]?.["position"]);
 
-describe("200 nodes that are commissioned", () => {
+describe("commission of 200 nodes", () => {
   test("all streams deliver all transitions of 200 commissioned nodes in the same order without gaps [R-117, R-129]", async () => {
     const names = await ostler.register(200);
     const from = await newest();
@@ -164,7 +164,7 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
   });
 
   test.each(["abc", "-1", "1.5", "", "99999999999999999999", "Tm9kZTox"])(
-    "refuses %j, which is no cursor",
+    "nodeTransitions refuses %j, which is not a cursor",
     async (after) => {
       await expect(takeAll(transitions(way, { after }))).rejects.toThrow(
         /BAD_USER_INPUT: .*is not a cursor of a stream/,
@@ -218,12 +218,12 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
   });
 
   test("nodeTransitions releases its resources when the client disconnects", async () => {
-    await eventually("earlier streams are gone", () => ostler.listeners() === 0);
+    await eventually("earlier streams are closed", () => ostler.listeners() === 0);
     const streams = Array.from({ length: 10 }, () => transitions(way));
     for (const stream of streams) await stream.next();
     expect(ostler.listeners()).toBe(10);
     for (const stream of streams) await stream.return?.();
-    await eventually("no stream listens", () => ostler.listeners() === 0, 2_000);
+    await eventually("no stream is subscribed", () => ostler.listeners() === 0, 2_000);
   });
 });
 
@@ -246,7 +246,7 @@ describe.each(WAYS)("operationUpdates over $over", ({ way }) => {
   });
 
   test.each(["00000000-0000-0000-0000-000000000000", "no-such-operation", "T3BlcmF0aW9uOng"])(
-    "refuses %j, which does not exist [R-125]",
+    "operationUpdates refuses the unknown operation %j [R-125]",
     async (id) => {
       await expect(takeAll(updates(way, id))).rejects.toThrow(
         `NOT_FOUND: Operation ${JSON.stringify(id)} does not exist.`,
@@ -255,28 +255,28 @@ describe.each(WAYS)("operationUpdates over $over", ({ way }) => {
   );
 });
 
-describe.each(WAYS)("when the server closes, a stream over $over", ({ way }) => {
+describe.each(WAYS)("shutdown with a stream over $over", ({ way }) => {
   test("a stream ends with SHUTTING_DOWN and the cursor to continue from", async () => {
-    await using leaving = await serviceUnderTest();
-    await leaving.register(2);
+    await using closing = await serviceUnderTest();
+    await closing.register(2);
     const streams = [
-      transitions(way, {}, leaving),
-      transitions(way, { after: "0" }, leaving),
-      transitions(way, { filter: { name: { eq: "nobody" } } }, leaving),
+      transitions(way, {}, closing),
+      transitions(way, { after: "0" }, closing),
+      transitions(way, { filter: { name: { eq: "ghost" } } }, closing),
     ];
     for (const stream of streams) await takeUntil(stream, isCaughtUp);
     const rest = streams.map((stream) => takeAll(stream));
     const began = Date.now();
-    await leaving.close();
+    await closing.close();
     expect(Date.now() - began).toBeLessThan(4_000);
     for (const items of await Promise.all(rest))
       expect(items).toEqual([{ type: "StreamReset", cursor: "2", code: "SHUTTING_DOWN" }]);
-    expect(leaving.listeners()).toBe(0);
+    expect(closing.listeners()).toBe(0);
   });
 });
 
-describe("a client that does not read", () => {
-  /** Each item carries so much that no buffer between here and there holds them all. */
+describe("stalled client", () => {
+  /** Each item is so large that the buffers between server and client cannot hold all of them. */
   const HEAVY =
     "subscription Heavy { nodeTransitions { ... on Transition { cursor node { cluster { variables } } } } }";
   const TRANSITIONS = 900;
@@ -291,7 +291,7 @@ describe("a client that does not read", () => {
     return { heavy, names };
   }
 
-  /** How many transitions the server has read for the client that does not read, once another one has seen all of them. */
+  /** Counts the transitions that the server has read for the stalled client after another client has received all. */
   function readAhead(heavy: ServiceUnderTest): () => number {
     const recent = vi.spyOn(heavy.tail, "recent");
     return () =>
@@ -299,7 +299,7 @@ describe("a client that does not read", () => {
       (TRANSITIONS - 100);
   }
 
-  async function othersSeeAll(heavy: ServiceUnderTest, names: readonly string[]): Promise<void> {
+  async function anotherClientReceivesAll(heavy: ServiceUnderTest, names: readonly string[]): Promise<void> {
     const other = transitions("overSocket", { filter: { driver: "fake" } }, heavy);
     await other.next();
     const seen = takeUntil(other, ({ cursor }) => cursor === String(TRANSITIONS));
@@ -330,13 +330,13 @@ describe("a client that does not read", () => {
     socket.send(JSON.stringify({ type: "connection_init" }));
     await begun.promise;
     socket.pause();
-    await othersSeeAll(heavy, names);
+    await anotherClientReceivesAll(heavy, names);
     expect(ahead()).toBeLessThan(500);
     socket.resume();
-    await eventually("it has read everything", () => seen.at(-1) === TRANSITIONS);
+    await eventually("the client has received everything", () => seen.at(-1) === TRANSITIONS);
     expect(seen).toEqual(range(101, TRANSITIONS));
     socket.terminate();
-    await eventually("no stream listens", () => heavy.listeners() === 0);
+    await eventually("no stream is subscribed", () => heavy.listeners() === 0);
   }, 60_000);
 
   test("a stalled client of server-sent events holds a limited number of items and is released when it disconnects", async () => {
@@ -352,9 +352,9 @@ describe("a client that does not read", () => {
     await new Promise((first) => socket.once("data", first));
     socket.pause();
     await eventually("the stream has begun", () => heavy.listeners() === 1);
-    await othersSeeAll(heavy, names);
+    await anotherClientReceivesAll(heavy, names);
     expect(ahead()).toBeLessThan(500);
     socket.destroy();
-    await eventually("no stream listens", () => heavy.listeners() === 0);
+    await eventually("no stream is subscribed", () => heavy.listeners() === 0);
   }, 60_000);
 });

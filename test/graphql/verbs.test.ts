@@ -1,4 +1,4 @@
-/** Verbs through the API: what each does, on which terms, and with what it is refused. */
+/** Verbs through the API: effects, conditions and refusals. */
 import { afterAll, describe, expect, test } from "vitest";
 import { aGate } from "../support/builders.ts";
 import { serviceUnderTest } from "../support/service.ts";
@@ -60,7 +60,7 @@ const stateOf = async (name = "") =>
     )
   ).node;
 
-/** A node in the state that comes of a commission, with whatever its machine does in steps. */
+/** A node in the state that a commission leads to; `settings` script its steps. */
 async function aNode(until: "ENROLLED" | "AVAILABLE" | "ACTIVE" = "ENROLLED", steps: object = {}): Promise<string> {
   const [name = ""] = await ostler.register(1, { steps });
   if (until !== "ENROLLED") await ostler.commission([name], until);
@@ -139,7 +139,7 @@ describe("a verb", () => {
       end: { state: "ACTIVE", powerState: "OFF" },
       phases: ["power"],
     },
-  ])("$verb $more leads from $from to $end [R-014, R-027]", async ({ verb, from, more, kind, end, phases }) => {
+  ])("$verb $more moves a node from $from to $end [R-014, R-027]", async ({ verb, from, more, kind, end, phases }) => {
     const name = await aNode(from);
     const work = await ask(verb, { nodes: { names: [name] }, reason: "for the test", ...more });
     expect(work.errors).toEqual([]);
@@ -299,13 +299,13 @@ describe("a request with a bad node", () => {
       error: { code: "NOT_FOUND", missing: ["x", "------------------------------------"] },
     },
     {
-      what: "the ID of another kind of thing",
+      what: "the ID of an object of another type",
       nodes: { ids: [Buffer.from("Cluster:1b671a64-40d5-491e-99b0-da01ff1f3341").toString("base64url")] },
       error: { code: "NOT_FOUND" },
     },
     {
       what: "a filter that matches nothing",
-      nodes: { filter: { name: { eq: "nobody" } } },
+      nodes: { filter: { name: { eq: "ghost" } } },
       error: { code: "NOT_FOUND", path: ["input", "nodes", "filter"] },
     },
     {
@@ -313,7 +313,7 @@ describe("a request with a bad node", () => {
       nodes: { cluster: { name: "nowhere" } },
       error: { code: "NOT_FOUND", missing: ["nowhere"], path: ["input", "nodes", "cluster"] },
     },
-  ])("or with $what is refused", async ({ nodes, error }) => {
+  ])("a request with $what is refused", async ({ nodes, error }) => {
     expect((await ask("manageNodes", { nodes })).errors).toMatchObject([error]);
   });
 
@@ -322,7 +322,7 @@ describe("a request with a bad node", () => {
     { what: "idempotencyKey", more: { idempotencyKey: "" } },
     { what: "reason", more: { reason: "x".repeat(5_000) } },
     { what: "variables", more: { variables: [1] } },
-  ])("or with a $what that does not do is refused", async ({ what, more }) => {
+  ])("a request with an invalid $what is refused", async ({ what, more }) => {
     expect((await ask("manageNodes", { nodes: { names: [await aNode()] }, ...more })).errors).toMatchObject([
       { type: "SimpleError", code: "INVALID_INPUT", status: 400, path: ["input", what] },
     ]);
@@ -331,14 +331,14 @@ describe("a request with a bad node", () => {
   test.each([
     { what: "unknown", steps: [{ name: "polish" }] },
     { what: "without its arguments", steps: [{ name: "update_firmware" }] },
-    { what: "with arguments that do not fit", steps: [{ name: "update_firmware", args: { version: "new" } }] },
-  ])("or with a step that is $what is refused", async ({ steps }) => {
+    { what: "with invalid arguments", steps: [{ name: "update_firmware", args: { version: "new" } }] },
+  ])("a request with a step that is $what is refused", async ({ steps }) => {
     const { errors } = await ask("cleanNodes", { nodes: { names: [await aNode("AVAILABLE")] }, steps });
     expect(errors).toMatchObject([{ code: "INVALID_INPUT" }]);
   });
 });
 
-describe("a request that is repeated with its key", () => {
+describe("request with a repeated idempotency key", () => {
   test("a repeated idempotency key returns the same operation and starts no second one [R-047]", async () => {
     const name = await aNode();
     const input = { nodes: { names: [name] }, idempotencyKey: "order-66" };
@@ -381,7 +381,7 @@ describe("a request that is repeated with its key", () => {
   });
 });
 
-describe("overlapping requests at the same moment", () => {
+describe("concurrent overlapping requests", () => {
   test("of overlapping concurrent requests one succeeds; the others name the conflicting operation [R-046]", async () => {
     const gate = aGate();
     const shared = await aNode("ENROLLED", { "power.read": { gate: gate.name } });
