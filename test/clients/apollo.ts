@@ -1,12 +1,15 @@
-/** Apollo Client, as its documentation sets it up: a cache that knows the possible types, HTTP and WebSocket split by operation. */
+/**
+ * Apollo Client, set up as in its documentation: a cache with the possible types, and HTTP and WebSocket split by
+ * operation.
+ */
 import { readFileSync } from "node:fs";
 import { ApolloClient, ApolloLink, gql, HttpLink, InMemoryCache } from "@apollo/client";
 import { GraphQLWsLink } from "@apollo/client/link/subscriptions";
 import { OperationTypeNode } from "graphql";
 import { createClient } from "graphql-ws";
 import { WebSocket } from "ws";
-import { pulled, textOf } from "./client.ts";
-import type { ClientUnderTest, Reached } from "./client.ts";
+import { pullIterator, textOf } from "./client.ts";
+import type { ClientUnderTest, Endpoint } from "./client.ts";
 
 const possibleTypes = JSON.parse(readFileSync(new URL("../../possibleTypes.json", import.meta.url), "utf8")) as Record<
   string,
@@ -14,7 +17,7 @@ const possibleTypes = JSON.parse(readFileSync(new URL("../../possibleTypes.json"
 >;
 
 export function apolloClient(
-  { url, socketUrl, headers }: Reached,
+  { url, socketUrl, headers }: Endpoint,
   { everythingOverSocket }: { readonly everythingOverSocket: boolean },
 ) {
   const socket = createClient({ url: socketUrl, webSocketImpl: WebSocket, connectionParams: headers });
@@ -26,7 +29,7 @@ export function apolloClient(
         overSocket,
         new HttpLink({ uri: url, headers }),
       );
-  // Items of a stream follow each other: none is the one before with other fields.
+  // Items of a stream are separate values; without this, Apollo merges an item into the previous one.
   const cache = new InMemoryCache({
     possibleTypes,
     typePolicies: { Subscription: { fields: { nodeTransitions: { merge: false } } } },
@@ -35,15 +38,15 @@ export function apolloClient(
   return { client, socket };
 }
 
-export function apollo(reached: Reached, how: { readonly everythingOverSocket: boolean }): ClientUnderTest {
-  const { client, socket } = apolloClient(reached, how);
+export function apollo(endpoint: Endpoint, how: { readonly everythingOverSocket: boolean }): ClientUnderTest {
+  const { client, socket } = apolloClient(endpoint, how);
   return {
     query: async (operation, variables = {}) =>
       (await client.query({ query: gql(textOf(operation)), variables })).data as never,
     mutate: async (operation, variables = {}) =>
       (await client.mutate({ mutation: gql(textOf(operation)), variables })).data as never,
     follow: (operation, variables = {}) =>
-      pulled((observer) => {
+      pullIterator((observer) => {
         const running = client.subscribe({ query: gql(textOf(operation)), variables }).subscribe({
           next: ({ data, error }) => (error ? observer.error(error) : observer.next(data as never)),
           error: observer.error,

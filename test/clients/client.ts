@@ -1,8 +1,8 @@
-/** What the tests want of every client, however its users set it up, and what they ask it: operations.graphql. */
+/** The interface that the tests use for every client. The operations are in operations.graphql. */
 import { readFileSync } from "node:fs";
 import { Kind, parse, print } from "graphql";
 
-/** The driver of a node that is registered: machines that are not there. */
+/** Driver settings of a registered node: simulated machines. */
 export const FAKE = { fake: {} };
 
 export type OperationName = "NodesPage" | "Anything" | "Register" | "Commission" | "Follow";
@@ -11,22 +11,21 @@ export type Variables = Record<string, unknown>;
 export interface ClientUnderTest {
   query<Data>(operation: OperationName, variables?: Variables): Promise<Data>;
   mutate<Data>(operation: OperationName, variables?: Variables): Promise<Data>;
-  /** The items of a subscription; null: the client knows none. `return()` leaves it. */
+  /** Items of a subscription; null if the client has no subscriptions. `return()` ends it. */
   follow: (<Data>(operation: OperationName, variables?: Variables) => AsyncIterator<Data>) | null;
   close(): Promise<void>;
 }
 
-export interface Reached {
-  /** Where the API is, over HTTP. */
+export interface Endpoint {
+  /** URL of the API over HTTP. */
   readonly url: string;
-  /** The same over WebSocket. */
+  /** URL of the API over WebSocket. */
   readonly socketUrl: string;
-  /** What its users send to be known; nothing without a token. */
+  /** Headers that authenticate its users; empty without a token. */
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** How clients reach a service. */
-export function reachedAt(url: string, token?: string): Reached {
+export function endpointOf(url: string, token?: string): Endpoint {
   return {
     url: `${url}/graphql`,
     socketUrl: `${url.replace("http", "ws")}/graphql`,
@@ -36,10 +35,10 @@ export function reachedAt(url: string, token?: string): Reached {
 
 const definitions = parse(readFileSync(new URL("operations.graphql", import.meta.url), "utf8")).definitions;
 
-/** The text of one operation, with the fragments of the file that it needs, as somebody would write it. */
+/** Text of one operation with the fragments that it needs, as a user would write it. */
 export function textOf(operation: OperationName): string {
   const wanted = new Map<string, string>();
-  const want = (name: string) => {
+  const add = (name: string) => {
     const definition = definitions.find(
       (one) =>
         (one.kind === Kind.OPERATION_DEFINITION || one.kind === Kind.FRAGMENT_DEFINITION) && one.name?.value === name,
@@ -48,9 +47,9 @@ export function textOf(operation: OperationName): string {
     const text = print(definition);
     wanted.set(name, text);
     for (const [, spread = ""] of text.matchAll(/\.\.\.(\w+)/g))
-      if (spread !== "on" && !wanted.has(spread)) want(spread);
+      if (spread !== "on" && !wanted.has(spread)) add(spread);
   };
-  want(operation);
+  add(operation);
   return [...wanted.values()].join("\n\n");
 }
 
@@ -60,12 +59,12 @@ interface Observer<Item> {
   complete(): void;
 }
 
-/** What is pushed, to be pulled; leaving it ends the subscription. */
-export function pulled<Item>(subscribe: (observer: Observer<Item>) => () => void): AsyncIterator<Item> {
+/** Iterator over the items of a subscription. `return()` ends the subscription. */
+export function pullIterator<Item>(subscribe: (observer: Observer<Item>) => () => void): AsyncIterator<Item> {
   const arrived: Item[] = [];
   let ending: { readonly error?: unknown } | null = null;
   let wake: () => void = () => {};
-  const leave = subscribe({
+  const unsubscribe = subscribe({
     next(item) {
       arrived.push(item);
       wake();
@@ -92,7 +91,7 @@ export function pulled<Item>(subscribe: (observer: Observer<Item>) => () => void
       }
     },
     return() {
-      leave();
+      unsubscribe();
       ending ??= {};
       wake();
       return Promise.resolve({ done: true, value: undefined });

@@ -1,32 +1,35 @@
-/** Every client that we promise to work with, set up as its users do, against the real server: reads, writes and streams, with a token and without. */
+/**
+ * Every supported client, set up as its users do, against the real server: reads, writes and streams, with and without
+ * a token.
+ */
 import { gql } from "@apollo/client";
 import { afterAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest, takeUntil } from "../support/service.ts";
 import { apollo, apolloClient } from "./apollo.ts";
-import { FAKE, reachedAt, textOf } from "./client.ts";
-import type { ClientUnderTest, Reached } from "./client.ts";
+import { FAKE, endpointOf, textOf } from "./client.ts";
+import type { ClientUnderTest, Endpoint } from "./client.ts";
 import { overEvents, overSocket, request } from "./plain.ts";
 import { urql } from "./urql.ts";
 
-const CLIENTS: readonly { readonly name: string; readonly made: (reached: Reached) => ClientUnderTest }[] = [
+const CLIENTS: readonly { readonly name: string; readonly made: (endpoint: Endpoint) => ClientUnderTest }[] = [
   {
     name: "Apollo over HTTP, streams over WebSocket",
-    made: (reached) => apollo(reached, { everythingOverSocket: false }),
+    made: (endpoint) => apollo(endpoint, { everythingOverSocket: false }),
   },
-  { name: "Apollo over WebSocket", made: (reached) => apollo(reached, { everythingOverSocket: true }) },
-  { name: "urql, streams over WebSocket", made: (reached) => urql(reached, { stream: "WebSocket" }) },
-  { name: "urql, streams as server-sent events", made: (reached) => urql(reached, { stream: "fetch" }) },
+  { name: "Apollo over WebSocket", made: (endpoint) => apollo(endpoint, { everythingOverSocket: true }) },
+  { name: "urql, streams over WebSocket", made: (endpoint) => urql(endpoint, { stream: "WebSocket" }) },
+  { name: "urql, streams as server-sent events", made: (endpoint) => urql(endpoint, { stream: "fetch" }) },
   { name: "graphql-request", made: request },
   { name: "graphql-ws", made: overSocket },
   { name: "graphql-sse", made: overEvents },
 ];
 
 const TOKEN = "a token for the tests of clients";
-/** Where a page of a listed origin comes from. */
+/** A listed origin of a web page. */
 const CONSOLE = "http://localhost:5173";
 
-interface Flaw {
+interface ApiError {
   readonly __typename: string;
   readonly code: string;
   readonly status: number;
@@ -52,14 +55,14 @@ interface Page {
 }
 
 interface Registered {
-  readonly registerNodes: { readonly nodes: readonly Core[]; readonly errors: readonly Flaw[] };
+  readonly registerNodes: { readonly nodes: readonly Core[]; readonly errors: readonly ApiError[] };
 }
 
 interface Commissioned {
   readonly commissionNodes: {
     readonly operation: { readonly id: string } | null;
-    readonly results: readonly { readonly accepted: boolean; readonly error: Flaw | null }[];
-    readonly errors: readonly Flaw[];
+    readonly results: readonly { readonly accepted: boolean; readonly error: ApiError | null }[];
+    readonly errors: readonly ApiError[];
   };
 }
 
@@ -91,20 +94,20 @@ afterAll(async () => {
 });
 
 test.each([
-  { name: "Apollo", made: (reached: Reached) => apollo(reached, { everythingOverSocket: false }) },
-  { name: "urql", made: (reached: Reached) => urql(reached, { stream: "fetch" }) },
+  { name: "Apollo", made: (endpoint: Endpoint) => apollo(endpoint, { everythingOverSocket: false }) },
+  { name: "urql", made: (endpoint: Endpoint) => urql(endpoint, { stream: "fetch" }) },
   { name: "graphql-request", made: request },
-])("$name is told that a token is not the right one", async ({ made }) => {
-  const client = made(reachedAt(SERVICES[1]?.ostler.url ?? "", "another token than that"));
+])("$name reports an invalid token", async ({ made }) => {
+  const client = made(endpointOf(SERVICES[1]?.ostler.url ?? "", "another token than that"));
   clients.add(client);
   await expect(client.query("NodesPage", { first: 1 })).rejects.toThrow(/Invalid token|401/);
 });
 
-describe.each(SERVICES)("$access", ({ token, ostler }) => {
-  const reached = reachedAt(ostler.url, token);
+describe.each(SERVICES)("client $access", ({ token, ostler }) => {
+  const endpoint = endpointOf(ostler.url, token);
 
   describe.each(CLIENTS.map((client, index) => ({ ...client, prefix: `c${index}` })))("$name", ({ made, prefix }) => {
-    const client = made(reached);
+    const client = made(endpoint);
     clients.add(client);
     const register = async (names: readonly string[]): Promise<readonly Core[]> => {
       const { registerNodes } = await client.mutate<Registered>("Register", {
@@ -114,7 +117,7 @@ describe.each(SERVICES)("$access", ({ token, ostler }) => {
       return registerNodes.nodes;
     };
 
-    test("registers nodes, and reads them page by page and one by its ID", async () => {
+    test("nodes are registered and read page by page, and one by its ID", async () => {
       const names = [1, 2, 3, 4, 5].map((number) => `${prefix}-page-${number}`);
       const registered = await register(names);
       expect(registered.map(({ name, state }) => ({ name, state }))).toEqual(
@@ -139,7 +142,7 @@ describe.each(SERVICES)("$access", ({ token, ostler }) => {
       expect(resource).toEqual({ __typename: "Node", id: registered[0]?.id, name: names[0], state: "ENROLLED" });
     });
 
-    test("is told every flaw of a refused request, in its type", async () => {
+    test("a refused request returns every error with its type", async () => {
       await register([`${prefix}-taken`]);
       const { registerNodes } = await client.mutate<Registered>("Register", {
         input: {
@@ -154,7 +157,7 @@ describe.each(SERVICES)("$access", ({ token, ostler }) => {
         expect.arrayContaining([{ type: expect.any(String), path: ["input", "nodes", "1", "name"] }]),
       );
       const { commissionNodes } = await client.mutate<Commissioned>("Commission", {
-        input: { nodes: { names: [`${prefix}-nobody`] } },
+        input: { nodes: { names: [`${prefix}-missing`] } },
       });
       expect(commissionNodes.operation).toBeNull();
       expect(commissionNodes.errors).toEqual([
@@ -162,12 +165,12 @@ describe.each(SERVICES)("$access", ({ token, ostler }) => {
           __typename: "NotFoundError",
           code: "NOT_FOUND",
           status: 404,
-          missing: [`${prefix}-nobody`],
+          missing: [`${prefix}-missing`],
         }),
       ]);
     });
 
-    test("commissions a node, and is refused the same at an ACTIVE one", async () => {
+    test("an accepted commission runs, and one of an ACTIVE node is refused", async () => {
       const [node] = await register([`${prefix}-work`]);
       const { commissionNodes } = await client.mutate<Commissioned>("Commission", {
         input: { nodes: { ids: [node?.id] } },
@@ -202,7 +205,7 @@ describe.each(SERVICES)("$access", ({ token, ostler }) => {
 
     const { follow } = client;
     if (!follow) return;
-    test("follows a commission from a snapshot, leaves, and goes on where it left", async () => {
+    test("a subscription follows a commission from a snapshot, disconnects, and resumes where it ended", async () => {
       const itemsOf = (variables: Record<string, unknown>): AsyncIterator<Item> => {
         const answers = follow<{ nodeTransitions: Item }>("Follow", variables);
         return {
@@ -233,36 +236,36 @@ describe.each(SERVICES)("$access", ({ token, ostler }) => {
       const second = itemsOf({ filter, after: seen.at(-1)?.cursor });
       const rest = await takeUntil(second, ({ to }) => to === "ACTIVE");
       await second.return?.();
-      const told = [...seen, ...rest]
+      const sequences = [...seen, ...rest]
         .filter((item) => item.__typename === "Transition")
         .map(({ sequence }) => sequence);
-      // Its registration is the first of its transitions; the snapshot stands for it.
-      expect(told).toEqual(told.map((_sequence, index) => index + 2));
+      // Its first transition is the registration, which the snapshot replaces.
+      expect(sequences).toEqual(sequences.map((_sequence, index) => index + 2));
       const { node: now } = await ostler.query<{ node: { transitionCount: number } }>(
         "query Count($by: NodeRef!) { node(by: $by) { transitionCount } }",
         { by: { id: node?.id } },
       );
-      expect(told.at(-1)).toBe(now.transitionCount);
+      expect(sequences.at(-1)).toBe(now.transitionCount);
     });
   });
 
-  test("urql reads with GET, as it does unless told otherwise, and writes with POST", async () => {
+  test("urql reads with GET, its default, and writes with POST", async () => {
     const methods: (string | undefined)[] = [];
-    const client = urql(reached, {
+    const client = urql(endpoint, {
       stream: "WebSocket",
-      fetch: (...asked) => {
-        methods.push(asked[1]?.method);
-        return fetch(...asked);
+      fetch: (...parameters) => {
+        methods.push(parameters[1]?.method);
+        return fetch(...parameters);
       },
     });
     clients.add(client);
     const { nodes } = await client.query<Page>("NodesPage", { first: 1 });
     expect(nodes.totalCount).toBeGreaterThan(0);
-    await client.mutate("Commission", { input: { nodes: { names: ["nobody"] } } });
+    await client.mutate("Commission", { input: { nodes: { names: ["missing"] } } });
     expect(methods).toEqual(["GET", "POST"]);
   });
 
-  test("urql reads from a page of a listed origin, where the browser does not ask first", async () => {
+  test("urql reads from a page of a listed origin without a CORS preflight", async () => {
     const asIn =
       (origin: string): typeof fetch =>
       (input, init) =>
@@ -270,16 +273,16 @@ describe.each(SERVICES)("$access", ({ token, ostler }) => {
           ...init,
           headers: { ...(init?.headers as Record<string, string>), origin, "sec-fetch-site": "same-site" },
         });
-    const listed = urql(reached, { stream: "fetch", fetch: asIn(CONSOLE) });
+    const listed = urql(endpoint, { stream: "fetch", fetch: asIn(CONSOLE) });
     expect((await listed.query<Page>("NodesPage", { first: 1 })).nodes.edges).toHaveLength(1);
-    const other = urql({ ...reached, headers: {} }, { stream: "fetch", fetch: asIn("http://localhost:6174") });
+    const other = urql({ ...endpoint, headers: {} }, { stream: "fetch", fetch: asIn("http://localhost:6174") });
     await expect(other.query("NodesPage", { first: 1 })).rejects.toThrow(
       token === undefined ? /causes a CORS preflight/ : /Send the token/,
     );
   });
 
-  test("Apollo shows in a list that was read before what a stream tells of its nodes", async () => {
-    const { client, socket } = apolloClient(reached, { everythingOverSocket: false });
+  test("Apollo updates a list that was read before with the items of a stream", async () => {
+    const { client, socket } = apolloClient(endpoint, { everythingOverSocket: false });
     const [name = ""] = await ostler.register(1);
     const filter = { name: { eq: name } };
     const states: (string | undefined)[] = [];

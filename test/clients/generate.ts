@@ -1,4 +1,7 @@
-/** What `graphql-codegen` and `gql.tada generate-output` do, by the packages that they do it with: the commands bring a compiler or a hundred packages of their own. */
+/**
+ * Generates the output of `graphql-codegen` and `gql.tada generate-output` with their packages; the commands would add
+ * a compiler or a hundred packages.
+ */
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { preset } from "@graphql-codegen/client-preset";
@@ -12,7 +15,7 @@ interface CodegenConfig {
   readonly generates: Readonly<Record<string, { readonly preset: "client"; readonly config: Record<string, unknown> }>>;
 }
 
-/** Writes what a project's codegen.json asks for. Throws when a document does not fit the schema. */
+/** Writes the output that a project's codegen.json lists. Throws if a document does not match the schema. */
 export async function generateClientPreset(folder: string): Promise<void> {
   const read = (name: string) => readFile(join(folder, name), "utf8");
   const { schema, documents, generates } = JSON.parse(await read("codegen.json")) as CodegenConfig;

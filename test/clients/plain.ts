@@ -1,12 +1,15 @@
-/** The small clients: graphql-request, which knows no subscriptions; graphql-ws; and graphql-sse, a connection for each operation. */
+/**
+ * The small clients: graphql-request, which has no subscriptions; graphql-ws; and graphql-sse, with a connection for
+ * each operation.
+ */
 import { GraphQLClient } from "graphql-request";
 import { createClient as createSse } from "graphql-sse";
 import { createClient as createSocket } from "graphql-ws";
 import { WebSocket } from "ws";
 import { textOf } from "./client.ts";
-import type { ClientUnderTest, OperationName, Reached, Variables } from "./client.ts";
+import type { ClientUnderTest, OperationName, Endpoint, Variables } from "./client.ts";
 
-export function request({ url, headers }: Reached): ClientUnderTest {
+export function request({ url, headers }: Endpoint): ClientUnderTest {
   const client = new GraphQLClient(url, { headers: { ...headers } });
   return {
     query: (operation, variables) => client.request(textOf(operation), variables),
@@ -16,34 +19,34 @@ export function request({ url, headers }: Reached): ClientUnderTest {
   };
 }
 
-export function overSocket({ socketUrl, headers }: Reached): ClientUnderTest {
+export function overSocket({ socketUrl, headers }: Endpoint): ClientUnderTest {
   const client = createSocket({ url: socketUrl, webSocketImpl: WebSocket, connectionParams: headers });
-  return ofIterating(client, async () => client.dispose());
+  return clientOf(client, async () => client.dispose());
 }
 
-export function overEvents({ url, headers }: Reached): ClientUnderTest {
+export function overEvents({ url, headers }: Endpoint): ClientUnderTest {
   const client = createSse({ url, headers: { ...headers } });
-  return ofIterating(client, () => Promise.resolve(client.dispose()));
+  return clientOf(client, () => Promise.resolve(client.dispose()));
 }
 
-/** What both clients of one author have in common. */
-interface Iterating {
+/** Common interface of graphql-ws and graphql-sse. */
+interface IterableClient {
   iterate(request: {
     readonly query: string;
     readonly variables?: Variables;
   }): AsyncIterableIterator<{ readonly data?: unknown; readonly errors?: readonly unknown[] | undefined }>;
 }
 
-function ofIterating(client: Iterating, close: () => Promise<void>): ClientUnderTest {
+function clientOf(client: IterableClient, close: () => Promise<void>): ClientUnderTest {
   const start = (operation: OperationName, variables: Variables = {}) =>
     client.iterate({ query: textOf(operation), variables });
-  const only = async (operation: OperationName, variables?: Variables) => {
+  const first = async (operation: OperationName, variables?: Variables) => {
     for await (const answer of start(operation, variables)) return dataOf(answer) as never;
-    throw new Error(`${operation} was not answered.`);
+    throw new Error(`${operation} got no answer.`);
   };
   return {
-    query: only,
-    mutate: only,
+    query: first,
+    mutate: first,
     follow(operation, variables) {
       const items = start(operation, variables);
       return {

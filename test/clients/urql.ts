@@ -1,21 +1,23 @@
-/** urql, with its defaults: it reads with GET. Subscriptions over WebSocket, or over the answer of a request (server-sent events). */
+/**
+ * urql with its defaults: reads with GET. Subscriptions use WebSocket, or the answer of a request (server-sent events).
+ */
 import { ReadableStream } from "node:stream/web";
 import { cacheExchange, Client, fetchExchange, gql, subscriptionExchange } from "@urql/core";
 import type { OperationResult } from "@urql/core";
 import { createClient } from "graphql-ws";
 import { WebSocket } from "ws";
-import { pulled, textOf } from "./client.ts";
-import type { ClientUnderTest, Reached } from "./client.ts";
+import { pullIterator, textOf } from "./client.ts";
+import type { ClientUnderTest, Endpoint } from "./client.ts";
 
 export interface UrqlSetup {
   readonly stream: "WebSocket" | "fetch";
-  /** In place of Node's own. */
+  /** Replaces Node's own `fetch`. */
   readonly fetch?: typeof fetch;
 }
 
 export function urql(
-  { url, socketUrl, headers }: Reached,
-  { stream, fetch: fetching = fetch }: UrqlSetup,
+  { url, socketUrl, headers }: Endpoint,
+  { stream, fetch: fetchFunction = fetch }: UrqlSetup,
 ): ClientUnderTest {
   const socket =
     stream === "WebSocket"
@@ -35,7 +37,7 @@ export function urql(
     exchanges: [cacheExchange, fetchExchange, ...(overSocket ? [overSocket] : [])],
     fetchSubscriptions: stream === "fetch",
     fetchOptions: { headers: { ...headers } },
-    fetch: stream === "fetch" ? untilLeft(fetching) : fetching,
+    fetch: stream === "fetch" ? endOnAbort(fetchFunction) : fetchFunction,
   });
   return {
     query: async (operation, variables = {}) =>
@@ -43,7 +45,7 @@ export function urql(
     mutate: async (operation, variables = {}) =>
       dataOf(await client.mutation(gql(textOf(operation)), variables).toPromise()),
     follow: (operation, variables = {}) =>
-      pulled((observer) => {
+      pullIterator((observer) => {
         const { unsubscribe } = client
           .subscription(gql(textOf(operation)), variables)
           .subscribe((result) => (result.error ? observer.error(result.error) : observer.next(result.data as never)));
@@ -56,17 +58,17 @@ export function urql(
 }
 
 /**
- * `fetch`, for Node: who leaves an answer that is still coming has come to its end. Else urql, when it is left while it
- * hands on an item, rejects a promise that nobody holds, which ends a process.
+ * `fetch` for Node: an aborted answer ends without an error. Otherwise urql, when a subscription ends while it delivers
+ * an item, rejects a promise without a handler, which ends the process.
  */
-function untilLeft(fetching: typeof fetch): typeof fetch {
-  return async (...asked) => {
-    const answer = await fetching(...asked);
-    return answer.body ? new Response(ReadableStream.from(quietly(answer.body)) as BodyInit, answer) : answer;
+function endOnAbort(fetchFunction: typeof fetch): typeof fetch {
+  return async (...parameters) => {
+    const answer = await fetchFunction(...parameters);
+    return answer.body ? new Response(ReadableStream.from(ignoreAbort(answer.body)) as BodyInit, answer) : answer;
   };
 }
 
-async function* quietly(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+async function* ignoreAbort(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   try {
     yield* chunks;
   } catch (error) {

@@ -1,6 +1,6 @@
-// Command main is a client in Go: types and calls are generated from the schema that is served, streams are read as
-// server-sent events with the standard library. It registers a node, reads it, commissions it, and follows it, breaking
-// off in the middle and going on from the last cursor.
+// Command main is a client in Go. Types and calls are generated from the schema of the service; streams are read as
+// server-sent events with the standard library. It registers, reads and commissions a node, and follows it with a
+// subscription that it cancels half-way and resumes from the last cursor.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"git.sr.ht/~emersion/gqlclient"
 )
 
-// Query is what every payload leads on to. The generator makes no type of it, and this program reads on by requests of its own.
+// Query is a field of every payload. The generator makes no type for it; this program reads with separate requests.
 type Query struct{}
 
 // known sends the token with each request, if there is one.
@@ -39,15 +39,16 @@ const follow = `subscription Follow($filter: NodeFilter, $after: String) {
   }
 }`
 
-// followUntil hands on each transition of the nodes after the cursor, until one leads to the state; it answers the last cursor.
+// followUntil passes each transition of the nodes after the cursor to each, until one leads to the state. It returns the
+// last cursor.
 func followUntil(ctx context.Context, client *http.Client, url string, ids []string, after string, state NodeState, each func(*Transition)) (string, error) {
 	body, err := json.Marshal(map[string]interface{}{"query": follow, "variables": map[string]interface{}{"filter": NodeFilter{Ids: ids}, "after": after}})
 	if err != nil {
 		return after, err
 	}
-	// Leaving is ending the request.
-	ctx, leave := context.WithCancel(ctx)
-	defer leave()
+	// Canceling the request ends the subscription.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return after, err
@@ -60,7 +61,7 @@ func followUntil(ctx context.Context, client *http.Client, url string, ids []str
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return after, fmt.Errorf("the stream was answered with %s", response.Status)
+		return after, fmt.Errorf("the service returned %s for the stream", response.Status)
 	}
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, 1<<20)
@@ -92,7 +93,7 @@ func followUntil(ctx context.Context, client *http.Client, url string, ids []str
 			return item.Cursor, fmt.Errorf("the stream ended: %s", item.Code)
 		}
 	}
-	return after, fmt.Errorf("the stream broke off: %w", lines.Err())
+	return after, fmt.Errorf("the stream ended without a completion: %w", lines.Err())
 }
 
 func try() error {
@@ -103,7 +104,7 @@ func try() error {
 	client := gqlclient.New(url, httpClient)
 
 	name := fmt.Sprintf("go-%d", time.Now().UnixNano())
-	// What has a default is sent all the same, so it is said.
+	// The generated types send every field, so fields with a default need a value.
 	registered, err := Register(client, ctx, RegisterNodesInput{Nodes: []RegisterNodeInput{{Name: name, Driver: DriverSettingsInput{Fake: &FakeSettingsInput{}}}}})
 	if err != nil {
 		return err
@@ -118,11 +119,11 @@ func try() error {
 	}
 	fmt.Printf("%s is %s\n", page.Edges[0].Node.Name, page.Edges[0].Node.State)
 
-	refused, err := Commission(client, ctx, CommissionNodesInput{Nodes: NodeSelector{Names: []string{"nobody"}}, Acceptance: AcceptanceAllOrNothing, Until: UntilActive})
+	refused, err := Commission(client, ctx, CommissionNodesInput{Nodes: NodeSelector{Names: []string{"missing"}}, Acceptance: AcceptanceAllOrNothing, Until: UntilActive})
 	if err != nil {
 		return err
 	}
-	fmt.Printf("nobody is refused: %s\n", refused.Errors[0].Code)
+	fmt.Printf("a missing node is refused: %s\n", refused.Errors[0].Code)
 	accepted, err := Commission(client, ctx, CommissionNodesInput{Nodes: NodeSelector{Ids: ids}, Acceptance: AcceptanceAllOrNothing, Until: UntilActive})
 	if err != nil {
 		return err
@@ -136,7 +137,7 @@ func try() error {
 		fmt.Printf("%s %d %s\n", transition.Cursor, transition.Sequence, transition.Event)
 		sequence++
 		if transition.Sequence != sequence {
-			panic(fmt.Sprintf("transition %d came where %d was due", transition.Sequence, sequence))
+			panic(fmt.Sprintf("received transition %d, expected %d", transition.Sequence, sequence))
 		}
 	}
 	cursor, err := followUntil(ctx, httpClient, url, ids, "0", NodeStateManageable, each)

@@ -14,7 +14,7 @@ interface Reached {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** States as a person reads them. What is not known yet is shown as it comes: values are added without a new version of the API. */
+/** States for people. Unknown values are shown unchanged, because the API adds values without a new version. */
 export function inWords(state: NodeState): string {
   switch (state) {
     case "ACTIVE":
@@ -51,7 +51,7 @@ export function program({ url, socketUrl, headers }: Reached) {
     async commission(nodes: NodeSelector) {
       const { commissionNodes } = await requests.request(CommissionDocument, { input: { nodes, until: "ACTIVE" } });
       const [flaw] = unmasked(FlawFragmentDoc, commissionNodes?.errors) ?? [];
-      // Each kind of flaw has its own fields, and is known by its type.
+      // Each kind of error has its own fields and is identified by its type.
       return flaw?.__typename === "NotFoundError" ? { missing: flaw.missing } : { accepted: commissionNodes?.results.map(({ accepted }) => accepted) };
     },
 

@@ -1,4 +1,4 @@
-/** What the program asks, for relay-compiler to find; a bundler with Relay's plugin would put the artefacts in place of these. */
+/** Documents of the program for relay-compiler. A bundler with Relay's plugin would replace them with the artifacts. */
 import { graphql } from "relay-runtime";
 
 export const documents = [

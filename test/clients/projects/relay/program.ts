@@ -68,7 +68,7 @@ export function program({ url, socketUrl, headers }: { readonly url: string; rea
       return { runId: result?.run?.id, error: result?.error, errors: commissionNodes?.errors };
     },
 
-    /** Every page after the first lands in the same connection, where the first one's reader sees it. */
+    /** Later pages are added to the same connection, so its first reader sees them. */
     async readAll(ids: readonly string[], count: number) {
       const filter = { ids };
       const fleet = await once<documentsFleetQuery>(fleetQuery, { count, filter });
@@ -92,7 +92,7 @@ export function program({ url, socketUrl, headers }: { readonly url: string; rea
       return run && look<documentsRun$data>(runFragment, run);
     },
 
-    /** Takes items until one fits, leaves, and answers them. */
+    /** Collects items until one fits, then unsubscribes. */
     follow(variables: documentsFollowSubscription["variables"], fits: (item: documentsFollowSubscription["response"]["nodeTransitions"]) => boolean) {
       return new Promise<documentsFollowSubscription["response"]["nodeTransitions"][]>((done, failed) => {
         const items: documentsFollowSubscription["response"]["nodeTransitions"][] = [];

@@ -1,4 +1,4 @@
-/** gql.tada, told our schema and what our scalars are in TypeScript. */
+/** gql.tada with the schema and the TypeScript types of its scalars. */
 import { initGraphQLTada } from "gql.tada";
 import type { introspection } from "./introspection.d.ts";
 

@@ -1,4 +1,4 @@
-/** A user of gql.tada: documents stand in the program, and TypeScript itself reads their types from the schema. */
+/** A user of gql.tada: documents are part of the program, and TypeScript derives their types from the schema. */
 import { readFragment } from "gql.tada";
 import type { ResultOf, VariablesOf } from "gql.tada";
 import { GraphQLClient } from "graphql-request";
