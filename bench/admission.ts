@@ -1,22 +1,22 @@
-/** Subject `admission`: one mutation that commissions a whole fleet, over HTTP, from the request to the answer. */
+/** Subject `admission`: one mutation that commissions a whole fleet, over HTTP, from the request to the response. */
 import { startService } from "../src/app.ts";
 import { readConfig } from "../src/config.ts";
 import { createLog } from "../src/log.ts";
 import { median, printTable, shown } from "./figures.ts";
 import { PLUGIN, registerFleet } from "./fleet.ts";
-import type { Site } from "./site.ts";
+import type { Testbed } from "./testbed.ts";
 
 const MUTATION =
   "mutation { commissionNodes(input: { nodes: { filter: {} } }) { operation { uuid totalCount } errors { code message } } }";
 
 export async function measureAdmission(
-  site: Site,
+  testbed: Testbed,
   { nodes, rounds }: { readonly nodes: readonly number[]; readonly rounds: number },
 ): Promise<void> {
   const rows: string[][] = [];
   for (const count of nodes) {
     const all: number[] = [];
-    for (let round = 1; round <= rounds; round += 1) all.push(await admissionMs(site, count));
+    for (let round = 1; round <= rounds; round += 1) all.push(await admissionMs(testbed, count));
     rows.push([
       String(count),
       shown(median(all), 0),
@@ -25,11 +25,11 @@ export async function measureAdmission(
     ]);
   }
   console.log(`  one commissionNodes on all nodes, over HTTP; medians of ${rounds}`);
-  printTable(["nodes", "ms", "µs/node", "ms of each round"], rows);
+  printTable(["nodes", "ms", "µs/node", "ms per round"], rows);
 }
 
-async function admissionMs(site: Site, count: number): Promise<number> {
-  await using made = await site.database("served");
+async function admissionMs(testbed: Testbed, count: number): Promise<number> {
+  await using made = await testbed.database("served");
   if (!("url" in made.connection)) throw new Error("A served database has a URL.");
   const config = readConfig(
     { DATABASE_URL: made.connection.url, OSTLER_PLUGINS: PLUGIN, OSTLER_PORT: "0", OSTLER_CONCURRENCY: "1" },
@@ -46,10 +46,10 @@ async function admissionMs(site: Site, count: number): Promise<number> {
     return (await response.json()) as { data: { commissionNodes?: { operation: { totalCount: number } | null } } };
   };
   await post("{ __typename }");
-  const begun = performance.now();
+  const start = performance.now();
   const { data } = await post(MUTATION);
-  const milliseconds = performance.now() - begun;
+  const milliseconds = performance.now() - start;
   if (data.commissionNodes?.operation?.totalCount !== count)
-    throw new Error(`Not all of ${count} nodes were admitted: ${JSON.stringify(data)}`);
+    throw new Error(`Fewer than ${count} nodes were admitted: ${JSON.stringify(data)}`);
   return milliseconds;
 }

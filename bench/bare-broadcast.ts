@@ -1,6 +1,6 @@
 /**
- * What subject `streams` is compared with: no GraphQL at all. The same tail of the log, each row stringified once, and
- * sent to whoever is there, whether it keeps up or not. `node bare-broadcast.ts <database url>`
+ * The baseline of subject `streams`, without GraphQL: it follows the same tail of the log, stringifies each row once
+ * and sends it to all subscribers, even to those that cannot keep up. `node bare-broadcast.ts <database url>`
  */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -31,9 +31,9 @@ new WebSocketServer({ server, perMessageDeflate: false }).on("connection", (sock
   });
 });
 
-let told = tail.head;
+let sent = tail.head;
 tail.onAdvance(() => {
-  for (const { position, nodeId, nodeName, sequence, fromState, toState, event, at } of tail.recent(told, PAGE) ?? []) {
+  for (const { position, nodeId, nodeName, sequence, fromState, toState, event, at } of tail.recent(sent, PAGE) ?? []) {
     const transition = {
       __typename: "Transition",
       cursor: String(position),
@@ -47,7 +47,7 @@ tail.onAdvance(() => {
     };
     const message = `{"id":"1","type":"next","payload":${JSON.stringify({ data: { nodeTransitions: transition } })}}`;
     for (const socket of subscribers) socket.send(message);
-    told = position;
+    sent = position;
   }
 });
 

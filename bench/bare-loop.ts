@@ -1,7 +1,7 @@
 /**
- * What the engine is measured against: a loop in one process that writes the rows that the engine writes, and does
- * nothing else. The same tables, the same points in time, one transaction a step boundary; but no queue, no lock, no
- * fence, no interrupt, no driver, and prepared statements written by hand. It takes the runs as admission has stored them.
+ * The baseline for the engine: a loop in one process that writes the same rows as the engine and does nothing else. It
+ * uses the same tables at the same points, with one transaction per step boundary, but has no queue, locks, fences,
+ * interrupts or drivers. It reads the runs that admission has stored.
  */
 import { randomUUID } from "node:crypto";
 import postgres from "postgres";
@@ -22,11 +22,11 @@ interface BareRun {
   leg: number;
 }
 
-/** As many connections as the service has. */
+/** The same number of connections as the service. */
 const CONNECTIONS = 20;
 
 export interface BareLoop extends AsyncDisposable {
-  /** Carries every run to its end. */
+  /** Executes every run to its end. */
   work(): Promise<void>;
 }
 
@@ -51,7 +51,7 @@ export async function openBareLoop({
       await sql`update operations set state = 'RUNNING', started_at = now(), revision = revision + 1`;
       const worker = async () => {
         for (let run = waiting.shift(); run; run = waiting.shift()) {
-          await carry(sql, run, stored.plan);
+          await execute(sql, run, stored.plan);
           left -= 1;
           if (left === 0)
             await sql`update operations set state = 'SUCCEEDED', finished_at = now(), revision = revision + 1 where id = ${run.operationId}`;
@@ -65,23 +65,19 @@ export async function openBareLoop({
   };
 }
 
-async function carry(sql: Sql, run: BareRun, plan: Plan): Promise<void> {
+async function execute(sql: Sql, run: BareRun, plan: Plan): Promise<void> {
   await sql.begin(async (tx) => {
     await tx`update runs set fence = 1, owner = ${randomUUID()}, state = 'RUNNING', started_at = now(), generation = generation + 1, open_generation = generation + 1, revision = revision + 1, updated_at = clock_timestamp() where id = ${run.id}`;
     await beginAttempt(tx, run, plan.steps[0], 0);
   });
-  for (const [index, step] of plan.steps.entries()) {
-    await sql.begin((tx) => passBoundary(tx, run, plan, step, index));
+  for (const index of plan.steps.keys()) {
+    await sql.begin((tx) => passBoundary(tx, run, plan, index));
   }
 }
 
-async function passBoundary(
-  tx: TransactionSql,
-  run: BareRun,
-  plan: Plan,
-  step: PlannedStep,
-  index: number,
-): Promise<void> {
+async function passBoundary(tx: TransactionSql, run: BareRun, plan: Plan, index: number): Promise<void> {
+  const step = plan.steps[index];
+  if (!step) return;
   const output = step.phase === "inspect" ? { cpus: 8 } : null;
   await tx`update attempts set state = 'SUCCEEDED', output = ${tx.json(output)}, finished_at = now() where run_id = ${run.id} and step = ${index} and number = 1`;
   if (step.phase === "verify")
@@ -97,12 +93,14 @@ async function passBoundary(
       run.leg += 1;
       const { enter = [], phase } = plan.legs[run.leg] ?? {};
       for (const event of enter)
-        transitions.push(await move(tx, run, step, event, phase === "clean" || phase === "deploy" ? "NONE" : null));
+        transitions.push(
+          await move(tx, run, step, { event, stage: phase === "clean" || phase === "deploy" ? "NONE" : null }),
+        );
     }
     await beginAttempt(tx, run, following, index + 1);
     await tx`update runs set position = ${index + 1}, leg = ${run.leg}, generation = generation + 1, open_generation = generation + 1, revision = revision + 1, updated_at = clock_timestamp() where id = ${run.id}`;
   } else {
-    for (const event of plan.finish) transitions.push(await move(tx, run, step, event, "DEPLOYED"));
+    for (const event of plan.finish) transitions.push(await move(tx, run, step, { event, stage: "DEPLOYED" }));
     await tx`update runs set state = 'SUCCEEDED', position = ${index + 1}, finished_at = now(), owner = null, open_generation = null, slot_phase = null, slot_controller = null, fence = 2, revision = revision + 1, updated_at = clock_timestamp() where id = ${run.id}`;
   }
   if (transitions.length > 0) await append(tx, transitions);
@@ -121,8 +119,7 @@ async function move(
   tx: TransactionSql,
   run: BareRun,
   step: PlannedStep,
-  event: NodeEvent,
-  stage: string | null,
+  { event, stage }: { readonly event: NodeEvent; readonly stage: string | null },
 ): Promise<object> {
   const from = run.state;
   const to = next(from, event);
@@ -148,7 +145,7 @@ async function move(
   };
 }
 
-/** The statement of `appendTransitions`: positions have to be drawn as the engine draws them. */
+/** The statement of `appendTransitions`: positions must be drawn as the engine draws them. */
 async function append(tx: TransactionSql, rows: readonly object[]): Promise<void> {
   const json = JSON.stringify(rows.map((row, index) => ({ ...row, ord: index + 1 })));
   await tx`

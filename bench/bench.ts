@@ -1,6 +1,7 @@
 /**
- * `npm run bench`: how fast it is, on this machine, now. Rates say little by themselves; the ratio against the bare loop
- * of the same minute says what the engine costs. The figures, and what they do not say, are in docs/performance.md.
+ * `npm run bench`: measures performance on this machine. Absolute rates depend on the machine and its load; compare the
+ * ratios, such as that of the engine to the bare loop in the same minute. Figures and their limits:
+ * docs/performance.md.
  */
 import { parseArgs } from "node:util";
 import { messageOf } from "../src/errors.ts";
@@ -12,28 +13,28 @@ import { measureLatency } from "./latency.ts";
 import { measureLists } from "./lists.ts";
 import { measureProfile } from "./profile.ts";
 import { measureRuns } from "./runs.ts";
-import { openSite } from "./site.ts";
-import type { Site } from "./site.ts";
+import { openTestbed } from "./testbed.ts";
+import type { Testbed } from "./testbed.ts";
 import { countStatements } from "./statements.ts";
 import { measureStreams } from "./streams.ts";
 import { measureWholeFleet } from "./whole-fleet.ts";
 
 const FLAGS = {
-  only: { type: "string", help: "subjects, separated by commas; all of them if absent" },
-  runs: { type: "string", default: "2000", help: "runs, profile: how many" },
-  rounds: { type: "string", default: "2", help: "runs, cycles, admission, lists and start: how often each" },
-  concurrency: { type: "string", default: "32", help: "runs, cycles, fleet, profile, statements: how many at a time" },
-  fleets: { type: "string", default: "100,1000,10000", help: "cycles: sizes" },
-  cycles: { type: "string", default: "10000", help: "cycles: how many each fleet lives through" },
-  fleet: { type: "string", default: "10000", help: "fleet: nodes" },
-  nodes: { type: "string", default: "2000,10000", help: "admission: sizes" },
-  subscribers: { type: "string", default: "1,100", help: "latency: counts" },
-  transitions: { type: "string", default: "300", help: "latency: how many are committed" },
+  only: { type: "string", help: "subjects, separated by commas; default: all" },
+  runs: { type: "string", default: "2000", help: "runs, profile: number of runs" },
+  rounds: { type: "string", default: "2", help: "runs, cycles, admission, lists, start: number of rounds" },
+  concurrency: { type: "string", default: "32", help: "runs, cycles, fleet, profile, statements: nodes at a time" },
+  fleets: { type: "string", default: "100,1000,10000", help: "cycles: sizes of the fleets" },
+  cycles: { type: "string", default: "10000", help: "cycles: number of cycles of each fleet" },
+  fleet: { type: "string", default: "10000", help: "fleet: number of nodes" },
+  nodes: { type: "string", default: "2000,10000", help: "admission: sizes of the fleets" },
+  subscribers: { type: "string", default: "1,100", help: "latency: numbers of subscribers" },
+  transitions: { type: "string", default: "300", help: "latency: number of transitions" },
   tables: { type: "string", default: "1000,100000", help: "lists: nodes in the table" },
-  requests: { type: "string", default: "200", help: "lists: how many a round" },
-  fanout: { type: "string", default: "1,100,1000,5000", help: "streams: counts of subscribers" },
-  events: { type: "string", default: "40", help: "streams: how many transitions reach each of them" },
-  calls: { type: "string", default: "20000", help: "isolation: how many" },
+  requests: { type: "string", default: "200", help: "lists: requests per round" },
+  fanout: { type: "string", default: "1,100,1000,5000", help: "streams: numbers of subscribers" },
+  events: { type: "string", default: "40", help: "streams: number of transitions" },
+  calls: { type: "string", default: "20000", help: "isolation: number of calls" },
   help: { type: "boolean" },
 } as const;
 
@@ -44,45 +45,46 @@ const rounds = Number(flags.rounds);
 const concurrency = Number(flags.concurrency);
 
 interface Subject {
-  /** The flags that it goes by, for the command that is printed. */
+  /** Flags that apply to the subject, for the printed command. */
   readonly flags: readonly Exclude<keyof typeof FLAGS, "only" | "help">[];
-  measure(site: Site): Promise<void>;
+  measure(testbed: Testbed): Promise<void>;
 }
 
 const SUBJECTS: Readonly<Record<string, Subject>> = {
-  start: { flags: ["rounds"], measure: (site) => measureColdStart(site, { rounds }) },
-  statements: { flags: ["concurrency"], measure: (site) => countStatements(site, { concurrency }) },
+  start: { flags: ["rounds"], measure: (testbed) => measureColdStart(testbed, { rounds }) },
+  statements: { flags: ["concurrency"], measure: (testbed) => countStatements(testbed, { concurrency }) },
   isolation: { flags: ["calls"], measure: () => measureIsolation({ calls: Number(flags.calls) }) },
   latency: {
     flags: ["subscribers", "transitions"],
-    measure: (site) =>
-      measureLatency(site, { subscribers: numbers(flags.subscribers), transitions: Number(flags.transitions) }),
+    measure: (testbed) =>
+      measureLatency(testbed, { subscribers: numbers(flags.subscribers), transitions: Number(flags.transitions) }),
   },
   lists: {
     flags: ["tables", "requests", "rounds"],
-    measure: (site) => measureLists(site, { nodes: numbers(flags.tables), rounds, requests: Number(flags.requests) }),
+    measure: (testbed) =>
+      measureLists(testbed, { nodes: numbers(flags.tables), rounds, requests: Number(flags.requests) }),
   },
   admission: {
     flags: ["nodes", "rounds"],
-    measure: (site) => measureAdmission(site, { nodes: numbers(flags.nodes), rounds }),
+    measure: (testbed) => measureAdmission(testbed, { nodes: numbers(flags.nodes), rounds }),
   },
   streams: {
     flags: ["fanout", "events"],
-    measure: (site) => measureStreams(site, { subscribers: numbers(flags.fanout), events: Number(flags.events) }),
+    measure: (testbed) => measureStreams(testbed, { subscribers: numbers(flags.fanout), events: Number(flags.events) }),
   },
   fleet: {
     flags: ["fleet", "concurrency"],
-    measure: (site) => measureWholeFleet(site, { nodes: Number(flags.fleet), concurrency }),
+    measure: (testbed) => measureWholeFleet(testbed, { nodes: Number(flags.fleet), concurrency }),
   },
   cycles: {
     flags: ["fleets", "cycles", "rounds", "concurrency"],
-    measure: (site) =>
-      measureCycles(site, { fleets: numbers(flags.fleets), cycles: Number(flags.cycles), rounds, concurrency }),
+    measure: (testbed) =>
+      measureCycles(testbed, { fleets: numbers(flags.fleets), cycles: Number(flags.cycles), rounds, concurrency }),
   },
-  profile: { flags: ["runs", "concurrency"], measure: (site) => measureProfile(site, { runs, concurrency }) },
+  profile: { flags: ["runs", "concurrency"], measure: (testbed) => measureProfile(testbed, { runs, concurrency }) },
   runs: {
     flags: ["runs", "rounds", "concurrency"],
-    measure: (site) => measureRuns(site, { runs, rounds, concurrency }),
+    measure: (testbed) => measureRuns(testbed, { runs, rounds, concurrency }),
   },
 };
 
@@ -94,41 +96,41 @@ async function main(): Promise<void> {
     console.log(`  subjects: ${Object.keys(SUBJECTS).join(", ")}`);
     return;
   }
-  const wanted = flags.only?.split(",") ?? Object.keys(SUBJECTS);
-  const unknown = wanted.filter((name) => !(name in SUBJECTS));
+  const requested = flags.only?.split(",") ?? Object.keys(SUBJECTS);
+  const unknown = requested.filter((name) => !(name in SUBJECTS));
   if (unknown.length > 0)
-    throw new Error(`There is no subject ${unknown.join(", ")}. There are ${Object.keys(SUBJECTS).join(", ")}.`);
-  const opening = openSite();
-  endWhenTold(opening);
-  await using site = await opening;
-  for (const name of wanted) {
+    throw new Error(`Unknown subject ${unknown.join(", ")}: use ${Object.keys(SUBJECTS).join(", ")}.`);
+  const opening = openTestbed();
+  closeOnSignal(opening);
+  await using testbed = await opening;
+  for (const name of requested) {
     const subject = SUBJECTS[name];
     if (!subject) continue;
     console.log(
       `\n${name}: npm run bench -- --only ${name}${subject.flags.map((flag) => ` --${flag} ${flags[flag]}`).join("")}`,
     );
-    await subject.measure(site);
+    await subject.measure(testbed);
   }
 }
 
-let ending = false;
+let closing = false;
 
-/** Takes everything down when the benchmark is interrupted; what then fails in the middle of its work is no news. */
-function endWhenTold(opening: Promise<Site>): void {
+/** Closes everything when the benchmark is interrupted. Errors that follow from this are not reported. */
+function closeOnSignal(opening: Promise<Testbed>): void {
   const exit = () => process.exit(130);
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.on(signal, () => {
-      if (ending) return;
-      ending = true;
-      opening.then((site) => site[Symbol.asyncDispose]()).then(exit, exit);
+      if (closing) return;
+      closing = true;
+      opening.then((testbed) => testbed[Symbol.asyncDispose]()).then(exit, exit);
     });
   }
 }
 
-const isNews = (error: unknown) => {
-  if (ending) return;
+const reportError = (error: unknown) => {
+  if (closing) return;
   process.stderr.write(`${messageOf(error)}\n`);
   process.exitCode = 1;
 };
-process.on("unhandledRejection", isNews);
-main().catch(isNews);
+process.on("unhandledRejection", reportError);
+main().catch(reportError);

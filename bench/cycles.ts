@@ -1,7 +1,7 @@
 /**
- * Subject `cycles`: whole lives of nodes, through the engine and a driver that does nothing: registered, commissioned,
- * decommissioned, deleted. Fleets of different sizes live through the same number of cycles, a small one again and again,
- * so that all write as many rows; what a cycle costs in a large fleet is to be what it costs in a small one.
+ * Subject `cycles`: nodes are registered, commissioned, decommissioned and deleted, with a driver without effects.
+ * Fleets of different sizes go through the same total number of cycles, so that all write the same number of rows. The
+ * target is the same cost per cycle in a large fleet as in a small one.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
@@ -9,36 +9,39 @@ import { operationsByIds } from "../src/store/operations.ts";
 import { median, printTable, shown } from "./figures.ts";
 import { CALLER, openFleet, registerFleet } from "./fleet.ts";
 import type { Fleet } from "./fleet.ts";
-import type { Site } from "./site.ts";
+import type { Testbed } from "./testbed.ts";
 
 export interface CyclesOptions {
-  /** Sizes of the fleets; the smallest is what the others are compared with. */
+  /** Sizes of the fleets; the others are compared with the smallest. */
   readonly fleets: readonly number[];
-  /** Cycles of each measurement, as far as the fleet's size divides them. */
+  /** Cycles per measurement, rounded to whole passes of the fleet. */
   readonly cycles: number;
   readonly rounds: number;
   readonly concurrency: number;
 }
 
-/** What a cycle costs. */
+/** Cost per cycle. */
 interface Cost {
   readonly ms: number;
   readonly nodeCpuMs: number;
   readonly postgresCpuMs: number | null;
 }
 
-const LOOK_EVERY_MS = 10;
+const POLL_MS = 10;
 const WARM_UP_NODES = 100;
-/** What a fleet may cost in place of the smallest, for each node. */
+/** Limit for the cost per node, relative to the smallest fleet. */
 const GROWTH_MAX = 1.2;
 
-export async function measureCycles(site: Site, { fleets, cycles, rounds, concurrency }: CyclesOptions): Promise<void> {
+export async function measureCycles(
+  testbed: Testbed,
+  { fleets, cycles, rounds, concurrency }: CyclesOptions,
+): Promise<void> {
   const sizes = fleets.toSorted((a, b) => a - b);
   const measured = new Map(sizes.map((size): [number, Cost[]] => [size, []]));
   for (let round = 1; round <= rounds; round += 1) {
-    // Whoever goes first in one round goes last in the next.
+    // The order alternates between rounds.
     for (const size of round % 2 === 1 ? sizes : sizes.toReversed())
-      measured.get(size)?.push(await measure(site, size, { cycles, concurrency }));
+      measured.get(size)?.push(await measure(testbed, size, { cycles, concurrency }));
   }
   const of = (size: number, field: keyof Cost) => {
     const values = (measured.get(size) ?? []).map((cost) => cost[field]);
@@ -48,10 +51,10 @@ export async function measureCycles(site: Site, { fleets, cycles, rounds, concur
   const growth = (size: number, field: keyof Cost) => of(size, field) / of(smallest, field);
   const FIELDS = ["nodeCpuMs", "postgresCpuMs", "ms"] as const;
   console.log(
-    `  ${cycles} cycles each, ${concurrency} nodes at a time; medians of ${rounds} rounds; in brackets: times that of a fleet of ${smallest}`,
+    `  ${cycles} cycles each, ${concurrency} nodes at a time; medians of ${rounds} rounds; in brackets: ratio to a fleet of ${smallest}`,
   );
   printTable(
-    ["nodes", "cycles/s", "Node CPU ms/cycle", "PostgreSQL CPU ms/cycle", "ms/cycle", "cycles/s of each round"],
+    ["nodes", "cycles/s", "Node CPU ms/cycle", "PostgreSQL CPU ms/cycle", "ms/cycle", "cycles/s per round"],
     sizes.map((size) => [
       String(size),
       shown(1_000 / of(size, "ms"), 0),
@@ -63,28 +66,28 @@ export async function measureCycles(site: Site, { fleets, cycles, rounds, concur
   const whole = (size: number) => of(size, "nodeCpuMs") + of(size, "postgresCpuMs");
   const grown = Number.isNaN(whole(largest)) ? growth(largest, "nodeCpuMs") : whole(largest) / whole(smallest);
   console.log(
-    `  growth of the CPU of a cycle, ${largest} nodes / ${smallest}: ${shown(grown, 2)}${grown <= GROWTH_MAX ? "" : `, which is more than ${GROWTH_MAX}`}`,
+    `  CPU per cycle, ${largest} nodes / ${smallest}: ${shown(grown, 2)}${grown <= GROWTH_MAX ? "" : `, above the limit of ${GROWTH_MAX}`}`,
   );
 }
 
 async function measure(
-  site: Site,
+  testbed: Testbed,
   size: number,
   { cycles, concurrency }: Pick<CyclesOptions, "cycles" | "concurrency">,
 ): Promise<Cost> {
-  await using made = await site.database("served");
+  await using made = await testbed.database("served");
   await using fleet = await openFleet({ connection: made.connection, concurrency });
   await fleet.engine.start();
-  await live(fleet, WARM_UP_NODES);
+  await runCycle(fleet, WARM_UP_NODES);
   await analyze(made.connection);
   const times = Math.max(1, Math.round(cycles / size));
   const cpuBefore = process.cpuUsage();
-  const postgresBefore = site.postgresCpuMs();
-  const begun = performance.now();
-  for (let time = 1; time <= times; time += 1) await live(fleet, size);
-  const milliseconds = performance.now() - begun;
+  const postgresBefore = testbed.postgresCpuMs();
+  const start = performance.now();
+  for (let time = 1; time <= times; time += 1) await runCycle(fleet, size);
+  const milliseconds = performance.now() - start;
   const { user, system } = process.cpuUsage(cpuBefore);
-  const postgresAfter = site.postgresCpuMs();
+  const postgresAfter = testbed.postgresCpuMs();
   return {
     ms: milliseconds / (times * size),
     nodeCpuMs: (user + system) / 1_000 / (times * size),
@@ -94,7 +97,7 @@ async function measure(
 }
 
 /** One cycle of a whole fleet. */
-async function live({ engine, database }: Fleet, size: number): Promise<void> {
+async function runCycle({ engine, database }: Fleet, size: number): Promise<void> {
   await registerFleet(engine, size);
   for (const kind of ["COMMISSION", "DECOMMISSION"] as const) {
     const { operationId, refusals } = await engine.submit(CALLER, { kind, nodes: { filter: {} } });
@@ -108,14 +111,14 @@ async function live({ engine, database }: Fleet, size: number): Promise<void> {
           );
         break;
       }
-      await delay(LOOK_EVERY_MS);
+      await delay(POLL_MS);
     }
   }
   const { refusals } = await engine.deleteNodes(CALLER, { filter: {} });
   if (refusals.length > 0) throw new Error(refusals[0]?.message);
 }
 
-/** Afterwards PostgreSQL keeps its statistics as it does at any user's. */
+/** Gives PostgreSQL statistics of the tables, as autovacuum does in production. */
 async function analyze(connection: Parameters<typeof openFleet>[0]["connection"]): Promise<void> {
   const options = { max: 1, onnotice: () => {} };
   const sql = "url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options });

@@ -14,12 +14,12 @@ export function percentile(values: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(share * sorted.length) - 1))] ?? Number.NaN;
 }
 
-/** A number with a fixed count of decimals; a dash where there is none. */
+/** A number with a fixed number of decimals; a dash for null or NaN. */
 export function shown(value: number | null, decimals = 1): string {
   return value === null || Number.isNaN(value) ? "–" : value.toFixed(decimals);
 }
 
-/** Prints rows under a head; the first column to the left, the others to the right. */
+/** Prints rows under a header. The first column is aligned left, the others right. */
 export function printTable(head: readonly string[], rows: readonly (readonly string[])[]): void {
   const widths = head.map((_, column) => Math.max(...[head, ...rows].map((row) => (row[column] ?? "").length)));
   for (const row of [head, ...rows]) {
@@ -29,7 +29,7 @@ export function printTable(head: readonly string[], rows: readonly (readonly str
   }
 }
 
-/** A straight line through points: its rise for each unit of x, the standard error of that, and the mean of y. */
+/** Linear regression: the rise per unit of x, its standard error, and the mean of y. */
 export function trend(points: readonly (readonly [x: number, y: number])[]): {
   readonly rise: number;
   readonly error: number;
@@ -40,14 +40,14 @@ export function trend(points: readonly (readonly [x: number, y: number])[]): {
   const mean = points.reduce((sum, [, y]) => sum + y, 0) / count;
   const spread = points.reduce((sum, [x]) => sum + (x - meanX) ** 2, 0);
   const rise = points.reduce((sum, [x, y]) => sum + (x - meanX) * (y - mean), 0) / spread;
-  const residue = points.reduce((sum, [x, y]) => sum + (y - mean - rise * (x - meanX)) ** 2, 0);
-  return { rise, error: Math.sqrt(residue / Math.max(1, count - 2) / spread), mean };
+  const residual = points.reduce((sum, [x, y]) => sum + (y - mean - rise * (x - meanX)) ** 2, 0);
+  return { rise, error: Math.sqrt(residual / Math.max(1, count - 2) / spread), mean };
 }
 
 const HEIGHTS = "▁▂▃▄▅▆▇█";
 const WIDTH = 60;
 
-/** Values as a curve of one line, from the least of them to the greatest. */
+/** Values as a curve in one line of text, scaled from the smallest to the largest. */
 export function curve(values: readonly number[]): string {
   const columns = Math.min(WIDTH, values.length);
   const means = Array.from({ length: columns }, (_, column) => {

@@ -1,4 +1,4 @@
-/** The engine with its parts on a database, and a fleet of nodes of the benchmark's driver. */
+/** An engine on a database, and a fleet of nodes with the benchmark's driver. */
 import { fileURLToPath } from "node:url";
 import { loadPlugins } from "../src/drivers/load.ts";
 import { createEngine } from "../src/engine/engine.ts";
@@ -11,14 +11,14 @@ import { DRIVER } from "./six-step-driver.ts";
 
 export const CALLER = { actor: "benchmark", project: "default" };
 export const PLUGIN = fileURLToPath(new URL("six-step-driver.ts", import.meta.url));
-const REGISTERED_AT_ONCE = 1_000;
+const REGISTRATION_BATCH = 1_000;
 
 export interface Fleet extends AsyncDisposable {
   readonly engine: Engine;
   readonly database: Database;
 }
 
-/** The parts as src/app.ts assembles them, less the API. The engine has not been started. */
+/** Creates the parts as src/app.ts does, without the API. The engine is not started. */
 export async function openFleet({
   connection,
   concurrency,
@@ -36,10 +36,10 @@ export async function openFleet({
   return { engine, database, [Symbol.asyncDispose]: () => opened.disposeAsync() };
 }
 
-/** Registers nodes `n00000` and on. */
+/** Registers nodes named `n00000`, `n00001` and so on. */
 export async function registerFleet(engine: Engine, count: number): Promise<void> {
-  for (let from = 0; from < count; from += REGISTERED_AT_ONCE) {
-    const nodes = Array.from({ length: Math.min(REGISTERED_AT_ONCE, count - from) }, (_, index) => ({
+  for (let from = 0; from < count; from += REGISTRATION_BATCH) {
+    const nodes = Array.from({ length: Math.min(REGISTRATION_BATCH, count - from) }, (_, index) => ({
       name: `n${String(from + index).padStart(5, "0")}`,
       driver: DRIVER,
     }));

@@ -1,6 +1,6 @@
 /**
- * What isolation costs: a call of a driver that does nothing, made in this process, in a thread that only echoes, and in
- * a worker as the service has them; and what a thread and a worker take of memory and of time to start.
+ * Subject `isolation`: the cost of a call of a driver without effects, in this process, in a thread that only echoes,
+ * and in a worker process; and the start time and memory of a thread and of a worker.
  */
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -16,14 +16,14 @@ import { DRIVER } from "./six-step-driver.ts";
 
 const PLUGIN = fileURLToPath(new URL("six-step-driver.ts", import.meta.url));
 const WARM_UP = 2_000;
-const AT_ONCE = 4;
+const PARALLEL_CALLS = 4;
 const THREADS = 4;
 
 interface Cost {
   readonly wallUs: number;
   readonly cpuUs: number;
-  /** Of the worker processes; null where there are none. */
-  readonly theirCpuUs: number | null;
+  /** CPU of the worker processes; null without any. */
+  readonly workerCpuUs: number | null;
 }
 
 const call: Call<unknown> = {
@@ -37,22 +37,22 @@ const call: Call<unknown> = {
 
 export async function measureIsolation({ calls }: { readonly calls: number }): Promise<void> {
   const log = createLog("silent");
-  const here = await loadPlugins([PLUGIN], log);
-  await using pool = createPool({ workers: AT_ONCE, log });
-  await using there = await loadPlugins([PLUGIN], log, pool);
+  const local = await loadPlugins([PLUGIN], log);
+  await using pool = createPool({ workers: PARALLEL_CALLS, log });
+  await using isolated = await loadPlugins([PLUGIN], log, pool);
   const rows: [string, Cost][] = [
-    ["in this process", await costOf(calls, 1, reading(here))],
+    ["in this process", await costOf(calls, 1, reading(local))],
     ["in a thread that echoes", await inThread(calls)],
-    ["in a worker", await costOf(calls, 1, reading(there))],
-    [`in a worker, ${AT_ONCE} calls at a time`, await costOf(calls, AT_ONCE, reading(there))],
+    ["in a worker", await costOf(calls, 1, reading(isolated))],
+    [`in a worker, ${PARALLEL_CALLS} calls at a time`, await costOf(calls, PARALLEL_CALLS, reading(isolated))],
   ];
   printTable(
-    ["a call", "µs", "CPU here, µs", "CPU there, µs"],
-    rows.map(([what, { wallUs, cpuUs, theirCpuUs }]) => [
+    ["a call", "µs", "CPU of the caller, µs", "CPU of the worker, µs"],
+    rows.map(([what, { wallUs, cpuUs, workerCpuUs }]) => [
       what,
       shown(wallUs, 0),
       shown(cpuUs, 0),
-      shown(theirCpuUs, 0),
+      shown(workerCpuUs, 0),
     ]),
   );
   console.log();
@@ -74,14 +74,14 @@ async function costOf(calls: number, atOnce: number, make: () => Promise<unknown
   };
   const all = (count: number) => Promise.all(Array.from({ length: atOnce }, () => loop(count / atOnce)));
   await all(WARM_UP);
-  const [began, used, theirs] = [performance.now(), process.cpuUsage(), cpuOfChildren()];
+  const [start, cpuBefore, workersBefore] = [performance.now(), process.cpuUsage(), cpuOfChildren()];
   await all(calls);
-  const { user, system } = process.cpuUsage(used);
-  const their = cpuOfChildren() - theirs;
+  const { user, system } = process.cpuUsage(cpuBefore);
+  const workerCpu = cpuOfChildren() - workersBefore;
   return {
-    wallUs: ((performance.now() - began) * 1_000) / calls,
+    wallUs: ((performance.now() - start) * 1_000) / calls,
     cpuUs: (user + system) / calls,
-    theirCpuUs: their === 0 ? null : their / calls,
+    workerCpuUs: workerCpu === 0 ? null : workerCpu / calls,
   };
 }
 
@@ -103,7 +103,8 @@ async function inThread(calls: number): Promise<Cost> {
   };
   try {
     return await costOf(calls, 1, () => {
-      // oxlint-disable-next-line unicorn/require-post-message-target-origin -- of windows, and this is a thread
+      // oxlint-disable-next-line unicorn/require-post-message-target-origin -- the rule is for windows; this is a
+      // thread
       thread.postMessage(given);
       return once(thread, "message");
     });
@@ -131,7 +132,7 @@ async function threadStart(): Promise<string[]> {
   return row;
 }
 
-/** From the first call to its answer. */
+/** From the first call to its result. */
 async function workerStart(log: ReturnType<typeof createLog>): Promise<number> {
   await using pool = createPool({ workers: 1, log });
   await using registry = await loadPlugins([PLUGIN], log, pool);
@@ -145,7 +146,7 @@ function memoryOfWorkers(): number {
   return sizes.reduce((sum, size) => sum + size, 0) / sizes.length;
 }
 
-/** Processes that this one has started; where the kernel tells (Linux). */
+/** Worker processes of this process; empty on systems other than Linux. */
 function workersOf(): number[] {
   try {
     return readFileSync(`/proc/self/task/${process.pid}/children`, "utf8")
@@ -158,7 +159,7 @@ function workersOf(): number[] {
   }
 }
 
-/** MB that are this process's alone. */
+/** Private memory of a process, in MB. */
 function privateMemory(pid: number): number {
   const text = readFileSync(`/proc/${pid}/smaps_rollup`, "utf8");
   const kilobytes = [...text.matchAll(/^Private_\w+:\s+(\d+) kB/gm)].map(([, size]) => Number(size));

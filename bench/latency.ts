@@ -1,7 +1,7 @@
 /**
- * Subject `latency`: from the moment a commit is acknowledged to the moment a subscriber of the node stream holds the
- * transition; in the process that wrote it, and in one that hears of it through PostgreSQL alone. The second is played
- * by a doorbell and a tail of their own in this process. The socket to a client is not part of it.
+ * Subject `latency`: from the acknowledgement of a commit until a subscriber of the node stream receives the
+ * transition, in the process that wrote it and in another one, which is notified only through PostgreSQL. A second
+ * notifier and tail in this process stand in for the other process. The socket to a client is not included.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { createTransact, move } from "../src/engine/transaction.ts";
@@ -14,20 +14,20 @@ import { openDatabase } from "../src/store/postgres/database.ts";
 import { nodeKeys } from "../src/store/nodes.ts";
 import { percentile, printTable, shown } from "./figures.ts";
 import { openFleet, registerFleet } from "./fleet.ts";
-import type { Site } from "./site.ts";
+import type { Testbed } from "./testbed.ts";
 
 type Where = "same process" | "another process";
 
 const EVERY_MS = 15;
 
 export async function measureLatency(
-  site: Site,
+  testbed: Testbed,
   { subscribers, transitions }: { readonly subscribers: readonly number[]; readonly transitions: number },
 ): Promise<void> {
   const rows: string[][] = [];
   for (const where of ["same process", "another process"] as const) {
     for (const count of subscribers) {
-      const all = await latenciesMs(site, { where, subscribers: count, transitions });
+      const all = await latenciesMs(testbed, { where, subscribers: count, transitions });
       rows.push([
         `${where}, ${count}`,
         shown(percentile(all, 0.5)),
@@ -36,15 +36,15 @@ export async function measureLatency(
       ]);
     }
   }
-  console.log(`  ${transitions} transitions, one each ${EVERY_MS} ms`);
+  console.log(`  ${transitions} transitions, one every ${EVERY_MS} ms`);
   printTable(["subscribers", "p50 ms", "p99 ms", "worst ms"], rows);
 }
 
 async function latenciesMs(
-  site: Site,
+  testbed: Testbed,
   options: { readonly where: Where; readonly subscribers: number; readonly transitions: number },
 ): Promise<number[]> {
-  await using made = await site.database("served");
+  await using made = await testbed.database("served");
   const { connection } = made;
   {
     await using fleet = await openFleet({ connection, concurrency: 1 });
@@ -52,19 +52,19 @@ async function latenciesMs(
   }
   const log = createLog("error");
   await using database = await openDatabase({ connection });
-  await using writerBell = await createNotifier(database, () => {});
-  await using readerBell = await createNotifier(database, () => {});
+  await using writerNotifier = await createNotifier(database, () => {});
+  await using readerNotifier = await createNotifier(database, () => {});
   await using tail = await createTail({
     database,
-    notifier: options.where === "same process" ? writerBell : readerBell,
+    notifier: options.where === "same process" ? writerNotifier : readerNotifier,
     log,
   });
   const committedAt: number[] = [];
   const watched: Notifier = {
-    ...writerBell,
+    ...writerNotifier,
     notify() {
       committedAt.push(performance.now());
-      writerBell.notify();
+      writerNotifier.notify();
     },
   };
   const transact = createTransact(database, watched);
@@ -76,7 +76,7 @@ async function latenciesMs(
     for await (const item of nodeStream({ database, tail }, { snapshot: false })) {
       if (item.kind === "bookmark") ready += 1;
       if (item.kind !== "transition") continue;
-      // Read before the writer itself was told of its commit: as early as can be.
+      // The reader can receive the transition before the writer's commit is acknowledged; this counts as 0.
       latencies.push(Math.max(0, performance.now() - (committedAt[seen] ?? Number.POSITIVE_INFINITY)));
       seen += 1;
       if (seen === options.transitions) return;
@@ -86,7 +86,9 @@ async function latenciesMs(
   for (let index = 0; index < options.transitions; index += 1) {
     const node = nodes[index % nodes.length];
     if (node)
-      await transact((work) => move(work, [node.id], { from: "ENROLLED", event: "recover" }, { actor: "benchmark" }));
+      await transact((transaction) =>
+        move(transaction, [node.id], { from: "ENROLLED", event: "recover" }, { actor: "benchmark" }),
+      );
     await delay(EVERY_MS);
   }
   await Promise.all(readers);

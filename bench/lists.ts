@@ -1,7 +1,8 @@
 /**
- * Subject `lists`: a page of 1,000 nodes, ten fields each, over HTTP: the service beside two handlers written by hand, and
- * beside three GraphQL servers of others on the same table. Each is a process of its own, asked by this one, turn about; what
- * counts is the CPU that its process spends on a request. The peers stand in bench/peers, installed apart.
+ * Subject `lists`: a page of 1,000 nodes, ten fields each, over HTTP. Compares the service with two hand-written
+ * servers and with three other GraphQL servers on the same table. Each is a separate process that this one calls in
+ * turns; the measure is the CPU of its process per request. The other servers are in bench/peers and are installed
+ * separately.
  */
 import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
@@ -10,28 +11,28 @@ import { Agent, request as httpRequest } from "node:http";
 import { fileURLToPath } from "node:url";
 import postgres from "postgres";
 import { median, percentile, printTable, shown } from "./figures.ts";
-import type { Site } from "./site.ts";
+import type { Testbed } from "./testbed.ts";
 
 export interface ListsOptions {
   /** Sizes of the table. */
   readonly nodes: readonly number[];
   readonly rounds: number;
-  /** Requests a round. */
+  /** Requests per round. */
   readonly requests: number;
 }
 
-interface Contestant {
+interface Server {
   readonly name: string;
   readonly file: string;
   readonly args?: readonly string[];
   readonly path: string;
   readonly query: string;
-  /** The list in the answer. */
+  /** Name of the list in the response. */
   readonly list: string;
 }
 
 interface Running {
-  readonly contestant: Contestant;
+  readonly server: Server;
   readonly url: URL;
   cpuMs(): Promise<number>;
 }
@@ -43,7 +44,7 @@ interface Measured {
 }
 
 const PAGE = 1_000;
-const AT_ONCE = 4;
+const PARALLEL_REQUESTS = 4;
 const WARM_UP = 200;
 const START_MS = 30_000;
 
@@ -52,18 +53,18 @@ const FIELDS = "uuid name state stage powerState presence hostGroup revision cre
 const NODES = `query Nodes($first: Int!) { nodes(first: $first) { edges { node { ${FIELDS} } } } }`;
 const MACHINES = `query Machines($first: Int!) { allMachines(first: $first, orderBy: [NAME_ASC]) { edges { node { uuid: ${FIELDS.replace("uuid", "rowId")} } } } }`;
 
-const BY_HAND: readonly Contestant[] = [
-  { name: "by hand, rows", file: here("by-hand.ts"), args: ["rows"], path: "/", query: "", list: "nodes" },
-  { name: "by hand, text", file: here("by-hand.ts"), args: ["text"], path: "/", query: "", list: "nodes" },
+const HAND_WRITTEN: readonly Server[] = [
+  { name: "hand-written, rows", file: here("hand-written.ts"), args: ["rows"], path: "/", query: "", list: "nodes" },
+  { name: "hand-written, text", file: here("hand-written.ts"), args: ["text"], path: "/", query: "", list: "nodes" },
 ];
-const OSTLER: Contestant = {
+const OSTLER: Server = {
   name: "Ostler",
   file: here("../src/main.ts"),
   path: "/graphql",
   query: NODES,
   list: "nodes",
 };
-const PEERS: readonly Contestant[] = [
+const PEERS: readonly Server[] = [
   {
     name: "PostGraphile",
     file: here("peers/postgraphile.mjs"),
@@ -75,49 +76,49 @@ const PEERS: readonly Contestant[] = [
   { name: "Apollo Server", file: here("peers/apollo.mjs"), path: "/", query: NODES, list: "nodes" },
 ];
 
-export async function measureLists(site: Site, options: ListsOptions): Promise<void> {
+export async function measureLists(testbed: Testbed, options: ListsOptions): Promise<void> {
   const peers = existsSync(here("peers/node_modules")) ? PEERS : [];
-  if (peers.length === 0) console.log("  the peers are not installed: npm run bench:peers");
-  for (const count of options.nodes) await measureTable(site, count, [...BY_HAND, OSTLER, ...peers], options);
+  if (peers.length === 0) console.log("  the peers are not installed; run: npm run bench:peers");
+  for (const count of options.nodes) await measureTable(testbed, count, [...HAND_WRITTEN, OSTLER, ...peers], options);
 }
 
 async function measureTable(
-  site: Site,
+  testbed: Testbed,
   count: number,
-  contestants: readonly Contestant[],
+  servers: readonly Server[],
   { rounds, requests }: ListsOptions,
 ): Promise<void> {
-  await using made = await site.database("served");
+  await using made = await testbed.database("served");
   const { connection } = made;
   if (!("url" in connection)) throw new Error("A served database has a URL.");
   await fillTable(connection.url, count);
   const running: Running[] = [];
   const children: ChildProcess[] = [];
   try {
-    for (const contestant of contestants) {
-      const child = start(contestant, connection.url);
+    for (const server of servers) {
+      const child = start(server, connection.url);
       children.push(child);
-      site.watch(child);
-      running.push(await ready(contestant, child));
+      testbed.watch(child);
+      running.push(await ready(server, child));
     }
     const reference = namesIn(await post(running[0] as Running), "nodes");
     if (reference.length !== Math.min(PAGE, count)) throw new Error(`The page has ${reference.length} nodes.`);
     const measured = new Map<string, Measured[]>();
     for (const one of running) {
-      const names = namesIn(await post(one), one.contestant.list);
+      const names = namesIn(await post(one), one.server.list);
       if (JSON.stringify(names) !== JSON.stringify(reference))
-        throw new Error(`${one.contestant.name} answers another list: ${names.length} nodes.`);
+        throw new Error(`${one.server.name} returns a different list of ${names.length} nodes.`);
       await ask(one, WARM_UP);
     }
     for (let round = 0; round < rounds; round += 1) {
       for (const one of round % 2 === 0 ? running : running.toReversed()) {
-        measured.set(one.contestant.name, [
-          ...(measured.get(one.contestant.name) ?? []),
-          await measure(site, one, requests),
+        measured.set(one.server.name, [
+          ...(measured.get(one.server.name) ?? []),
+          await measure(testbed, one, requests),
         ]);
       }
     }
-    print(count, contestants, measured, { rounds, requests });
+    print(count, servers, measured, { rounds, requests });
   } finally {
     await Promise.all(children.map(ended));
   }
@@ -125,19 +126,19 @@ async function measureTable(
 
 function print(
   count: number,
-  contestants: readonly Contestant[],
+  servers: readonly Server[],
   measured: ReadonlyMap<string, readonly Measured[]>,
   { rounds, requests }: Pick<ListsOptions, "rounds" | "requests">,
 ): void {
   const of = (name: string) => measured.get(name) ?? [];
   const cpu = (name: string) => median(of(name).map(({ cpuMs }) => cpuMs));
-  const [rows = "", text = ""] = BY_HAND.map(({ name }) => name);
+  const [rows = "", text = ""] = HAND_WRITTEN.map(({ name }) => name);
   console.log(
-    `  ${Math.min(PAGE, count)} of ${count} nodes × 10 fields; medians of ${rounds} rounds of ${requests} requests, ${AT_ONCE} at a time`,
+    `  ${Math.min(PAGE, count)} of ${count} nodes × 10 fields; medians of ${rounds} rounds of ${requests} requests, ${PARALLEL_REQUESTS} at a time`,
   );
   printTable(
-    ["", "Node CPU ms/request", "to rows", "to text", "PostgreSQL CPU ms", "p50 ms", "p99 ms", "CPU of each round"],
-    contestants.map(({ name }) => {
+    ["", "Node CPU ms/request", "to rows", "to text", "PostgreSQL CPU ms", "p50 ms", "p99 ms", "CPU per round"],
+    servers.map(({ name }) => {
       const postgresMs = of(name).map(({ postgresCpuMs }) => postgresCpuMs);
       const latencies = of(name).flatMap((one) => one.latencies);
       return [
@@ -156,12 +157,12 @@ function print(
   );
 }
 
-/** Nodes as they are after a while: names of racks, some powered, some in a role. */
+/** Fills the table with typical nodes: names by rack, different states and power, some with a host group. */
 async function fillTable(url: string, count: number): Promise<void> {
   const sql = postgres(url, { max: 1, onnotice: () => {} });
   try {
     await sql.begin(async (tx) => {
-      // Round the rules for states, which would have each node registered in the log.
+      // Disables the triggers for states, which require a transition for each node.
       await tx`set local session_replication_role = replica`;
       await tx`
         insert into nodes (id, name, project, state, stage, power_state, presence, host_group, driver, borrowed, settings, labels, transition_count, revision, created_at, updated_at)
@@ -177,9 +178,9 @@ async function fillTable(url: string, count: number): Promise<void> {
   }
 }
 
-function start({ file, args = [] }: Contestant, url: string): ChildProcess {
+function start({ file, args = [] }: Server, url: string): ChildProcess {
   return fork(file, [...args], {
-    execArgv: ["--import", here("cpu.mjs")],
+    execArgv: ["--import", here("cpu-report.mjs")],
     env: {
       ...process.env,
       NODE_ENV: "production",
@@ -194,28 +195,31 @@ function start({ file, args = [] }: Contestant, url: string): ChildProcess {
   });
 }
 
-/** The server, as soon as it listens: it says so by a message, and Ostler as it always does. */
-async function ready(contestant: Contestant, child: ChildProcess): Promise<Running> {
+/** Resolves when the server listens: peers send a message, Ostler prints its line. */
+async function ready(server: Server, child: ChildProcess): Promise<Running> {
   const { promise: address, resolve, reject } = Promise.withResolvers<string>();
-  const late = setTimeout(() => reject(new Error(`${contestant.name} does not listen.`)), START_MS);
-  child.once("exit", (code) => reject(new Error(`${contestant.name} ended with ${code}.`)));
+  const timer = setTimeout(
+    () => reject(new Error(`${server.name} does not listen after ${START_MS / 1_000} s.`)),
+    START_MS,
+  );
+  child.once("exit", (code) => reject(new Error(`${server.name} ended with ${code}.`)));
   child.stdout?.on("data", (chunk: Buffer) => {
     const found = /ready: (http:\/\/[^/]+)/.exec(chunk.toString("utf8"))?.[1];
     if (found !== undefined) resolve(found);
   });
-  const asked: ((milliseconds: number) => void)[] = [];
+  const waiting: ((milliseconds: number) => void)[] = [];
   child.on("message", (message: { readonly port?: number; readonly cpuMs?: number }) => {
     if (message.port !== undefined) resolve(`http://127.0.0.1:${message.port}`);
-    if (message.cpuMs !== undefined) asked.shift()?.(message.cpuMs);
+    if (message.cpuMs !== undefined) waiting.shift()?.(message.cpuMs);
   });
-  const url = new URL(contestant.path, await address);
-  clearTimeout(late);
+  const url = new URL(server.path, await address);
+  clearTimeout(timer);
   return {
-    contestant,
+    server,
     url,
     cpuMs: () =>
-      new Promise((answer) => {
-        asked.push(answer);
+      new Promise((resolve) => {
+        waiting.push(resolve);
         child.send("cpu");
       }),
   };
@@ -228,10 +232,10 @@ function ended(child: ChildProcess): Promise<void> {
   });
 }
 
-async function measure(site: Site, one: Running, requests: number): Promise<Measured> {
-  const [cpuBefore, postgresBefore] = [await one.cpuMs(), site.postgresCpuMs()];
+async function measure(testbed: Testbed, one: Running, requests: number): Promise<Measured> {
+  const [cpuBefore, postgresBefore] = [await one.cpuMs(), testbed.postgresCpuMs()];
   const latencies = await ask(one, requests);
-  const [cpuAfter, postgresAfter] = [await one.cpuMs(), site.postgresCpuMs()];
+  const [cpuAfter, postgresAfter] = [await one.cpuMs(), testbed.postgresCpuMs()];
   return {
     cpuMs: (cpuAfter - cpuBefore) / requests,
     postgresCpuMs:
@@ -240,26 +244,26 @@ async function measure(site: Site, one: Running, requests: number): Promise<Meas
   };
 }
 
-/** Asks so often, some at a time. Answers how long each took, in ms. */
+/** Sends requests, some at a time. Returns the latency of each in ms. */
 async function ask(one: Running, requests: number): Promise<number[]> {
   const latencies: number[] = [];
   let left = requests;
   const worker = async () => {
     while (left > 0) {
       left -= 1;
-      const begun = performance.now();
+      const start = performance.now();
       await post(one);
-      latencies.push(performance.now() - begun);
+      latencies.push(performance.now() - start);
     }
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  await Promise.all(Array.from({ length: PARALLEL_REQUESTS }, worker));
   return latencies;
 }
 
-const agent = new Agent({ keepAlive: true, maxSockets: AT_ONCE });
+const agent = new Agent({ keepAlive: true, maxSockets: PARALLEL_REQUESTS });
 
-function post({ contestant, url }: Running): Promise<Buffer> {
-  const body = JSON.stringify({ query: contestant.query, variables: { first: PAGE } });
+function post({ server, url }: Running): Promise<Buffer> {
+  const body = JSON.stringify({ query: server.query, variables: { first: PAGE } });
   return new Promise((answer, failed) => {
     const sent = httpRequest(
       url,
@@ -280,9 +284,7 @@ function post({ contestant, url }: Running): Promise<Buffer> {
           const text = Buffer.concat(chunks);
           if (response.statusCode === 200) answer(text);
           else
-            failed(
-              new Error(`${contestant.name} answers ${response.statusCode}: ${text.toString("utf8").slice(0, 500)}`),
-            );
+            failed(new Error(`${server.name} answers ${response.statusCode}: ${text.toString("utf8").slice(0, 500)}`));
         });
       },
     );
@@ -297,6 +299,6 @@ function namesIn(answer: Buffer, list: string): string[] {
     errors?: unknown;
   };
   const edges = data?.[list]?.edges;
-  if (!edges) throw new Error(`No list was answered: ${JSON.stringify(errors)}`);
+  if (!edges) throw new Error(`The response has no list: ${JSON.stringify(errors)}`);
   return edges.map(({ node }) => node.name);
 }

@@ -1,7 +1,7 @@
 /**
- * Subject `profile`: where the time of a run goes. A service that is a process of its own carries commissions of six steps
- * to their end, twice: once under V8's profiler, whose samples are summed by what they are in; once with PostgreSQL's log
- * of how long each statement took. Shares, not rates: both cost time themselves.
+ * Subject `profile`: the distribution of the time of a run. A service in a separate process commissions nodes in six
+ * steps, twice: once under V8's profiler, with the samples summed by package and layer, and once with PostgreSQL's log
+ * of statement durations. Compare shares, not rates: profiler and log take time too.
  */
 import { once } from "node:events";
 import { mkdirSync, readFileSync, readdirSync } from "node:fs";
@@ -11,24 +11,24 @@ import postgres from "postgres";
 import { printTable, shown } from "./figures.ts";
 import { CALLER, PLUGIN, openFleet, registerFleet } from "./fleet.ts";
 import { startServed } from "./service.ts";
-import type { Site } from "./site.ts";
+import type { Testbed } from "./testbed.ts";
 
 export interface ProfileOptions {
   readonly runs: number;
   readonly concurrency: number;
 }
 
-const LOOK_EVERY_MS = 50;
+const POLL_MS = 50;
 const SHOWN_MAX = 18;
 const SHARE_SHOWN_MIN = 0.01;
 const TEXT_LENGTH_MAX = 110;
 
-export async function measureProfile(site: Site, options: ProfileOptions): Promise<void> {
-  const folder = join(site.folder, "profile");
+export async function measureProfile(testbed: Testbed, options: ProfileOptions): Promise<void> {
+  const folder = join(testbed.folder, "profile");
   mkdirSync(folder);
-  await carry(site, options, { nodeArgs: ["--cpu-prof", `--cpu-prof-dir=${folder}`], logged: false });
+  await runAll(testbed, options, { nodeArgs: ["--cpu-prof", `--cpu-prof-dir=${folder}`], logged: false });
   const [file = ""] = readdirSync(folder);
-  console.log(`  the service's process, ${options.runs} runs, its start included: shares of what it was busy with`);
+  console.log(`  the service's process, ${options.runs} runs, including its start: shares of its busy time`);
   printTable(
     ["", "%"],
     shares(JSON.parse(readFileSync(join(folder, file), "utf8")) as Profile).map(([what, share]) => [
@@ -36,20 +36,18 @@ export async function measureProfile(site: Site, options: ProfileOptions): Promi
       shown(share * 100),
     ]),
   );
-  const log = await carry(site, options, { nodeArgs: [], logged: true });
-  console.log(
-    "  statements, by the time that PostgreSQL says it spent on them (waits for each other, and for the disk, included)",
-  );
-  printTable(["statement", "a run", "ms a run", "%"], durations(log, options.runs));
+  const log = await runAll(testbed, options, { nodeArgs: [], logged: true });
+  console.log("  statements by the duration in PostgreSQL's log, including waits for locks and for the disk");
+  printTable(["statement", "per run", "ms per run", "%"], durations(log, options.runs));
 }
 
-/** Commissions nodes by a service of its own; answers what PostgreSQL has written to its log meanwhile. */
-async function carry(
-  site: Site,
+/** Commissions nodes in a new service; returns what PostgreSQL logged during this. */
+async function runAll(
+  testbed: Testbed,
   { runs, concurrency }: ProfileOptions,
   { nodeArgs, logged }: { readonly nodeArgs: readonly string[]; readonly logged: boolean },
 ): Promise<string> {
-  await using made = await site.database("served");
+  await using made = await testbed.database("served");
   if (!("url" in made.connection)) throw new Error("A served database has a URL.");
   {
     await using fleet = await openFleet({ connection: made.connection, concurrency: 1 });
@@ -59,10 +57,10 @@ async function carry(
   }
   const sql = postgres(made.connection.url, { max: 1, onnotice: () => {} });
   await sql`vacuum analyze`;
-  // From the next connections on; this one stays silent.
+  // Applies to new connections only, so this connection is not logged.
   if (logged) await sql`alter database ${sql(made.name)} set log_min_duration_statement = 0`;
-  const from = readFileSync(site.logFile).length;
-  const service = await startServed(site, {
+  const from = readFileSync(testbed.logFile).length;
+  const service = await startServed(testbed, {
     environment: {
       DATABASE_URL: made.connection.url,
       OSTLER_PLUGINS: PLUGIN,
@@ -71,10 +69,10 @@ async function carry(
     },
     nodeArgs,
   });
-  while ((await sql`select 1 from operations where finished_at is null`).length > 0) await delay(LOOK_EVERY_MS);
-  const log = readFileSync(site.logFile).subarray(from).toString("utf8");
+  while ((await sql`select 1 from operations where finished_at is null`).length > 0) await delay(POLL_MS);
+  const log = readFileSync(testbed.logFile).subarray(from).toString("utf8");
   await sql.end();
-  // It writes the profile on its way out, and is given the time to.
+  // The process writes the profile when it exits.
   service.child.kill("SIGTERM");
   await once(service.child, "exit");
   return log;
@@ -110,16 +108,16 @@ function shares({ nodes, samples, timeDeltas }: Profile): [string, number][] {
     .slice(0, SHOWN_MAX);
 }
 
-/** What a sample is counted as: a package, a room of src, a native function; null: the process was idle. */
+/** Category of a sample: a package, a directory of src, or a native function. Null if the process was idle. */
 function kindOf({ functionName, url }: Profile["nodes"][number]["callFrame"]): string | null {
   if (functionName === "(idle)") return null;
   if (url === "") return NATIVE[functionName] ?? "other native functions";
   const [, inPackage] = /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(url) ?? [];
   if (inPackage !== undefined) return inPackage;
-  const [, room] = /\/(src\/[^/]+)\//.exec(url) ?? [];
-  if (room !== undefined) return room;
+  const [, directory] = /\/(src\/[^/]+)\//.exec(url) ?? [];
+  if (directory !== undefined) return directory;
   if (url.startsWith("node:internal/modules") || url.startsWith("node:internal/process"))
-    return "Node: loading of modules";
+    return "Node: loading modules";
   return url.startsWith("node:") ? "Node: other" : "other";
 }
 
@@ -128,7 +126,7 @@ const NATIVE: Readonly<Record<string, string>> = {
   writeBuffer: "writing to PostgreSQL's sockets (writeBuffer)",
   writev: "writing to PostgreSQL's sockets (writeBuffer)",
   writeUtf8String: "writing to other processes and clients (writeUtf8String)",
-  compileSourceTextModule: "Node: loading of modules",
+  compileSourceTextModule: "Node: loading modules",
   "(program)": "the runtime itself",
 };
 
@@ -147,15 +145,15 @@ function durations(log: string, runs: number): string[][] {
       .replace(/^select .*? from /i, "select … from ")
       .slice(0, TEXT_LENGTH_MAX);
     const known = found.get(key) ?? { times: 0, ms: 0 };
-    // One that is sent with values is logged up to three times, and has happened once.
+    // A statement with parameters is logged up to three times (parse, bind, execute).
     found.set(key, {
       times: known.times + (what === "execute" || what === "statement" ? 1 : 0),
       ms: known.ms + Number(milliseconds),
     });
   }
   const total = [...found.values()].reduce((sum, { ms }) => sum + ms, 0);
-  const dearest = [...found].toSorted(([, a], [, b]) => b.ms - a.ms).slice(0, SHOWN_MAX);
-  return dearest.map(([text, { times, ms }]) => [
+  const slowest = [...found].toSorted(([, a], [, b]) => b.ms - a.ms).slice(0, SHOWN_MAX);
+  return slowest.map(([text, { times, ms }]) => [
     text,
     shown(times / runs, 2),
     shown(ms / runs, 3),

@@ -1,11 +1,14 @@
-/** Subject `runs`: six-step runs through the engine, against the bare loop, on a served and on the embedded database. */
+/**
+ * Subject `runs`: six-step runs through the engine, compared with the bare loop, on a served and on an embedded
+ * database.
+ */
 import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
 import type { Connection } from "../src/store/postgres/database.ts";
 import { openBareLoop } from "./bare-loop.ts";
 import { median, printTable, shown } from "./figures.ts";
 import { CALLER, openFleet, registerFleet } from "./fleet.ts";
-import type { Site, Way } from "./site.ts";
+import type { Testbed, Way } from "./testbed.ts";
 
 export interface RunsOptions {
   readonly runs: number;
@@ -22,20 +25,20 @@ interface Measured {
 type Worker = "engine" | "bare";
 
 const WAYS: readonly Way[] = ["served", "embedded"];
-const LOOK_EVERY_MS = 25;
+const POLL_MS = 25;
 const WARM_UP_RUNS = 100;
 
-export async function measureRuns(site: Site, options: RunsOptions): Promise<void> {
+export async function measureRuns(testbed: Testbed, options: RunsOptions): Promise<void> {
   const measured = new Map<string, Measured[]>();
   for (const way of WAYS)
     for (const worker of ["bare", "engine"] as const)
-      await measure(site, way, worker, { ...options, runs: WARM_UP_RUNS });
+      await measure(testbed, way, worker, { ...options, runs: WARM_UP_RUNS });
   for (let round = 1; round <= options.rounds; round += 1) {
-    // Whoever goes first in one round goes last in the next.
+    // The order alternates between rounds.
     const workers: readonly Worker[] = round % 2 === 1 ? ["engine", "bare"] : ["bare", "engine"];
     for (const way of WAYS) {
       for (const worker of workers) {
-        const result = await measure(site, way, worker, options);
+        const result = await measure(testbed, way, worker, options);
         measured.set(`${way} ${worker}`, [...(measured.get(`${way} ${worker}`) ?? []), result]);
       }
     }
@@ -67,31 +70,36 @@ export async function measureRuns(site: Site, options: RunsOptions): Promise<voi
   console.log(
     `  ${options.runs} commissions of six steps, ${options.concurrency} at a time; medians of ${options.rounds} rounds`,
   );
-  printTable(["", "runs/s", "Node CPU ms/run", "PostgreSQL CPU ms/run", "runs/s of each round"], rows);
+  printTable(["", "runs/s", "Node CPU ms/run", "PostgreSQL CPU ms/run", "runs/s per round"], rows);
 }
 
 function spread(rounds: readonly Measured[]): string {
   return rounds.map(({ runsPerSecond }) => runsPerSecond.toFixed(0)).join(" ");
 }
 
-async function measure(site: Site, way: Way, worker: Worker, { runs, concurrency }: RunsOptions): Promise<Measured> {
-  await using made = await site.database(way);
+async function measure(
+  testbed: Testbed,
+  way: Way,
+  worker: Worker,
+  { runs, concurrency }: RunsOptions,
+): Promise<Measured> {
+  await using made = await testbed.database(way);
   const { connection } = made;
   if (worker === "engine") {
     await using fleet = await openFleet({ connection, concurrency });
     await admit(fleet.engine, runs);
-    return await timed(site, runs, connection, async (finished) => {
+    return await timed(testbed, runs, connection, async (finished) => {
       await fleet.engine.start();
       await finished();
     });
   }
   {
-    // Admission is not measured, so the engine does it here as well.
+    // Admission is not measured, so the engine does it for the bare loop too.
     await using fleet = await openFleet({ connection, concurrency });
     await admit(fleet.engine, runs);
   }
   await using loop = await openBareLoop({ connection, concurrency });
-  return await timed(site, runs, connection, () => loop.work());
+  return await timed(testbed, runs, connection, () => loop.work());
 }
 
 async function admit(engine: Parameters<typeof registerFleet>[0], count: number): Promise<void> {
@@ -101,7 +109,7 @@ async function admit(engine: Parameters<typeof registerFleet>[0], count: number)
 }
 
 async function timed(
-  site: Site,
+  testbed: Testbed,
   runs: number,
   connection: Connection,
   work: (finished: () => Promise<void>) => Promise<void>,
@@ -109,17 +117,17 @@ async function timed(
   const options = { max: 1, onnotice: () => {} };
   const sql = "url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options });
   const finished = async () => {
-    while ((await sql`select 1 from operations where finished_at is null`).length > 0) await delay(LOOK_EVERY_MS);
+    while ((await sql`select 1 from operations where finished_at is null`).length > 0) await delay(POLL_MS);
   };
   try {
     await sql`vacuum analyze`;
     const cpuBefore = process.cpuUsage();
-    const postgresBefore = site.postgresCpuMs();
-    const begun = performance.now();
+    const postgresBefore = testbed.postgresCpuMs();
+    const start = performance.now();
     await work(finished);
-    const seconds = (performance.now() - begun) / 1000;
+    const seconds = (performance.now() - start) / 1000;
     const { user, system } = process.cpuUsage(cpuBefore);
-    const postgresAfter = site.postgresCpuMs();
+    const postgresAfter = testbed.postgresCpuMs();
     await requireSameRows(sql, runs);
     return {
       runsPerSecond: runs / seconds,
@@ -131,7 +139,7 @@ async function timed(
   }
 }
 
-/** Engine and loop must leave the same behind, or they are not to be compared. */
+/** Engine and loop must leave the same rows; otherwise they cannot be compared. */
 async function requireSameRows(sql: postgres.Sql, runs: number): Promise<void> {
   const [row] = await sql`
     select (select count(*) from nodes where state = 'ACTIVE' and stage = 'DEPLOYED' and power_state = 'OFF' and transition_count = 9)::int as nodes,
@@ -141,7 +149,7 @@ async function requireSameRows(sql: postgres.Sql, runs: number): Promise<void> {
            (select count(*) from transitions)::int as transitions,
            (select state from operations) as operation`;
   const found = JSON.stringify(row);
-  const wanted = JSON.stringify({
+  const expected = JSON.stringify({
     nodes: runs,
     runs,
     attempts: 6 * runs,
@@ -149,6 +157,6 @@ async function requireSameRows(sql: postgres.Sql, runs: number): Promise<void> {
     transitions: 9 * runs,
     operation: "SUCCEEDED",
   });
-  if (found !== wanted)
-    throw new Error(`The rows are not those of ${runs} six-step runs: ${found} in place of ${wanted}.`);
+  if (found !== expected)
+    throw new Error(`The rows do not match ${runs} six-step runs: ${found} instead of ${expected}.`);
 }

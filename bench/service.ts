@@ -1,51 +1,51 @@
-/** A service, or another program that says where it is ready, in a process of its own that ends with the benchmark. */
+/** A service, or another program that prints its address, in a separate process that ends with the benchmark. */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import type { Site } from "./site.ts";
-import { end } from "./site.ts";
+import type { Testbed } from "./testbed.ts";
+import { end } from "./testbed.ts";
 
 export interface Served extends AsyncDisposable {
   readonly url: string;
   readonly pid: number;
-  /** With a channel for messages. */
+  /** Has an IPC channel. */
   readonly child: ChildProcess;
-  /** From its start to its line “Ostler is ready”. */
+  /** Time from its start to its line “Ostler is ready”. */
   readonly readyMs: number;
 }
 
 export interface ServedOptions {
-  /** Path of the program from this folder. */
+  /** Path of the program, relative to this folder. */
   readonly program?: string;
   readonly environment: Readonly<Record<string, string>>;
-  /** Arguments of the program, and of Node before it. */
+  /** Arguments of the program. */
   readonly args?: readonly string[];
   readonly nodeArgs?: readonly string[];
 }
 
 export async function startServed(
-  site: Site,
+  testbed: Testbed,
   { program = "../src/main.ts", environment, args = [], nodeArgs = [] }: ServedOptions,
 ): Promise<Served> {
-  const begun = performance.now();
+  const start = performance.now();
   const env = { PATH: process.env["PATH"], OSTLER_PORT: "0", OSTLER_LOG: "error", ...environment };
   const child = spawn(process.execPath, [...nodeArgs, fileURLToPath(new URL(program, import.meta.url)), ...args], {
     env,
     stdio: ["ignore", "pipe", "inherit", "ipc"],
   });
-  site.watch(child);
-  const url = await new Promise<string>((give, fail) => {
+  testbed.watch(child);
+  const url = await new Promise<string>((resolve, reject) => {
     child.stdout?.on("data", (chunk: Buffer) => {
       const found = /Ostler is ready: (http:\/\/[^\s/]+)/.exec(chunk.toString())?.[1];
-      if (found !== undefined) give(found);
+      if (found !== undefined) resolve(found);
     });
-    child.once("exit", (code) => fail(new Error(`${program} ended with ${code} before it was ready.`)));
+    child.once("exit", (code) => reject(new Error(`${program} ended with ${code} before it was ready.`)));
   });
   return {
     url,
     pid: child.pid ?? 0,
     child,
-    readyMs: performance.now() - begun,
+    readyMs: performance.now() - start,
     [Symbol.asyncDispose]: () => end(child),
   };
 }

@@ -1,6 +1,6 @@
 /**
- * The driver of the benchmark: a commission through it has exactly six steps (verify, inspect, two clean, two deploy)
- * that return at once. So what is measured is the engine and the database, not a machine.
+ * The driver of the benchmark: a commission with it has exactly six steps (verify, inspect, two clean, two deploy),
+ * which return at once. The benchmark therefore measures the engine and the database, not a machine.
  */
 import * as z from "zod";
 import type { Driver, DriverPhase, Json, Step } from "../src/drivers/driver.ts";
@@ -34,7 +34,7 @@ export default function createSixStep(): Driver<unknown> {
     contract: 1,
     name: DRIVER,
     version: "0.1.0",
-    description: "Six steps that do nothing, for the benchmark.",
+    description: "Six steps without effects, for the benchmark.",
     settings: z.strictObject({}).meta({ description: "None." }),
     power: {
       async read() {

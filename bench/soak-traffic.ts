@@ -1,14 +1,14 @@
 /**
- * What goes on while a service is soaked, by public doors alone: groups of nodes live through their cycles, some of them
- * aborted, some operations stopped and restarted; and streams of all kinds come, stay for a while and leave.
+ * The load of `npm run soak`, through the public API only: groups of nodes go through cycles, some nodes are aborted,
+ * some operations are stopped and restarted, and streams of all kinds connect, stay for a while and disconnect.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { WebSocket } from "ws";
 
 export interface Traffic {
-  /** What has been done so far: by name, how often. */
+  /** Action → number of times it was done. */
   readonly done: ReadonlyMap<string, number>;
-  /** Lets what is under way come to its end. */
+  /** Waits for the current cycles and streams to end. */
   stop(): Promise<void>;
 }
 
@@ -20,19 +20,20 @@ export interface TrafficOptions {
 }
 
 const GROUP = 20;
-const LOOK_EVERY_MS = 250;
+const POLL_MS = 250;
 const STREAM_SECONDS_MAX = 20;
-/** Between a stream that has left and the next one. */
-const AWAY_MS = 300;
-/** Of cycles: how many have nodes aborted, or are stopped and restarted. */
+/** Pause between a stream that disconnected and the next one. */
+const RECONNECT_MS = 300;
+/** Share of cycles in which nodes are aborted. */
 const ABORTED = 0.2;
+/** Share of cycles that are stopped and restarted. */
 const STOPPED = 0.2;
-/** How long a step of a node takes, in ms: from here to twice that. */
+/** Minimum duration of a step; the maximum is twice that. */
 const STEP_MS = 40;
-const REGISTERED_AT_ONCE = 100;
+const REGISTRATION_BATCH = 100;
 const HANDSHAKE_MS = 30_000;
 const TEXT_LENGTH_MAX = 200;
-/** How what must not happen begins among what was done. */
+/** Prefix of actions that must not occur. */
 export const WRONG = "wrong:";
 
 interface Payload {
@@ -45,7 +46,8 @@ interface StreamRequest {
   readonly variables?: Readonly<Record<string, string>>;
 }
 
-// Ids are variables: a document for each id would fill the service's cache of documents all the while (src/graphql/execution/document.ts).
+// Ids are variables: one document per id would fill the service's cache of documents
+// (src/graphql/execution/document.ts).
 const NODE_STREAM =
   "subscription { nodeTransitions(snapshot: true) { __typename ... on Transition { cursor nodeName to node { state currentRun { id } } } ... on StreamBookmark { caughtUp } } }";
 const OPERATION_STREAM =
@@ -68,10 +70,10 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
     return data;
   }
 
-  /** Asks for work; answers the operation, or null where it was refused. */
-  async function ask(verb: string, inputType: string, input: object): Promise<string | null> {
+  /** Requests work; returns the operation, or null if it was refused. */
+  async function request(verb: string, inputType: string, input: object): Promise<string | null> {
     const data = await post<Record<string, Payload>>(
-      `mutation Ask($input: ${inputType}!) { ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
+      `mutation Request($input: ${inputType}!) { ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
       { input },
     );
     const id = data[verb]?.operation?.uuid ?? null;
@@ -87,12 +89,12 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
         { id },
       );
       if (operation === null || operation.finishedAt !== null) return;
-      await delay(LOOK_EVERY_MS);
+      await delay(POLL_MS);
     }
   }
 
   async function cycle(names: readonly string[]): Promise<void> {
-    const id = await ask("commissionNodes", "CommissionNodesInput", {
+    const id = await request("commissionNodes", "CommissionNodesInput", {
       nodes: { names },
       acceptance: "BEST_EFFORT",
       onFailure: "LEAVE",
@@ -100,24 +102,24 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
     const dice = Math.random();
     await delay(Math.random() * 10 * STEP_MS);
     if (dice < ABORTED)
-      await ask("abort", "AbortInput", { work: { names: names.slice(0, GROUP / 4) }, mode: "AFTER_STEP" });
+      await request("abort", "AbortInput", { work: { names: names.slice(0, GROUP / 4) }, mode: "AFTER_STEP" });
     else if (dice < ABORTED + STOPPED && id !== null) {
-      await ask("stop", "StopInput", { work: { operationId: id } });
+      await request("stop", "StopInput", { work: { operationId: id } });
       await ended(id);
-      await ended(await ask("restart", "RestartInput", { work: { operationId: id }, acceptance: "BEST_EFFORT" }));
+      await ended(await request("restart", "RestartInput", { work: { operationId: id }, acceptance: "BEST_EFFORT" }));
     }
     await ended(id);
     await ended(
-      await ask("decommissionNodes", "DecommissionNodesInput", { nodes: { names }, acceptance: "BEST_EFFORT" }),
+      await request("decommissionNodes", "DecommissionNodesInput", { nodes: { names }, acceptance: "BEST_EFFORT" }),
     );
     note("cycles");
   }
 
-  async function bySocket(request: StreamRequest, milliseconds: number): Promise<void> {
+  async function bySocket(stream: StreamRequest, milliseconds: number): Promise<void> {
     const socket = new WebSocket(`${url.replace("http", "ws")}/graphql`, "graphql-transport-ws", {
       handshakeTimeout: HANDSHAKE_MS,
     });
-    const closed = new Promise<void>((give) => socket.once("close", () => give()));
+    const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
     socket.on("error", (error) => note(`${WRONG} ${error.message}`));
     let timer: NodeJS.Timeout | undefined;
     socket.on("open", () => {
@@ -127,31 +129,31 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
     socket.on("message", (data: Buffer) => {
       const text = data.toString("latin1");
       if (text.includes('"connection_ack"'))
-        socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: request }));
+        socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: stream }));
       else if (text.includes('"errors":[') || text.includes('"type":"error"'))
-        note(`${WRONG} a stream was answered ${text.slice(0, TEXT_LENGTH_MAX)}`);
+        note(`${WRONG} a stream received ${text.slice(0, TEXT_LENGTH_MAX)}`);
       else if (text.includes('"type":"next"')) note("items");
     });
     await closed;
     clearTimeout(timer);
   }
 
-  async function byEvents(request: StreamRequest, milliseconds: number): Promise<void> {
-    const leaving = AbortSignal.timeout(milliseconds);
+  async function byEvents(stream: StreamRequest, milliseconds: number): Promise<void> {
+    const end = AbortSignal.timeout(milliseconds);
     try {
       const response = await fetch(`${url}/graphql`, {
         method: "POST",
         headers: { "content-type": "application/json", accept: "text/event-stream" },
-        body: JSON.stringify(request),
-        signal: leaving,
+        body: JSON.stringify(stream),
+        signal: end,
       });
       for await (const chunk of response.body ?? []) {
         const text = Buffer.from(chunk as Uint8Array).toString("latin1");
-        if (text.includes('"errors":[')) note(`${WRONG} a stream was answered ${text.slice(0, TEXT_LENGTH_MAX)}`);
+        if (text.includes('"errors":[')) note(`${WRONG} a stream received ${text.slice(0, TEXT_LENGTH_MAX)}`);
         else if (text.includes("event: next")) note("items");
       }
     } catch (error) {
-      if (!leaving.aborted) throw error;
+      if (!end.aborted) throw error;
     }
   }
 
@@ -159,15 +161,15 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
     while (!over) {
       await work().catch((error: unknown) => {
         note(`${WRONG} ${String(error).slice(0, TEXT_LENGTH_MAX)}`);
-        return delay(LOOK_EVERY_MS);
+        return delay(POLL_MS);
       });
     }
   };
   const names = Array.from({ length: nodes }, (_, index) => `soak-${String(index).padStart(4, "0")}`);
-  for (let from = 0; from < nodes; from += REGISTERED_AT_ONCE) {
+  for (let from = 0; from < nodes; from += REGISTRATION_BATCH) {
     const input = {
       nodes: names
-        .slice(from, from + REGISTERED_AT_ONCE)
+        .slice(from, from + REGISTRATION_BATCH)
         .map((name, index) => ({ name, driver: { fake: { delayMs: STEP_MS + (index % STEP_MS) } } })),
     };
     const {
@@ -194,7 +196,7 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
           Math.round(500 + Math.random() * STREAM_SECONDS_MAX * 1_000),
         );
         note("streams");
-        await delay(AWAY_MS);
+        await delay(RECONNECT_MS);
       }),
     ),
   ];

@@ -1,10 +1,10 @@
 /**
- * `npm run soak`: one service at work for a long time, while it is watched from outside: does what it holds grow? Nodes live
- * through cycles, operations are aborted, stopped and restarted, streams come and leave (soak-traffic.ts). Every ten seconds
- * it tells what it holds after a collection; a line through the second half says what that comes to in an hour. Nothing is
- * judged by time, so it may run beside other work. The tables grow, as they keep the history; they are shown, not judged.
+ * `npm run soak`: runs one service under load for a long time (soak-traffic.ts) and checks that its memory and other
+ * resources do not grow. Every ten seconds the service reports its resources after a garbage collection; a regression
+ * over the second half of the time gives the growth per hour. No timing is evaluated, so it can run beside other load.
+ * The tables grow, because they keep the history; they are printed but not evaluated.
  *
- * Options: --minutes 24 --nodes 200 --streams 24. Ends with 1 when something grows, or was refused or broken off.
+ * Options: --minutes 24 --nodes 200 --streams 24. Exits with 1 if a resource grows, or after an unexpected error.
  */
 import { once } from "node:events";
 import { readdirSync, readlinkSync } from "node:fs";
@@ -15,7 +15,7 @@ import postgres from "postgres";
 import { curve, printTable, shown, trend } from "./figures.ts";
 import { startServed } from "./service.ts";
 import type { Served } from "./service.ts";
-import { openSite } from "./site.ts";
+import { openTestbed } from "./testbed.ts";
 import { WRONG, startTraffic } from "./soak-traffic.ts";
 
 const { values } = parseArgs({
@@ -26,41 +26,43 @@ const { values } = parseArgs({
   },
 });
 const MINUTES = Number(values.minutes);
-const LOOK_EVERY_MS = 10_000;
+const POLL_MS = 10_000;
 const MB = 1024 * 1024;
-/** What may be held more after an hour, as a share of what is held; and in standard errors: less is noise. */
+/** Limit for the growth per hour, as a share of the mean. */
 const GROWTH_MAX = 0.05;
+/** Growth of fewer standard errors is noise. */
 const ERRORS_MIN = 2;
-/** The tail of the log keeps the newest transitions, so many at most: until they have been written, the heap grows with them. */
+/** Number of transitions that the tail of the log keeps. The heap grows until they have been written. */
 const KEPT_TRANSITIONS = 16_384;
 
-/** Judged: what a leak shows in. The others are there to look at. */
+/** `evaluated`: a leak shows in this column. The others are only printed. */
 const COLUMNS = {
-  "heap MB": { judged: true, decimals: 1 },
-  "buffers MB": { judged: true, decimals: 1 },
-  "RSS MB": { judged: false, decimals: 0 },
-  handles: { judged: true, decimals: 0 },
-  fds: { judged: true, decimals: 0 },
-  "PostgreSQL connections": { judged: true, decimals: 0 },
-  "event loop, worst ms": { judged: false, decimals: 0 },
-  "tables MB": { judged: false, decimals: 1 },
-  "dead rows": { judged: false, decimals: 0 },
-  transitions: { judged: false, decimals: 0 },
+  "heap MB": { evaluated: true, decimals: 1 },
+  "buffers MB": { evaluated: true, decimals: 1 },
+  "RSS MB": { evaluated: false, decimals: 0 },
+  handles: { evaluated: true, decimals: 0 },
+  fds: { evaluated: true, decimals: 0 },
+  "PostgreSQL connections": { evaluated: true, decimals: 0 },
+  "event loop, worst ms": { evaluated: false, decimals: 0 },
+  "tables MB": { evaluated: false, decimals: 1 },
+  "dead rows": { evaluated: false, decimals: 0 },
+  transitions: { evaluated: false, decimals: 0 },
 } as const;
 type Column = keyof typeof COLUMNS;
-type Look = Readonly<Record<Column, number>> & {
+type Sample = Readonly<Record<Column, number>> & {
   readonly minute: number;
-  /** Handles and file descriptors by their kind. */ readonly kinds: ReadonlyMap<string, number>;
+  /** Kind of handle or file descriptor → count. */
+  readonly kinds: ReadonlyMap<string, number>;
 };
 
 async function main(): Promise<void> {
-  await using site = await openSite();
-  await using made = await site.database("served");
+  await using testbed = await openTestbed();
+  await using made = await testbed.database("served");
   if (!("url" in made.connection)) throw new Error("A served database has a URL.");
-  const teller = fileURLToPath(new URL("teller.mjs", import.meta.url));
-  await using service = await startServed(site, {
+  const reporter = fileURLToPath(new URL("resource-report.mjs", import.meta.url));
+  await using service = await startServed(testbed, {
     environment: { DATABASE_URL: made.connection.url },
-    nodeArgs: ["--expose-gc", "--import", teller],
+    nodeArgs: ["--expose-gc", "--import", reporter],
   });
   const sql = postgres(made.connection.url, { max: 1, onnotice: () => {} });
   const traffic = await startTraffic({
@@ -68,27 +70,27 @@ async function main(): Promise<void> {
     nodes: Number(values.nodes),
     streams: Number(values.streams),
   });
-  const looks: Look[] = [];
-  const begun = performance.now();
+  const samples: Sample[] = [];
+  const start = performance.now();
   console.log(`soak: npm run soak -- --minutes ${MINUTES} --nodes ${values.nodes} --streams ${values.streams}`);
-  while (performance.now() - begun < MINUTES * 60_000) {
-    await delay(LOOK_EVERY_MS);
-    const look = { minute: (performance.now() - begun) / 60_000, ...(await lookAt(service, sql)) };
-    looks.push(look);
+  while (performance.now() - start < MINUTES * 60_000) {
+    await delay(POLL_MS);
+    const sample = { minute: (performance.now() - start) / 60_000, ...(await takeSample(service, sql)) };
+    samples.push(sample);
     console.log(
-      `  ${shown(look.minute)} min: ${Object.entries(COLUMNS)
-        .map(([name, { decimals }]) => `${name} ${shown(look[name as Column], decimals)}`)
+      `  ${shown(sample.minute)} min: ${Object.entries(COLUMNS)
+        .map(([name, { decimals }]) => `${name} ${shown(sample[name as Column], decimals)}`)
         .join(", ")}`,
     );
   }
   await traffic.stop();
   console.log(`  done: ${[...traffic.done].map(([what, count]) => `${what} ${count}`).join(", ")}`);
   await sql.end({ timeout: 5 });
-  const isFlat = verdict(looks);
+  const isFlat = evaluate(samples);
   process.exitCode = isFlat && ![...traffic.done.keys()].some((what) => what.startsWith(WRONG)) ? 0 : 1;
 }
 
-async function lookAt({ child, pid }: Served, sql: postgres.Sql): Promise<Omit<Look, "minute">> {
+async function takeSample({ child, pid }: Served, sql: postgres.Sql): Promise<Omit<Sample, "minute">> {
   const answer = once(child, "message") as Promise<
     [
       {
@@ -102,7 +104,7 @@ async function lookAt({ child, pid }: Served, sql: postgres.Sql): Promise<Omit<L
       },
     ]
   >;
-  child.send("held");
+  child.send("report");
   const [{ held }] = await answer;
   const fds = fdsOf(pid);
   const [row] = await sql`
@@ -134,50 +136,50 @@ function countOf(kinds: readonly string[]): ReadonlyMap<string, number> {
   return counts;
 }
 
-/** What each file descriptor of a process is: socket, pipe, anon_inode, or a path. */
+/** Kind of each file descriptor of a process: socket, pipe, anon_inode, or a path. */
 function fdsOf(pid: number): string[] {
   const folder = `/proc/${pid}/fd`;
   return readdirSync(folder).flatMap((fd) => {
     try {
       return readlinkSync(`${folder}/${fd}`).replace(/:\[\d+\]$/, "");
     } catch {
-      // Closed since.
+      // Closed in the meantime.
       return [];
     }
   });
 }
 
-/** Prints what each column has come to; answers whether nothing that is judged grows. */
-function verdict(looks: readonly Look[]): boolean {
-  const half = looks.slice(Math.floor(looks.length / 2));
+/** Prints the development of each column. True if no evaluated column grows. */
+function evaluate(samples: readonly Sample[]): boolean {
+  const half = samples.slice(Math.floor(samples.length / 2));
   if ((half[0]?.transitions ?? 0) < KEPT_TRANSITIONS)
     console.log(
-      `  Too short to judge the heap: ${half[0]?.transitions ?? 0} transitions in its first half, of which the service keeps up to ${KEPT_TRANSITIONS}.`,
+      `  Too short to evaluate the heap: ${half[0]?.transitions ?? 0} transitions in the first half, but the service keeps ${KEPT_TRANSITIONS} of them; use more --minutes.`,
     );
   let isFlat = true;
   const rows = (Object.keys(COLUMNS) as Column[]).map((name) => {
-    const { judged, decimals } = COLUMNS[name];
-    const { rise, error, mean } = trend(half.map((look) => [look.minute / 60, look[name]]));
+    const { evaluated, decimals } = COLUMNS[name];
+    const { rise, error, mean } = trend(half.map((sample) => [sample.minute / 60, sample[name]]));
     const grows = rise - ERRORS_MIN * error > GROWTH_MAX * mean;
-    if (judged && grows) isFlat = false;
-    const all = looks.map((look) => look[name]);
+    if (evaluated && grows) isFlat = false;
+    const all = samples.map((sample) => sample[name]);
     return [
       name,
       shown(Math.min(...all), decimals),
       shown(mean, decimals),
       shown(Math.max(...all), decimals),
       `${shown(rise, decimals)} ± ${shown(error, decimals)}`,
-      judged ? (grows ? "GROWS" : "flat") : "",
+      evaluated ? (grows ? "GROWS" : "flat") : "",
       curve(all),
     ];
   });
-  printTable(["", "least", "mean of 2nd half", "most", "growth an hour", "verdict", "over time"], rows);
+  printTable(["", "least", "mean of 2nd half", "most", "growth per hour", "result", "over time"], rows);
   if (!isFlat)
-    for (const look of [half[0], half.at(-1)])
+    for (const sample of [half[0], half.at(-1)])
       console.log(
-        `  at ${shown(look?.minute ?? null)} min: ${[...(look?.kinds ?? [])].map(([kind, count]) => `${kind} ${count}`).join(", ")}`,
+        `  at ${shown(sample?.minute ?? null)} min: ${[...(sample?.kinds ?? [])].map(([kind, count]) => `${kind} ${count}`).join(", ")}`,
       );
-  console.log(isFlat ? "  Nothing grows." : "  Something grows.");
+  console.log(isFlat ? "  No resource grows." : "  A resource grows.");
   return isFlat;
 }
 

@@ -1,21 +1,24 @@
 /**
- * Subject `statements`: how many statements a six-step run costs, by what they do, as PostgreSQL's own log tells. Of all
- * figures the one without noise: it changes only when the code does.
+ * Subject `statements`: the number of statements of a six-step run, by kind, from PostgreSQL's log. The only figure
+ * without noise: it changes only with the code.
  */
 import { readFileSync } from "node:fs";
 import postgres from "postgres";
 import { setTimeout as delay } from "node:timers/promises";
 import { printTable } from "./figures.ts";
 import { CALLER, openFleet, registerFleet } from "./fleet.ts";
-import type { Site } from "./site.ts";
+import type { Testbed } from "./testbed.ts";
 
 const RUNS = 200;
-/** Fewer a run: what happens once in a while, not in every run. */
+/** Statements below this number per run are periodic and not part of a run. */
 const SHARE_SHOWN_MIN = 0.02;
 const TEXT_LENGTH_MAX = 110;
 
-export async function countStatements(site: Site, { concurrency }: { readonly concurrency: number }): Promise<void> {
-  await using made = await site.database("served");
+export async function countStatements(
+  testbed: Testbed,
+  { concurrency }: { readonly concurrency: number },
+): Promise<void> {
+  await using made = await testbed.database("served");
   const { connection, name } = made;
   if (!("url" in connection)) throw new Error("A served database has a URL.");
   {
@@ -25,9 +28,9 @@ export async function countStatements(site: Site, { concurrency }: { readonly co
     if (refusals.length > 0) throw new Error(refusals[0]?.message);
   }
   const sql = postgres(connection.url, { max: 1, onnotice: () => {} });
-  // From the next connections on; this one stays silent.
+  // Applies to new connections only, so this connection is not logged.
   await sql`alter database ${sql(name)} set log_statement = 'all'`;
-  const from = readFileSync(site.logFile).length;
+  const from = readFileSync(testbed.logFile).length;
   {
     await using fleet = await openFleet({ connection, concurrency });
     await fleet.engine.start();
@@ -35,7 +38,7 @@ export async function countStatements(site: Site, { concurrency }: { readonly co
   }
   await sql.end();
   const counts = new Map<string, number>();
-  for (const statement of statementsIn(readFileSync(site.logFile).subarray(from).toString("utf8")))
+  for (const statement of statementsIn(readFileSync(testbed.logFile).subarray(from).toString("utf8")))
     counts.set(statement, (counts.get(statement) ?? 0) + 1);
   const rows = [...counts]
     .map(([text, count]) => ({ text, share: count / RUNS }))
@@ -43,15 +46,15 @@ export async function countStatements(site: Site, { concurrency }: { readonly co
   const total = rows.reduce((sum, { share }) => sum + share, 0);
   const frames = rows.filter(({ text }) => /^(begin|commit)$/.test(text)).reduce((sum, { share }) => sum + share, 0);
   console.log(
-    `  ${RUNS} runs of six steps: ${total.toFixed(1)} statements a run, ${frames.toFixed(1)} of them begin and commit`,
+    `  ${RUNS} runs of six steps: ${total.toFixed(1)} statements per run, ${frames.toFixed(1)} of them begin and commit`,
   );
   printTable(
-    ["statement", "a run"],
+    ["statement", "per run"],
     rows.filter(({ share }) => share >= SHARE_SHOWN_MIN).map(({ text, share }) => [text, share.toFixed(2)]),
   );
 }
 
-/** The statements of a log, shortened to what they do. */
+/** The statements of a log, shortened and without values. */
 function statementsIn(log: string): string[] {
   return log.split(/^(?=\d{4}-\d\d-\d\d )/m).flatMap((entry) => {
     const text = /LOG: {2}(?:statement|execute [^:]*): ([\s\S]*)/.exec(entry)?.[1];

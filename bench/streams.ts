@@ -1,10 +1,10 @@
 /**
- * Subject `streams`: from the moment a commit is acknowledged to the moment a subscriber holds the transition, socket
- * included, for 1 to 5,000 subscribers of one service; and what that costs the service for each transition. The writer,
- * the service and the subscribers are three processes, and the service hears of the commit through PostgreSQL.
+ * Subject `streams`: from the acknowledgement of a commit until a subscriber receives the transition, socket included,
+ * for 1 to 5,000 subscribers of one service; and the service's CPU per transition. The writer, the service and the
+ * subscribers are three processes; PostgreSQL notifies the service of commits.
  *
- * Beside it, in the same minute: subscribers who each ask in words of their own, so that each event is executed for each
- * of them, as Yoga does it for all; and a bare broadcast of rows over `ws`, without GraphQL.
+ * Compared in the same minute with subscribers that each send a different document, so that each event is executed for
+ * each of them, as Yoga does; and with a bare broadcast of rows over `ws`, without GraphQL.
  */
 import { fork } from "node:child_process";
 import { setTimeout as delay } from "node:timers/promises";
@@ -17,33 +17,33 @@ import { newestPosition } from "../src/store/transitions.ts";
 import { printTable, shown } from "./figures.ts";
 import { openFleet, registerFleet } from "./fleet.ts";
 import { startServed } from "./service.ts";
-import { cpuMs, end, rssMb } from "./site.ts";
-import type { Site } from "./site.ts";
+import { cpuMs, end, rssMb } from "./testbed.ts";
+import type { Testbed } from "./testbed.ts";
 import type { FromClients, ToClients } from "./stream-clients.ts";
 
 const file = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 
 const WAYS = {
-  "shared (Ostler)": { program: "../src/main.ts", query: "one for all" },
-  "each by itself (as Yoga)": { program: "../src/main.ts", query: "one each" },
-  "bare ws broadcast": { program: "bare-broadcast.ts", query: "one for all" },
+  "shared (Ostler)": { program: "../src/main.ts", query: "shared" },
+  "separate (as Yoga)": { program: "../src/main.ts", query: "separate" },
+  "bare ws broadcast": { program: "bare-broadcast.ts", query: "shared" },
 } as const;
 type Way = keyof typeof WAYS;
 
-/** Time between two transitions: long enough that one has reached all before the next. */
+/** Time between two transitions: one reaches all subscribers before the next is written. */
 const spacingMs = (subscribers: number) => Math.max(25, subscribers * 0.15);
-/** The first ones are not counted: code and caches warm up. */
+/** Number of first transitions that are not counted. */
 const WARM_UP = 5;
 const SETTLE_MS = 1_000;
 
 export async function measureStreams(
-  site: Site,
+  testbed: Testbed,
   { subscribers, events }: { readonly subscribers: readonly number[]; readonly events: number },
 ): Promise<void> {
   const rows: string[][] = [];
   for (const count of subscribers) {
     for (const way of Object.keys(WAYS) as Way[]) {
-      const { p50, p99, worst, cpu, rss, missing } = await measure(site, way, count, events);
+      const { p50, p99, worst, cpu, rss, missing } = await measure(testbed, way, count, events);
       rows.push([
         `${count}, ${way}`,
         shown(p50),
@@ -58,7 +58,7 @@ export async function measureStreams(
   }
   console.log(`  ${events} transitions each, from commit to subscriber`);
   printTable(
-    ["subscribers", "p50 ms", "p99 ms", "worst ms", "CPU ms an event", "CPU µs a delivery", "RSS MB", "missing"],
+    ["subscribers", "p50 ms", "p99 ms", "worst ms", "CPU ms per event", "CPU µs per delivery", "RSS MB", "missing"],
     rows,
   );
 }
@@ -73,8 +73,8 @@ interface Figures {
   readonly missing: number;
 }
 
-async function measure(site: Site, way: Way, count: number, events: number): Promise<Figures> {
-  await using made = await site.database("served");
+async function measure(testbed: Testbed, way: Way, count: number, events: number): Promise<Figures> {
+  await using made = await testbed.database("served");
   const { connection } = made;
   if (!("url" in connection)) throw new Error("A served database is reached by a URL.");
   {
@@ -83,14 +83,14 @@ async function measure(site: Site, way: Way, count: number, events: number): Pro
   }
   const { program, query } = WAYS[way];
   const isBare = program === "bare-broadcast.ts";
-  await using service = await startServed(site, {
+  await using service = await startServed(testbed, {
     program,
     environment: { DATABASE_URL: connection.url, OSTLER_POWER_SECONDS: "0" },
     args: isBare ? [connection.url] : [],
   });
-  await using clients = startClients(site);
-  clients.tell({ be: { url: `${service.url.replace("http", "ws")}/graphql`, count, query } });
-  await clients.answer();
+  await using clients = startClients(testbed);
+  clients.send({ start: { url: `${service.url.replace("http", "ws")}/graphql`, count, query } });
+  await clients.reply();
   await using database = await openDatabase({ connection });
   await using notifier = await createNotifier(database, () => {});
   const transact = createTransact(database, notifier);
@@ -98,7 +98,9 @@ async function measure(site: Site, way: Way, count: number, events: number): Pro
   let position = await newestPosition(database.reader);
   const write = async (index: number): Promise<readonly [number, number]> => {
     const id = nodes[index % nodes.length]?.id ?? "";
-    await transact((work) => move(work, [id], { from: "ENROLLED", event: "recover" }, { actor: "benchmark" }));
+    await transact((transaction) =>
+      move(transaction, [id], { from: "ENROLLED", event: "recover" }, { actor: "benchmark" }),
+    );
     return [(position += 1), performance.timeOrigin + performance.now()];
   };
   for (let index = 0; index < WARM_UP; index += 1) {
@@ -114,30 +116,30 @@ async function measure(site: Site, way: Way, count: number, events: number): Pro
   }
   await delay(SETTLE_MS);
   const cpuAfter = cpuMs(service.pid);
-  clients.tell({ commits });
-  const answer = await clients.answer();
-  if ("live" in answer) throw new Error("The subscribers have answered out of turn.");
+  clients.send({ commits });
+  const reply = await clients.reply();
+  if ("live" in reply) throw new Error("The subscribers replied out of order.");
   return {
-    ...answer,
+    ...reply,
     cpu: cpuBefore === null || cpuAfter === null ? null : (cpuAfter - cpuBefore) / events,
     rss: rssMb(service.pid),
   };
 }
 
 function startClients(
-  site: Site,
-): { tell(message: ToClients): void; answer(): Promise<FromClients> } & AsyncDisposable {
+  testbed: Testbed,
+): { send(message: ToClients): void; reply(): Promise<FromClients> } & AsyncDisposable {
   const child = fork(file("stream-clients.ts"));
-  site.watch(child);
+  testbed.watch(child);
   return {
-    tell: (message) => void child.send(message),
-    answer: () =>
-      new Promise((give, fail) => {
-        const onExit = (code: number | null) => fail(new Error(`The subscribers ended with ${code}.`));
+    send: (message) => void child.send(message),
+    reply: () =>
+      new Promise((resolve, reject) => {
+        const onExit = (code: number | null) => reject(new Error(`The subscribers ended with ${code}.`));
         child.once("exit", onExit);
         child.once("message", (message: FromClients) => {
           child.off("exit", onExit);
-          give(message);
+          resolve(message);
         });
       }),
     [Symbol.asyncDispose]: () => end(child),

@@ -1,4 +1,4 @@
-/** Apollo Server, under node:http itself: the least that can stand before it. */
+/** Apollo Server directly on node:http, without a framework. */
 import { createServer } from "node:http";
 import { ApolloServer, HeaderMap } from "@apollo/server";
 import { listening, resolvers, typeDefs } from "./database.mjs";

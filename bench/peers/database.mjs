@@ -1,9 +1,9 @@
-/** What all peers share: the query's rows, read as a resolver written by hand reads them, and the way to say where they listen. */
+/** Shared by all peers: a hand-written resolver for the rows, and the message with the port. */
 import postgres from "postgres";
 
 const sql = postgres(process.env.DATABASE_URL, { max: 10, onnotice: () => {} });
 
-/** The schema that Mercurius and Apollo Server are given: the share of Ostler's that the benchmark asks for. */
+/** The schema of Mercurius and Apollo Server: the part of Ostler's schema that the benchmark queries. */
 export const typeDefs = `
   scalar DateTime
   type Node { uuid: ID! name: String! state: String! stage: String! powerState: String! presence: String! hostGroup: String revision: Int! createdAt: DateTime! updatedAt: DateTime! }
@@ -23,7 +23,7 @@ export const resolvers = {
   },
 };
 
-/** Tells the benchmark the port. */
+/** Sends the port to the benchmark. */
 export function listening(server) {
   process.send({ port: server.address().port });
 }

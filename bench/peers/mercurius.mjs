@@ -1,4 +1,4 @@
-/** Mercurius on Fastify, with its just-in-time compiler, as its documentation has it for production. */
+/** Mercurius on Fastify with its just-in-time compiler, as its documentation recommends for production. */
 import Fastify from "fastify";
 import mercurius from "mercurius";
 import { listening, resolvers, typeDefs } from "./database.mjs";

@@ -1,4 +1,4 @@
-/** PostGraphile 5 with its recommended preset. The benchmark names the table `machine` for it, because `Node` is taken. */
+/** PostGraphile 5 with its recommended preset. Its type is named `Machine`, because Relay reserves `Node`. */
 import { createServer } from "node:http";
 import { makePgService } from "postgraphile/adaptors/pg";
 import { grafserv } from "postgraphile/grafserv/node";

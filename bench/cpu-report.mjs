@@ -1,4 +1,4 @@
-/** Loaded before a server that is measured (`node --import`): tells its CPU time, in ms, whenever it is asked. */
+/** Loaded before a server under test (`node --import`): reports its CPU time, in ms, on request. */
 process.on("message", (message) => {
   if (message !== "cpu") return;
   const { user, system } = process.cpuUsage();

@@ -1,7 +1,7 @@
 /**
- * Where a benchmark runs: a folder of its own, in it a durable PostgreSQL that is reached by its socket (as the embedded
- * database is) and by TCP (as a served one is), and databases that are made for one measurement and dropped after it.
- * All of it is gone at the end, also when the benchmark is interrupted.
+ * The environment of a benchmark: a temporary folder with a durable PostgreSQL that is reached by its socket (as the
+ * embedded database is) and by TCP (as a served one is), and a database per measurement, dropped after it. Everything
+ * is removed at the end, also when the benchmark is interrupted.
  */
 import type { ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
@@ -19,33 +19,33 @@ import { migrateDatabase, openDatabase } from "../src/store/postgres/database.ts
 import type { Connection } from "../src/store/postgres/database.ts";
 import { startEmbedded } from "../src/store/postgres/embedded.ts";
 
-/** How a database is reached: `served` by TCP with a URL, `embedded` by the socket. */
+/** Connection to a database: `served` by TCP with a URL, `embedded` by the socket. */
 export type Way = "served" | "embedded";
 
-export interface Site extends AsyncDisposable {
+export interface Testbed extends AsyncDisposable {
   readonly folder: string;
-  /** What PostgreSQL has written to its log. */
+  /** PostgreSQL's log. */
   readonly logFile: string;
-  /** A database with all tables, dropped when it is disposed of. */
+  /** Creates a database with all tables; it is dropped when it is disposed. */
   database(way: Way): Promise<AsyncDisposable & { readonly name: string; readonly connection: Connection }>;
-  /** CPU time of all of PostgreSQL so far, in ms; null where the system does not tell. */
+  /** CPU time of all PostgreSQL processes so far, in ms; null if the system does not report it. */
   postgresCpuMs(): number | null;
-  /** Has a child process ended with the site, if it is still there then. */
+  /** Ends a child process with the testbed, if it is still running then. */
   watch(child: ChildProcess): void;
 }
 
 const TEMPLATE = "bench_template";
-/** How long a child may take to end. */
+/** Time for a child process to end before it is killed. */
 const END_MS = 5_000;
-/** The unit of CPU times in /proc, everywhere that Node runs. */
+/** Unit of CPU times in /proc on all systems that Node supports. */
 const TICK_MS = 10;
 
-export async function openSite(): Promise<Site> {
+export async function openTestbed(): Promise<Testbed> {
   const folder = mkdtempSync(join(tmpdir(), "ostler-bench-"));
   const children: ChildProcess[] = [];
   const clear = () => {
     for (const child of children) child.kill("SIGKILL");
-    // The child's database may be writing its last words.
+    // Retries: a database of a child can still be writing.
     rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
   };
   process.once("exit", clear);
@@ -69,7 +69,7 @@ export async function openSite(): Promise<Site> {
         connection: way === "served" ? { url: urlOf(name) } : { ...socket, database: name },
         async [Symbol.asyncDispose]() {
           await admin`drop database ${admin(name)} with (force)`;
-          // Otherwise it comes in the middle of a later measurement.
+          // Otherwise a checkpoint would fall into a later measurement.
           await admin`checkpoint`;
         },
       };
@@ -85,14 +85,14 @@ export async function openSite(): Promise<Site> {
   };
 }
 
-/** Tells a child to end, and waits until it has. */
+/** Ends a child with SIGTERM, and waits for its exit. */
 export async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const ended = new Promise<void>((done) => child.once("exit", () => done()));
   child.kill("SIGTERM");
-  const insist = setTimeout(() => child.kill("SIGKILL"), END_MS);
+  const timer = setTimeout(() => child.kill("SIGKILL"), END_MS);
   await ended;
-  clearTimeout(insist);
+  clearTimeout(timer);
 }
 
 /** Migrations and the queue's tables. */
@@ -105,7 +105,7 @@ async function fill(connection: Connection): Promise<void> {
   await engine[Symbol.asyncDispose]();
 }
 
-/** CPU of a process's living children and of those that it has seen end. */
+/** CPU time of a process and of all its children, including those that have ended. */
 function cpuMsOfTree(parent: number): number | null {
   if (!existsSync(`/proc/${parent}/stat`)) return null;
   const pids = readdirSync("/proc").filter((entry) => /^\d+$/.test(entry));
@@ -116,13 +116,13 @@ function cpuMsOfTree(parent: number): number | null {
   }, 0);
 }
 
-/** CPU time of a process so far, in ms; null where the system does not tell. */
+/** CPU time of a process so far, in ms; null if the system does not report it. */
 export function cpuMs(pid: number): number | null {
   const fields = statOf(String(pid));
   return fields.length === 0 ? null : TICK_MS * (Number(fields[11]) + Number(fields[12]));
 }
 
-/** Memory that a process holds, or has held at its peak, in MB; null where the system does not tell. */
+/** Current or peak memory of a process, in MB; null if the system does not report it. */
 export function rssMb(pid: number, which: "now" | "peak" = "now"): number | null {
   try {
     const line = which === "now" ? /^VmRSS:\s+(\d+) kB$/m : /^VmHWM:\s+(\d+) kB$/m;
@@ -138,27 +138,29 @@ function statOf(pid: string): readonly string[] {
   try {
     return readFileSync(`/proc/${pid}/stat`, "latin1").split(") ").at(-1)?.split(" ") ?? [];
   } catch {
-    // It has ended.
+    // The process has ended.
     return [];
   }
 }
 
-/** A port that is free now, below those that the kernel gives to outgoing connections. */
+/** A free port below the range that the kernel uses for outgoing connections. */
 async function freePort(): Promise<number> {
   for (let tries = 0; tries < 100; tries += 1) {
     const port = await tryPort(20_000 + Math.floor(Math.random() * 12_000));
     if (port !== null) return port;
   }
-  throw new Error("No free port between 20000 and 32000 was found for the benchmark's database.");
+  throw new Error(
+    "No free port for the benchmark's database was found between 20000 and 32000; close programs that use them.",
+  );
 }
 
 function tryPort(port: number): Promise<number | null> {
-  return new Promise((answer) => {
+  return new Promise((resolve) => {
     const server = createServer();
-    server.once("error", () => answer(null));
+    server.once("error", () => resolve(null));
     server.listen(port, "127.0.0.1", () => {
       const { port: taken } = server.address() as AddressInfo;
-      server.close(() => answer(taken));
+      server.close(() => resolve(taken));
     });
   });
 }

@@ -1,6 +1,6 @@
 /**
- * The handlers that lists are measured against: a list of nodes over node:http, as one would write it who needs nothing
- * else. `rows` reads the rows and stringifies them; `text` has PostgreSQL build the JSON, and hands it on.
+ * The baselines of subject `lists`: minimal servers on node:http that list nodes. `rows` reads the rows and stringifies
+ * them; `text` has PostgreSQL build the JSON and passes it on.
  */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

@@ -1,6 +1,6 @@
 /**
- * Loaded before a service that is watched (`node --expose-gc --import`): whenever it is asked, it collects its garbage and
- * tells what it holds, and for how long at most, in ms, its event loop has been busy since it was asked last.
+ * Loaded before a service under test (`node --expose-gc --import`): on request it collects garbage, then reports its
+ * resources and the longest delay of its event loop, in ms, since the last request.
  */
 import { monitorEventLoopDelay } from "node:perf_hooks";
 
@@ -9,18 +9,18 @@ const busy = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
 busy.enable();
 
 process.on("message", (message) => {
-  if (message !== "held") return;
-  // Measured before the collection, which is on our account.
+  if (message !== "report") return;
+  // Read before the collection, which also delays the event loop.
   const lagMs = Math.max(0, busy.max / 1e6 - RESOLUTION_MS);
-  // What the first collection has let go of, weak entries and caches among it, the second one takes.
+  // The second collection frees what the first one released, such as entries of weak maps.
   globalThis.gc();
   setImmediate(() => {
     globalThis.gc();
-    tell(lagMs);
+    report(lagMs);
   });
 });
 
-function tell(lagMs) {
+function report(lagMs) {
   const { rss, heapUsed, external, arrayBuffers } = process.memoryUsage();
   const resources = {};
   for (const kind of process.getActiveResourcesInfo()) resources[kind] = (resources[kind] ?? 0) + 1;
