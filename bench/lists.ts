@@ -96,7 +96,7 @@ async function measureTable(
   const children: ChildProcess[] = [];
   try {
     for (const server of servers) {
-      const child = start(server, connection.url);
+      const child = startServer(server, connection.url);
       children.push(child);
       testbed.watch(child);
       running.push(await ready(server, child));
@@ -178,7 +178,7 @@ async function fillTable(url: string, count: number): Promise<void> {
   }
 }
 
-function start({ file, args = [] }: Server, url: string): ChildProcess {
+function startServer({ file, args = [] }: Server, url: string): ChildProcess {
   return fork(file, [...args], {
     execArgv: ["--import", here("cpu-report.mjs")],
     env: {
@@ -218,8 +218,8 @@ async function ready(server: Server, child: ChildProcess): Promise<Running> {
     server,
     url,
     cpuMs: () =>
-      new Promise((resolve) => {
-        waiting.push(resolve);
+      new Promise((report) => {
+        waiting.push(report);
         child.send("cpu");
       }),
   };

@@ -71,7 +71,7 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
   }
 
   /** Requests work; returns the operation, or null if it was refused. */
-  async function request(verb: string, inputType: string, input: object): Promise<string | null> {
+  async function requestWork(verb: string, inputType: string, input: object): Promise<string | null> {
     const data = await post<Record<string, Payload>>(
       `mutation Request($input: ${inputType}!) { ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
       { input },
@@ -94,7 +94,7 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
   }
 
   async function cycle(names: readonly string[]): Promise<void> {
-    const id = await request("commissionNodes", "CommissionNodesInput", {
+    const id = await requestWork("commissionNodes", "CommissionNodesInput", {
       nodes: { names },
       acceptance: "BEST_EFFORT",
       onFailure: "LEAVE",
@@ -102,15 +102,17 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
     const dice = Math.random();
     await delay(Math.random() * 10 * STEP_MS);
     if (dice < ABORTED)
-      await request("abort", "AbortInput", { work: { names: names.slice(0, GROUP / 4) }, mode: "AFTER_STEP" });
+      await requestWork("abort", "AbortInput", { work: { names: names.slice(0, GROUP / 4) }, mode: "AFTER_STEP" });
     else if (dice < ABORTED + STOPPED && id !== null) {
-      await request("stop", "StopInput", { work: { operationId: id } });
+      await requestWork("stop", "StopInput", { work: { operationId: id } });
       await ended(id);
-      await ended(await request("restart", "RestartInput", { work: { operationId: id }, acceptance: "BEST_EFFORT" }));
+      await ended(
+        await requestWork("restart", "RestartInput", { work: { operationId: id }, acceptance: "BEST_EFFORT" }),
+      );
     }
     await ended(id);
     await ended(
-      await request("decommissionNodes", "DecommissionNodesInput", { nodes: { names }, acceptance: "BEST_EFFORT" }),
+      await requestWork("decommissionNodes", "DecommissionNodesInput", { nodes: { names }, acceptance: "BEST_EFFORT" }),
     );
     note("cycles");
   }
