@@ -23,8 +23,8 @@ interface Import {
 const FILES = globSync(["src/**/*.ts", "plugins/**/*.ts"], { cwd: ROOT }).toSorted();
 const IMPORTS = FILES.flatMap(importsOf);
 
-describe("the architecture test", () => {
-  test("reads the imports of all files", () => {
+describe("architecture", () => {
+  test("the architecture test reads the imports of all files", () => {
     expect(IMPORTS.length).toBeGreaterThan(100);
     expect(IMPORTS).toContainEqual({ from: "src/engine/jobs/boss.ts", to: "pg-boss", typeOnly: false });
     expect(IMPORTS).toContainEqual({
@@ -35,30 +35,27 @@ describe("the architecture test", () => {
     expect(IMPORTS).toContainEqual({ from: "src/store/nodes.ts", to: "src/store/tables.ts", typeOnly: false });
   });
 
-  test("finds no directory without a rule", () => {
+  test("every directory has an architecture rule", () => {
     const unknown = FILES.filter((file) => file.split("/").length > 2 && ruleOf(file) === undefined);
     expect(unknown).toEqual([]);
   });
 
-  test.each(Object.entries(LAYERS))("finds no import of %s that its rule forbids", (layer, rule) => {
+  test.each(Object.entries(LAYERS))("no file of %s has an import that its rule forbids", (layer, rule) => {
     const offences = IMPORTS.filter(({ from, to }) => isIn(from, layer) && !isIn(to, layer)).filter(
       (one) => !isAllowed(one, rule),
     );
     expect(offences.map(({ from, to, typeOnly }) => `${from} imports ${to}${typeOnly ? " (types)" : ""}`)).toEqual([]);
   });
 
-  test.each(Object.entries(PARTS))(
-    "finds no import of %s from a part of its layer that is above it",
-    (part, { imports }) => {
-      const layer = part.split("/").slice(0, 2).join("/");
-      const offences = IMPORTS.filter(({ from, to }) => isIn(from, part) && isIn(to, layer) && !isIn(to, part)).filter(
-        ({ to }) => !imports.some((one) => isIn(to, one)),
-      );
-      expect(offences.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
-    },
-  );
+  test.each(Object.entries(PARTS))("%s imports nothing from a part above it in its layer", (part, { imports }) => {
+    const layer = part.split("/").slice(0, 2).join("/");
+    const offences = IMPORTS.filter(({ from, to }) => isIn(from, part) && isIn(to, layer) && !isIn(to, part)).filter(
+      ({ to }) => !imports.some((one) => isIn(to, one)),
+    );
+    expect(offences.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
+  });
 
-  test("finds every file of a divided layer in one of its parts", () => {
+  test("every file of a divided layer is in one of its parts", () => {
     const facades = ["src/engine/engine.ts"];
     const loose = FILES.filter((file) => /^src\/(engine|graphql)\//.test(file) && !facades.includes(file)).filter(
       (file) => !Object.keys(PARTS).some((part) => isIn(file, part)),
@@ -66,20 +63,20 @@ describe("the architecture test", () => {
     expect(loose).toEqual([]);
   });
 
-  test("finds no import from one plugin to another", () => {
+  test("no plugin imports another plugin", () => {
     const offences = IMPORTS.filter(
       ({ from, to }) => isIn(from, "plugins") && isIn(to, "plugins") && from.split("/")[1] !== to.split("/")[1],
     );
     expect(offences.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
   });
 
-  test.each(Object.entries(PACKAGE_HOMES))("finds %s imported by %s only", (name, home) => {
+  test.each(Object.entries(PACKAGE_HOMES))("the package %s is imported by %s only", (name, home) => {
     const importers = IMPORTS.filter(({ to }) => to === name).map(({ from }) => from);
     expect(importers.length).toBeGreaterThan(0);
     expect(importers.filter((from) => !isIn(from, home))).toEqual([]);
   });
 
-  test("finds every imported file", () => {
+  test("every imported file exists", () => {
     expect(
       IMPORTS.filter(({ to }) => to.endsWith(".ts") && !existsSync(join(ROOT, to))).map(
         ({ from, to }) => `${from} imports ${to}`,
@@ -87,11 +84,11 @@ describe("the architecture test", () => {
     ).toEqual([]);
   });
 
-  test("finds no import cycle", () => {
+  test("there is no import cycle", () => {
     expect(cycles(IMPORTS.filter(({ from }) => from.startsWith("src/")))).toEqual([]);
   });
 
-  test("reports a cycle with its files", () => {
+  test("an import cycle is reported with its files", () => {
     const round = [
       { from: "a.ts", to: "b.ts" },
       { from: "b.ts", to: "c.ts" },

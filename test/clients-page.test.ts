@@ -117,7 +117,7 @@ test("docs/clients.md has exactly the programs that this test runs", () => {
 describe.each(LANGUAGES)("the client page in $name", ({ tool, commands }) => {
   const node = NAMES[LANGUAGES.findIndex((language) => language.commands === commands) + 1] ?? "";
 
-  test("the program reads a list to its end", async ({ skip }) => {
+  test("the program of docs/clients.md reads a list to its end", async ({ skip }) => {
     if (!isHere(tool)) skip(`${tool[0]} is not installed`);
     expect(
       (await output(commands.list))
@@ -127,14 +127,18 @@ describe.each(LANGUAGES)("the client page in $name", ({ tool, commands }) => {
     ).toEqual(NAMES);
   });
 
-  test("the program requests a verb, waits for its end, and prints a refusal with its details", async ({ skip }) => {
+  test("the program of docs/clients.md requests a verb, waits for its end, and prints a refusal with its details", async ({
+    skip,
+  }) => {
     if (!isHere(tool)) skip(`${tool[0]} is not installed`);
     expect(await output(commands.commission, node, "missing")).toMatch(/^(not there:|NOT_FOUND) .*missing/);
     expect(await output(commands.commission, node)).toMatch(/ended SUCCEEDED\n$/);
     expect(await output(commands.commission, node)).toMatch(new RegExp(`^(${node} must be|INVALID_STATE) .*AVAILABLE`));
   });
 
-  test("the program follows transitions across connection losses, each exactly once", async ({ skip }) => {
+  test("the program of docs/clients.md follows transitions across connection losses, each exactly once", async ({
+    skip,
+  }) => {
     if (!isHere(tool)) skip(`${tool[0]} is not installed`);
     await using way = await cutter(ostler.url);
     const [command, ...args] = commands.follow;
@@ -166,7 +170,7 @@ describe.each(LANGUAGES)("the client page in $name", ({ tool, commands }) => {
 describe("the client page with curl", () => {
   const CURL = ["curl", "--version"] as const;
 
-  test("the command reads a page", async ({ skip }) => {
+  test("the curl command of docs/clients.md reads a page", async ({ skip }) => {
     if (!isHere(CURL)) skip("curl is not installed");
     const { data } = JSON.parse(await output(["sh", "list.sh"])) as {
       data: { nodes: { edges: { node: { name: string } }[]; pageInfo: { hasNextPage: boolean } } };
@@ -175,7 +179,7 @@ describe("the client page with curl", () => {
     expect(data.nodes.pageInfo.hasNextPage).toBe(true);
   });
 
-  test("the command requests a verb and waits; repeated with its key it returns the same operation", async ({
+  test("the curl command of docs/clients.md requests a verb and waits; repeated with its key it returns the same operation", async ({
     skip,
   }) => {
     if (!isHere(CURL)) skip("curl is not installed");
@@ -188,7 +192,7 @@ describe("the client page with curl", () => {
 });
 
 describe("the schema of the client page", () => {
-  test("is identified by its hash; against another schema, invalid requests are found", async () => {
+  test("the schema of docs/clients.md has a hash, and requests that are invalid against another schema are found", async () => {
     const served = await (
       await fetch(`${ostler.url}/schema.graphql`, { headers: { authorization: `Bearer ${TOKEN}` } })
     ).text();
@@ -202,7 +206,7 @@ describe("the schema of the client page", () => {
     expect(await check("older.graphql")).toContain('Cannot query field "old" on type "Query".');
   });
 
-  test("uses the generator settings that other tests use", () => {
+  test("docs/clients.md has the generator settings that other tests use", () => {
     const [codegen, editor] = blocks
       .filter(({ language }) => language === "json")
       .map(({ text }) => JSON.parse(text) as { schema: string });

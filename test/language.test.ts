@@ -18,7 +18,7 @@ const SAMPLES: readonly (readonly [rule: string, text: string])[] = [
   ["whoever", "// Whoever claims it."],
   ["wish", "const operationWish = null;"],
   ["wish", "  // wishBy: the caller"],
-  ["notifier", "writerBell.close();"],
+  ["bell", "writerBell.close();"],
   ["ring", "notifier.ring();"],
   ["ring", "source.onRing(look);"],
   ["seal", "const isSealOf = 1;"],
@@ -58,11 +58,11 @@ const SAMPLES: readonly (readonly [rule: string, text: string])[] = [
   ["asked together", "askedTogether(load);"],
 ];
 
-test.each(SAMPLES)("the check finds %j in %j", (rule, text) => {
+test.each(SAMPLES)("the language check finds %j in %j", (rule, text) => {
   expect(rulesIn(text)).toEqual([rule]);
 });
 
-test("every rule of the check has a sample in this test", () => {
+test("every rule of the language check has a sample in this test", () => {
   const sampled = new Set(SAMPLES.map(([rule]) => rule));
   expect(RULES.flatMap(({ name }) => (sampled.has(name) ? [] : [name]))).toEqual([]);
 });
@@ -75,19 +75,19 @@ test.each([
   ["room for something", "// There is room for two more; it makes room left over."],
   ["a label called room", 'labels: { room: "7" }'],
   ["a question", "/** What is a node? */"],
-])("the check does not flag %s", (_, text) => {
+])("the language check does not flag %s", (_, text) => {
   expect(rulesIn(text)).toEqual([]);
 });
 
-describe("in Markdown", () => {
-  test("the check flags prose and programs, and no inline code", () => {
+describe("language check of Markdown", () => {
+  test("the language check flags prose and programs in Markdown, but not inline code", () => {
     expect(rulesIn("The field `wish` was told.\n\n```ts\nnobody();\n```\n", "docs/page.md")).toEqual([
       "tell",
       "nobody",
     ]);
   });
 
-  test("the check passes the column of old words in the glossary alone", () => {
+  test("the language check ignores the column of old words in the glossary only", () => {
     const row = "| slot | One unit. | slots.ts | told |\n";
     expect(rulesIn(row, "docs/glossary.md")).toEqual([]);
     expect(rulesIn(row.replace("One unit", "Nobody"), "docs/glossary.md")).toEqual(["nobody"]);
@@ -103,7 +103,7 @@ test("deprecated API fields and old columns may keep the word wish, other code m
   expect(rulesIn("const wish = null;\n", "src/engine/engine.ts")).toEqual(["wish"]);
 });
 
-test("a finding has its file, its line and the words as they stand in the file", () => {
+test("a finding of the language check has its file, its line and the words as they stand in the file", () => {
   expect(findingsOf("src/a.ts", "const a = 1;\n// At most so\n// many.\n")).toMatchObject([
     { file: "src/a.ts", line: 2, text: "so many" },
   ]);
@@ -112,18 +112,18 @@ test("a finding has its file, its line and the words as they stand in the file",
 describe("the list of exceptions", () => {
   const two = findingsOf("src/a.ts", "// told\n// nobody\n");
 
-  test("fails a file with more findings than listed, and names them all", () => {
+  test("a file with more findings than listed fails the language check, and all findings are printed", () => {
     expect(compare(two, { "src/a.ts": 2 })).toEqual({ excess: [], stale: [] });
     expect(compare(two, { "src/a.ts": 1 }).excess).toEqual(two);
     expect(compare(two, {}).excess).toEqual(two);
   });
 
-  test("fails a file with fewer findings than listed, so that the list shrinks with them", () => {
+  test("a file with fewer findings than listed fails the language check, so that the list shrinks", () => {
     expect(compare(two, { "src/a.ts": 3 }).stale).toEqual(["src/a.ts: 3 listed, 2 found"]);
     expect(compare([], { "src/gone.ts": 1 }).stale).toHaveLength(1);
   });
 
-  test("is lowered by --update and never raised; a moved file keeps its count", () => {
+  test("--update lowers the list of exceptions and never raises it; a moved file keeps its count", () => {
     const all = () => true;
     expect(lowered(two, { "src/a.ts": 5, "src/b.ts": 1 }, all)).toEqual({ "src/a.ts": 2 });
     expect(lowered(two, { "src/a.ts": 1 }, all)).toEqual({ "src/a.ts": 1 });

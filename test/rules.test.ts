@@ -11,25 +11,25 @@ const ALL = RULES.flatMap(({ rules }) => rules);
 const HELD = ruleTests();
 
 describe("rules", () => {
-  test.each(ALL)("$id is held by at least one test title", ({ id }) => {
+  test.each(ALL)("rule $id is in at least one test title", ({ id }) => {
     expect(HELD.filter(({ rules }) => rules.includes(id)).length).toBeGreaterThan(0);
   });
 
-  test("have unique, consecutive ids", () => {
+  test("rules have unique, consecutive ids", () => {
     const ids = ALL.map(({ id }) => id).toSorted();
     expect(ids).toEqual(ids.map((_, index) => `R-${String(index + 1).padStart(3, "0")}`));
   });
 
-  test("are each written down once", () => {
+  test("each rule is written once", () => {
     expect(new Set(ALL.map(({ rule }) => rule)).size).toBe(ALL.length);
   });
 
-  test("that test titles name exist", () => {
+  test("every rule in a test title exists", () => {
     const known = new Set(ALL.map(({ id }) => id));
     expect(HELD.filter(({ rules }) => rules.some((id) => !known.has(id)))).toEqual([]);
   });
 
-  test("are found wherever a test file mentions one", () => {
+  test("every mention of a rule in a test file is found", () => {
     const text = globSync("**/*.test.ts", { cwd: HERE })
       .filter((file) => file !== "rules.test.ts")
       .map((file) => readFileSync(join(HERE, file), "utf8"))
@@ -38,7 +38,7 @@ describe("rules", () => {
     expect([...text.matchAll(/\bR-\d{3}\b/g)].length).toBe(outside.flatMap(({ rules }) => rules).length);
   });
 
-  test("are read from titles of tests, blocks and tables, in every kind of quotes", () => {
+  test("rules are read from titles of tests, blocks and tables, in any quotes", () => {
     const held = (text: string) => ruleTestsIn("", text).map(({ title, rules }) => [title, ...rules]);
     // Composed, so that this file holds no rule with it.
     const [first, second] = [1, 2].map((n) => `R-00${n}`);
