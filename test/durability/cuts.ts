@@ -1,10 +1,9 @@
 /**
- * `npm run cuts`: 50 clients follow the log, half of them over WebSocket, half over server-sent events, while 20,000
- * transitions are written by another process than the one that serves them. 200 times one of the connections is cut in
- * the middle, and its client goes on from the last cursor it saw. Afterwards each client has seen every transition once,
- * in the order of the log, and each node's in their order.
+ * `npm run cuts`: 50 clients follow the log, half of them over WebSocket, half over server-sent events, while another
+ * process writes 20,000 transitions. 200 times a connection is cut, and its client resumes from its last cursor.
+ * Afterwards each client has received every transition once, in the order of the log and of each node.
  *
- * Options: --clients 50 --cuts 200 --transitions 20000 --seed N. Prints the seed and a line a check.
+ * Options: --clients 50 --cuts 200 --transitions 20000 --seed N. Prints the seed and a line per check.
  */
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
@@ -20,7 +19,7 @@ import { openServedLab } from "./served-lab.ts";
 import { anySeed, chance } from "./lab.ts";
 import type { Chance } from "./lab.ts";
 
-/** A service on the way, and how to write to its database. */
+/** The service, and access to its database. */
 export interface CutsSite {
   readonly url: string;
   readonly engine: Engine;
@@ -39,12 +38,12 @@ export interface CutsReport {
   readonly cuts: number;
   readonly written: number;
   readonly seconds: number;
-  /** Transitions that some client never saw, saw twice, or saw before one that came earlier in the log, or of its node. */
+  /** Transitions that a client never received, received twice, or received out of order. */
   readonly missing: number;
   readonly duplicates: number;
   readonly outOfOrder: number;
   readonly outOfOrderInNode: number;
-  /** Messages that no client should receive: resets, errors of GraphQL. */
+  /** Messages that no client should receive: resets and GraphQL errors. */
   readonly surprises: readonly string[];
 }
 
@@ -65,9 +64,9 @@ const PHASES = [
   ["AVAILABLE", "manage"],
 ] as const;
 const MANAGEABLE = 2;
-/** How far the writers may be ahead of the readers, on the average: the cuts are to come while both are at it. */
+/** Average lead of the writers over the readers; the cuts are to occur while both are active. */
 const AHEAD_MAX = 1_000;
-/** How long the last reader may take after the last was written. */
+/** Time limit for the last reader after the last write. */
 const LATE_MS = 60_000;
 const QUERY =
   "subscription Follow($after: String) { nodeTransitions(after: $after) { __typename ... on Transition { cursor nodeUuid sequence } ... on StreamReset { code } } }";
@@ -115,7 +114,7 @@ export async function runCuts(site: CutsSite, options: CutsOptions): Promise<Cut
       written += count;
     },
   });
-  // Spread over the whole of the writing, each at a moment of its own.
+  // Cuts are spread over the whole duration of the writing.
   const cutting = (async () => {
     while (cuts < options.cuts) {
       if (written < (cuts / options.cuts) * options.transitions) {
@@ -153,7 +152,7 @@ export async function runCuts(site: CutsSite, options: CutsOptions): Promise<Cut
   };
 }
 
-/** How often a node's transition does not follow the one before it. Each node had one, its registration, at the start. */
+/** Number of transitions of nodes that do not follow the previous one. Each node starts with its registration. */
 function disorderInNodes(seen: readonly Seen[]): number {
   const last = new Map<string, number>();
   return seen.filter(({ node, sequence }) => {
@@ -280,7 +279,7 @@ interface Door {
   close(): Promise<void>;
 }
 
-/** A TCP proxy to the service, whose connections can be destroyed, both halves, with whatever is under way in them. */
+/** A TCP proxy to the service. It can destroy its connections on both sides, including data in transit. */
 async function openDoor(url: string): Promise<Door> {
   const { hostname, port } = new URL(url);
   const open = new Set<Socket>();

@@ -1,6 +1,6 @@
 /**
- * The model: who may be admitted from which state, what is then run in which order, and where it ends. Written from the
- * rules (semantics, sections 3 to 5) and the lifecycle as data, not from the code that is held to them.
+ * The model: which nodes may be admitted from which state, which steps run in which order, and in which state they end.
+ * Written from the rules (semantics, sections 3 to 5) and the lifecycle as data, independently of the code under test.
  */
 import lifecycle from "./lifecycle.json" with { type: "json" };
 import { AT_REST } from "./rules.ts";
@@ -74,7 +74,7 @@ const TO_UNDO: Readonly<Record<string, readonly string[]>> = {
   UNDEPLOY_FAILED: ["undeploy", "clean"],
 };
 
-/** The phases of a verb on a node at rest; null where it is not allowed. */
+/** The phases of a verb on a node at rest; null if it is not allowed. */
 export function phasesOf(kind: Kind, state: string, { until = "ACTIVE" }: Options): readonly string[] | null {
   const from = (states: readonly string[], phases: readonly string[]) => (states.includes(state) ? phases : null);
   switch (kind) {
@@ -109,7 +109,7 @@ const STEPS: Readonly<Record<string, readonly string[]>> = {
   undeploy: ["deploy.remove_system"],
 };
 
-/** The steps, in order; null where the verb is not allowed. */
+/** The steps, in order; null if the verb is not allowed. */
 export function stepsOf(kind: Kind, state: string, options: Options): readonly string[] | null {
   const power = { ON: "power.power_on", OFF: "power.power_off", REBOOT: "power.reboot" }[options.powerAction ?? "OFF"];
   const list = (phase: string) =>
@@ -121,7 +121,7 @@ export function stepsOf(kind: Kind, state: string, options: Options): readonly s
   return phasesOf(kind, state, options)?.flatMap(list) ?? null;
 }
 
-/** Where a node ends when all goes well. A retired one does not become available. */
+/** Final state of a node after success. A retired one does not become available. */
 export function endOf(
   kind: Kind,
   { state, isRetired }: Pick<Facts, "state" | "isRetired">,
@@ -159,7 +159,7 @@ const ENDS_WHAT_RUNS: ReadonlySet<Kind> = new Set([
 ]);
 const PUTS_IN_SERVICE: ReadonlySet<Kind> = new Set(["COMMISSION", "DEPLOY", "UPDATE"]);
 
-/** The codes with which a node may be refused; none: it must be admitted. */
+/** The codes with which a node may be refused; empty: it must be admitted. */
 export function reasonsAgainst(kind: Kind, facts: Facts, options: Options): readonly string[] {
   const { state, busy, maintenance, isProtected, isRetired, disappeared } = facts;
   return [
@@ -171,7 +171,7 @@ export function reasonsAgainst(kind: Kind, facts: Facts, options: Options): read
     ...(isRetired && PUTS_IN_SERVICE.has(kind) ? ["PROTECTED"] : []),
     ...(disappeared && kind === "DECOMMISSION" && !options.force ? ["INVALID_STATE"] : []),
     ...(!busy && phasesOf(kind, state, options) === null ? ["INVALID_STATE"] : []),
-    // Firmware wants a version.
+    // An update of firmware requires a version.
     ...(options.steps?.some(({ name, args }) => name === "update_firmware" && !("version" in args))
       ? ["INVALID_INPUT"]
       : []),

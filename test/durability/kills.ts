@@ -1,9 +1,10 @@
 /**
- * `npm run kills`: 500 commissions on the embedded database, the service killed with SIGKILL in the middle, three times.
- * A subscriber follows the log through every kill. Afterwards every node is ACTIVE, folding the log gives the table of
- * nodes, the subscriber has missed nothing and seen nothing twice, and no step that must not be run twice was.
+ * `npm run kills`: runs 500 commissions on the embedded database and kills the service with SIGKILL in the middle,
+ * three times. A subscriber follows the log across the kills. Afterwards every node is ACTIVE, replaying the log gives
+ * the table of nodes, the subscriber has missed nothing and received nothing twice, and no step that must not run twice
+ * ran twice.
  *
- * Options: --nodes 500 --kills 3 --seed N. Prints the seed, a line a check, and ends `N passed, N failed`.
+ * Options: --nodes 500 --kills 3 --seed N. Prints the seed, a line per check, and finally `N passed, N failed`.
  */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
@@ -26,7 +27,7 @@ const { values } = parseArgs({
 });
 const NODES = Number(values.nodes);
 const KILLS = Number(values.kills);
-/** Nodes that run a step which must not be run twice, while the service is being killed. */
+/** Nodes that run a step which must not run twice, while the service is killed. */
 const FIRMWARE_NODES = Math.max(20, NODES / 10);
 const PORT = 20_000 + (Number(values.seed) % 10_000);
 const END_MS = 300_000;
@@ -82,7 +83,7 @@ interface Transition {
   readonly event: string;
 }
 
-/** Follows the log, across kills, and keeps what it was sent in the order it came. */
+/** Follows the log across kills and keeps the items in the order of arrival. */
 function follow(): { readonly seen: Transition[]; close(): Promise<void> } {
   const seen: Transition[] = [];
   const client = createClient({ url: `ws://127.0.0.1:${PORT}/graphql`, webSocketImpl: WebSocket, retryAttempts: 0 });
@@ -181,7 +182,7 @@ async function everyTransition(): Promise<Transition[]> {
   }
 }
 
-/** How often each attempt at a step was entered, and in how many runs each node's step was begun. */
+/** Number of entries of each attempt, and number of runs in which each node's step began. */
 function entriesOf(step: string): Map<string, number> {
   const entries = new Map<string, number>();
   for (const line of readFileSync(journal, "utf8").split("\n")) {

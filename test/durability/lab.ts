@@ -1,5 +1,5 @@
 /**
- * Support of the programs in this folder: random numbers from a seed, and a throw-away database. Does not use the test
+ * Support for the programs in this folder: random numbers from a seed, and a temporary database. Does not use the test
  * runner; the short forms that run as tests bring their own database.
  */
 import { mkdtempSync, rmSync } from "node:fs";
@@ -11,7 +11,7 @@ import { migrateDatabase } from "../../src/store/postgres/database.ts";
 import type { Connection } from "../../src/store/postgres/database.ts";
 import { startEmbedded } from "../../src/store/postgres/embedded.ts";
 
-/** Chance, the same for the same seed. */
+/** A random source that is determined by its seed. */
 export interface Chance {
   /** A number from 0 to below 1. */
   next(): number;
@@ -19,11 +19,11 @@ export interface Chance {
   whole(from: number, to: number): number;
   /** True with the given probability. */
   often(share: number): boolean;
-  /** One of them, each as likely as the others. */
+  /** One of the values, all equally likely. */
   one<T>(of: readonly T[]): T;
-  /** One of them, as likely as its weight says. */
+  /** One of the values, with the given weights. */
   weighed<T>(of: readonly (readonly [weight: number, value: T])[]): T;
-  /** `count` of them, in random order. */
+  /** `count` of the values, in random order. */
   some<T>(count: number, of: readonly T[]): T[];
 }
 
@@ -62,12 +62,12 @@ export function chance(seed: number): Chance {
   };
 }
 
-/** A seed for a run that was given none. */
+/** A random seed, for a run without a given one. */
 export function anySeed(): number {
   return Date.now() % 1_000_000;
 }
 
-/** A throw-away database with all migrations, and its folder, gone when the script ends. */
+/** A temporary database with all migrations, and its folder. It is deleted when the script ends. */
 export async function openLab(): Promise<
   { readonly connection: Connection; readonly folder: string } & AsyncDisposable
 > {
@@ -79,7 +79,7 @@ export async function openLab(): Promise<
   return { connection, folder, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-/** Plain connections to a database, for what no function of the store asks. */
+/** Plain connections to a database, for queries that the store does not have. */
 export function plainSql(connection: Connection, max: number): Sql {
   const options = { max, onnotice: () => {}, max_pipeline: 1e9, connection: { application_name: "proof" } };
   return "url" in connection ? postgres(connection.url, options) : postgres({ ...options, ...connection });

@@ -1,11 +1,11 @@
 /**
- * `npm run races`: aborts, their withdrawals, stops and natural ends meet. On a throw-away database two engines work on operations of one to
- * four nodes each, many at once; each operation is asked to abort or stop at about the moment at which a step of it ends, once
- * or twice, by operation, by nodes, by cluster. Every one of them is then judged by its answers, by what is stored, and by
- * what the witnesses saw, against the rules in rules.ts.
+ * `npm run races`: concurrent aborts, withdrawals, stops and natural ends. On a temporary database two engines run
+ * operations of one to four nodes each, many at the same time. Each operation is aborted or stopped close to the end of
+ * one of its steps, once or twice, by operation, by nodes or by cluster. The answers, the stored data and the
+ * witnesses' records of each are checked against the rules in rules.ts.
  *
- * Options: --seed N --count 10000 --lanes 40. Prints the seed and how races ended, and the history of each that failed,
- * and then ends with 1.
+ * Options: --seed N --count 10000 --lanes 40. Prints the seed, the numbers of outcomes, and the history of each failed
+ * race. Exits with 1 after a failure.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { parseArgs } from "node:util";
@@ -40,7 +40,7 @@ import type { Entered, OperationAccount, Visit } from "./witness.ts";
 export interface RacesOptions {
   readonly seed: number;
   readonly count: number;
-  /** Operations under way at the same time. */
+  /** Operations in progress at the same time. */
   readonly lanes: number;
   /** Called with the progress from time to time. */
   readonly say?: (line: string) => void;
@@ -49,7 +49,7 @@ export interface RacesOptions {
 export interface RacesReport {
   readonly races: number;
   readonly seconds: number;
-  /** How many runs ended how, answers were given, and kinds were raced. */
+  /** Numbers of runs by end, of answers, and of kinds of races. */
   readonly counts: Readonly<Record<string, number>>;
   /** The races that failed, each with its history. */
   readonly faults: readonly { readonly flaws: readonly string[]; readonly story: readonly string[] }[];
@@ -58,9 +58,9 @@ export interface RacesReport {
 const NAMES = { ABORT: "aborts", WITHDRAW: "withdrawals", STOP: "stops" } as const;
 const NODES_A_LANE = 4;
 const STEP_MS = 30;
-/** Long enough to be cut in the middle, however busy the machine is. */
+/** Long enough to be interrupted in the middle, even on a busy computer. */
 const LINGER_MS = 1_500;
-/** A step that does not heed its signal goes on for longer than the engine waits for it. */
+/** A step that ignores its signal continues for longer than the engine waits for it. */
 const GRACE_MS = 200;
 const DEAF_MS = 450;
 const ENDS_WITHIN_MS = 60_000;
@@ -100,7 +100,7 @@ interface Task {
   readonly from?: RestartFrom;
 }
 
-/** Where work may begin, and what it then goes through; from the rules of the verbs. */
+/** States in which work may begin, and its phases, from the rules of the verbs. */
 const WORKS: readonly { readonly weight: number; readonly from: readonly string[]; readonly work: Task }[] = [
   {
     weight: 1,
@@ -234,9 +234,9 @@ interface Disturbance {
   readonly by: "operation" | "nodes" | "cluster";
   readonly nodes: readonly Node[];
   readonly powerOff: boolean | undefined;
-  /** The entry of a step that it is aimed at; null: the acceptance of the operation. */
+  /** The step entry to wait for; null: the acceptance of the operation. */
   readonly aim: { readonly node: Node; readonly step: string } | null;
-  /** After that, in ms. */
+  /** Delay after it, in milliseconds. */
   readonly afterMs: number;
 }
 
@@ -296,7 +296,7 @@ function disturbancesFor(
     };
   }
 
-  /** The last one, one that lingers, one that is not cut in the middle, or any. */
+  /** The last step, one that lingers, one that cannot be interrupted, or any. */
   function aimAt({ id }: Node): string {
     const kinds = [
       steps.slice(-1),
@@ -453,7 +453,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     if (id === null) {
       for (const shot of shots) shot.cancel();
       stopCalling();
-      // What a race leaves behind must not stand in the way of the next one.
+      // The remains of a race must not block the next one.
       const before = work.kind === "RESTART" ? ` of ${lane.unfinished?.id}` : "";
       faults.push({
         flaws: [
@@ -480,7 +480,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     await judge(lane, nodes, scripts, id, asks, hasEnded, work, actor);
   }
 
-  /** Resolves when the step that is aimed at has been entered. */
+  /** Resolves when the step has been entered. */
   function aimed({ aim }: Disturbance): { readonly hit: Promise<void>; cancel(): void } {
     if (aim === null) return { hit: Promise.resolve(), cancel: () => {} };
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -605,7 +605,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     return { verb, actor, by, mode, askedAt, answeredAt: Date.now(), refused, answers };
   }
 
-  // ---- the judgement
+  // ---- checks
 
   async function judge(
     lane: Lane,
@@ -640,7 +640,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     count(`operations ${operation.state}`);
     for (const node of lane.nodes)
       node.state = operation.runs.find(({ nodeId }) => nodeId === node.id)?.nodeState ?? node.state;
-    // A restart takes up what was not finished, and what a clean-up undid.
+    // A restart continues unfinished work, and work that a clean-up undid.
     const left = new Set(
       operation.runs
         .filter(({ purpose, state }) => purpose === "CLEAN_UP" || state !== "SUCCEEDED")
@@ -657,7 +657,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     }
   }
 
-  /** How often an interrupt came while the last step was under way, which is where it is decided what the end is. */
+  /** Number of interrupts during the last step, which decides the end of the run. */
   function countMeetings(run: OperationAccount["runs"][number], asks: readonly Ask[]): void {
     const interrupt = run.seen.find(
       ({ what, more }) => what === "INTERRUPT" && asks.some(({ actor }) => actor === more.by),

@@ -1,6 +1,6 @@
 /**
- * A service in a process of its own, on a throw-away database that this process writes to as well, as another replica
- * would. The service reports its memory on request.
+ * A service in a separate process, on a temporary database that this process also writes to, like another replica. The
+ * service reports its memory on request.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -15,9 +15,9 @@ import { migrateDatabase } from "../../src/store/postgres/database.ts";
 import { runEngine } from "../support/running-engine.ts";
 
 export interface ServedLab extends AsyncDisposable {
-  /** Where the service listens, without the path of the API. */
+  /** URL of the service, without the path of the API. */
   readonly url: string;
-  /** An engine of this process that takes no work; it registers nodes. */
+  /** An engine of this process without workers; it registers nodes. */
   readonly engine: Engine;
   readonly transact: Transact;
   /** Memory of the service after a collection, in MB. */
@@ -35,7 +35,7 @@ export async function openServedLab(): Promise<ServedLab> {
   await using making = new AsyncDisposableStack();
   const folder = mkdtempSync(join(tmpdir(), "ostler-lab-"));
   making.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }));
-  // Below the ports that the kernel gives to outgoing connections.
+  // Below the range that the kernel assigns to outgoing connections.
   const port = 20_000 + Math.floor(Math.random() * 12_000);
   making.use(await startEmbedded({ folder, durable: false, tcpPort: port }));
   const connection = { url: `postgres://ostler@127.0.0.1:${port}/postgres` };

@@ -1,8 +1,9 @@
 /**
- * `npm run stalled`: readers that do not read. While one healthy subscriber receives 20 transitions a second, 100 others
- * (half over WebSocket, half over server-sent events) stop reading after their first item and come back to do the same
- * whenever they are cut, one reads a row a second, and 10,000 connect and leave. Prints every ten seconds what the service
- * holds and how long the healthy one waits. In the end memory is where it was, and the healthy one has missed nothing.
+ * `npm run stalled`: readers that do not read. One healthy subscriber receives 20 transitions a second. Meanwhile 100
+ * others (half over WebSocket, half over server-sent events) stop reading after their first item and reconnect whenever
+ * they are disconnected, one reads a row a second, and 10,000 connect and disconnect. Prints the memory of the service
+ * and the latency of the healthy subscriber every ten seconds. Finally memory is at its initial value, and the healthy
+ * subscriber has missed nothing.
  *
  * Options: --seconds 180 --readers 100 --leavers 10000.
  */
@@ -28,14 +29,14 @@ const LEAVERS = Number(values.leavers);
 const NODES = 100;
 const EVERY_MS = 50;
 const REPORT_MS = 10_000;
-/** Before the readers come, and after they have left. */
+/** Memory before the readers connect, and after they have disconnected. */
 const QUIET_MS = 15_000;
 const LEAVING_AT_A_TIME = 10;
-/** How much more the service may hold in the end than before, in MB of heap and buffers. */
+/** Allowed growth of the service's memory, in MB of heap and buffers. */
 const GROWTH_MAX = 40;
 const CALLER = { actor: "stalled", project: "default" };
 
-/** Each item carries 20 kB, so that the buffers on the way are full soon. */
+/** Each item has 20 kB, so that the buffers fill quickly. */
 const HEAVY =
   "subscription Heavy { nodeTransitions { __typename ... on Transition { cursor node { cluster { variables } } } } }";
 const LIGHT = "subscription Light { nodeTransitions { __typename ... on Transition { cursor } } }";
@@ -91,7 +92,7 @@ async function stallByEvents(url: string): Promise<Stalled> {
   return { end: () => socket.destroy() };
 }
 
-/** Stops reading after the first item; comes back when it is cut. Answers how often that was. */
+/** Stops reading after the first item, and reconnects when it is disconnected. Returns the number of reconnects. */
 async function stall(url: string, way: "socket" | "events"): Promise<number> {
   let cuts = 0;
   while (!over) {
@@ -100,7 +101,7 @@ async function stall(url: string, way: "socket" | "events"): Promise<number> {
       await delay(1_000);
       continue;
     }
-    // A paused socket does not hear that it was cut: it looks now and then.
+    // A paused socket does not notice its end, so it polls.
     for (let waited = 0; waited < 45_000 && !over; waited += 500) await delay(500);
     socket.end();
     cuts += 1;
@@ -108,7 +109,7 @@ async function stall(url: string, way: "socket" | "events"): Promise<number> {
   return cuts;
 }
 
-/** Reads what comes in a second, then nothing for a second. */
+/** Reads for a second, then pauses for a second. */
 async function readSlowly(url: string): Promise<number> {
   let rows = 0;
   while (!over) {

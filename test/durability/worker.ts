@@ -1,6 +1,6 @@
 /**
- * An engine in a process of its own, with a witness at the door of its machines' steps that writes down every entry, so that
- * it is known what a process was inside of when it was killed. Run as a script it is that process.
+ * An engine in a separate process. A witness records every entry of its machines' steps, so that the steps in progress
+ * at a kill are known. Run as a script, this file is that process.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -15,7 +15,7 @@ import type { Visit } from "./witness.ts";
 
 export interface Worker extends AsyncDisposable {
   readonly owner: string;
-  /** Ends it as a power cut would. */
+  /** Sends SIGKILL, like a power failure. */
   kill(): Promise<void>;
 }
 
@@ -27,7 +27,7 @@ type Line =
 const CONCURRENCY = 16;
 const GRACE_MS = 500;
 
-/** Starts one; resolves when it takes work. Its diary is a file of its own in the folder. */
+/** Starts a worker. Resolves when it takes work. Its diary is a separate file in the folder. */
 export async function startWorker(connection: Connection, folder: string, owner: string): Promise<Worker> {
   const child = spawn(
     process.execPath,
@@ -61,7 +61,7 @@ export interface Diaries {
   readonly callbackPaths: Map<string, string>;
   /** Reads on. */
   read(): void;
-  /** A worker was killed: what it was inside of ended then. */
+  /** The steps of a killed worker ended with it. */
   ended(owner: string, at: number): void;
 }
 
@@ -74,7 +74,7 @@ export function createDiaries(folder: string): Diaries {
   function take(line: Line): void {
     if ("visit" in line) {
       const { visit } = line;
-      // One diary is read after the other: what stands in the next may have been earlier.
+      // Diaries are read one after the other: an entry in the next one may be earlier.
       const known = [...(visits.get(visit.run) ?? []), visit].toSorted((a, b) => a.at - b.at);
       visits.set(visit.run, known);
       open.set(`${visit.owner} ${visit.attempt}`, visit);
@@ -90,7 +90,7 @@ export function createDiaries(folder: string): Diaries {
     for (const name of readdirSync(folder).filter((file) => file.endsWith(DIARY))) {
       const from = readTo.get(name) ?? 0;
       const text = readFileSync(join(folder, name)).subarray(from);
-      // A killed process may leave half a line.
+      // A killed process may leave an incomplete line.
       const whole = text.subarray(0, text.lastIndexOf("\n") + 1);
       readTo.set(name, from + whole.length);
       for (const line of whole.toString().split("\n").slice(0, -1)) take(JSON.parse(line) as Line);

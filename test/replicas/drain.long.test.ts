@@ -13,7 +13,7 @@ afterAll(() => parts.disposeAsync());
 const END_MS = 10_000;
 const STEP = "deploy.write_image";
 
-test("steps that end in time are stored, others are given back and entered again by another replica, without a lease that runs out [R-138]", async () => {
+test("shutdown stores the results of steps that end in time and releases the others, which another replica enters without waiting for a lease [R-138]", async () => {
   const database = parts.use(await testDatabase());
   const { folder } = parts.use(scratch());
   const start = async () =>
@@ -60,7 +60,7 @@ test("steps that end in time are stored, others are given back and entered again
   expect((await other.end()).code).toBe(0);
 }, 150_000);
 
-test("a replica whose database connection stalls at shutdown exits with 0, and another replica takes its steps over", async () => {
+test("a replica whose database connection stalls at shutdown exits with 0, and another replica takes over its steps", async () => {
   const database = parts.use(await testDatabase());
   const { folder } = parts.use(scratch());
   const url = new URL(database.url);

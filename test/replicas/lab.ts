@@ -1,6 +1,6 @@
 /**
- * Replicas: the service in processes of its own, several on one database. Each records the commands to its fake machines
- * into a journal of its own, so that it is known who did what and when. Knows no test runner; scripts use it too.
+ * Runs replicas: the service in several processes on one database. Each records the commands to its fake machines in a
+ * separate journal, which shows which replica did what and when. Does not depend on a test runner; scripts use it too.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -17,13 +17,13 @@ import { ask as askService } from "../support/ask.ts";
 export interface ReplicaSetup {
   readonly databaseUrl: string;
   readonly environment?: Readonly<Record<string, string>>;
-  /** Where its code is; absent: here. */
+  /** Source tree of the replica; absent: this one. */
   readonly root?: string;
-  /** Called with what it logs, also before it is ready. */
+  /** Receives the log, also before the replica is ready. */
   readonly onLog?: (text: string) => void;
 }
 
-/** One line of a journal: a step was entered, or ended. */
+/** A line of a journal: a step was entered, or ended. */
 export interface Entry {
   readonly at: number;
   readonly node: string;
@@ -35,19 +35,19 @@ export interface Entry {
 }
 
 export interface Replica extends AsyncDisposable {
-  /** Where it listens, as http://host:port. */
+  /** Address as http://host:port. */
   readonly url: string;
   readonly pid: number;
-  /** Everything that it has logged. */
+  /** Log so far. */
   log(): string;
-  /** Commands to its machines so far. */
+  /** Journal so far. */
   journal(): Entry[];
-  /** Ends it as a power cut would. */
+  /** Sends SIGKILL, like a power failure. */
   kill(): Promise<void>;
-  /** Stops its clock, with all that it has started; `wake` lets it go on. */
+  /** Pauses the process and its children (SIGSTOP); `wake` resumes them. */
   pause(): void;
   wake(): void;
-  /** Sends SIGTERM; returns the exit code, and the time that the exit took in ms. */
+  /** Sends SIGTERM. Resolves with the exit code and the duration of the shutdown in milliseconds. */
   end(): Promise<{ readonly code: number | null; readonly ms: number }>;
 }
 
@@ -56,7 +56,7 @@ const READY_MS = 60_000;
 
 let replicas = 0;
 
-/** Starts one in `folder`; resolves when it says that it is ready. */
+/** Starts a replica in `folder`. Resolves when it reports ready. */
 export async function startReplica(
   folder: string,
   { databaseUrl, environment = {}, root = ROOT, onLog = () => {} }: ReplicaSetup,
@@ -64,7 +64,7 @@ export async function startReplica(
   const file = join(folder, `replica-${(replicas += 1)}.jsonl`);
   const child = spawn(process.execPath, [join(root, "src/main.ts")], {
     cwd: folder,
-    // A group of its own, so that a pause reaches whatever it starts.
+    // A separate process group, so that a pause includes all child processes.
     detached: true,
     env: {
       PATH: process.env["PATH"],
@@ -82,7 +82,7 @@ export async function startReplica(
     try {
       process.kill(-pid, name);
     } catch {
-      // It has ended.
+      // The process has ended.
     }
   };
   const last = () => signal("SIGKILL");
@@ -137,7 +137,7 @@ function journalOf(file: string): Entry[] {
   } catch {
     return [];
   }
-  // A killed process may leave half a line.
+  // A killed process may leave an incomplete line.
   return text
     .slice(0, text.lastIndexOf("\n") + 1)
     .split("\n")
@@ -150,7 +150,7 @@ export function entered(journal: readonly Entry[]): Entry[] {
   return journal.filter(({ step, done }) => step !== undefined && done === undefined);
 }
 
-/** Asks a replica; throws what it refuses. */
+/** Sends a request to a replica. Throws its errors. */
 export function ask<Data>(
   url: string,
   query: string,
@@ -159,7 +159,6 @@ export function ask<Data>(
   return askService<Data>(url, query, { variables });
 }
 
-/** Registers fake nodes of these names. */
 export async function register(url: string, names: readonly string[], settings: unknown = {}): Promise<void> {
   const nodes = names.map((name) => ({ name, driver: { fake: settings } }));
   const { registerNodes } = await ask<{ registerNodes: { errors: readonly { message: string }[] } }>(
@@ -170,7 +169,7 @@ export async function register(url: string, names: readonly string[], settings: 
   if (registerNodes.errors[0]) throw new Error(registerNodes.errors[0].message);
 }
 
-/** Commissions nodes; answers the operation's UUID. */
+/** Commissions nodes. Returns the UUID of the operation. */
 export async function commission(url: string, names: readonly string[]): Promise<string> {
   const { commissionNodes } = await ask<{
     commissionNodes: { operation: { uuid: string } | null; errors: readonly { message: string }[] };
@@ -208,7 +207,7 @@ export interface Seen {
 
 const FIELDS = "cursor nodeName sequence from to event";
 
-/** The whole log, by pages. */
+/** Reads the whole log, page by page. */
 export async function wholeLog(url: string): Promise<Seen[]> {
   const all: Seen[] = [];
   for (;;) {
@@ -224,12 +223,12 @@ export async function wholeLog(url: string): Promise<Seen[]> {
   }
 }
 
-/** One who follows the log from its beginning, now at one replica and then at another, with the last cursor that it was given. */
+/** A subscriber that follows the log from its beginning, at one replica after another, with its last cursor. */
 export interface Follower {
   readonly seen: readonly Seen[];
-  /** Codes of the errors that ended its streams; a cut has none. */
+  /** Codes of the errors that ended its streams; a broken connection has none. */
   readonly resets: readonly string[];
-  /** Goes on at another replica, as soon as the stream it has is over. */
+  /** Continues at another replica as soon as the current stream is over. */
   readonly url: string;
   moveTo(url: string): void;
   close(): Promise<void>;
@@ -300,15 +299,15 @@ export function follow(first: string): Follower {
 
 export interface Server extends AsyncDisposable {
   readonly url: string;
-  /** Ends it without a word, as a power cut would. */
+  /** Sends SIGKILL, like a power failure. */
   crash(): Promise<void>;
-  /** The same server again. */
+  /** Starts the same server again. */
   start(): Promise<void>;
 }
 
-/** A PostgreSQL of one's own, reached by TCP. */
+/** A separate PostgreSQL, reached over TCP. */
 export async function startServer(folder: string, durable = false): Promise<Server> {
-  // Below the ports that the kernel gives to outgoing connections.
+  // Below the range that the kernel assigns to outgoing connections.
   const tcpPort = 20_000 + Math.floor(Math.random() * 12_000);
   const start = () => startEmbedded({ folder: join(folder, "postgres"), durable, tcpPort });
   let running = await start();
@@ -327,7 +326,7 @@ export async function startServer(folder: string, durable = false): Promise<Serv
   };
 }
 
-/** A folder that is gone afterwards. */
+/** A temporary folder. */
 export function scratch(): { readonly folder: string } & Disposable {
   const folder = mkdtempSync(join(tmpdir(), "ostler-replicas-"));
   return {

@@ -40,7 +40,7 @@ const [one, other] = [() => replicas[0] as Replica, () => replicas[1] as Replica
 const named = (prefix: string, count: number) => Array.from({ length: count }, (_, index) => `${prefix}-${index}`);
 const stepsEntered = () => replicas.flatMap((replica) => entered(replica.journal())).length;
 
-/** Commissions nodes that take a while, does something to the database in the middle, and expects a good end. */
+/** Commissions slow nodes, disturbs the database in the middle, and expects success. */
 async function succeedsThrough(prefix: string, trouble: () => Promise<void>): Promise<void> {
   const names = named(prefix, 16);
   await register(one().url, names, { delayMs: 300, waitSeconds: 1 });
@@ -60,7 +60,7 @@ async function succeedsThrough(prefix: string, trouble: () => Promise<void>): Pr
   expect(follower.seen.map(({ cursor }) => Number(cursor))).toEqual(log.map((_, index) => index + 1));
 }
 
-test("a replica that is started before its database waits for it, and says so", async () => {
+test("a replica that starts before its database waits and logs it", async () => {
   await server.crash();
   let waiting = 0;
   const onLog = (text: string) => (waiting += text.includes("cannot reach the database yet") ? 1 : 0);
@@ -72,8 +72,8 @@ test("a replica that is started before its database waits for it, and says so", 
   parts.defer(() => follower.close());
 }, 90_000);
 
-describe("work goes on", () => {
-  test("when the database has crashed and was away for a while [R-139]", async () => {
+describe("commissions succeed", () => {
+  test("after a crash and an outage of the database [R-139]", async () => {
     await succeedsThrough("crashed", async () => {
       await server.crash();
       await delay(8_000);
@@ -81,7 +81,7 @@ describe("work goes on", () => {
     });
   }, 150_000);
 
-  test("when it took no writes for a while, as in a failover [R-139]", async () => {
+  test("after the database was read-only for a while, as in a failover [R-139]", async () => {
     const admin = postgres(server.url, { max: 1, onnotice: () => {} });
     const readOnly = async (how: "on" | "off") => {
       await admin.unsafe("set default_transaction_read_only = off");
@@ -118,7 +118,7 @@ describe("work goes on", () => {
     expect((await one().end()).code).toBe(0);
   }, 60_000);
 
-  test("a replica exits with 0 at SIGTERM during a database outage", async () => {
+  test("a replica exits with 0 after SIGTERM during a database outage", async () => {
     await server.crash();
     await eventually("it is noticed", async () => (await fetch(`${other().url}/readyz`)).status === 503);
     expect((await other().end()).code).toBe(0);

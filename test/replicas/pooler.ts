@@ -1,10 +1,10 @@
 /**
- * `npm run test:pooler`: the service behind a PgBouncer in transaction mode, as it is installed on this machine (Debian:
- * `apt install pgbouncer`). Two replicas, of which one serves and one works, get everything through it but the one
- * connection each that listens; a fleet is commissioned while a subscriber follows, PgBouncer is restarted in the middle,
- * and one replica is killed. Then what is missing is tried: without a way of its own for LISTEN, the start is refused.
+ * `npm run test:pooler`: the service behind a PgBouncer in transaction mode, as installed on this computer (Debian:
+ * `apt install pgbouncer`). An API replica and a worker replica use it for everything except one LISTEN connection
+ * each. A fleet is commissioned while a subscriber follows, PgBouncer is restarted in the middle, and one replica is
+ * killed. Finally the start without a separate LISTEN address must be refused.
  *
- * Prints a line a check, and ends `N passed, N failed`.
+ * Prints a line per check, and finally `N passed, N failed`.
  */
 import { spawn, spawnSync } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
@@ -30,7 +30,7 @@ import {
 } from "./lab.ts";
 
 const NODES = 100;
-/** Connections of PgBouncer to the server: fewer than one replica would open. */
+/** Connections from PgBouncer to the server: fewer than one replica would open. */
 const POOL = 12;
 const UNPRIVILEGED_ID = 65_534;
 
@@ -49,7 +49,7 @@ async function startPooler(folder: string, server: string): Promise<Pooler> {
     config,
     `[databases]\n${pathname.slice(1)} = host=${hostname} port=${port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = ${own}\nunix_socket_dir =\nauth_type = trust\nauth_file = ${users}\npool_mode = transaction\nmax_client_conn = 500\ndefault_pool_size = ${POOL}\nlogfile = ${join(folder, "pgbouncer.log")}\npidfile = ${join(folder, "pgbouncer.pid")}\n`,
   );
-  // It does not run as root.
+  // PgBouncer does not run as root.
   const identity = process.getuid?.() === 0 ? { uid: UNPRIVILEGED_ID, gid: UNPRIVILEGED_ID } : {};
   chmodSync(folder, 0o777);
   let child: ChildProcess;

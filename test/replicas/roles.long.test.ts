@@ -1,4 +1,4 @@
-/** A replica that serves, and one that works: each does its half, and what is asked of the one reaches the other. */
+/** An API replica and a worker replica: each does its part, and requests to one reach the other. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { testDatabase } from "../support/database.ts";
 import type { TestDatabase } from "../support/database.ts";
@@ -30,8 +30,8 @@ const ended = (uuid: string) =>
     return finishedAt !== null && state;
   });
 
-describe("without a replica that works", () => {
-  test("requests are admitted and wait, whatever is asked of them, until one comes", async () => {
+describe("API replica without a worker replica", () => {
+  test("requests are admitted and wait until a worker replica starts", async () => {
     await register(api.url, ["patient", "unlucky"], { steps: { "inspect.collect_inventory": { delayMs: 200 } } });
     const waiting = await commission(api.url, ["patient"]);
     const aborted = await commission(api.url, ["unlucky"]);
@@ -44,13 +44,13 @@ describe("without a replica that works", () => {
     const engine = await start("engine");
     expect(await ended(waiting)).toBe("SUCCEEDED");
     expect(entered(engine.journal()).every(({ node }) => node === "patient")).toBe(true);
-    // Not even the power of nodes at rest is read by the one that serves.
+    // The API replica does not even read the power of nodes at rest.
     expect(api.journal()).toEqual([]);
     await engine.end();
   }, 60_000);
 });
 
-describe("a replica that works", () => {
+describe("worker replica", () => {
   let engine: Replica;
   beforeAll(async () => {
     engine = await start("engine");
@@ -80,19 +80,19 @@ describe("a replica that works", () => {
     ["GET", "/schema.graphql"],
     ["POST", "/callback/0190f1c4-0000-7000-8000-000000000000.x"],
     ["POST", "/readyz"],
-  ])("answers %s %s with what it is", async (method, path) => {
+  ])("%s %s is answered with 421 and the role of the replica", async (method, path) => {
     const response = await fetch(engine.url + path, { method, ...(method === "POST" && { body: "{}" }) });
     expect(response.status).toBe(421);
     expect(((await response.json()) as { error: string }).error).toMatch(/OSTLER_ROLE is engine.*api or all/);
   });
 
-  test("refuses sockets", async () => {
+  test("WebSocket connections are rejected", async () => {
     const socket = new WebSocket(`${engine.url.replace("http", "ws")}/graphql`, "graphql-transport-ws");
     await new Promise((failed) => socket.addEventListener("error", failed));
     expect(socket.readyState).not.toBe(WebSocket.OPEN);
   });
 
-  test("a worker replica reports its health, and exits with 0 at SIGTERM", async () => {
+  test("a worker replica reports its health, and exits with 0 after SIGTERM", async () => {
     expect(
       await Promise.all(["/livez", "/readyz"].map(async (path) => (await fetch(engine.url + path)).text())),
     ).toEqual(["ok\n", "ok\n"]);

@@ -1,4 +1,4 @@
-/** The database fails during a start: the start is repeated, and leaves no connections behind. */
+/** The database fails during a start: the start is retried and leaves no connections behind. */
 import { afterAll, expect, test } from "vitest";
 import { startService } from "../../src/app.ts";
 import { readConfig } from "../../src/config.ts";
@@ -11,7 +11,10 @@ const place = scratch();
 const { folder } = place;
 afterAll(() => place[Symbol.dispose]());
 
-/** Starts on an empty database, over a proxy that cuts all connections at the nth. Returns the number of connections, and of repeated starts. */
+/**
+ * Starts on an empty database, over a proxy that cuts all connections when the nth opens. Returns the number of
+ * connections and of retries.
+ */
 async function startCut(at: number): Promise<{ readonly connections: number; readonly retries: number }> {
   await using database = await testDatabase({ empty: true });
   let connections = 0;
@@ -34,11 +37,11 @@ async function startCut(at: number): Promise<{ readonly connections: number; rea
   };
 }
 
-test("whichever of its connections is cut as soon as it is made, a start comes to its end", async () => {
+test("a start succeeds although any one of its connections is cut when it opens", async () => {
   const { connections, retries } = await startCut(Number.POSITIVE_INFINITY);
   expect(retries).toBe(0);
   const cut = await Promise.all(Array.from({ length: connections }, (_, index) => startCut(index + 1)));
-  // The first ones are the look at the database and the migrations: without them there is no start.
+  // The first connections check the database and run the migrations; the start needs them.
   expect(cut.slice(0, 3).map((start) => start.retries)).toEqual([1, 1, 1]);
 }, 120_000);
 
@@ -46,7 +49,7 @@ test.each([
   { role: "all", listed: { writers: 20, readers: 10, snapshots: 3, queue: 5, listener: 1 }, connections: 39 },
   { role: "engine", listed: { writers: 20, queue: 5, listener: 1 }, connections: 26 },
 ])(
-  "one whose role is $role lists the connections that it may take, and no others",
+  "a replica with role $role lists exactly the connections that it may open",
   async ({ role, listed, connections }) => {
     await using database = await testDatabase();
     await using replica = await startReplica(folder, { databaseUrl: database.url, environment: { OSTLER_ROLE: role } });
@@ -66,7 +69,7 @@ test.each([
   },
 );
 
-test("a start with a LISTEN address that cannot be resolved fails at once", async () => {
+test("a start with a LISTEN address that cannot be resolved fails immediately", async () => {
   await using database = await testDatabase();
   const config = readConfig(
     { DATABASE_URL: database.url, OSTLER_HOST: "nowhere.invalid", OSTLER_TOKEN: "a-token-of-some-length" },

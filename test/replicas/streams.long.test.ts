@@ -1,4 +1,4 @@
-/** Followers of the log go from one replica to another, with the last cursor that they were given: nothing is missing and nothing comes twice. */
+/** Subscribers move from one replica to another with their last cursor: they miss nothing and receive nothing twice. */
 import { afterAll, expect, test } from "vitest";
 import { createTail } from "../../src/feed/tail.ts";
 import { nodeStream } from "../../src/feed/node-stream.ts";
@@ -13,7 +13,7 @@ import { commission, follow, operationOf, register, scratch, startReplica, whole
 const parts = new AsyncDisposableStack();
 afterAll(() => parts.disposeAsync());
 
-test("a follower that is cut and goes on at the other replica, which is killed, and back [R-130]", async () => {
+test("a disconnected subscriber resumes at another replica, which is killed, and then at the first one, without loss or duplicates [R-130]", async () => {
   const database = parts.use(await testDatabase());
   const { folder } = parts.use(scratch());
   const start = async (role: string) =>
@@ -61,7 +61,7 @@ test("a follower that is cut and goes on at the other replica, which is killed, 
   }
 }, 120_000);
 
-test("a cursor that is newer than what a replica has heard of is none of the future [R-130]", async () => {
+test("a replica whose tail lags behind a cursor does not reject it as a cursor of the future [R-130]", async () => {
   const ostler = parts.use(await engineUnderTest({ started: false }));
   const { database } = ostler;
   const deaf: Notifier = { notify() {}, subscribe: () => () => {}, [Symbol.asyncDispose]: async () => {} };
@@ -71,7 +71,7 @@ test("a cursor that is newer than what a replica has heard of is none of the fut
   const after = await newestPosition(database.reader);
   expect(after).toBe(heard + 3);
   const items = nodeStream({ database, tail }, { snapshot: false, after });
-  // The tail is deaf and has not looked yet: it is behind the cursor.
+  // The tail receives no notifications and has not polled yet, so it is behind the cursor.
   expect((await items.next()).value).toMatchObject({ kind: "bookmark", position: after, caughtUp: true });
   await ostler.aNode().times(2);
   expect([(await items.next()).value, (await items.next()).value]).toMatchObject([

@@ -1,4 +1,7 @@
-/** A replica of several dies, or sleeps longer than its leases: others go on where it was, and when it wakes it does no more harm. */
+/**
+ * A replica dies or is paused for longer than its leases: other replicas take over its steps, and it does nothing
+ * harmful after it resumes.
+ */
 import { readFileSync, readdirSync } from "node:fs";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { testDatabase } from "../support/database.ts";
@@ -55,7 +58,7 @@ function flaws(log: readonly Seen[]): Seen[] {
   });
 }
 
-test("one of three that is killed in the middle of many steps: others enter these steps again, and none before them [R-132]", async () => {
+test("after a kill of one of three replicas inside many steps, the others enter exactly these steps again [R-132]", async () => {
   const replicas = await Promise.all([startOne(4), startOne(4), startOne(4)]);
   const names = named(8);
   const [first] = replicas;
@@ -96,7 +99,7 @@ test("one of three that is killed in the middle of many steps: others enter thes
 test("a replica that was paused for longer than its leases writes nothing and sends no command when it resumes [R-137]", async () => {
   const sleeper = await startOne(3);
   const names = named(3);
-  // What it does when the delay is over is to set the power: a call that is not its own to make any more.
+  // After the delay the step would set the power, a call that the replica no longer owns.
   await register(sleeper.url, names, { steps: { "deploy.boot_system": { delayMs: 8_000 } } });
   const operation = await commission(sleeper.url, names);
   await eventually(
@@ -115,7 +118,7 @@ test("a replica that was paused for longer than its leases writes nothing and se
   sleeper.wake();
   await succeeds(other, operation);
   const log = await wholeLog(other.url);
-  // It answers again: it has had time for whatever it wanted to do.
+  // The replica answers again, so it had time for any wrong action.
   expect((await wholeLog(sleeper.url)).length).toBe(log.length);
   await eventually(
     "it has noticed, for each of the runs",
@@ -126,7 +129,7 @@ test("a replica that was paused for longer than its leases writes nothing and se
   expect(await wholeLog(other.url)).toEqual(log);
 }, 180_000);
 
-test("one that slept longer than its drivers' processes wait for it fails no step for it when it wakes", async () => {
+test("a replica that was paused for longer than the timeout of its driver processes fails no step when it resumes", async () => {
   const sleeper = await startOne(3);
   const names = named(3);
   await register(sleeper.url, names, { steps: { "deploy.boot_system": { delayMs: 14_000 } } });
@@ -147,12 +150,12 @@ test("one that slept longer than its drivers' processes wait for it fails no ste
   await succeeds(sleeper, operation);
   const entries = insideOf(sleeper, "deploy.boot_system");
   expect(entries.length).toBe(2 * names.length);
-  // The same attempts: none of them has failed.
+  // The attempts are the same, so none of them failed.
   expect(new Set(attempts(entries)).size).toBe(names.length);
   expect(flaws(await wholeLog(sleeper.url))).toEqual([]);
 }, 180_000);
 
-/** Child processes of this one that have not ended or have not been waited for. */
+/** Child processes of this process that have not ended or have not been waited for. */
 function aliveBelow(pid: number): string[] {
   return readdirSync("/proc").filter((name) => {
     if (!/^\d+$/.test(name)) return false;
@@ -162,7 +165,7 @@ function aliveBelow(pid: number): string[] {
         .split(" ");
       return state !== "Z" && Number(parent) === pid;
     } catch {
-      // It has ended since.
+      // The process has ended since.
       return false;
     }
   });

@@ -1,28 +1,27 @@
 /**
- * `npm run takeover`: how long work rests when its replica dies. Nodes are each inside a step that takes hours; a replica is
- * killed with SIGKILL, and for each step that it was inside of the time is taken until another replica has entered that
- * step again. Then a new one is started in its place, and so on.
+ * `npm run takeover`: measures how long work rests when its replica dies. Each node is inside a step that takes hours.
+ * A replica is killed with SIGKILL, and for each of its steps the time until another replica enters it is measured.
+ * Then a new replica replaces it, and so on.
  *
- * Options: --kills 20 --replicas 3 --nodes 60. Prints a line a kill, p50 and the maximum of all steps, and ends
- * `N passed, N failed`.
+ * Options: --kills 20 --replicas 3 --nodes 60. Prints a line per kill, p50 and the maximum of all steps, and finally `N
+ * passed, N failed`.
  */
 import { parseArgs } from "node:util";
 import { eventually } from "../support/eventually.ts";
 import { commission, entered, operationOf, register, scratch, startReplica, startServer } from "./lab.ts";
 import type { Replica } from "./lab.ts";
 
-/** P11: by then every run is taken up by another. */
+/** P11: limit until another replica has taken over every run. */
 const TAKEN_OVER_MS = 45_000;
 const STEP = "deploy.write_image";
 
 interface Result {
-  /** From each kill to each entry by another, in ms. */
+  /** Times from each kill to each entry by another replica, in milliseconds. */
   readonly rests: readonly number[];
-  /** Steps that were over and were entered again all the same. */
+  /** Steps that had ended and were entered again. */
   readonly repeated: number;
 }
 
-/** Kills the given number of replicas, one after another. */
 export async function takeOvers(options: {
   readonly kills: number;
   readonly replicas: number;
@@ -33,7 +32,7 @@ export async function takeOvers(options: {
   using place = scratch();
   await using owned = new AsyncDisposableStack();
   const server = owned.use(await startServer(place.folder));
-  // The last replica can run all of them.
+  // Concurrency that lets the last replica run all of them.
   const setup = {
     databaseUrl: server.url,
     environment: { OSTLER_CONCURRENCY: String(options.nodes), OSTLER_LOG: "warn", OSTLER_DB_POOL: "8" },
@@ -52,7 +51,7 @@ export async function takeOvers(options: {
         .filter(({ step }) => step === STEP)
         .map((entry) => ({ ...entry, replica })),
     );
-  /** The replica that runs the step of each node: the last to have entered it. */
+  /** For each node the replica that runs its step, which is the last that entered it. */
   const inside = () =>
     new Map(
       entriesOfStep()

@@ -1,11 +1,11 @@
 /**
- * `npm run test:upgrade`: replicas of an older release are replaced one by one by this one, with work in flight. A fleet
- * is being commissioned, a subscriber goes from replica to replica with its cursor, and in the middle an old replica is
- * started once more on what the new one has left, as one does who takes an upgrade back. The new release makes a migration
- * of its own, one that adds a column. In the end nothing is lost, doubled or illegal.
+ * `npm run test:upgrade`: replaces the replicas of an older release one by one with this one, with work in progress. A
+ * fleet is commissioned, and a subscriber moves from replica to replica with its cursor. In the middle an old replica
+ * starts once more on the new release's data, as after a rollback. The new release adds a migration with a column.
+ * Finally nothing is lost, doubled or illegal.
  *
- * Options: --from <commit> --nodes 1000. Needs the history of the repository. Prints a line a check, and ends
- * `N passed, N failed`.
+ * Options: --from <commit> --nodes 1000. Needs the history of the repository. Prints a line per check, and finally `N
+ * passed, N failed`.
  */
 import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
@@ -35,10 +35,10 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 /** Files that a replica needs; its packages are linked. */
 const PARTS = ["src", "plugins", "drizzle", "package.json"];
 const END_MS = 600_000;
-/** So that replicas can be started in the middle of a small fleet's work, too. */
+/** Duration of a step: long enough that replicas can also start in the middle of a small fleet's work. */
 const STEP_MS = Math.round(Math.max(200, 200_000 / NODES));
 
-/** The code of a commit, or of the working tree, in a folder of its own. */
+/** Copies the code of a commit, or of the working tree, to a separate folder. */
 function codeOf(commit: string | null, folder: string): string {
   mkdirSync(folder);
   if (commit === null) for (const part of PARTS) cpSync(join(ROOT, part), join(folder, part), { recursive: true });
@@ -56,7 +56,7 @@ function addMigration(root: string): void {
   writeFileSync(join(folder, "migration.sql"), 'ALTER TABLE "nodes" ADD COLUMN "for_the_test" text;');
 }
 
-/** Transitions that do not join what was before them, and positions with holes. */
+/** Transitions that do not connect with the previous one, and gaps between positions. */
 function flaws(log: readonly Seen[]): number {
   const last = new Map<string, Seen>();
   return log.filter((one, index) => {
