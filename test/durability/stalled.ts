@@ -29,7 +29,7 @@ const LEAVERS = Number(values.leavers);
 const NODES = 100;
 const EVERY_MS = 50;
 const REPORT_MS = 10_000;
-/** Memory before the readers connect, and after they have disconnected. */
+/** Pause before the readers connect, and after they have disconnected. */
 const QUIET_MS = 15_000;
 const LEAVING_AT_A_TIME = 10;
 /** Allowed growth of the service's memory, in MB of heap and buffers. */
