@@ -31,7 +31,7 @@ const DEPRECATED_API: readonly Allowed[] = [
   { files: /^test\/graphql\/runs\.test\.ts$/, line: /\bdeprecated wish\b|\bwish(By|Reason|At)?\b/ },
   {
     files:
-      /^src\/store\/|^test\/store\/|^test\/durability\/(model|witness)\.ts$|^test\/chaos\/(chaos|good-history|checker\.test|checker\/history)\.ts$/,
+      /^src\/store\/|^test\/store\/|^test\/durability\/(model|witness)\.ts$|^test\/engine\/withdraw-abort\.test\.ts$|^test\/chaos\/(chaos|good-history|checker\.test|checker\/history)\.ts$/,
     line: /^(?! *(\*|\/\/|\/\*\*)).*\bwish(_[a-z]+)?\b/,
   },
 ];

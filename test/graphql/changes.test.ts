@@ -59,7 +59,7 @@ describe("a change", () => {
   test("a breaking change with a decision passes and is listed", () => {
     const changes = since(
       without,
-      "# 0099: Away with it\n\nNobody asked for it.\n\n- Breaks 1.2.0: Field Query.old was removed.\n",
+      "# 0099: Remove it\n\nNo client uses it.\n\n- Breaks 1.2.0: Field Query.old was removed.\n",
     );
     expect(changes).toEqual({ refused: [], decided: ["Field Query.old was removed."], undone: [], dangerous: [] });
     expect(reportOf(changes, "1.2.0")).toEqual({
@@ -69,13 +69,13 @@ describe("a change", () => {
   });
 
   test("a breaking change is refused if a decision mentions it elsewhere or for another release", () => {
-    const told = since(
+    const report = since(
       without,
       "We talked of it: Breaks 1.2.0: Field Query.old was removed.",
       "Breaks 1.1.0: Field Query.old was removed.",
     );
-    expect(told.refused).toEqual(["Field Query.old was removed."]);
-    expect(told.undone).toEqual([]);
+    expect(report.refused).toEqual(["Field Query.old was removed."]);
+    expect(report.undone).toEqual([]);
   });
 
   test("a decided change that was not made is refused", () => {

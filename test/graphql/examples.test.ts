@@ -93,7 +93,7 @@ describe("the examples, one after another, on the demonstration fleet", () => {
       ran.push(name);
       if (name === "Commission")
         await eventually(
-          "some nodes are at work",
+          "some nodes are busy",
           async () =>
             (
               await ostler.query<{ nodes: { totalCount: number } }>(

@@ -1,4 +1,4 @@
-/** What an error may say: never what stood in the input beside the mistake. */
+/** Errors name the mistake in the input, and never values beside it. */
 import { afterAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { Driver } from "../../src/drivers/driver.ts";
@@ -128,7 +128,7 @@ const MISTAKES: readonly [title: string, text: string, variables: Record<string,
   ["a password without its colon", inDocument(`{ fake: { password "${PASSWORD}" } }`), {}, "Syntax Error"],
 ];
 
-describe("a mistake beside a password is told without the password", () => {
+describe("a mistake beside a password is reported without the password", () => {
   test.each(MISTAKES)("%s", async (_title, text, variables, named) => {
     const { errors } = await ostler.ask(text, variables);
     expect(JSON.stringify(errors)).toContain(named);

@@ -347,7 +347,7 @@ describe("garbage", () => {
     { what: "null for a choice's member", text: "{ node(by: { name: null }) { name } }" },
     { what: "an unknown state", text: "{ nodes(filter: { states: [BROKEN] }) { totalCount } }" },
     { what: "an unknown field", text: "{ nodes { colour } }" },
-    { what: "a page that is no number", text: `{ nodes(first: "many") { totalCount } }` },
+    { what: "a page size that is not a number", text: `{ nodes(first: "many") { totalCount } }` },
     { what: "a number too large", text: "{ nodes(first: 99999999999) { totalCount } }" },
     { what: "no query", text: "" },
     { what: "half a query", text: "{ nodes {" },

@@ -67,10 +67,10 @@ describe("a type with global IDs", () => {
 
   test.each([
     "",
-    "nobody",
-    Buffer.from("Node:nobody").toString("base64url"),
-    Buffer.from("Driver:nobody").toString("base64url"),
-  ])("is null for %j, which is no ID of anything", async (id) => {
+    "unknown",
+    Buffer.from("Node:unknown").toString("base64url"),
+    Buffer.from("Driver:unknown").toString("base64url"),
+  ])("resource is null for the invalid ID %j", async (id) => {
     const fields = RESOURCES.map((type) => `fetch__${type}(id: $id) { id }`).join(" ");
     const found = await ostler.query(`query None($id: ID!) { resource(id: $id) { id } ${fields} }`, { id });
     expect(Object.values(found)).toEqual(Object.keys(found).map(() => null));

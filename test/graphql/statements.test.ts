@@ -80,7 +80,7 @@ interface Path {
   /** `Type.field`, that which is looked at. */
   readonly field: string;
   readonly list: string;
-  /** What is asked of each item. */
+  /** Selection of each item. */
   readonly item: string;
 }
 
@@ -123,7 +123,7 @@ function call(type: GraphQLObjectType, field: GraphQLField<unknown, unknown>): s
   return args.length > 0 ? `${field.name}(${args.join(", ")})` : field.name;
 }
 
-/** All that is no object of a type; of a page, its items. */
+/** Values other than objects of a type; for a page, its items. */
 function leaves(type: GraphQLNamedType, depth = 0): string {
   if (!isObjectType(type)) return "__typename";
   const fields = Object.values(type.getFields()).filter(
