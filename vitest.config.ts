@@ -23,7 +23,7 @@ export default defineConfig({
   test: {
     globalSetup: ["test/support/global-setup.ts"],
     pool: "forks",
-    maxWorkers: 4,
+    maxWorkers: 6,
     projects: [
       {
         extends: true,

@@ -1,18 +1,17 @@
 #!/usr/bin/env node
-/** The command line: dispatches to a command. Without a command it runs the service. */
-import { migrateDatabaseOnly } from "./commands/migrate.ts";
-import { serve } from "./commands/serve.ts";
+/**
+ * The command line: dispatches to a command. Without a command it runs the service. Each command loads its modules after
+ * the configuration is checked, so that a mistake in it is reported within a moment.
+ */
 import { ConfigError, helpText, readConfig, readPlugins } from "./config.ts";
-import { describeDrivers } from "./drivers/load.ts";
 import { messageOf } from "./errors.ts";
-import { buildSchema, schemaText } from "./graphql/schema/schema.ts";
 import { createLog } from "./log.ts";
 
 async function main(args: readonly string[]): Promise<void> {
   const [command, ...rest] = args;
   switch (command) {
     case "schema":
-      return printAndExit(schemaText(buildSchema(await describeDrivers(readPlugins(process.env, rest)))));
+      return printSchema(rest);
     case "migrate":
       return migrate(rest);
     case "help":
@@ -24,6 +23,19 @@ async function main(args: readonly string[]): Promise<void> {
   }
 }
 
+async function serve(args: readonly string[]): Promise<void> {
+  const config = readConfig(process.env, args);
+  const { runService } = await import("./commands/serve.ts");
+  await runService(config, createLog(config.log));
+}
+
+async function printSchema(args: readonly string[]): Promise<void> {
+  const plugins = readPlugins(process.env, args);
+  const { describeDrivers } = await import("./drivers/load.ts");
+  const { buildSchema, schemaText } = await import("./graphql/schema/schema.ts");
+  printAndExit(schemaText(buildSchema(await describeDrivers(plugins))));
+}
+
 /** Exits once the text is flushed: a plugin that was loaded for its declarations may keep a handle open. */
 function printAndExit(text: string): void {
   process.stdout.write(text, () => process.exit(0));
@@ -33,6 +45,7 @@ async function migrate(args: readonly string[]): Promise<void> {
   // PID 1 of a container ignores signals without a handler. The server rolls back the open transaction.
   for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => process.exit(1));
   const config = readConfig(process.env, args);
+  const { migrateDatabaseOnly } = await import("./commands/migrate.ts");
   await migrateDatabaseOnly(config, createLog(config.log));
   printAndExit("The database is at the newest migration.\n");
 }

@@ -1,15 +1,13 @@
 /** `ostler`: runs the service until SIGTERM or SIGINT, then shuts it down in order. */
 import { startService } from "../app.ts";
 import type { Service } from "../app.ts";
-import { readConfig } from "../config.ts";
-import { createLog } from "../log.ts";
+import type { Config } from "../config.ts";
+import type { Log } from "../log.ts";
 
 /** Upper bound on a shutdown; afterwards the process exits with 1. */
 const SHUTDOWN_MS = 10_000;
 
-export async function serve(args: readonly string[]): Promise<void> {
-  const config = readConfig(process.env, args);
-  const log = createLog(config.log);
+export async function runService(config: Config, log: Log): Promise<void> {
   let service: Service | undefined;
   let isShuttingDown = false;
   const onSignal = (signal: string) => {
