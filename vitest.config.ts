@@ -23,7 +23,7 @@ export default defineConfig({
   test: {
     globalSetup: ["test/support/global-setup.ts"],
     pool: "forks",
-    maxWorkers: 6,
+    maxWorkers: 4,
     projects: [
       {
         extends: true,
