@@ -1,5 +1,5 @@
 /** Attempts at the steps of runs, with progress and result. */
-import { and, asc, desc, eq, lte, sql } from "drizzle-orm";
+import { and, asc, desc, eq, isNull, lte, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import { runStatement } from "./postgres/statements.ts";
@@ -103,6 +103,15 @@ export async function updateAttempt(
     .update(attempts)
     .set({ ...fields, ...(ended && { finishedAt: sql`now()` }) })
     .where(attemptIs(runId, step, number));
+}
+
+/** Ends the unfinished attempts of runs. */
+export async function abortAttempts(tx: Tx, runIds: readonly string[]): Promise<void> {
+  if (runIds.length === 0) return;
+  await tx
+    .update(attempts)
+    .set({ state: "ABORTED", finishedAt: sql`now()` })
+    .where(and(inArrayParam(attempts.runId, runIds), isNull(attempts.finishedAt)));
 }
 
 function attemptIs(runId: string, step: number, number: number): SQL | undefined {

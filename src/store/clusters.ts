@@ -34,6 +34,10 @@ export async function clustersPage(reader: Reader, request: PageRequest): Promis
   return cutPage(rows, request);
 }
 
+export async function countClusters(reader: Reader): Promise<number> {
+  return reader.$count(clusters);
+}
+
 export async function lockCluster(tx: Tx, id: string): Promise<ClusterRow | undefined> {
   const [row] = await tx.select().from(clusters).where(eq(clusters.id, id)).for("no key update");
   return row;

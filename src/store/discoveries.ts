@@ -1,9 +1,10 @@
 /** Discoveries: the addresses of an operation, their results, and known nodes at an address. */
 import { and, asc, count, eq, inArray, isNull, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
 import type { RunState } from "../lifecycle/operation-states.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
-import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
+import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { NumberedRequest, Page } from "./postgres/pagination.ts";
 import type { Failure, JsonObject } from "./records.ts";
 import { discoveries, discoverySecrets, nodes, operations } from "./tables.ts";
@@ -135,8 +136,23 @@ export async function addressCounts(
   return counts;
 }
 
-export interface DiscoveryAddresses extends NumberedRequest {
+export interface AddressesOfDiscovery {
   readonly states?: readonly DiscoveryState[] | undefined;
+}
+
+export interface DiscoveryAddresses extends NumberedRequest, AddressesOfDiscovery {}
+
+const belowDiscovery =
+  ({ states }: AddressesOfDiscovery) =>
+  (operation: SQL) =>
+    and(sql`${discoveries.operationId} = ${operation}`, states && inArrayParam(discoveries.state, states));
+
+export async function discoveryCountsOf(
+  reader: Reader,
+  operationIds: readonly string[],
+  asked: AddressesOfDiscovery,
+): Promise<Map<string, number>> {
+  return countsBelow(reader, discoveries, operationIds, belowDiscovery(asked));
 }
 
 /** A page of each discovery's addresses, in the order of the request. */
@@ -147,12 +163,7 @@ export async function discoveriesPages(
 ): Promise<Map<string, Page<DiscoveryRow>>> {
   const { where, orderBy } = numberedClauses(request, discoveries.ordinal);
   const rows = await rowsBelow(reader, discoveries, operationIds, {
-    below: (operation) =>
-      and(
-        sql`${discoveries.operationId} = ${operation}`,
-        request.states && inArrayParam(discoveries.state, request.states),
-        where,
-      ),
+    below: (operation) => and(belowDiscovery(request)(operation), where),
     orderBy,
     limit: request.limit + 1,
   });

@@ -5,7 +5,7 @@ import type { Reader } from "./postgres/database.ts";
 export interface Workload {
   /** Unfinished runs by state and wait: a `WaitReason`, PHASE or CONTROLLER for a capacity limit, or null. */
   readonly runs: readonly { readonly state: string; readonly reason: string | null; readonly count: number }[];
-  /** Longest wait of a queued run, in seconds; 0 if none waits. */
+  /** Longest wait of a run for its start or for a slot, in seconds; 0 if none waits. */
   readonly oldestWaitingSeconds: number;
   /** Position of the newest transition. */
   readonly position: number;

@@ -51,9 +51,20 @@ export async function renewJobLeases(
   return new Set(rows.map(({ id }) => String(id)));
 }
 
-/** Whether the database server has been up for longer than this time. */
+/** The attempts that any worker holds. */
+export async function activeJobs(execute: ExecuteOnQueue, queue: string): Promise<JobAttempt[]> {
+  const rows = await execute("select id, retry_count from pgboss.job where name = $1 and state = 'active'", [queue]);
+  return rows.map((row) => ({ id: String(row["id"]), retryCount: Number(row["retry_count"]) }));
+}
+
+/**
+ * Whether the database server has been up for longer than this time. A start in the future is one after which its clock was
+ * set back: the server need not wait until the clock has caught up.
+ */
 export async function isServerUpFor(execute: ExecuteOnQueue, seconds: number): Promise<boolean> {
-  const [row] = await execute("select pg_postmaster_start_time() < now() - make_interval(secs => $1) as up", [seconds]);
+  const [row] = await execute("select abs(extract(epoch from now() - pg_postmaster_start_time())) > $1::float8 as up", [
+    seconds,
+  ]);
   return row?.["up"] === true;
 }
 

@@ -4,6 +4,7 @@
  */
 import { getColumns, sql } from "drizzle-orm";
 import type { Tx } from "./postgres/database.ts";
+import { UNTOUCHED } from "./runs.ts";
 import { runs } from "./tables.ts";
 
 const FIELDS = [
@@ -13,11 +14,12 @@ const FIELDS = [
   "nodeName",
   "ordinal",
   "purpose",
-  "state",
+  "waitReason",
   "waitFor",
   "slotPhase",
   "slotController",
   "controller",
+  "hostGroup",
   "wave",
   "planHash",
   "variables",
@@ -28,7 +30,7 @@ const FIELDS = [
   "restartOf",
 ] as const satisfies readonly (keyof typeof runs.$inferSelect)[];
 
-/** A new run. Other columns have their defaults; a QUEUED run waits from now on. */
+/** A new run: QUEUED from now on, without a leg that its node has entered. Other columns have their defaults. */
 export type NewRun = Pick<typeof runs.$inferSelect, (typeof FIELDS)[number]>;
 
 /** Length of a statement's JSON, in characters: making it blocks the event loop. */
@@ -44,8 +46,8 @@ export async function insertRuns(tx: Tx, rows: Iterable<NewRun>): Promise<void> 
   for (const batch of batchesOf(rows)) {
     // PostgreSQL makes rows from `json` faster than from `jsonb`: it is parsed once, from its beginning.
     await tx.execute(sql`
-      insert into ${runs} (${NAMES}, waiting_since)
-      select ${VALUES}, case when r.state = 'QUEUED' then now() end from json_to_recordset(${batch}::text::json) as r(${TYPES})`);
+      insert into ${runs} (${NAMES}, state, leg, waiting_since)
+      select ${VALUES}, 'QUEUED', ${UNTOUCHED}, now() from json_to_recordset(${batch}::text::json) as r(${TYPES})`);
   }
 }
 

@@ -66,16 +66,29 @@ export const FAILURE_FIELDS = {
   nodeName: { text: stringText(failureText("nodeName")), value: ({ nodeName }: Failure) => nodeName },
   at: { text: dateText(sql`(${failureText("at")})::timestamptz`), value: ({ at }: Failure) => new Date(at) },
   retryable: { text: scalarText(failureText("retryable")), value: ({ retryable }: Failure) => retryable },
+  kind: { text: stringText(failureText("kind")), value: ({ kind }: Failure) => kind ?? null },
 } satisfies JsonFields;
 
 const MAINTENANCE_FIELDS = {
   reason: { text: stringText(sql`coalesce(${nodes.maintenanceReason}, '')`) },
   since: { text: dateText(nodes.maintenanceSince) },
-  by: { text: stringText(sql`coalesce(${nodes.maintenanceBy}, '')`) },
+  startedBy: { text: stringText(sql`coalesce(${nodes.maintenanceBy}, '')`) },
 } satisfies JsonFields;
 
 function maintenanceOf({ maintenanceReason, maintenanceSince, maintenanceBy }: NodeRow) {
-  return maintenanceSince && { reason: maintenanceReason ?? "", since: maintenanceSince, by: maintenanceBy ?? "" };
+  return (
+    maintenanceSince && { reason: maintenanceReason ?? "", since: maintenanceSince, startedBy: maintenanceBy ?? "" }
+  );
+}
+
+const FAULT_FIELDS = {
+  kind: { text: plainStringText(nodes.faultKind) },
+  since: { text: dateText(nodes.faultSince) },
+  message: { text: stringText(sql`coalesce(${nodes.faultMessage}, '')`) },
+} satisfies JsonFields;
+
+function faultOf({ faultKind, faultSince, faultMessage }: NodeRow) {
+  return faultKind && faultSince && { kind: faultKind, since: faultSince, message: faultMessage ?? "" };
 }
 
 /** By key, in the order of code points. */
@@ -96,6 +109,10 @@ export const NODE_FIELDS = {
   powerReadAt: ofNode("powerReadAt", dateText),
   powerCheckedAt: ofNode("powerCheckedAt", dateText),
   powerProblem: ofNode("powerProblem", stringText),
+  powerProblemKind: {
+    text: stringText(sql`case when ${nodes.powerProblem} is not null then ${nodes.powerProblemKind} end`),
+    value: ({ powerProblem, powerProblemKind }: NodeRow) => (powerProblem === null ? null : powerProblemKind),
+  },
   wantedPower: ofNode("wantedPower", plainStringText),
   powerDrift: { text: scalarText(HAS_POWER_DRIFT), value: hasPowerDrift },
   presence: ofNode("presence", plainStringText),
@@ -103,6 +120,11 @@ export const NODE_FIELDS = {
     fields: MAINTENANCE_FIELDS,
     wrap: (object: SQL) => sql`case when ${nodes.maintenanceSince} is null then ${NULL_TEXT} else ${object} end`,
     value: maintenanceOf,
+  },
+  fault: {
+    fields: FAULT_FIELDS,
+    wrap: (object: SQL) => sql`case when ${nodes.faultKind} is null then ${NULL_TEXT} else ${object} end`,
+    value: faultOf,
   },
   protected: ofNode("isProtected", scalarText),
   retired: {
@@ -112,6 +134,10 @@ export const NODE_FIELDS = {
   retiredReason: ofNode("retiredReason", stringText),
   automaticCleaning: ofNode("automaticCleaning", scalarText),
   hostGroup: ofNode("hostGroup", stringText),
+  description: {
+    text: stringText(sql`coalesce(${nodes.description}, '')`),
+    value: ({ description }: NodeRow) => description ?? "",
+  },
   model: ofNode("model", stringText),
   controller: ofNode("controller", stringText),
   lastError: {

@@ -3,14 +3,14 @@
  * the test, so that thousands of them, each with its own filter, are decided from one read (node-facts.ts). The test
  * `test/store/node-filter.test.ts` compares both over all conditions and random combinations.
  */
-import { and, eq, ilike, isNotNull, isNull, like, or, sql } from "drizzle-orm";
+import { and, eq, gte, ilike, isNotNull, isNull, like, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
-import { inArrayParam } from "./postgres/array-parameter.ts";
+import { inArrayParam, textArray } from "./postgres/array-parameter.ts";
 import type { NodeFacts } from "./node-facts.ts";
 import { HAS_POWER_DRIFT, hasPowerDrift } from "./node-fields.ts";
 import type { NodeRow } from "./node-fields.ts";
-import { clusters, nodes } from "./tables.ts";
+import { clusters, inventories, nodes } from "./tables.ts";
 
 /** A test of a text; given fields are combined with AND. */
 export interface StringTest {
@@ -20,7 +20,18 @@ export interface StringTest {
   readonly contains?: string | undefined;
 }
 
-/** Given fields are combined with AND, an absent one matches all. */
+/** A test of the newest inventory of a node. */
+export interface InventoryTest {
+  /** Names of members, and indexes in lists, from the outside in. */
+  readonly path: readonly string[];
+  /** The value at the path; a number or a boolean as its JSON text. */
+  readonly eq: string;
+}
+
+/** Conditions that only the database can decide: streams decide by the row of a node, without its inventory. */
+export const DATABASE_CONDITIONS = ["serial", "inventory"] as const satisfies readonly (keyof NodeFilter)[];
+
+/** Given fields are combined with AND; an absent one matches all nodes, an empty list none. */
 export interface NodeFilter {
   readonly ids?: readonly string[] | undefined;
   readonly name?: StringTest | undefined;
@@ -30,6 +41,7 @@ export interface NodeFilter {
   readonly maintenance?: boolean | undefined;
   readonly retired?: boolean | undefined;
   readonly protected?: boolean | undefined;
+  readonly faulty?: boolean | undefined;
   /** Whether the last operation on the node failed. */
   readonly withErrors?: boolean | undefined;
   /** Whether the power is known and differs from what the last change through Ostler left. */
@@ -37,7 +49,20 @@ export interface NodeFilter {
   readonly hostGroup?: string | undefined;
   readonly clusterId?: string | undefined;
   readonly clusterName?: string | undefined;
+  /** Whether the node is a member of any cluster. */
+  readonly inCluster?: boolean | undefined;
   readonly driver?: string | undefined;
+  readonly model?: string | undefined;
+  /** A text `serial` in the newest inventory. */
+  readonly serial?: string | undefined;
+  readonly inventory?: InventoryTest | undefined;
+  /** Codes of the last error. */
+  readonly errorCodes?: readonly string[] | undefined;
+  /** Changed at this time or later. */
+  readonly changedSince?: Date | undefined;
+  /** With a label of each key, whatever its value; without any key, no node. */
+  readonly labelKeys?: readonly string[] | undefined;
+  /** All of them; without any, no node. */
   readonly labels?: Readonly<Record<string, string>> | undefined;
   readonly or?: readonly NodeFilter[] | undefined;
   readonly not?: NodeFilter | undefined;
@@ -52,7 +77,7 @@ interface Condition<Value> {
 }
 
 /** Columns whose value is a text. */
-type TextColumn = "id" | "name" | "state" | "powerState" | "presence" | "hostGroup" | "clusterId" | "driver";
+type TextColumn = "id" | "name" | "state" | "powerState" | "presence" | "hostGroup" | "clusterId" | "driver" | "model";
 
 function isOneOf(name: TextColumn): Condition<readonly string[]> {
   return {
@@ -68,11 +93,19 @@ function equals(name: TextColumn): Condition<string> {
   return { sql: (value) => eq(nodes[name], value), test: (value) => (node) => node[name] === value };
 }
 
-function isSet(name: "maintenanceSince" | "retiredReason"): Condition<boolean> {
+function isSet(name: "maintenanceSince" | "retiredReason" | "clusterId" | "faultKind"): Condition<boolean> {
   return {
     sql: (wanted) => (wanted ? isNotNull(nodes[name]) : isNull(nodes[name])),
     test: (wanted) => (node) => (node[name] !== null) === wanted,
   };
+}
+
+function inventoryIs({ path, eq: value }: InventoryTest): SQL {
+  return sql`(select ${inventories.data} #>> ${textArray(path)}::text[] from ${inventories} where ${inventories.nodeId} = ${nodes.id} order by ${inventories.takenAt} desc limit 1) = ${value}`;
+}
+
+function inDatabaseOnly(): never {
+  throw new Error("Inventories are not among the facts of a node: decide this condition in SQL.");
 }
 
 const NAME: Condition<StringTest> = {
@@ -108,9 +141,21 @@ const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValu
   presence: isOneOf("presence"),
   maintenance: isSet("maintenanceSince"),
   retired: isSet("retiredReason"),
+  faulty: isSet("faultKind"),
   withErrors: {
     sql: (wanted) => (wanted ? isNotNull(nodes.lastError) : isNull(nodes.lastError)),
-    test: (wanted) => (node) => node.hasError === wanted,
+    test: (wanted) => (node) => (node.errorCode !== null) === wanted,
+  },
+  errorCodes: {
+    sql: (codes) => sql`${nodes.lastError} ->> 'code' = any(${textArray(codes)}::text[])`,
+    test: (codes) => {
+      const wanted = new Set<string | null>(codes);
+      return (node) => wanted.has(node.errorCode);
+    },
+  },
+  changedSince: {
+    sql: (time) => gte(nodes.updatedAt, time),
+    test: (time) => (node) => node.updatedAt.getTime() >= time.getTime(),
   },
   protected: {
     sql: (wanted) => eq(nodes.isProtected, wanted),
@@ -126,11 +171,24 @@ const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValu
     sql: (name) => sql`${nodes.clusterId} = (select ${clusters.id} from ${clusters} where ${clusters.name} = ${name})`,
     test: (name) => (node) => node.clusterName === name,
   },
+  inCluster: isSet("clusterId"),
   driver: equals("driver"),
+  model: equals("model"),
+  serial: { sql: (serial) => inventoryIs({ path: ["serial"], eq: serial }), test: inDatabaseOnly },
+  inventory: { sql: inventoryIs, test: inDatabaseOnly },
+  labelKeys: {
+    sql: (keys) =>
+      keys.length === 0 ? sql`false` : sql`jsonb_exists_all(${nodes.labels}, ${textArray(keys)}::text[])`,
+    test: (keys) => (node) => keys.length > 0 && keys.every((key) => Object.hasOwn(node.labels, key)),
+  },
   labels: {
-    sql: (labels) => sql`label_pairs(${nodes.labels}) @> label_pairs(${JSON.stringify(labels)}::text::jsonb)`,
+    sql: (labels) =>
+      Object.keys(labels).length === 0
+        ? sql`false`
+        : sql`label_pairs(${nodes.labels}) @> label_pairs(${JSON.stringify(labels)}::text::jsonb)`,
     test: (labels) => {
       const wanted = Object.entries(labels);
+      if (wanted.length === 0) return () => false;
       return (node) => wanted.every(([key, value]) => Object.hasOwn(node.labels, key) && node.labels[key] === value);
     },
   },

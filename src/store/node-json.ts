@@ -16,15 +16,21 @@ import { cursorOfText, cursorText, pageClauses, toCursor } from "./postgres/pagi
 import { constantSql, runPrepared } from "./postgres/statements.ts";
 import { nodes } from "./tables.ts";
 
-/** The requested parts of a page: selections of edges, one for each response key, and the cursors of its ends. */
+/** Selected members of the items of a list: of its edges, or of its nodes. */
+export interface ItemSelection {
+  readonly of: "edge" | "node";
+  readonly selection: readonly SelectedField[];
+}
+
+/** The requested parts of a page: selections of items, one for each response key, and the cursors of its ends. */
 export interface NodesJsonRequest {
-  readonly edges: readonly (readonly SelectedField[])[];
+  readonly items: readonly ItemSelection[];
   readonly ends: boolean;
 }
 
 export interface NodesJson {
-  /** For each selection of edges the text of its objects, joined by commas. */
-  readonly edges: readonly string[];
+  /** For each selection of items the text of its objects, joined by commas. */
+  readonly items: readonly string[];
   readonly hasNext: boolean;
   readonly hasPrevious: boolean;
   /** Cursors of the first and the last edge; null on an empty page, and if `ends` was false. */
@@ -36,16 +42,16 @@ export interface NodesJson {
 export async function nodesJson(
   reader: Reader,
   { filter, order, request }: NodeListRequest,
-  { edges, ends }: NodesJsonRequest,
+  { items, ends }: NodesJsonRequest,
 ): Promise<NodesJson> {
   const column = NODE_ORDERS[order.by];
   const { where, orderBy } = pageClauses(request, { column, id: nodes.id, descending: order.descending });
   const { limit, fromEnd } = request;
   const condition = and(nodeCondition(filter), where);
   const cursor = cursorText(column, nodes.id);
-  const name = (index: number) => sql.raw(`edges${index}`);
+  const name = (index: number) => sql.raw(`items${index}`);
   const kept = sql`filter (where ordinal <= ${limit}::int)`;
-  const lists = edges.map(
+  const lists = items.map(
     (_, index) =>
       sql`, coalesce(string_agg(${name(index)}, ','${fromEnd ? sql` order by ordinal desc` : sql``}) ${kept}, '') as ${name(index)}`,
   );
@@ -56,13 +62,13 @@ export async function nodesJson(
         ${sql.join(lists)}
       from (select row_number() over () as ordinal
           ${ends ? sql`, count(*) over () as total, ${cursor} as cursor` : sql``}
-          ${sql.join(edges.map((selection, index) => sql`, ${edgeText(reader, selection, order.by)} as ${name(index)}`))}
+          ${sql.join(items.map((item, index) => sql`, ${itemText(reader, item, order.by)} as ${name(index)}`))}
         from (select * from ${nodes} ${condition ? sql`where ${condition}` : sql``} order by ${sql.join(orderBy, sql`, `)} limit ${limit + 1}::int) ${nodes}) page`,
   );
   const surplus = Number(row?.["read"]) > limit;
   const [near, far] = [cursorIn(row?.["near"]), cursorIn(row?.["far"])];
   return {
-    edges: edges.map((_, index) => String(row?.[`edges${index}`])),
+    items: items.map((_, index) => String(row?.[`items${index}`])),
     ...(fromEnd
       ? { hasNext: request.before !== undefined, hasPrevious: surplus, start: far, end: near }
       : { hasNext: surplus, hasPrevious: request.after !== undefined, start: near, end: far }),
@@ -73,22 +79,24 @@ function cursorIn(content: unknown): string | null {
   return typeof content === "string" ? toCursor(content) : null;
 }
 
-/** SQL of edges by selection and by the order that cursors follow: the same requests recur. */
-const edgeTexts = new WeakMap<readonly SelectedField[], Map<NodeOrder["by"], SQL>>();
+/** SQL of items by selection and by the order that cursors follow: the same requests recur. */
+const itemTexts = new WeakMap<ItemSelection, Map<NodeOrder["by"], SQL>>();
 
-/** The SQL of an edge's JSON text. */
-function edgeText(reader: Reader, selection: readonly SelectedField[], by: NodeOrder["by"]): SQL {
-  const known = edgeTexts.get(selection) ?? new Map<NodeOrder["by"], SQL>();
-  edgeTexts.set(selection, known);
+/** The SQL of an item's JSON text. */
+function itemText(reader: Reader, item: ItemSelection, by: NodeOrder["by"]): SQL {
+  const known = itemTexts.get(item) ?? new Map<NodeOrder["by"], SQL>();
+  itemTexts.set(item, known);
   const cursor = cursorOfText(cursorText(NODE_ORDERS[by], nodes.id));
   const made =
     known.get(by) ??
     constantSql(
       reader,
-      objectText(selection, {
-        cursor: { text: sql`'"' || ${cursor} || '"'` },
-        node: { fields: NODE_FIELDS, wrap: (object) => object },
-      }),
+      item.of === "node"
+        ? objectText(item.selection, NODE_FIELDS)
+        : objectText(item.selection, {
+            cursor: { text: sql`'"' || ${cursor} || '"'` },
+            node: { fields: NODE_FIELDS, wrap: (object) => object },
+          }),
     );
   known.set(by, made);
   return made;

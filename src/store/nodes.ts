@@ -5,7 +5,7 @@ import { inArrayParam } from "./postgres/array-parameter.ts";
 import { runStatement } from "./postgres/statements.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { bulkUpdate, bulkInsert, rowsText } from "./postgres/bulk.ts";
-import { cutPage, pageClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
+import { countsBelow, cutPage, pageClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { Page, PageRequest } from "./postgres/pagination.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
@@ -45,18 +45,27 @@ export async function lockNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow
   return tx.select().from(nodes).where(inArrayParam(nodes.id, ids)).orderBy(asc(nodes.id)).for("no key update");
 }
 
-/** Locks those of the nodes that no other transaction has locked. */
-export async function lockFreeNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow[]> {
-  if (ids.length === 0) return [];
-  return tx
-    .select()
-    .from(nodes)
-    .where(inArrayParam(nodes.id, ids))
-    .orderBy(asc(nodes.id))
-    .for("no key update", { skipLocked: true });
+export const NODE_ORDERS = {
+  NAME: nodes.name,
+  NATURAL_NAME: sql`natural_key(${nodes.name})`,
+  STATE: nodes.state,
+  CLUSTER: sql`coalesce(${nodes.clusterId}::text, 'none')`,
+  CREATED_AT: nodes.createdAt,
+  UPDATED_AT: nodes.updatedAt,
+} as const;
+
+/** The key of the order by cluster: nodes without one come last, because `n` follows all hexadecimal digits. */
+export function clusterKey(clusterId: string | null): string {
+  return clusterId ?? "none";
 }
 
-export const NODE_ORDERS = { NAME: nodes.name, CREATED_AT: nodes.createdAt, UPDATED_AT: nodes.updatedAt } as const;
+const DIGITS = 20;
+
+/** The function `natural_key` of the database: numbers in a name have the same length, so that n2 precedes n10. */
+export function naturalKey(name: string): string {
+  return name.replaceAll(/[0-9]+/g, (number) => number.slice(-DIGITS).padStart(DIGITS, "0"));
+}
+
 export type NodeOrder = { readonly by: keyof typeof NODE_ORDERS; readonly descending: boolean };
 
 export async function nodesPage(
@@ -183,6 +192,25 @@ export async function updateNodes(
     .where(inArrayParam(nodes.id, ids));
 }
 
+/** Puts nodes into maintenance, by the database's clock. A node that is in maintenance keeps the time of its start. */
+export async function beginMaintenance(
+  tx: Tx,
+  ids: readonly string[],
+  { reason, by }: { readonly reason: string; readonly by: string },
+): Promise<void> {
+  if (ids.length === 0) return;
+  await tx
+    .update(nodes)
+    .set({
+      maintenanceReason: reason,
+      maintenanceBy: by,
+      maintenanceSince: sql`coalesce(${nodes.maintenanceSince}, now())`,
+      revision: sql`${nodes.revision} + 1`,
+      updatedAt: sql`now()`,
+    })
+    .where(inArrayParam(nodes.id, ids));
+}
+
 /** Fields that change with the state. */
 export interface NodeMove {
   readonly stage?: NodeRow["stage"];
@@ -231,6 +259,10 @@ const CHANGEABLE_FIELDS = [
   "powerReadAt",
   "wantedPower",
   "powerProblem",
+  "failedReadings",
+  "faultKind",
+  "faultSince",
+  "faultMessage",
 ] as const;
 
 /** A change by the worker that claimed the node's run; `state` only along an edge. */
@@ -329,6 +361,10 @@ export async function inventoriesPages(
     limit: request.limit + 1,
   });
   return pagesOf(rows, (found) => cutPage(found, request));
+}
+
+export async function inventoryCounts(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, number>> {
+  return countsBelow(reader, inventories, nodeIds, (node) => sql`${inventories.nodeId} = ${node}`);
 }
 
 export async function inventoriesByIds(reader: Reader, ids: readonly string[]): Promise<InventoryRow[]> {

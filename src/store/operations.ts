@@ -1,14 +1,14 @@
 /** Operations: accepted requests and their progress. */
-import { and, desc, eq, sql } from "drizzle-orm";
+import { and, asc, desc, eq, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, OperationState, RunCounts, RunState, Interrupt } from "../lifecycle/operation-states.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
-import { cutPage, pageClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
+import { countsBelow, cutPage, pageClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { Page, PageRequest } from "./postgres/pagination.ts";
 import type { Failure } from "./records.ts";
-import { operations, runs } from "./tables.ts";
+import { operationClusters, operations, runs } from "./tables.ts";
 
 export type OperationRow = typeof operations.$inferSelect;
 
@@ -20,53 +20,65 @@ export type OperationChange = {
 export interface OperationFilter {
   readonly kinds?: readonly OperationKind[] | undefined;
   readonly states?: readonly OperationState[] | undefined;
+  /** With a run on this node. */
   readonly nodeId?: string | undefined;
+  /** Requested for this cluster, or on nodes that were members of it then. */
   readonly clusterId?: string | undefined;
 }
 
+/** Without the cluster. */
 function operationCondition(filter: OperationFilter | undefined): SQL | undefined {
   if (!filter) return undefined;
   return and(
     filter.kinds && inArrayParam(operations.kind, filter.kinds),
     filter.states && inArrayParam(operations.state, filter.states),
-    filter.nodeId === undefined
-      ? undefined
-      : sql`${operations.id} in (select operation_id from runs where node_id = ${filter.nodeId})`,
-    filter.clusterId === undefined ? undefined : eq(operations.clusterId, filter.clusterId),
+    filter.nodeId === undefined ? undefined : onNode(sql`${filter.nodeId}`),
   );
 }
 
-export async function insertOperation(tx: Tx, row: typeof operations.$inferInsert): Promise<void> {
-  await tx.insert(operations).values(row);
+export async function insertOperation(tx: Tx, row: Omit<typeof operations.$inferInsert, "restartOf">): Promise<void> {
+  await tx.insert(operations).values({ ...row, restartOf: row.restarts?.[0] ?? null });
+}
+
+/** Lists an operation, in the transaction that inserts it, with clusters for which it was not requested. */
+export async function listWithClusters(tx: Tx, operationId: string, clusterIds: readonly string[]): Promise<void> {
+  if (clusterIds.length === 0) return;
+  await tx.insert(operationClusters).values(clusterIds.map((clusterId) => ({ clusterId, operationId })));
+}
+
+/** The operations that one restarts, newest first. */
+export function restartedBy({ restarts, restartOf }: Pick<OperationRow, "restarts" | "restartOf">): readonly string[] {
+  return restarts ?? (restartOf === null ? [] : [restartOf]);
 }
 
 export async function operationsByIds(reader: Reader, ids: readonly string[]): Promise<OperationRow[]> {
   return ids.length === 0 ? [] : reader.select().from(operations).where(inArrayParam(operations.id, ids));
 }
 
+const NEWEST = { column: operations.createdAt, id: operations.id, descending: true } as const;
+const NEWEST_OTHERS = {
+  column: operationClusters.createdAt,
+  id: operationClusters.operationId,
+  descending: true,
+} as const;
+
 export async function operationsPage(
   reader: Reader,
   filter: OperationFilter | undefined,
   request: PageRequest,
 ): Promise<Page<OperationRow>> {
-  const { where, orderBy } = pageClauses(request, {
-    column: operations.createdAt,
-    id: operations.id,
-    descending: true,
-  });
   const rows = await reader
     .select()
     .from(operations)
-    .where(and(operationCondition(filter), where))
-    .orderBy(...orderBy)
+    .where(matching(filter, request))
+    .orderBy(...pageClauses(request, NEWEST).orderBy)
     .limit(request.limit + 1);
   return cutPage(rows, request);
 }
 
-const BELOW = {
-  node: (id: SQL) => sql`${operations.id} in (select operation_id from runs where node_id = ${id})`,
-  cluster: (id: SQL) => sql`${operations.clusterId} = ${id}`,
-} as const;
+export async function countOperations(reader: Reader, filter: OperationFilter | undefined): Promise<number> {
+  return reader.$count(operations, matching(filter));
+}
 
 /** Operations that worked on each node, newest first. */
 export async function operationsOfNodes(
@@ -74,35 +86,67 @@ export async function operationsOfNodes(
   nodeIds: readonly string[],
   request: PageRequest,
 ): Promise<Map<string, Page<OperationRow>>> {
-  return operationsBelow(reader, "node", nodeIds, request);
+  const { where } = pageClauses(request, NEWEST);
+  return operationsBelow(reader, nodeIds, request, (id) => and(onNode(id), where));
 }
 
-/** Operations that were requested for each cluster, newest first. */
+export async function operationCountsOfNodes(reader: Reader, ids: readonly string[]): Promise<Map<string, number>> {
+  return countsBelow(reader, operations, ids, onNode);
+}
+
+export async function operationCountsOfClusters(reader: Reader, ids: readonly string[]): Promise<Map<string, number>> {
+  return countsBelow(reader, operations, ids, (id) => ofCluster(id));
+}
+
+/** Operations that were requested for each cluster, or on its members of that time, newest first. */
 export async function operationsOfClusters(
   reader: Reader,
   clusterIds: readonly string[],
   request: PageRequest,
 ): Promise<Map<string, Page<OperationRow>>> {
-  return operationsBelow(reader, "cluster", clusterIds, request);
+  return operationsBelow(reader, clusterIds, request, (id) => ofCluster(id, request));
 }
 
 async function operationsBelow(
   reader: Reader,
-  parent: keyof typeof BELOW,
   ids: readonly string[],
   request: PageRequest,
+  below: (id: SQL) => SQL | undefined,
 ): Promise<Map<string, Page<OperationRow>>> {
-  const { where, orderBy } = pageClauses(request, {
-    column: operations.createdAt,
-    id: operations.id,
-    descending: true,
-  });
-  const rows = await rowsBelow(reader, operations, ids, {
-    below: (id) => and(BELOW[parent](id), where),
-    orderBy,
-    limit: request.limit + 1,
-  });
+  const { orderBy } = pageClauses(request, NEWEST);
+  const rows = await rowsBelow(reader, operations, ids, { below, orderBy, limit: request.limit + 1 });
   return pagesOf(rows, (found) => cutPage(found, request));
+}
+
+function onNode(nodeId: SQL): SQL {
+  return sql`${operations.id} in (select operation_id from runs where node_id = ${nodeId})`;
+}
+
+/** The condition of a filter. With `page`, it may leave out operations that are not on the page. */
+function matching(filter: OperationFilter | undefined, page?: PageRequest): SQL | undefined {
+  const condition = operationCondition(filter);
+  if (filter?.clusterId !== undefined) return ofCluster(sql`${filter.clusterId}`, page, condition);
+  return and(condition, page && pageClauses(page, NEWEST).where);
+}
+
+/**
+ * The operations of a cluster, or those of a page. They are in two lists: those that were requested for it, and those that
+ * were requested in another way. The page is read from each list, by its index.
+ */
+function ofCluster(clusterId: SQL, page?: PageRequest, condition?: SQL): SQL {
+  const joined = condition
+    ? sql`${operationClusters} join ${operations} on ${operations.id} = ${operationClusters.operationId}`
+    : sql`${operationClusters}`;
+  const requested = page && pageClauses(page, NEWEST);
+  const others = page && pageClauses(page, NEWEST_OTHERS);
+  const first = (clauses: ReturnType<typeof pageClauses> | undefined) =>
+    clauses && page ? sql`order by ${sql.join(clauses.orderBy, sql`, `)} limit ${page.limit + 1}::int` : sql``;
+  return sql`${operations.id} in (
+    (select ${operations.id} from ${operations}
+      where ${and(eq(operations.clusterId, clusterId), condition, requested?.where)} ${first(requested)})
+    union all
+    (select ${operationClusters.operationId} from ${joined}
+      where ${and(eq(operationClusters.clusterId, clusterId), condition, others?.where)} ${first(others)}))`;
 }
 
 export async function operationByKey(
@@ -115,6 +159,15 @@ export async function operationByKey(
     .from(operations)
     .where(and(eq(operations.actor, actor), eq(operations.idempotencyKey, idempotencyKey)));
   return row;
+}
+
+/** The operations of one request, oldest first. */
+export async function operationsOfBatch(reader: Reader, batch: string): Promise<OperationRow[]> {
+  return reader
+    .select()
+    .from(operations)
+    .where(eq(operations.batch, batch))
+    .orderBy(asc(operations.createdAt), asc(operations.id));
 }
 
 export async function lockOperation(tx: Tx, id: string): Promise<OperationRow | undefined> {
@@ -138,8 +191,8 @@ export async function operationsOverlooked(reader: Reader, limit: number): Promi
     where o.finished_at is null and case
       when o.wish is not null then exists (select from runs r where r.operation_id = o.id and r.finished_at is null and r.state = 'QUEUED' and r.purpose = 'WORK')
       when o.wave_state = 'HALTED' or (o.max_parallel is null and o.waves is null) then false
-      else exists (select from runs r where r.operation_id = o.id and r.finished_at is null and r.state = 'QUEUED' and r.wait_for is null and r.wave <= o.wave)
-        and (o.max_parallel is null or o.max_parallel > (select count(*) from runs r where r.operation_id = o.id and r.finished_at is null and (r.state <> 'QUEUED' or r.wait_for is not null)))
+      else exists (select from runs r where r.operation_id = o.id and r.finished_at is null and r.state = 'QUEUED' and r.wait_for is null and r.wait_reason is null and r.wave <= o.wave)
+        and (o.max_parallel is null or o.max_parallel > (select count(*) from runs r where r.operation_id = o.id and r.finished_at is null and (r.state <> 'QUEUED' or r.wait_for is not null or r.wait_reason is not null)))
       end
     limit ${limit}`);
   return [...rows].map(({ id }) => id);
@@ -240,6 +293,38 @@ export async function runStateCounts(
   return counts;
 }
 
+/** Runs of an operation's work that are equally far in the same plan. */
+export interface RunGroup {
+  readonly operationId: string;
+  readonly planHash: string;
+  readonly state: RunState;
+  readonly wave: number;
+  readonly position: number;
+  readonly count: number;
+  /** The runs among them whose node was cleaned up afterwards. */
+  readonly undone: number;
+}
+
+/** The runs of each operation's work, by how far they are. */
+export async function runGroups(reader: Reader, operationIds: readonly string[]): Promise<Map<string, RunGroup[]>> {
+  if (operationIds.length === 0) return new Map();
+  const isUndone = sql`exists (select from runs c where c.operation_id = ${runs.operationId} and c.node_id = ${runs.nodeId} and c.purpose = 'CLEAN_UP')`;
+  const rows = await reader
+    .select({
+      operationId: runs.operationId,
+      planHash: runs.planHash,
+      state: runs.state,
+      wave: runs.wave,
+      position: runs.position,
+      count: sql<number>`count(*)::int`,
+      undone: sql<number>`count(*) filter (where ${runs.state} = 'SUCCEEDED' and ${isUndone})::int`,
+    })
+    .from(runs)
+    .where(and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "WORK")))
+    .groupBy(runs.operationId, runs.planHash, runs.state, runs.wave, runs.position);
+  return Map.groupBy(rows, ({ operationId }) => operationId);
+}
+
 /** Counts from which the outcome of an operation is derived. */
 export async function finalCounts(
   tx: Tx,
@@ -272,7 +357,7 @@ export async function countStartedRuns(tx: Tx, operationId: string): Promise<num
     and(
       eq(runs.operationId, operationId),
       sql`${runs.finishedAt} is null`,
-      sql`(${runs.state} <> 'QUEUED' or ${runs.waitFor} is not null)`,
+      sql`(${runs.state} <> 'QUEUED' or ${runs.waitFor} is not null or ${runs.waitReason} is not null)`,
     ),
   );
 }

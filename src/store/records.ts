@@ -1,8 +1,8 @@
 /** Types of values that are stored as JSON. */
-import type { ErrorCode } from "../errors.ts";
-import type { Interruptible } from "../lifecycle/interrupts.ts";
+import type { ErrorCode, FailureKind } from "../errors.ts";
+import type { Interruptible, PowerOnFailure } from "../lifecycle/interrupts.ts";
 import type { NodeEvent } from "../lifecycle/node-states.ts";
-import type { LegPhase } from "../lifecycle/verbs.ts";
+import type { BootDeviceName, LegPhase, PowerChange } from "../lifecycle/verbs.ts";
 
 export type StoredJson =
   | null
@@ -24,9 +24,11 @@ export interface Failure {
   /** RFC 3339, UTC. */
   readonly at: string;
   readonly retryable: boolean;
+  /** As the driver classified it. Absent: the failure is not a driver's, or older than this member. */
+  readonly kind?: FailureKind;
 }
 
-/** Condition in which an abort left the node, as far as is known. */
+/** Condition in which an abort or a failure left the node, as far as is known. */
 export interface LeftAs {
   readonly power: "ON" | "OFF" | "UNKNOWN";
   /**
@@ -65,6 +67,8 @@ export interface PlannedStep {
   readonly reaches: "PROVISIONED" | null;
   /** Null: not declared. Absent in older plans. */
   readonly touches?: readonly Touch[] | null;
+  /** Absent: a restart keeps the step's erasure. */
+  readonly repeatOnRestart?: true;
   /** True if the restarted run completed it: it is not run again. */
   readonly kept: boolean;
 }
@@ -87,14 +91,22 @@ export interface StepChoice {
 /** Options of a verb, apart from nodes, policy and variables. */
 export interface VerbOptions {
   readonly until?: "AVAILABLE" | "ACTIVE";
+  /** For COMMISSION: what it keeps of the earlier work; absent counts as STAGE. */
+  readonly from?: "STAGE" | "BEGINNING";
+  /** For DEPLOY: install again on ACTIVE nodes. */
+  readonly reinstall?: boolean;
   readonly force?: boolean;
-  readonly powerAction?: "ON" | "OFF" | "SOFT_OFF" | "REBOOT";
-  /** For SOFT_OFF: time before the power is switched off hard. */
+  readonly powerAction?: PowerChange;
+  /** For BOOT_DEVICE. */
+  readonly bootDevice?: { readonly device: BootDeviceName; readonly persistent: boolean };
+  /** For SOFT_OFF and SOFT_REBOOT: time before the power is switched off hard. */
   readonly softTimeoutSeconds?: number;
   /** Steps in place of the automatic ones in the verb's own phase (clean or deploy). */
   readonly steps?: readonly StepChoice[];
   /** The runbook that the steps were taken from. */
   readonly runbook?: string;
+  /** The power of a node whose work fails; absent: as the site's policy says. */
+  readonly powerOnFailure?: PowerOnFailure;
   /** New host group of the nodes. */
   readonly hostGroup?: string;
   /** For a discovery: the driver, its settings without secrets, and labels and names for the nodes found. */
@@ -109,8 +121,9 @@ export interface VerbOptions {
 /**
  * Why a run is parked.
  * Within a step: TIME, CALLBACK, RETRY, HOLD. Between two steps: CAPACITY (a slot of a capacity limit), MAINTENANCE.
+ * A QUEUED run that has its job: CONCURRENCY (a worker). Other QUEUED runs have none.
  */
-export type WaitReason = "TIME" | "CALLBACK" | "RETRY" | "HOLD" | "CAPACITY" | "MAINTENANCE";
+export type WaitReason = "TIME" | "CALLBACK" | "RETRY" | "HOLD" | "CAPACITY" | "MAINTENANCE" | "CONCURRENCY";
 
 /** Waves of an operation, resolved when it was accepted. */
 export interface Waves {
@@ -151,4 +164,6 @@ export interface SitePolicy {
   readonly steps?: readonly StepPolicy[];
   /** Whether power drift is corrected. */
   readonly correctPower?: boolean;
+  /** The power of a node whose cleaning or deployment fails. */
+  readonly powerOnFailure?: PowerOnFailure;
 }

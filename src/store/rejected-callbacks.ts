@@ -13,10 +13,15 @@ export type AnomalyRow = typeof anomalies.$inferSelect;
  * already.
  */
 export async function noteAnomaly(tx: Tx, row: typeof anomalies.$inferInsert, most: number): Promise<number | null> {
-  const before = await tx.$count(anomalies, eq(anomalies.runId, row.runId));
+  const before = await countAnomalies(tx, row.runId);
   if (before >= most) return null;
   await tx.insert(anomalies).values(row);
   return before + 1;
+}
+
+/** Number of recorded rejected callbacks of a run. */
+export async function countAnomalies(reader: Reader, runId: string): Promise<number> {
+  return reader.$count(anomalies, eq(anomalies.runId, runId));
 }
 
 /** Rejected callbacks of some runs, oldest first. */

@@ -9,11 +9,14 @@ import { inArrayParam } from "./postgres/array-parameter.ts";
 import { runStatement } from "./postgres/statements.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { bulkUpdate, rowsText } from "./postgres/bulk.ts";
-import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
+import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { NumberedRequest, Page } from "./postgres/pagination.ts";
 import { nodes, operations, runs, site } from "./tables.ts";
 
 export type RunRow = typeof runs.$inferSelect;
+
+/** `leg` of a run whose node has entered no leg yet. */
+export const UNTOUCHED = -1;
 
 /** Values, or SQL for times by the database's clock. */
 export type RunChange = {
@@ -23,8 +26,13 @@ export type RunChange = {
 /** A locked run, with the fields of its operation and its node that a worker needs. */
 export type LockedRun = RunRow & {
   readonly operationInterrupt: Interrupt | null;
+  readonly operationInterruptBy: string | null;
+  readonly operationInterruptReason: string | null;
   readonly operationState: OperationState;
-  readonly inMaintenance: boolean;
+  readonly operationActor: string;
+  readonly operationReason: string | null;
+  /** Null: the node is not in maintenance. Read without the node's lock. */
+  readonly maintenanceSince: Date | null;
   /** True if the site has capacity limits. */
   readonly isLimited: boolean;
   /** True if its wait is over by the database's clock. */
@@ -47,7 +55,11 @@ export async function lockRuns(
     .select({
       run: runs,
       operationInterrupt: operations.interrupt,
+      operationInterruptBy: operations.interruptBy,
+      operationInterruptReason: operations.interruptReason,
       operationState: operations.state,
+      operationActor: operations.actor,
+      operationReason: operations.reason,
       maintenanceSince: nodes.maintenanceSince,
       lockedAt: sql<number>`(extract(epoch from now()) * 1000)::float8`,
       isDue: sql<boolean>`coalesce(${runs.wakeAt} <= now() + ${CLOCK_TOLERANCE}::interval, true)`,
@@ -60,10 +72,7 @@ export async function lockRuns(
     .orderBy(asc(runs.nodeId))
     .for("no key update", skipLocked ? { of: runs, skipLocked } : { of: runs });
   return new Map(
-    rows.map(({ run, maintenanceSince, lockedAt, ...row }) => [
-      run.id,
-      { ...run, ...row, inMaintenance: maintenanceSince !== null, lockedAt: new Date(Math.round(lockedAt)) },
-    ]),
+    rows.map(({ run, lockedAt, ...row }) => [run.id, { ...run, ...row, lockedAt: new Date(Math.round(lockedAt)) }]),
   );
 }
 
@@ -84,6 +93,7 @@ const CHANGEABLE_FIELDS = [
     "failure",
     "errors",
     "leftAs",
+    "interruptFailure",
   ] as const),
   ...(["wakeAt", "waitReason", "waitingSince", "waitFor", "slotPhase", "slotController"] as const),
 ] as const;
@@ -105,10 +115,14 @@ export async function changeClaimedRuns(
   if (changes.length > 0) await runStatement(tx, CHANGE_CLAIMED, [rowsText(changes)]);
 }
 
-/** Locks unfinished runs, of nodes or of an operation, in the order of their nodes. */
+/**
+ * Locks unfinished runs, of nodes or of an operation, in the order of their nodes. `skipLocked`: without those that another
+ * transaction has locked.
+ */
 export async function lockUnfinishedRuns(
   tx: Tx,
   of: { readonly nodeIds: readonly string[] } | { readonly operationId: string },
+  { skipLocked = false }: { readonly skipLocked?: boolean } = {},
 ): Promise<RunRow[]> {
   const which =
     "nodeIds" in of
@@ -121,7 +135,7 @@ export async function lockUnfinishedRuns(
     .from(runs)
     .where(and(which, isNull(runs.finishedAt)))
     .orderBy(asc(runs.nodeId))
-    .for("no key update");
+    .for("no key update", skipLocked ? { skipLocked } : {});
 }
 
 /**
@@ -206,11 +220,17 @@ export async function unfinishedRuns(reader: Reader, nodeIds: readonly string[])
     .where(and(inArrayParam(runs.nodeId, nodeIds), isNull(runs.finishedAt)));
 }
 
-/** Kind of the unfinished operation of each busy node. */
+/** Kind of the unfinished operation of each busy node. `isEnding`: an abort or a failure is ending its run. */
 export async function busyNodes(reader: Reader, nodeIds: readonly string[]) {
   if (nodeIds.length === 0) return [];
   return reader
-    .select({ nodeId: runs.nodeId, operationId: runs.operationId, kind: operations.kind })
+    .select({
+      nodeId: runs.nodeId,
+      operationId: runs.operationId,
+      kind: operations.kind,
+      isEnding: sql<boolean>`(${runs.interrupt} is not distinct from 'ABORT' or ${runs.interruptFailure} is not null)`,
+      hostGroup: runs.hostGroup,
+    })
     .from(runs)
     .innerJoin(operations, eq(operations.id, runs.operationId))
     .where(and(inArrayParam(runs.nodeId, nodeIds), isNull(runs.finishedAt)));
@@ -247,8 +267,23 @@ export async function runsOfOperation(
     .orderBy(asc(runs.ordinal), asc(runs.createdAt));
 }
 
-export interface OperationRuns extends NumberedRequest {
+export interface RunsOfOperation {
   readonly states?: readonly RunState[] | undefined;
+}
+
+export interface OperationRuns extends NumberedRequest, RunsOfOperation {}
+
+const belowOperation =
+  ({ states }: RunsOfOperation) =>
+  (operation: SQL) =>
+    and(sql`${runs.operationId} = ${operation}`, states && inArrayParam(runs.state, states));
+
+export async function runCountsOf(
+  reader: Reader,
+  operationIds: readonly string[],
+  asked: RunsOfOperation,
+): Promise<Map<string, number>> {
+  return countsBelow(reader, runs, operationIds, belowOperation(asked));
 }
 
 /** A page of each operation's runs in the order of the request; clean-up runs follow the work. */
@@ -259,8 +294,7 @@ export async function runsPages(
 ): Promise<Map<string, Page<RunRow>>> {
   const { where, orderBy } = numberedClauses(request, runs.ordinal);
   const rows = await rowsBelow(reader, runs, operationIds, {
-    below: (operation) =>
-      and(sql`${runs.operationId} = ${operation}`, request.states && inArrayParam(runs.state, request.states), where),
+    below: (operation) => and(belowOperation(request)(operation), where),
     orderBy,
     limit: request.limit + 1,
   });
@@ -298,15 +332,52 @@ export async function lockQueuedRuns(tx: Tx, operationId: string): Promise<RunRo
     .for("no key update", { skipLocked: true });
 }
 
-/** QUEUED runs of the waves up to `wave` that do not wait for a capacity limit, in order, locked as above. */
+/** QUEUED runs of the waves up to `wave` that wait neither for a capacity limit nor for a worker, in order, locked as above. */
 export async function lockRunsToStart(tx: Tx, operationId: string, wave: number, limit: number): Promise<RunRow[]> {
   return tx
     .select()
     .from(runs)
-    .where(and(eq(runs.operationId, operationId), eq(runs.state, "QUEUED"), lte(runs.wave, wave), isNull(runs.waitFor)))
+    .where(
+      and(
+        eq(runs.operationId, operationId),
+        eq(runs.state, "QUEUED"),
+        lte(runs.wave, wave),
+        isNull(runs.waitFor),
+        isNull(runs.waitReason),
+      ),
+    )
     .orderBy(asc(runs.ordinal))
     .limit(limit)
     .for("no key update", { skipLocked: true });
+}
+
+/**
+ * Returns QUEUED runs of an operation's work that wait for a worker to their operation: their jobs are stale, and their slots
+ * free. A run that a worker takes at this moment is skipped, and starts.
+ */
+export async function withdrawStarts(tx: Tx, operationId: string): Promise<void> {
+  const waiting = tx
+    .select({ id: runs.id })
+    .from(runs)
+    .where(
+      and(
+        eq(runs.operationId, operationId),
+        eq(runs.purpose, "WORK"),
+        eq(runs.state, "QUEUED"),
+        eq(runs.waitReason, "CONCURRENCY"),
+      ),
+    )
+    .for("no key update", { skipLocked: true });
+  await tx
+    .update(runs)
+    .set({
+      waitReason: null,
+      slotPhase: null,
+      slotController: null,
+      revision: sql`${runs.revision} + 1`,
+      updatedAt: sql`clock_timestamp()`,
+    })
+    .where(inArray(runs.id, waiting));
 }
 
 /** Whether a run of the operation's work in a wave up to `wave` is unfinished. */
@@ -380,6 +451,35 @@ export async function runsPausedByMaintenance(tx: Tx, nodeIds: readonly string[]
   return rows.map(({ id }) => id);
 }
 
+/**
+ * Moves the timeouts of parked steps by the time for which their nodes have been in maintenance. Called under the locks of
+ * the runs, before the flag is cleared. Returns the runs whose wait ends with the timeout, with the seconds that are left.
+ */
+export async function extendParkedSteps(
+  tx: Tx,
+  nodeIds: readonly string[],
+): Promise<{ readonly runId: string; readonly seconds: number }[]> {
+  if (nodeIds.length === 0) return [];
+  // A wait for less time than the timeout is not moved: it ends when it was to end.
+  const rows = await tx.execute<{ runId: string; seconds: number }>(sql`
+    with stood as (
+      select r.id, r.position, a.deadline_at,
+        greatest(now() - greatest(${nodes.maintenanceSince}, r.waiting_since), interval '0') as pause
+      from runs r join ${nodes} on ${nodes.id} = r.node_id
+      join attempts a on a.run_id = r.id and a.step = r.position and a.state = 'WAITING'
+      where ${inArrayParam(nodes.id, nodeIds)} and ${nodes.maintenanceSince} is not null
+        and r.finished_at is null and r.state = 'WAITING' and r.wait_reason in ('TIME', 'CALLBACK')
+    ), extended as (
+      update attempts a set deadline_at = a.deadline_at + stood.pause from stood
+      where a.run_id = stood.id and a.step = stood.position and a.state = 'WAITING'
+    )
+    update runs r set wake_at = r.wake_at + stood.pause, revision = r.revision + 1, updated_at = clock_timestamp()
+    from stood where r.id = stood.id
+      and (r.wait_reason = 'CALLBACK' or r.wake_at >= stood.deadline_at - interval '1 second')
+    returning r.id as "runId", greatest(extract(epoch from r.wake_at - now()), 0)::float8 as seconds`);
+  return [...rows];
+}
+
 /** Number of unfinished runs of an operation. */
 export async function countUnfinished(tx: Tx, operationId: string): Promise<number> {
   return tx.$count(runs, and(eq(runs.operationId, operationId), isNull(runs.finishedAt)));
@@ -401,12 +501,13 @@ export async function cleanedUpNodes(
 export async function interruptsOf(
   reader: Reader,
   ids: readonly string[],
-): Promise<{ id: string; interrupt: RunRow["interrupt"]; fence: number; overdue: boolean }[]> {
+): Promise<(Pick<RunRow, "id" | "interrupt" | "interruptMode" | "fence"> & { readonly overdue: boolean })[]> {
   if (ids.length === 0) return [];
   return reader
     .select({
       id: runs.id,
       interrupt: runs.interrupt,
+      interruptMode: runs.interruptMode,
       fence: runs.fence,
       overdue: sql<boolean>`${runs.interruptFailure} is not null`,
     })
@@ -428,7 +529,7 @@ export async function neglectedRuns(
     .where(
       and(
         isNull(runs.finishedAt),
-        ne(runs.state, "QUEUED"),
+        sql`(${runs.state} <> 'QUEUED' or ${runs.waitReason} = 'CONCURRENCY')`,
         // These are parked without a job; the end of the wait or an interrupt enqueues one.
         sql`(coalesce(${runs.waitReason}, '') not in ('HOLD', 'CAPACITY', 'MAINTENANCE') or ${runs.interrupt} is not null)`,
         sql`greatest(${runs.updatedAt}, coalesce(${runs.wakeAt}, ${runs.updatedAt})) < now() - make_interval(secs => ${seconds})`,

@@ -96,19 +96,19 @@ export async function lockWaiting(tx: Tx, ids: readonly string[]): Promise<RunRo
 
 /**
  * The queue position of each run, from 1: among the runs that wait for the same limit, longest wait first; else among
- * the QUEUED runs of its operation, in the order of the request. Other runs are left out.
+ * the QUEUED runs of its operation that may not start yet, in the order of the request. Other runs are left out.
  */
 export async function waitingPositions(reader: Reader, runIds: readonly string[]): Promise<Map<string, number>> {
   if (runIds.length === 0) return new Map();
   const rows = await reader.execute<{ id: string; position: number }>(sql`
     with requested as (
-      select id, operation_id, wait_for from runs where ${inArrayParam(runs.id, runIds)} and finished_at is null and (state = 'QUEUED' or wait_for is not null)
+      select id, operation_id, wait_for from runs where ${inArrayParam(runs.id, runIds)} and finished_at is null and (state = 'QUEUED' and wait_reason is null or wait_for is not null)
     ), ranked as (
       select id, row_number() over (partition by wait_for order by waiting_since, ordinal, id) as position
       from runs where finished_at is null and wait_for in (select wait_for from requested)
       union all
       select id, row_number() over (partition by operation_id order by ordinal, id)
-      from runs where finished_at is null and state = 'QUEUED' and wait_for is null and operation_id in (select operation_id from requested where wait_for is null)
+      from runs where finished_at is null and state = 'QUEUED' and wait_for is null and wait_reason is null and operation_id in (select operation_id from requested where wait_for is null)
     )
     select ranked.id, ranked.position::int as position from ranked join requested using (id)`);
   return new Map([...rows].map(({ id, position }) => [id, position]));

@@ -3,7 +3,7 @@ import { and, asc, desc, eq, gt, sql } from "drizzle-orm";
 import { runStatement } from "./postgres/statements.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { bulkInsert, rowsText } from "./postgres/bulk.ts";
-import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
+import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { NumberedRequest, Page } from "./postgres/pagination.ts";
 import { stepLog } from "./tables.ts";
 
@@ -111,6 +111,10 @@ export async function logPages(
     limit: request.limit + 1,
   });
   return pagesOf(rows, (found) => cutNumbered(found, request));
+}
+
+export async function lineCounts(reader: Reader, runIds: readonly string[]): Promise<Map<string, number>> {
+  return countsBelow(reader, stepLog, runIds, (run) => sql`${stepLog.runId} = ${run}`);
 }
 
 /** Lines of a run after one of them, oldest first. */

@@ -4,11 +4,13 @@
  * - the one row of `feed_position`;
  * - the collation of `nodes.name`, which is by bytes, so that one index serves the order of lists and prefixes of
  *   names;
- * - `label_pairs`, which makes labels a list that PostgreSQL keeps statistics of.
+ * - `label_pairs`, which makes labels a list that PostgreSQL keeps statistics of;
+ * - `natural_key`, the key of the natural order of names.
  *
  * Some columns have older names than their properties (decision 0013 forbids renaming columns).
  * The tables of the durable queue are pg-boss's own, in the schema `pgboss`.
  */
+import type { FailureKind } from "../errors.ts";
 import { sql } from "drizzle-orm";
 import {
   bigint,
@@ -26,8 +28,10 @@ import {
   uniqueIndex,
   uuid,
 } from "drizzle-orm/pg-core";
+import type { NodeFault } from "../lifecycle/faults.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
+import type { AbortMode } from "../lifecycle/interrupts.ts";
 import type { FailurePolicy, OperationState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
 import type { OperationKind, LegPhase } from "../lifecycle/verbs.ts";
 import type {
@@ -79,6 +83,8 @@ export const nodes = pgTable(
     automaticCleaning: boolean("automatic_cleaning"),
     /** Role in its cluster, free text. */
     hostGroup: text("host_group"),
+    /** A note of operators. */
+    description: text("description"),
     /** Model reported by inspection, used by estimates. */
     model: text("model"),
     /** Address of its management controller, from the driver. Nodes that share it share its capacity limit. */
@@ -88,6 +94,14 @@ export const nodes = pgTable(
     /** When the power reader last read the power, and why it failed. */
     powerCheckedAt: at("power_checked_at"),
     powerProblem: text("power_problem"),
+    /** Cause of `powerProblem`; without meaning if that is null. Null: it is not a driver's. */
+    powerProblemKind: text("power_problem_kind").$type<FailureKind>(),
+    /** Background readings of the power that failed in a row, up to the number at which the node has a fault. */
+    failedReadings: integer("failed_readings").notNull().default(0),
+    /** Fault that the service has found; null in all three if there is none. */
+    faultKind: text("fault_kind").$type<NodeFault>(),
+    faultSince: at("fault_since"),
+    faultMessage: text("fault_message"),
     driver: text("driver").notNull(),
     /** Interfaces taken from another driver: interface → driver name. */
     borrowed: jsonb("borrowed").$type<Readonly<Record<string, string>>>().notNull(),
@@ -104,7 +118,9 @@ export const nodes = pgTable(
   },
   (table) => [
     index("nodes_cluster").on(table.clusterId, table.name),
-    index("nodes_state").on(table.state),
+    index("nodes_natural").on(sql`natural_key(${table.name})`, table.id),
+    index("nodes_by_state").on(table.state, table.id),
+    index("nodes_by_cluster").on(sql`coalesce(${table.clusterId}::text, 'none')`, table.id),
     index("nodes_created").on(table.createdAt, table.id),
     index("nodes_updated").on(table.updatedAt, table.id),
     index("nodes_labels").using("gin", sql`label_pairs(${table.labels})`),
@@ -146,7 +162,12 @@ export const operations = pgTable(
     actor: text("actor").notNull(),
     reason: text("reason"),
     clusterId: uuid("cluster_id").references(() => clusters.id, { onDelete: "set null" }),
+    /** Superseded by `restarts`, and read in older rows only. */
     restartOf: uuid("restart_of"),
+    /** Operations that this one restarts, newest first; null if it restarts none, and in older rows. */
+    restarts: jsonb("restarts").$type<readonly string[]>(),
+    /** The same for all operations of one request, if a restart has several; the first one has the idempotency key. */
+    batch: uuid("batch"),
     idempotencyKey: text("idempotency_key"),
     inputHash: text("input_hash"),
     /** Options of the verb; a restart is planned from them again. */
@@ -178,6 +199,9 @@ export const operations = pgTable(
   },
   (table) => [
     unique("operations_idempotency").on(table.actor, table.idempotencyKey),
+    index("operations_batch")
+      .on(table.batch)
+      .where(sql`${table.batch} is not null`),
     index("operations_newest").on(table.createdAt, table.id),
     index("operations_cluster").on(table.clusterId, table.createdAt, table.id),
     index("operations_state").on(table.state, table.createdAt, table.id),
@@ -186,6 +210,23 @@ export const operations = pgTable(
       .on(table.state)
       .where(sql`${table.finishedAt} is null`),
   ],
+);
+
+/**
+ * The clusters whose members an operation was accepted for without being requested for them. Rows of a deleted cluster stay:
+ * a foreign key would lock the cluster after its nodes.
+ */
+export const operationClusters = pgTable(
+  "operation_clusters",
+  {
+    clusterId: uuid("cluster_id").notNull(),
+    operationId: uuid("operation_id")
+      .notNull()
+      .references(() => operations.id),
+    /** Of the operation, which is inserted in the same transaction. */
+    createdAt: at("created_at").notNull().default(now),
+  },
+  (table) => [primaryKey({ columns: [table.clusterId, table.createdAt, table.operationId] })],
 );
 
 /** Plans of runs by the hash of their JSON. Similar nodes share a plan, so ten thousand runs store it once. */
@@ -213,7 +254,7 @@ export const runs = pgTable(
       .notNull()
       .references(() => plans.hash),
     variables: jsonb("variables").$type<JsonObject>().notNull(),
-    /** Leg of the plan that the node has entered. */
+    /** Leg of the plan that the node has entered; -1 while it is untouched. */
     leg: integer("leg").notNull().default(0),
     /** Index of the next or running step; the number of steps when all are done. */
     position: integer("position").notNull().default(0),
@@ -226,7 +267,9 @@ export const runs = pgTable(
     interruptBy: text("wish_by"),
     interruptReason: text("wish_reason"),
     interruptAt: at("wish_at"),
-    /** Set with an abort that the engine requested, after the timeout of a stop. */
+    /** How an abort was requested; null for a stop. Absent in older rows. */
+    interruptMode: text("wish_mode").$type<AbortMode>(),
+    /** The failure that ends the run, while the machine is being cleaned up: of a step, or of a stop that timed out. */
     interruptFailure: jsonb("wish_failure").$type<Failure>(),
     powerOff: boolean("power_off"),
     /** Fencing token: raised by each claim, checked by each write of the claimant. */
@@ -248,6 +291,8 @@ export const runs = pgTable(
     slotController: text("slot_controller"),
     /** The node's management controller when the run was created. */
     controller: text("controller"),
+    /** Host group that the request asked for: the node joins it when it is deployed. */
+    hostGroup: text("host_group"),
     wave: integer("wave").notNull().default(0),
     failure: jsonb("failure").$type<Failure>(),
     /** Steps that failed on a best-effort route. */
@@ -370,6 +415,7 @@ export const runbooks = pgTable("runbooks", {
   id: uuid("id").primaryKey(),
   name: text("name").notNull().unique(),
   description: text("description"),
+  phase: text("phase").$type<"clean" | "deploy">().notNull().default("clean"),
   steps: jsonb("steps").$type<readonly StepChoice[]>().notNull(),
   revision: integer("revision").notNull().default(1),
   createdAt: at("created_at").notNull().default(now),
@@ -457,4 +503,13 @@ export const transitions = pgTable(
 export const feedPosition = pgTable("feed_position", {
   id: boolean("id").primaryKey().default(true),
   position: bigint("position", { mode: "number" }).notNull(),
+});
+
+/** Observations of the clock of the database by the working replicas: one row. */
+export const clock = pgTable("clock", {
+  id: boolean("id").primaryKey().default(true),
+  /** When a replica last looked. */
+  seenAt: at("seen_at").notNull().default(now),
+  /** Number of steps of the clock that were corrected. */
+  steps: integer("steps").notNull().default(0),
 });

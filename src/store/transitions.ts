@@ -4,7 +4,7 @@ import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
-import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
+import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { NumberedRequest, Page } from "./postgres/pagination.ts";
 import { feedPosition, transitions } from "./tables.ts";
 
@@ -14,6 +14,12 @@ export type TransitionRow = typeof transitions.$inferSelect;
 export type NewTransition = Omit<TransitionRow, "position" | "at">;
 
 /**
+ * How long a transaction may hold the lock on the position without committing. A replica that is suspended there would
+ * block the transitions of all replicas; the server ends its session instead, which rolls the transaction back.
+ */
+const COMMIT_MS = 5_000;
+
+/**
  * Appends rows in order. Must be the last statement before the commit: it locks the one row that positions are
  * allocated from, so positions follow the order of commits without holes. Once a reader has seen position p, no new row
  * appears at or below it.
@@ -21,32 +27,73 @@ export type NewTransition = Omit<TransitionRow, "position" | "at">;
 export async function appendTransitions(tx: Tx, rows: readonly NewTransition[]): Promise<void> {
   const json = JSON.stringify(rows.map((row, index) => ({ ...row, ord: index + 1 })));
   await tx.execute(sql`
-    with drawn as (update feed_position set position = position + ${rows.length} returning position)
+    with bound as materialized (select set_config('idle_in_transaction_session_timeout', ${String(COMMIT_MS)}, true)),
+         drawn as (update feed_position set position = position + ${rows.length} returning position)
     insert into transitions (position, node_id, node_name, project, from_state, to_state, event, sequence, node_revision,
                              target, operation_id, run_id, step, actor, reason, at)
     select drawn.position - ${rows.length} + r.ord, r."nodeId", r."nodeName", r.project, r."fromState", r."toState", r.event,
            r.sequence, r."nodeRevision", r.target, r."operationId", r."runId", r.step, r.actor, r.reason, clock_timestamp()
-    from drawn, json_to_recordset(${json}::text::json) as r(
+    from bound, drawn, json_to_recordset(${json}::text::json) as r(
       ord bigint, "nodeId" uuid, "nodeName" text, project text, "fromState" text, "toState" text, event text, sequence int,
       "nodeRevision" int, target text, "operationId" uuid, "runId" uuid, step text, actor text, reason text)`);
 }
 
-/** Position of the newest transition; 0 if there is none. */
-export async function newestPosition(reader: Reader): Promise<number> {
-  const [row] = await reader.select({ position: feedPosition.position }).from(feedPosition);
-  // The row always exists. An answer without it must not be taken for an empty log.
-  if (typeof row?.position !== "number") throw new Error("The position of the newest transition could not be read.");
-  return row.position;
+/**
+ * A position in the log, and the commit time of the transition there, which identifies the log: one that was restored from
+ * a backup assigns positions again, at other times. `at` is null before the first transition, where the transition is
+ * deleted, and in cursors of earlier releases.
+ */
+export interface LogCursor {
+  readonly position: number;
+  readonly at: Date | null;
 }
 
-/** Position of the oldest transition that is kept; one past the newest if none is. */
-export async function oldestPosition(reader: Reader): Promise<number> {
+/** Before the first transition. */
+export const BEFORE_FIRST: LogCursor = { position: 0, at: null };
+
+/** Cursor of the newest transition. */
+export async function newestCursor(reader: Reader): Promise<LogCursor> {
   const [row] = await reader
-    .select({ position: transitions.position })
-    .from(transitions)
-    .orderBy(asc(transitions.position))
-    .limit(1);
-  return row?.position ?? (await newestPosition(reader)) + 1;
+    .select({ position: feedPosition.position, at: transitions.at })
+    .from(feedPosition)
+    .leftJoin(transitions, eq(transitions.position, feedPosition.position));
+  // The row always exists. An answer without it must not be taken for an empty log.
+  if (typeof row?.position !== "number") throw new Error("The position of the newest transition could not be read.");
+  return row;
+}
+
+/** The cursor at a position. */
+export async function cursorAt(reader: Reader, position: number): Promise<LogCursor> {
+  const [row] = await reader.select({ at: transitions.at }).from(transitions).where(eq(transitions.position, position));
+  return { position, at: row?.at ?? null };
+}
+
+export interface CheckedCursor {
+  /** The cursor is from this log, and everything after it is kept. */
+  readonly isValid: boolean;
+  /** The earliest cursor after which everything is kept. */
+  readonly earliest: LogCursor;
+  /** Position of the newest transition. */
+  readonly newest: number;
+}
+
+/**
+ * Checks a cursor; one whose transition is deleted by its position alone. In one statement: between two, an empty log
+ * receives its first transitions, and they would look deleted.
+ */
+export async function checkCursor(reader: Reader, { position, at }: LogCursor): Promise<CheckedCursor> {
+  const [row] = await reader
+    .select({
+      newest: feedPosition.position,
+      oldest: sql<number | null>`(select min(position)::float8 from transitions)`,
+      at: transitions.at,
+    })
+    .from(feedPosition)
+    .leftJoin(transitions, eq(transitions.position, position));
+  if (typeof row?.newest !== "number") throw new Error("The positions of the log could not be read.");
+  const earliest = { position: (row.oldest ?? row.newest + 1) - 1, at: null };
+  const isSame = at === null || row.at === null || row.at.getTime() === at.getTime();
+  return { isValid: isSame && position >= earliest.position && position <= row.newest, earliest, newest: row.newest };
 }
 
 /**
@@ -105,6 +152,21 @@ export async function transitionsBefore(
     .where(and(range.before === null ? undefined : lt(transitions.position, range.before), condition(range.filter)))
     .orderBy(desc(transitions.position))
     .limit(range.limit);
+}
+
+export async function countTransitions(reader: Reader, filter: TransitionFilter | undefined): Promise<number> {
+  return reader.$count(transitions, condition(filter));
+}
+
+export async function transitionCountsOfNodes(reader: Reader, ids: readonly string[]): Promise<Map<string, number>> {
+  return countsBelow(reader, transitions, ids, (node) => sql`${transitions.nodeId} = ${node}`);
+}
+
+export async function transitionCountsOfOperations(
+  reader: Reader,
+  ids: readonly string[],
+): Promise<Map<string, number>> {
+  return countsBelow(reader, transitions, ids, (operation) => sql`${transitions.operationId} = ${operation}`);
 }
 
 /** A page of each node's transitions, by position. */

@@ -16,10 +16,10 @@ export function inArrayParam(column: PgColumn, values: readonly string[]): SQL {
   const [only] = unique;
   return unique.length === 1 && only !== undefined
     ? eq(column, only)
-    : sql`${column} = any(${arrayText(unique)}::${sql.raw(column.getSQLType())}[])`;
+    : sql`${column} = any(${textArray(unique)}::${sql.raw(column.getSQLType())}[])`;
 }
 
 /** The values as an array literal. Drizzle would make each a parameter. */
-function arrayText(values: readonly string[]): string {
+export function textArray(values: readonly string[]): string {
   return `{${values.map((value) => `"${value.replace(/["\\]/g, "\\$&")}"`).join(",")}}`;
 }

@@ -9,7 +9,14 @@ import type { Target } from "./workarounds/watchdog-socket.ts";
 /** Where a server listens. `host` may be the directory of a Unix socket. */
 export type Connection =
   | { readonly url: string }
-  | { readonly host: string; readonly port: number; readonly user: string; readonly database: string };
+  | {
+      readonly host: string;
+      readonly port: number;
+      readonly user: string;
+      readonly database: string;
+      /** Absent: the server requires none. */
+      readonly password?: string;
+    };
 
 /** Runs queries: a pool or a transaction. */
 export type Reader = Pick<PostgresJsDatabase, "select" | "selectDistinct" | "execute" | "$count">;

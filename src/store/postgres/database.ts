@@ -6,6 +6,8 @@ import { drizzle } from "drizzle-orm/postgres-js";
 import type { Sql } from "postgres";
 import { closePool, connect, disposable } from "./connect.ts";
 import type { Connection, Reader, Tx } from "./connect.ts";
+import { lazySnapshot } from "./lazy-snapshot.ts";
+import type { LazySnapshot } from "./lazy-snapshot.ts";
 import { listenOn } from "./listener.ts";
 import { migrateBy } from "./migrations.ts";
 import type { Migrated } from "./migrations.ts";
@@ -16,7 +18,7 @@ import type { Probed } from "./probe.ts";
 import { START_LOCK_SECONDS, createTransactions, withStartLock } from "./transactions.ts";
 import { limitStatements } from "./workarounds/statement-queue.ts";
 
-export type { Connection, Reader, Tx };
+export type { Connection, LazySnapshot, Reader, Tx };
 
 export interface Database extends AsyncDisposable {
   readonly reader: Reader;
@@ -35,6 +37,8 @@ export interface Database extends AsyncDisposable {
    * so `work` must have no effect outside the database before it returns.
    */
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+  /** Whether a transaction of this process is open, or ended a moment ago. */
+  isWriting(): boolean;
   /** Runs `work` while no other process runs it on this database: for objects that replicas create at their start. */
   withStartLock<T>(work: () => Promise<T>): Promise<T>;
   /**
@@ -42,6 +46,8 @@ export interface Database extends AsyncDisposable {
    * use.
    */
   snapshot<T>(work: (reader: Reader) => Promise<T>): Promise<T>;
+  /** A reader for one API request that sees one moment of the database, on one connection of `bounded`. */
+  lazySnapshot(): LazySnapshot;
   /**
    * Calls `onNotify` at every notification of `channel`, and with "" after each reconnection: notifications in between
    * are lost. A hint; polling must find the same work. Rejects with an instruction for the operator if notifications do
@@ -86,10 +92,12 @@ const WRITE_SECONDS = 60;
 /** Margin between the server's statement timeout and the moment a silent connection counts as lost. */
 const SILENT_SECONDS = 5;
 /**
- * A replica that is suspended in a transaction keeps its locks, the lock on the log's position among them, and blocks
- * all others. The server ends its transaction after this time, which leaves time to take over its runs.
+ * A replica that is suspended in a transaction keeps its locks. The server ends its transaction after this time, which
+ * leaves time to take over its runs; sooner if it holds the lock on the log's position (transitions.ts).
  */
 const IDLE_SECONDS = 30;
+/** Time after a transaction in which the next one is expected, in milliseconds: writers that wait for each answer. */
+const BETWEEN_WRITES_MS = 100;
 
 export async function openDatabase(options: DatabaseOptions): Promise<Database> {
   const { connection, readSeconds = READ_SECONDS } = options;
@@ -106,7 +114,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
     pools,
     isPooled,
     serverConnectionsMax: probed.connectionsMax,
-    transaction: createTransactions(db, sql),
+    ...watched(createTransactions(db, sql)),
     withStartLock: (work) =>
       withStartLock(db, work, {
         waitSeconds: options.startLockSeconds ?? START_LOCK_SECONDS,
@@ -120,6 +128,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
         },
         { isolationLevel: "repeatable read", accessMode: "read only" },
       ),
+    lazySnapshot: () => lazySnapshot(boundedSql, isPooled ? readSeconds : undefined),
     listen: (channel, onNotify, onError = () => {}) =>
       listenOn({
         channel,
@@ -140,6 +149,24 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
   };
 }
 
+/** Transactions, and whether some are under way. */
+function watched(transaction: Database["transaction"]): Pick<Database, "transaction" | "isWriting"> {
+  let open = 0;
+  let endedAt = Number.NEGATIVE_INFINITY;
+  return {
+    async transaction(work) {
+      open += 1;
+      try {
+        return await transaction(work);
+      } finally {
+        open -= 1;
+        endedAt = performance.now();
+      }
+    },
+    isWriting: () => open > 0 || performance.now() - endedAt < BETWEEN_WRITES_MS,
+  };
+}
+
 function openPools(options: DatabaseOptions, { isPooled }: Probed) {
   const { connection, onStatement, connectionsMax = 20 } = options;
   const { readSeconds = READ_SECONDS, writeSeconds = WRITE_SECONDS, prepare: setting = "auto" } = options;
@@ -148,7 +175,7 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed) {
   // A pooler rejects settings that it does not know, and would pass a session's settings on to other clients. Behind
   // one, the statement queue cancels statements, and a snapshot sets its timeout inside the transaction.
   const timeouts = {
-    ...(!isPooled && { statementSeconds: readSeconds }),
+    ...(!isPooled && { statementSeconds: readSeconds, idleSeconds: IDLE_SECONDS }),
     silentSeconds: readSeconds + SILENT_SECONDS,
   };
   return {

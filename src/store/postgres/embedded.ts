@@ -24,6 +24,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { randomBytes } from "node:crypto";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -64,7 +65,14 @@ const START_MS = 60_000;
 /** Pause before a restart: child processes of the postmaster need a moment to end. */
 const RESTART_MS = 1_000;
 const LOG = "postgres.log";
+/** In the format of libpq, for PGPASSFILE. */
+const PASSWORD_FILE = "pgpass";
+const SOCKET_ACCESS = "local all all scram-sha-256\n";
+/** For tests. Without this line, a port that the server listens on by mistake accepts nothing. */
+const TCP_ACCESS = "host all all 127.0.0.1/32 trust\n";
 const NOBODY_UID = 65_534;
+/** Above the highest process ID of all kernels. */
+const NO_PROCESS = 2_147_483_647;
 /** Longest directory for a Unix socket: the limit of all kernels, without PostgreSQL's file name. In bytes. */
 const SOCKET_FOLDER_MAX = 85;
 
@@ -74,16 +82,24 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedD
   const programs = findPrograms();
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const data = join(folder, "data");
-  const orphan = await claimFolder(folder, data);
+  claimFolder(folder);
   const socketFolder = socketFolderOf(folder);
+  const orphan = await findOrphan(data, socketFolder);
+  const asUser = unprivileged([folder, socketFolder]);
+  if (orphan === null && !existsSync(join(data, "PG_VERSION"))) initialize(programs, data, asUser);
+  if (orphan === null) {
+    requirePassword(programs, { folder, data, asUser });
+    // At every start: the file may be of an earlier release, or of a test.
+    writeFileSync(join(data, "pg_hba.conf"), SOCKET_ACCESS + (options.tcpPort === undefined ? "" : TCP_ACCESS));
+  }
+  const password = passwordOf(folder);
   const connection: SocketConnection = {
     host: socketFolder,
     port: options.tcpPort ?? PORT,
     user: USER,
     database: "postgres",
+    ...(password !== null && { password }),
   };
-  const asUser = unprivileged(folder);
-  if (orphan === null && !existsSync(join(data, "PG_VERSION"))) initialize(programs, data, asUser);
   const begin = () => launched(launch(programs, { data, socketFolder, folder, options, asUser }), join(folder, LOG));
   let postmaster = orphan === null ? begin() : adopted(orphan, connection);
   await postmaster.ready;
@@ -173,11 +189,8 @@ function linkLibraries(root: string): void {
   }
 }
 
-/**
- * Claims the directory. Returns the process ID of a postmaster that outlived its owner and does not end; null if there
- * is none.
- */
-async function claimFolder(folder: string, data: string): Promise<number | null> {
+/** Throws if another process owns the directory. */
+function claimFolder(folder: string): void {
   const ownerFile = join(folder, "owner.pid");
   const owner = readPid(ownerFile);
   if (
@@ -191,18 +204,41 @@ async function claimFolder(folder: string, data: string): Promise<number | null>
     );
   }
   writeFileSync(ownerFile, ownerNote(process.pid));
+}
+
+/**
+ * Process ID of a postmaster that outlived its owner and does not end; null if there is none. Then no lock file of an
+ * earlier one prevents the start.
+ */
+async function findOrphan(data: string, socketFolder: string): Promise<number | null> {
   const pidFile = join(data, "postmaster.pid");
   for (let waited = 0; waited < 10_000; waited += 50) {
     const pid = readPid(pidFile);
-    if (pid === null || !isAlive(pid)) return null;
-    if (!mayBePostgres(pid)) {
-      // PostgreSQL would take this process for its postmaster and refuse to start.
-      rmSync(pidFile);
+    if (pid === null || !mayBePostgres(pid)) {
+      for (const file of [pidFile, ...socketLocks(socketFolder)]) disown(file);
       return null;
     }
     await delay(50);
   }
   return readPid(pidFile);
+}
+
+/** PostgreSQL's lock files of its sockets, one for each port. */
+function socketLocks(folder: string): string[] {
+  return readdirSync(folder)
+    .filter((name) => /^\.s\.PGSQL\.\d+\.lock$/.test(name))
+    .map((name) => join(folder, name));
+}
+
+/**
+ * Replaces the process ID in a lock file of a postmaster that has ended. PostgreSQL would take a zombie, or another
+ * process that was given the ID since, for that postmaster and refuse to start. The rest of the file stays: from it,
+ * PostgreSQL finds out whether other processes of that postmaster still use the data.
+ */
+function disown(lockFile: string): void {
+  const pid = readPid(lockFile);
+  if (pid === null || mayBePostgres(pid)) return;
+  writeFileSync(lockFile, readFileSync(lockFile, "latin1").replace(/^-?\d+/, String(NO_PROCESS)), "latin1");
 }
 
 /** Process ID and start time: the ID alone may be reused. */
@@ -222,8 +258,9 @@ function readPid(file: string): number | null {
   return Number.isInteger(pid) && pid > 0 ? pid : null;
 }
 
-/** True if a live process may be PostgreSQL, by its name. In a restarted container, process IDs are soon reused. */
+/** True if a process is alive and may be PostgreSQL by its name: process IDs are reused, in a container soon. */
 function mayBePostgres(pid: number): boolean {
+  if (!isAlive(pid)) return false;
   try {
     return readFileSync(`/proc/${pid}/comm`, "utf8").trim() === "postgres";
   } catch {
@@ -246,18 +283,29 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** The directory of the socket: the data directory, or a temporary one if its path is too long. */
+/**
+ * The directory of the socket: the data directory, or a temporary one if its path is too long, or has characters that
+ * separate directories, hosts and ports in the settings of the server and its clients.
+ */
 function socketFolderOf(folder: string): string {
-  if (Buffer.byteLength(folder) <= SOCKET_FOLDER_MAX) return folder;
+  if (isSocketFolder(folder)) return folder;
   const note = join(folder, "socket.folder");
   if (existsSync(note)) {
     const noted = readFileSync(note, "utf8").trim();
     if (existsSync(noted)) return noted;
   }
+  if (!isSocketFolder(join(tmpdir(), "ostler-......")))
+    throw new Error(
+      `The path of the data directory ${folder} cannot hold the socket of the embedded database, and neither can ${tmpdir()}: at most ${SOCKET_FOLDER_MAX} bytes, without commas, colons and double quotes. Choose another OSTLER_DATA or TMPDIR.`,
+    );
   const made = mkdtempSync(join(tmpdir(), "ostler-"));
   chmodSync(made, 0o700);
   writeFileSync(note, made);
   return made;
+}
+
+function isSocketFolder(path: string): boolean {
+  return Buffer.byteLength(path) <= SOCKET_FOLDER_MAX && !/[,:"]/.test(path);
 }
 
 /** How to start a program without root: a command prefix, or a user. */
@@ -266,11 +314,11 @@ interface Unprivileged {
   readonly identity: { readonly uid?: number; readonly gid?: number };
 }
 
-function unprivileged(folder: string): Unprivileged {
+function unprivileged(folders: readonly string[]): Unprivileged {
   if (process.getuid?.() !== 0) return { prefix: [], identity: {} };
   const namespace = ["unshare", "--user", `--map-user=${NOBODY_UID}`, `--map-group=${NOBODY_UID}`];
   if (spawnSync("unshare", [...namespace.slice(1), "true"]).status === 0) return { prefix: namespace, identity: {} };
-  chownTree(folder, NOBODY_UID);
+  for (const folder of folders) chownTree(folder, NOBODY_UID);
   return { prefix: [], identity: { uid: NOBODY_UID, gid: NOBODY_UID } };
 }
 
@@ -308,6 +356,39 @@ function initialize(programs: Programs, data: string, { prefix, identity }: Unpr
     );
   }
   renameSync(unfinished, data);
+}
+
+/**
+ * Gives the server a password, which its socket requires: every process of the same user can open that, drivers included.
+ * Runs once per folder, also for one from an earlier release; the password file comes last, so that a crash repeats it.
+ */
+function requirePassword(
+  programs: Programs,
+  { folder, data, asUser }: { readonly folder: string; readonly data: string; readonly asUser: Unprivileged },
+): void {
+  if (passwordOf(folder) !== null) return;
+  const password = randomBytes(32).toString("hex");
+  const [command, ...rest] = [...asUser.prefix, programs.postgres, "--single", "-D", data, "postgres"];
+  const result = spawnSync(command, rest, {
+    // The password is random, so that iterations would only slow down connections.
+    input: `set scram_iterations = 1\nalter role ${USER} password '${password}'\n`,
+    env: environment(programs),
+    encoding: "utf8",
+    ...asUser.identity,
+  });
+  // This mode reports a failed statement, and ends with 0.
+  if (result.status !== 0 || /\b(ERROR|FATAL|PANIC):/.test(result.stderr))
+    throw new Error(
+      `The embedded PostgreSQL in ${data} could not be given a password: ${(result.stderr || String(result.error ?? "")).trim()}`,
+    );
+  const file = join(folder, PASSWORD_FILE);
+  writeFileSync(`${file}.new`, `*:*:*:${USER}:${password}\n`, { mode: 0o600 });
+  renameSync(`${file}.new`, file);
+}
+
+function passwordOf(folder: string): string | null {
+  const file = join(folder, PASSWORD_FILE);
+  return existsSync(file) ? (readFileSync(file, "utf8").trim().split(":").at(-1) ?? null) : null;
 }
 
 function launch(

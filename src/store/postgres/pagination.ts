@@ -1,5 +1,5 @@
 /** Pagination by key, not by offset, of all lists in the store. */
-import { and, asc, desc, getColumns, gt, lt, sql } from "drizzle-orm";
+import { Column, and, asc, desc, getColumns, gt, is, lt, sql } from "drizzle-orm";
 import type { InferSelectModel, SQL } from "drizzle-orm";
 import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
 import type { Reader } from "./database.ts";
@@ -24,9 +24,12 @@ export interface Page<Row> {
   readonly hasPrevious: boolean;
 }
 
-/** The order of a list: by one column, ties by id. */
+/** A column, or an expression whose value is a text. */
+export type SortKey = PgColumn | SQL;
+
+/** The order of a list: by one key, ties by id. */
 export interface PageOrder {
-  readonly column: PgColumn;
+  readonly column: SortKey;
   readonly id: PgColumn;
   readonly descending: boolean;
 }
@@ -34,7 +37,7 @@ export interface PageOrder {
 /** WHERE and ORDER BY of a page. Read one row more than `limit`, so that `cutPage` sees whether more follow. */
 export function pageClauses(request: PageRequest, order: PageOrder): { where: SQL | undefined; orderBy: SQL[] } {
   const { column, id, descending } = order;
-  const type = sql.raw(column.getSQLType().replace(/\(\d+\)/, ""));
+  const type = sql.raw(typeOf(column).replace(/\(\d+\)/, ""));
   const beyond = ({ key, id: rowId }: PageKey, forward: boolean): SQL =>
     forward !== descending
       ? sql`(${column}, ${id}) > (${key}::${type}, ${rowId}::uuid)`
@@ -44,6 +47,10 @@ export function pageClauses(request: PageRequest, order: PageOrder): { where: SQ
     where: and(request.after && beyond(request.after, true), request.before && beyond(request.before, false)),
     orderBy: [way(column), way(id)],
   };
+}
+
+function typeOf(key: SortKey): string {
+  return is(key, Column) ? key.getSQLType() : "text";
 }
 
 /** Removes the surplus row, and restores the order of a page that was read from the end. */
@@ -126,6 +133,21 @@ export async function rowsBelow<Table extends PgTable>(
   return found;
 }
 
+/** The number of matching rows of each of several parents, in one statement. `below` is as in `rowsBelow`. */
+export async function countsBelow(
+  reader: Reader,
+  table: PgTable,
+  parents: readonly string[],
+  below: (parent: SQL) => SQL | undefined,
+): Promise<Map<string, number>> {
+  const parent = sql`parent.id`;
+  const rows = (await reader.execute(
+    sql`select parent.id, (select count(*)::int from ${table} where ${below(parent)}) as count
+      from (select distinct value::uuid as id from jsonb_array_elements_text(${JSON.stringify(parents)}::text::jsonb)) parent`,
+  )) as unknown as readonly { readonly id: string; readonly count: number }[];
+  return new Map(rows.map(({ id, count }) => [id, count]));
+}
+
 /** The page of each parent, from the rows of `rowsBelow`. */
 export function pagesOf<Row>(
   rows: ReadonlyMap<string, readonly Row[]>,
@@ -150,8 +172,8 @@ export function toCursor(content: string): string {
 }
 
 /** SQL of the content of a row's cursor. */
-export function cursorText(column: PgColumn, id: PgColumn): SQL {
-  const key = column.getSQLType().startsWith("timestamp")
+export function cursorText(column: SortKey, id: PgColumn): SQL {
+  const key = typeOf(column).startsWith("timestamp")
     ? sql`'"' || ${instantText(column)} || '"'`
     : sql`to_json(${column})::text`;
   return sql`'[' || ${key} || ',"' || ${id} || '"]'`;

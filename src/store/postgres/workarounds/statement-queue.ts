@@ -1,5 +1,6 @@
 /**
- * Limits the running statements of a pool to its connections; further ones wait here in order and time out.
+ * Limits the running statements and transactions of a pool to its connections; further ones wait here in order and time
+ * out. A transaction counts as one statement.
  *
  * postgres.js 3.4.9 sends a statement to a busy connection, behind the statement that runs there, although others are
  * idle (explained in issue 747), and cannot time out a waiting statement (requested in issue 1036): one slow statement
@@ -54,15 +55,29 @@ export interface StatementLimits {
 export function limitStatements(sql: Sql, limits: StatementLimits): Sql {
   const queue = new StatementQueue(limits);
   const unsafe = sql.unsafe.bind(sql);
+  const begin = sql.begin.bind(sql) as (...given: readonly unknown[]) => Promise<unknown>;
+  const queuedBegin = async (...given: readonly unknown[]) => {
+    const release = await queue.acquire();
+    try {
+      const answer = await begin(...given);
+      release();
+      return answer;
+    } catch (error) {
+      setImmediate(setImmediate, release);
+      throw error;
+    }
+  };
   const queued = (...given: Parameters<Sql["unsafe"]>) => {
     const query = unsafe(...given);
+    // The BEGIN of a transaction that has its connection already.
+    if (given[2] && "onexecute" in given[2]) return query;
     const statement = query as unknown as Statement;
     const { handler } = statement;
     // The handler carries options as its own members, so they are copied to its replacement.
     statement.handler = Object.assign((one: Statement) => queue.add(Object.assign(one, { handler })), handler);
     return query;
   };
-  return Object.assign(sql, { unsafe: queued });
+  return Object.assign(sql, { unsafe: queued, begin: queuedBegin });
 }
 
 class StatementQueue {
@@ -75,9 +90,17 @@ class StatementQueue {
   }
 
   add(statement: Statement): void {
+    this.#whenFree(() => this.#send(statement), statement.reject);
+  }
+
+  /** Resolves when a connection is available, to the function that returns it. */
+  acquire(): Promise<() => void> {
+    return new Promise((resolve, reject) => this.#whenFree(() => resolve(this.#acquire()), reject));
+  }
+
+  #whenFree(action: () => void, reject: (error: unknown) => void): void {
     const { concurrency, seconds } = this.#limits;
-    if (this.#running < concurrency) return this.#send(statement);
-    const { reject } = statement;
+    if (this.#running < concurrency) return action();
     const timeout = setTimeout(() => {
       this.#waiting.delete(start);
       reject(new StatementTimeoutError(seconds));
@@ -85,7 +108,7 @@ class StatementQueue {
     const start = () => {
       clearTimeout(timeout);
       this.#waiting.delete(start);
-      this.#send(statement);
+      action();
     };
     this.#waiting.add(start);
   }

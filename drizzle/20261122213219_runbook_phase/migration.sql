@@ -1,0 +1,1 @@
+ALTER TABLE "runbooks" ADD COLUMN "phase" text DEFAULT 'clean' NOT NULL;

@@ -1,0 +1,1 @@
+CREATE INDEX IF NOT EXISTS "nodes_by_cluster" ON "nodes" (coalesce("cluster_id"::text, 'none'),"id");

@@ -1,0 +1,81 @@
+/**
+ * Reads of one request that see one moment of the database: they run in one read-only transaction, which the first
+ * statement opens.
+ *
+ * Modes:
+ * - unopened: no connection is used. Left by the first statement.
+ * - open: the transaction holds a connection. A failed statement ends its use: later ones fail with the same error.
+ * - closed: entered by `close`. The transaction ends after the statements that were sent; later ones are refused.
+ */
+import { drizzle } from "drizzle-orm/postgres-js";
+import type { PendingQuery, Sql, TransactionSql } from "postgres";
+import type { Reader } from "./connect.ts";
+import { sqlState } from "./connection-errors.ts";
+
+export interface LazySnapshot {
+  readonly reader: Reader;
+  /** Releases the connection as soon as the statements that were sent have ended. */
+  close(): void;
+}
+
+type Given = Parameters<Sql["unsafe"]>;
+type Rows = PendingQuery<Record<string, unknown>[]>;
+
+const OPTIONS = "isolation level repeatable read read only";
+/** A statement after one that failed. */
+const TRANSACTION_ABORTED = "25P02";
+
+/** A snapshot on the pool `sql`. `statementSeconds`: the timeout of a statement, if the server has none. */
+export function lazySnapshot(sql: Sql, statementSeconds?: number): LazySnapshot {
+  const closing = Promise.withResolvers<void>();
+  // Without a transaction, nothing waits for it.
+  closing.promise.catch(() => {});
+  let opened: Promise<TransactionSql> | undefined;
+  let isClosed = false;
+  let failure: unknown;
+
+  function open(): Promise<TransactionSql> {
+    const { promise, resolve, reject } = Promise.withResolvers<TransactionSql>();
+    sql
+      .begin(OPTIONS, (tx) => {
+        if (statementSeconds !== undefined)
+          void tx.unsafe(`set local statement_timeout = ${statementSeconds * 1_000}`).execute();
+        resolve(tx);
+        return closing.promise;
+      })
+      .catch(reject);
+    return promise;
+  }
+
+  async function send<Answer>(given: Given, answerOf: (query: Rows) => PromiseLike<Answer>): Promise<Answer> {
+    if (isClosed) throw new Error("The request is over; its snapshot of the database is closed.");
+    const tx = await (opened ??= open());
+    if (isClosed) throw new Error("The request is over; its snapshot of the database is closed.");
+    try {
+      return await answerOf(tx.unsafe(...given));
+    } catch (error) {
+      failure ??= error;
+      throw sqlState(error) === TRANSACTION_ABORTED ? failure : error;
+    }
+  }
+
+  /** The part of a client that Drizzle and `runPrepared` use. */
+  const client = {
+    options: sql.options,
+    unsafe: (...given: Given) => ({
+      // oxlint-disable-next-line unicorn/no-thenable -- like a query of postgres.js, which is sent when it is awaited
+      then: (...settle: Parameters<Rows["then"]>) => send(given, (query) => query).then(...settle),
+      values: () => send(given, (query) => query.values()),
+    }),
+  };
+  return {
+    reader: drizzle({ client: client as unknown as Sql, jit: true }),
+    close() {
+      if (isClosed) return;
+      isClosed = true;
+      // If a connection was lost, the end of its transaction must know.
+      if (failure === undefined) closing.resolve();
+      else closing.reject(failure);
+    },
+  };
+}
