@@ -20,6 +20,7 @@ export const ERROR_STATUS = {
   STALE_REVISION: 409,
   IDEMPOTENCY_MISMATCH: 409,
   INTERRUPTED: 409,
+  ABORTED: 409,
   CAPACITY: 429,
   BACKEND_FAILED: 502,
   TIMEOUT: 504,
@@ -41,18 +42,31 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   NOTHING_TO_RESTART: "404: there is no stopped, failed or aborted work to restart.",
   BUSY: "409: the node has an unfinished run of another operation.",
   INVALID_STATE: "409: the verb is not allowed in the present state.",
-  IN_MAINTENANCE: "409: the node is in maintenance.",
+  IN_MAINTENANCE: "409: the node is in maintenance, which the verb has to wait for.",
   CLUSTER_LOCKED: "409: the cluster is DEPLOYING or STOPPING.",
   STALE_REVISION:
     "409: the object no longer has the revision in `ifRevision`, or the plan no longer has the hash in `planHash`.",
   IDEMPOTENCY_MISMATCH: "409: the idempotency key was used with another input.",
   INTERRUPTED:
     "409: the process ended during a step that must not run twice; find out how far it came, then restart the work.",
-  CAPACITY: "429: a limit is reached; try again later.",
+  ABORTED: "409: an abort ended the work; the message states the step and who requested it.",
+  CAPACITY: "429: fewer nodes are free than `pick` needs; try again later.",
   BACKEND_FAILED: "502: the driver, BMC or agent failed.",
   TIMEOUT: "504: the driver, BMC or agent did not answer before the timeout.",
   STOP_TIMEOUT: "504: the step was still running when the timeout of a graceful stop expired.",
 };
+
+/** Causes of a failure as drivers classify them, and where to look. */
+export const FAILURE_KIND_MEANING = {
+  AUTHENTICATION: "The machine refused the login: check the user and the password.",
+  UNREACHABLE: "The machine did not answer at all: check its power, the network and the address.",
+  TIMEOUT: "The machine answered, but did not finish in time.",
+  REFUSED: "The machine refused the request.",
+  OTHER: "Anything else, also an error that the driver did not classify: see the message.",
+} as const;
+
+export type FailureKind = keyof typeof FAILURE_KIND_MEANING;
+export const FAILURE_KINDS = Object.keys(FAILURE_KIND_MEANING) as readonly FailureKind[];
 
 /** All codes of errors of a whole request, in `extensions.code` of GraphQL's own `errors`. */
 export const REQUEST_ERRORS = {
@@ -70,6 +84,8 @@ export const REQUEST_ERRORS = {
     "The log after the cursor is no longer kept, or the cursor is not from this log; `cursor` is the earliest valid one.",
   CAPACITY:
     "The connection or the service has reached its limit of concurrent requests. Nothing was done; try again later.",
+  DATABASE_UNAVAILABLE:
+    "The service does not reach its database. Send the request again later; a mutation may have taken effect, so send it with the same idempotency key.",
   SHUTTING_DOWN:
     "The process shut down before the request was answered. The request may have taken effect: send it again with the same idempotency key.",
   INTERNAL: "Unexpected error in the service. The log has the cause under `requestId`.",
@@ -94,6 +110,10 @@ export interface Refusal {
   readonly allowedStates?: readonly string[];
   /** NOT_INTERRUPTIBLE: the step that must end first. */
   readonly step?: string;
+  /** CAPACITY of a `pick`: the number of nodes that can be picked. */
+  readonly available?: number;
+  /** Nodes that are refused with the same code, if this refusal stands for several. The other data is the first one's. */
+  readonly nodes?: { readonly count: number; readonly refs: readonly string[] };
 }
 
 /** Carries refusals out of a transaction, which it rolls back. */

@@ -3,42 +3,74 @@
  * Every reason for a refusal is decided here, so `Node.verbs` and the mutations always agree.
  */
 import type { Refusal } from "../errors.ts";
+import { remedyFor } from "./faults.ts";
+import type { NodeFault } from "./faults.ts";
+import type { Stage } from "./cluster-state.ts";
 import { kindOf } from "./machine.ts";
 import type { NodeState } from "./node-states.ts";
 import { allowedStates, route } from "./verbs.ts";
-import type { OperationKind, Route, RouteOptions } from "./verbs.ts";
+import type { LegPhase, OperationKind, PowerChange, Route, RouteOptions } from "./verbs.ts";
 
 /** The state of a node for which a verb is judged. */
 export interface NodeFacts {
   readonly id: string;
   readonly name: string;
   readonly state: NodeState;
+  readonly stage: Stage;
   readonly inMaintenance: boolean;
   readonly isProtected: boolean;
   readonly isRetired: boolean;
   readonly hasDisappeared: boolean;
+  /** Fault that the service has found; null if there is none. */
+  readonly fault: { readonly kind: NodeFault; readonly since: Date; readonly message: string } | null;
   /** The unfinished run's operation. */
-  readonly busyWith: { readonly operationId: string; readonly kind: OperationKind } | null;
+  readonly busyWith: {
+    readonly operationId: string;
+    readonly kind: OperationKind;
+    /** An abort, or a failure, is ending it. */
+    readonly isEnding?: boolean;
+  } | null;
+  /** For CLEAN_FAILED: the state in which the failed work was to end; null or absent if unknown. */
+  readonly failedTarget?: NodeState | null;
   /** Why a driver of the node cannot be used, as a sentence; null if all of them are loaded. */
   readonly driverProblem: string | null;
-  readonly can: { readonly inspect: boolean; readonly clean: boolean; readonly deploy: boolean };
+  readonly can: {
+    readonly inspect: boolean;
+    readonly clean: boolean;
+    readonly deploy: boolean;
+    readonly setBootDevice: boolean;
+  };
   readonly inspectsWithoutReboot: boolean;
   readonly driver: string;
 }
 
 /** The options of a verb that affect admission. */
-export interface AskedOptions extends Pick<RouteOptions, "until" | "manualCleaning"> {
+export interface AskedOptions extends Pick<RouteOptions, "until" | "manualCleaning" | "reinstall"> {
+  /** For COMMISSION; absent counts as STAGE. */
+  readonly from?: CommissionFrom;
   /** For POWER; absent counts as OFF. */
-  readonly powerAction?: "ON" | "OFF" | "SOFT_OFF" | "REBOOT";
+  readonly powerAction?: PowerChange;
 }
 
 export interface VerbRequest {
   readonly verb: OperationKind;
   readonly options: AskedOptions;
-  /** Decommission the node even if it has disappeared. */
+  /** Work on the node even if it has disappeared or has a fault. */
   readonly force: boolean;
   /** For a restart: the route that continues the earlier work, in place of the verb's own; null if there is none. */
   readonly resumed?: Route | null;
+}
+
+/** The earlier work on a node that a commission keeps. */
+export const COMMISSION_FROM = {
+  STAGE: "Keep the installed operating system of a node at stage PROVISIONED, and continue after it.",
+  BEGINNING: "Keep nothing: all missing phases run, cleaning included.",
+} as const;
+export type CommissionFrom = keyof typeof COMMISSION_FROM;
+
+/** Whether a new commission keeps the system that is installed on the node. */
+export function keepsSystem({ stage }: Pick<NodeFacts, "stage">, { from }: Pick<AskedOptions, "from">): boolean {
+  return stage === "PROVISIONED" && from !== "BEGINNING";
 }
 
 export type Verdict =
@@ -48,6 +80,7 @@ export type Verdict =
 /** Verbs that a protected node always refuses, because they end its workload. */
 const DESTRUCTIVE: ReadonlySet<OperationKind> = new Set([
   "CLEAN",
+  "PROVIDE",
   "DEPLOY",
   "UNDEPLOY",
   "UPDATE",
@@ -55,8 +88,27 @@ const DESTRUCTIVE: ReadonlySet<OperationKind> = new Set([
   "COMMISSION",
 ]);
 
+/** Verbs that a node in maintenance accepts: what an operator needs to repair a machine. */
+const IN_MAINTENANCE: ReadonlySet<OperationKind> = new Set(["MANAGE", "INSPECT", "POWER", "BOOT_DEVICE"]);
+
+/** Phases that do not wait for the end of maintenance. */
+const PHASES_IN_MAINTENANCE: ReadonlySet<LegPhase> = new Set(["verify", "inspect", "power"]);
+
+/** Whether a run pauses while its node is in maintenance: some phase of it changes disks or puts the node in service. */
+export function pausesInMaintenance({ legs }: Pick<Route, "legs">): boolean {
+  return legs.some(({ phase }) => !PHASES_IN_MAINTENANCE.has(phase));
+}
+
 /** Verbs that a retired node refuses, because they put it into service. */
-const IN_SERVICE: ReadonlySet<OperationKind> = new Set(["COMMISSION", "DEPLOY", "UPDATE"]);
+const IN_SERVICE: ReadonlySet<OperationKind> = new Set(["PROVIDE", "COMMISSION", "DEPLOY", "UPDATE"]);
+
+/** Why a node is busy whose run is being ended. */
+export function endingMessage(
+  name: string,
+  { kind, operationId }: { readonly kind: OperationKind; readonly operationId: string },
+): string {
+  return `Node ${name} is still busy with ${kind} operation ${operationId}, whose work on it is being ended after an abort or a failure. Wait for its end, or abort it with mode: FORCE.`;
+}
 
 export function judge(node: NodeFacts, request: VerbRequest): Verdict {
   const refuse = (code: Refusal["code"], message: string, more: Partial<Refusal> = {}): Verdict => ({
@@ -64,17 +116,19 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
     refusal: { code, message, nodeId: node.id, ...more },
   });
   if (node.busyWith) {
-    const { kind, operationId } = node.busyWith;
+    const { kind, operationId, isEnding } = node.busyWith;
     return refuse(
       "BUSY",
-      `Node ${node.name} is busy with ${kind} operation ${operationId}. Wait for it, stop it, or abort it.`,
+      isEnding
+        ? endingMessage(node.name, node.busyWith)
+        : `Node ${node.name} is busy with ${kind} operation ${operationId}. Wait for it, stop it, or abort it.`,
       { operationId },
     );
   }
-  if (node.inMaintenance) {
+  if (node.inMaintenance && !IN_MAINTENANCE.has(request.verb)) {
     return refuse(
       "IN_MAINTENANCE",
-      `Node ${node.name} is in maintenance. End the maintenance with setMaintenance first.`,
+      `Node ${node.name} is in maintenance, which allows only ${[...IN_MAINTENANCE].join(", ")}. End the maintenance with clearMaintenance first.`,
     );
   }
   if (node.isProtected && endsWhatRuns(request)) {
@@ -83,19 +137,23 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
   if (node.isRetired && IN_SERVICE.has(request.verb)) {
     return refuse(
       "PROTECTED",
-      `Node ${node.name} is retired. End the retirement with setRetired first, or decommission the node.`,
+      `Node ${node.name} is retired. End the retirement with clearRetired first, or decommission the node.`,
     );
   }
-  if (node.hasDisappeared && request.verb === "DECOMMISSION" && !request.force) {
-    return refuse(
-      "INVALID_STATE",
-      `Node ${node.name} has disappeared, so it cannot be cleaned. Decommission it with force: true if it will not come back.`,
-    );
+  if (node.hasDisappeared && !request.force) {
+    const remedy =
+      request.verb === "DECOMMISSION"
+        ? "Decommission it with force: true if it will not come back"
+        : "Wait until monitoring sees it again, or send the request with force: true";
+    return refuse("INVALID_STATE", `Monitoring has reported node ${node.name} as disappeared. ${remedy}.`);
   }
   if (node.driverProblem) return refuse("UNSUPPORTED_BY_DRIVER", `Node ${node.name}: ${node.driverProblem}`);
   const options: RouteOptions = {
     ...request.options,
+    // A cleaning that is repeated ends where the failed one was to end.
+    manualCleaning: request.options.manualCleaning === true || node.failedTarget === "MANAGEABLE",
     inspectsWithoutReboot: node.inspectsWithoutReboot,
+    keepsSystem: keepsSystem(node, request.options),
     retired: node.isRetired,
   };
   // A failed clean-up may leave a node in a state that the earlier route does not include. A commission then runs the
@@ -110,22 +168,37 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
     );
   }
   if (!found) {
-    const allowed = allowedStates(request.verb, options);
-    const what = kindOf(node.state) === "stable" || kindOf(node.state) === "failed" ? "" : " and has no unfinished run";
+    const allowed = allowedStates(request.verb, { ...options, keepsSystem: false });
+    return refuse("INVALID_STATE", wrongState(node, request, allowed), { allowedStates: allowed });
+  }
+  const remedy = node.fault && !request.force ? remedyFor(node.fault.kind, request, found) : null;
+  if (node.fault && remedy !== null) {
+    const { kind, since, message } = node.fault;
     return refuse(
       "INVALID_STATE",
-      `Node ${node.name} is ${node.state}${what}. ${request.verb} is allowed from ${allowed.join(", ")}.`,
-      { allowedStates: allowed },
+      `Node ${node.name} has had the fault ${kind} since ${since.toISOString()}: ${message} ${remedy}.`,
     );
   }
-  const lacking = found.bestEffort ? undefined : missingAbility(node, found);
+  const lacking = found.bestEffort ? undefined : missingAbility(node, request.verb, found);
   if (lacking) {
     return refuse(
       "UNSUPPORTED_BY_DRIVER",
-      `Node ${node.name}: driver ${node.driver} cannot ${lacking}. Take this interface from another driver (interfaces: [{ kinds: [${lacking.toUpperCase()}], driver: … }]).`,
+      `Node ${node.name}: driver ${node.driver} cannot ${lacking.what}. Take this interface from another driver (interfaces: [{ kinds: [${lacking.kind}], driver: … }]).`,
     );
   }
   return { admitted: true, route: found };
+}
+
+/** The sentence of a refusal because of the node's state. */
+function wrongState({ name, state, stage }: NodeFacts, { verb }: VerbRequest, allowed: readonly NodeState[]): string {
+  if (verb === "COMMISSION" && allowed.includes(state))
+    return `Node ${name} is ${state} with an installed system (stage ${stage}), which this commission would erase. Send from: BEGINNING to erase it.`;
+  const what = kindOf(state) === "stable" || kindOf(state) === "failed" ? "" : " and has no unfinished run";
+  const hint =
+    verb === "DEPLOY" && state === "ACTIVE"
+      ? " Send reinstall: true to erase its system and install again, or use updateNodes."
+      : "";
+  return `Node ${name} is ${state}${what}. ${verb} is allowed from ${allowed.join(", ")}.${hint}`;
 }
 
 /** Whether a request would end the workload of a node. Powering on ends nothing. */
@@ -139,11 +212,18 @@ export function outOfService(way: Route, from: NodeState): Route {
   return { ...way, finish: [...way.finish.slice(0, -1), "manage"], target: "MANAGEABLE" };
 }
 
-function missingAbility(node: NodeFacts, { legs }: Route): "inspect" | "clean" | "deploy" | undefined {
+/** An ability that the drivers of a node lack, and the kind of interface that would have it. */
+interface MissingAbility {
+  readonly what: string;
+  readonly kind: "INSPECT" | "CLEAN" | "DEPLOY" | "POWER";
+}
+
+function missingAbility({ can }: NodeFacts, verb: OperationKind, { legs }: Route): MissingAbility | undefined {
+  if (verb === "BOOT_DEVICE" && !can.setBootDevice) return { what: "set the boot device", kind: "POWER" };
   for (const { phase } of legs) {
-    if (phase === "inspect" && !node.can.inspect) return "inspect";
-    if (phase === "clean" && !node.can.clean) return "clean";
-    if ((phase === "deploy" || phase === "undeploy") && !node.can.deploy) return "deploy";
+    if (phase === "inspect" && !can.inspect) return { what: "inspect", kind: "INSPECT" };
+    if (phase === "clean" && !can.clean) return { what: "clean", kind: "CLEAN" };
+    if ((phase === "deploy" || phase === "undeploy") && !can.deploy) return { what: "deploy", kind: "DEPLOY" };
   }
   return undefined;
 }

@@ -4,7 +4,7 @@ import type { NodeState } from "./node-states.ts";
 import type { OperationKind } from "./verbs.ts";
 
 export const CLUSTER_STATES = {
-  REMOVING: "Nodes are being undeployed or decommissioned.",
+  REMOVING: "Nodes are being undeployed or decommissioned, and no other work is unfinished.",
   STOPPING: "A requested stop or abort is being carried out.",
   DEPLOYING: "An operation on its nodes is unfinished.",
   NEW: "No node is past AVAILABLE.",
@@ -45,8 +45,8 @@ const NOT_PAST_AVAILABLE: ReadonlySet<NodeState> = new Set(["ENROLLED", "MANAGEA
 export const CLUSTER_RULES: readonly ClusterRule[] = [
   {
     state: "REMOVING",
-    when: "are nodes being undeployed or decommissioned?",
-    holds: ({ work }) => work.some(({ kind }) => kind === "DECOMMISSION" || kind === "UNDEPLOY"),
+    when: "is an operation on its nodes unfinished, and do all such operations undeploy or decommission them?",
+    holds: ({ work }) => work.length > 0 && work.every(({ kind }) => kind === "DECOMMISSION" || kind === "UNDEPLOY"),
   },
   {
     state: "STOPPING",

@@ -9,24 +9,40 @@ import type { RunState, Interrupt } from "./operation-states.ts";
 
 export type Interruptible = "ALWAYS" | "AT_BOUNDARY" | "NEVER";
 
-/** Effect of an abort while a step runs that cannot be canceled. */
+/** How far an abort goes to end the step that has begun. */
 export const ABORT_MODES = {
-  NOW: "Refuse the abort for this node.",
-  AFTER_STEP: "Accept the abort and carry it out when the step has ended.",
+  NOW: "Cancel the step if it can be canceled at any time; wait for its end if it ends at its boundary; refuse the abort if it must not be interrupted.",
+  AFTER_STEP: "As NOW, but wait for the end of a step that must not be interrupted.",
+  CUT: "As NOW, but cancel a step that ends at its boundary too.",
+  FORCE:
+    "End the run at once, in every state, without waiting for the step or for the driver: nothing is undone, the power is not changed, and `machineCondition` is unknown. Requires a reason and takes effect only in Ostler: the machine may still be working.",
 } as const;
 
 export type AbortMode = keyof typeof ABORT_MODES;
+
+/** Power of a node after a failure. */
+export const POWER_ON_FAILURE = {
+  OFF: "Power off a node whose cleaning or deployment failed.",
+  LEAVE: "Leave the power as it is.",
+} as const;
+
+export type PowerOnFailure = keyof typeof POWER_ON_FAILURE;
+
+/** Whether an abort cancels a step that has begun, parked or not; otherwise it waits for the end of the step. */
+export function cancels(mode: AbortMode | null, interruptible: Interruptible): boolean {
+  return interruptible === "ALWAYS" || (interruptible === "AT_BOUNDARY" && mode === "CUT");
+}
 
 /** The state of a run for which an abort is judged. */
 export interface RunFacts {
   readonly state: RunState;
   readonly interrupt: Interrupt | null;
-  /** The step that has started and not ended, if any. */
+  /** Of an abort that was requested before. */
+  readonly interruptMode: AbortMode | null;
+  /** The step that has started and not ended, and is not being undone, if any. */
   readonly step: {
     readonly name: string;
     readonly interruptible: Interruptible;
-    /** A driver is working on it; otherwise it is parked. */
-    readonly running: boolean;
     /** Whether the step's interface supports abort. */
     readonly supportsAbort: boolean;
   } | null;
@@ -48,8 +64,8 @@ export function judgeAbort(
   mode: AbortMode,
 ): AbortVerdict {
   if (run.state === "QUEUED") return { accepted: true, effect: "BEFORE_START", afterStep: null };
-  if (!run.step) return { accepted: true, effect: "NOW", afterStep: null };
-  const { name, interruptible, running, supportsAbort } = run.step;
+  if (!run.step || mode === "FORCE") return { accepted: true, effect: "NOW", afterStep: null };
+  const { name, interruptible, supportsAbort } = run.step;
   if (!supportsAbort) {
     return {
       accepted: false,
@@ -61,18 +77,18 @@ export function judgeAbort(
       },
     };
   }
-  if (interruptible === "NEVER" && mode === "NOW" && run.interrupt !== "ABORT") {
+  if (interruptible === "NEVER" && mode !== "AFTER_STEP" && run.interrupt !== "ABORT") {
     return {
       accepted: false,
       refusal: {
         code: "NOT_INTERRUPTIBLE",
-        message: `Node ${node.name} is running ${name}, which must not be interrupted. Use mode: AFTER_STEP to abort when it has ended.`,
+        message: `Node ${node.name} is running ${name}, which must not be interrupted. Use mode: AFTER_STEP to abort when it has ended, or FORCE if it never will.`,
         nodeId: node.id,
         step: name,
       },
     };
   }
-  const atOnce = interruptible === "ALWAYS" || (interruptible === "AT_BOUNDARY" && !running);
+  const atOnce = cancels(mode === "CUT" ? mode : run.interruptMode, interruptible);
   return { accepted: true, effect: atOnce ? "NOW" : "PENDING", afterStep: atOnce ? null : name };
 }
 

@@ -3,7 +3,7 @@ import type { OperationKind } from "./verbs.ts";
 
 /** The first four are unfinished, the others final. */
 export const RUN_STATES = {
-  QUEUED: "Accepted and stored, but not started; the node is untouched.",
+  QUEUED: "Accepted and stored; no worker has taken it up, and the node is untouched.",
   RUNNING: "A step is running or about to start.",
   WAITING: "Parked until a time or a callback; no process runs it.",
   HOLDING: "On hold by request.",
@@ -55,7 +55,7 @@ export type Interrupt = "STOP" | "ABORT";
 
 /** Effect of a failed node on the others, once work has started. */
 export const FAILURE_POLICIES = {
-  CLEAN_UP_ALL: "Stop the other nodes, then clean up every node of the operation.",
+  CLEAN_UP_ALL: "Stop the other nodes, then clean up every node on which work had begun.",
   CLEAN_UP_FAILED: "Clean up the failed node, and continue with the others.",
   LEAVE: "Leave the failed node as it is for an operator to inspect, and continue with the others.",
 } as const;

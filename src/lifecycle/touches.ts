@@ -2,6 +2,8 @@
  * The parts of a machine that steps change: for the point of no return, and for the condition after an abort. A driver
  * declares them per step; for a step without a declaration, the phase decides.
  */
+import type { Stage } from "./cluster-state.ts";
+import type { NodeState } from "./node-states.ts";
 import type { LegPhase } from "./verbs.ts";
 
 /** Parts of a machine that a step can change. */
@@ -42,6 +44,15 @@ export function touchesOf({ phase, touches }: Pick<TouchingStep, "phase" | "touc
 export function pointOfNoReturn(steps: readonly TouchingStep[]): number | null {
   const index = steps.findIndex((step) => !step.kept && touchesOf(step).some((touch) => FOR_GOOD.includes(touch)));
   return index < 0 ? null : index;
+}
+
+/** Whether a node loses data by these steps. An AVAILABLE node without a system was cleaned, so it has none to lose. */
+export function erasesData(
+  { state, stage }: { readonly state: NodeState; readonly stage: Stage },
+  steps: readonly TouchingStep[],
+): boolean {
+  if (state === "AVAILABLE" && stage === "NONE") return false;
+  return steps.some((step) => !step.kept && touchesOf(step).includes("DISKS"));
 }
 
 /** The parts changed by the steps at the indexes `begun`, and by kept steps. */

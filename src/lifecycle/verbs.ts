@@ -11,12 +11,14 @@ export const OPERATION_KINDS = {
   MANAGE: "Verify power and credentials; ends MANAGEABLE.",
   INSPECT: "Collect the inventory.",
   CLEAN: "Run clean steps.",
+  PROVIDE: "Clean, without an inspection; ends AVAILABLE.",
   COMMISSION: "Run the missing phases of verify, inspect, clean and deploy.",
   DEPLOY: "Install the system; ends ACTIVE.",
   UNDEPLOY: "Remove the workload, then clean; ends AVAILABLE.",
   UPDATE: "Remove the workload, clean, and deploy again.",
   DECOMMISSION: "Take out of service: tear-down and cleaning, best effort.",
   POWER: "Change the power state.",
+  BOOT_DEVICE: "Set the boot device.",
   DISCOVER: "Find machines at addresses and register them.",
 } as const;
 
@@ -28,7 +30,26 @@ export const NODE_VERBS = (Object.keys(OPERATION_KINDS) as OperationKind[]).filt
 /** The state in which a commission ends. */
 export type Until = "AVAILABLE" | "ACTIVE";
 
-/** A phase of a route. `power` is not a lifecycle phase: its only step changes the power state and no lifecycle state. */
+/** Changes of power that users request, and what each does. */
+export const POWER_CHANGES = {
+  ON: "Power on.",
+  OFF: "Power off immediately.",
+  SOFT_OFF: "Ask the system to shut down. If it does not within the timeout, power off.",
+  REBOOT: "Power off, then on.",
+  SOFT_REBOOT: "Shut down or power off as SOFT_OFF does, then power on.",
+} as const;
+export type PowerChange = keyof typeof POWER_CHANGES;
+
+/** Devices from which users have a machine start. */
+export const BOOT_DEVICES = {
+  DISK: "Its own disk.",
+  NETWORK: "The network (PXE).",
+  CDROM: "A CD-ROM, physical or virtual.",
+  BIOS: "The setup of its firmware.",
+} as const;
+export type BootDeviceName = keyof typeof BOOT_DEVICES;
+
+/** A phase of a route. `power` is not a lifecycle phase: its only step changes power or boot device, and no lifecycle state. */
 export type LegPhase = Phase | "power";
 
 export interface Leg {
@@ -55,6 +76,10 @@ export interface RouteOptions {
   readonly inspectsWithoutReboot?: boolean;
   /** Cleaning runs an explicit list of steps instead of the automatic ones. */
   readonly manualCleaning?: boolean;
+  /** Install again on an ACTIVE node. */
+  readonly reinstall?: boolean;
+  /** A commission keeps the installed system, and continues after it. */
+  readonly keepsSystem?: boolean;
   /** The node is retired: after a tear-down it becomes MANAGEABLE instead of AVAILABLE. */
   readonly retired?: boolean;
 }
@@ -98,10 +123,12 @@ export function route(verb: OperationKind, state: NodeState, options: RouteOptio
         : null;
     case "CLEAN":
       return clean(state, options);
+    case "PROVIDE":
+      return state === "MANAGEABLE" || state === "CLEAN_FAILED" ? travel(state, ["clean"], ["done"]) : null;
     case "COMMISSION":
-      return commission(state, options.until ?? "ACTIVE");
+      return commission(state, options);
     case "DEPLOY":
-      return state === "AVAILABLE" || state === "ACTIVE" || state === "DEPLOY_FAILED"
+      return state === "AVAILABLE" || state === "DEPLOY_FAILED" || (state === "ACTIVE" && options.reinstall)
         ? travel(state, ["deploy"], ["done"])
         : null;
     case "UNDEPLOY":
@@ -116,6 +143,7 @@ export function route(verb: OperationKind, state: NodeState, options: RouteOptio
       return { ...travel(state, phases, state === "DECOMMISSIONED" ? [] : ["retire"]), bestEffort: true };
     }
     case "POWER":
+    case "BOOT_DEVICE":
       return isAtRest(state) ? inPlace("power", state) : null;
     case "DISCOVER":
       return null;
@@ -137,9 +165,10 @@ function clean(state: NodeState, options: RouteOptions): Route | null {
   }
 }
 
-function commission(state: NodeState, until: Until): Route | null {
+function commission(state: NodeState, { until = "ACTIVE", keepsSystem }: RouteOptions): Route | null {
   const phases = COMMISSION[state];
   if (!phases) return null;
+  if (keepsSystem) return until === "ACTIVE" && edge(state, "deploy") ? travel(state, ["deploy"], ["done"]) : null;
   if (until === "ACTIVE") return travel(state, phases, ["done"]);
   if (state === "AVAILABLE") return travel(state, [], []);
   if (state === "DEPLOY_FAILED") return travel(state, ["undeploy", "clean"], ["done"]);

@@ -6,13 +6,17 @@ export const WAIT_REASONS = {
   TIME: "The step waits for a time.",
   CALLBACK: "The step waits for a callback of the machine, until a timeout.",
   RETRY: "The step failed and waits for its next attempt.",
-  HOLD: "The run is on hold until `unhold`.",
+  HOLD: "The run is on hold until `releaseHolds`.",
   CAPACITY_PHASE: "The run waits for a slot of the site's limit for a phase.",
   CAPACITY_CONTROLLER: "The run waits for a slot of the site's limit for a management controller.",
   MAX_PARALLEL: "The run waits for a slot of its operation's `maxParallel`.",
   WAVE: "The wave of the node has not started.",
   WAVE_HALTED: "The waves of the operation are halted until `resumeWaves`.",
   CONCURRENCY: "The run waits for a replica with free capacity (OSTLER_CONCURRENCY).",
+  DISAPPEARED:
+    "The step waits for a time, a callback or its next attempt, and monitoring has reported the node as disappeared.",
+  ABORTING:
+    "The run is ended by an abort, or by the failure of a step: the step is canceled and undone, and the power is set.",
   PAUSED_BY_MAINTENANCE: "The node is in maintenance; the next step starts when maintenance ends.",
 } as const;
 
@@ -20,18 +24,21 @@ export type WaitingFor = keyof typeof WAIT_REASONS;
 
 export interface WaitingFacts {
   readonly state: RunState;
+  /** An abort or a failure ends the run now; it does not wait for the end of the step. */
+  readonly isAborting: boolean;
   /** Stored reason for which the run is parked. */
-  readonly waitReason: "TIME" | "CALLBACK" | "RETRY" | "HOLD" | "CAPACITY" | "MAINTENANCE" | null;
+  readonly waitReason: "TIME" | "CALLBACK" | "RETRY" | "HOLD" | "CAPACITY" | "MAINTENANCE" | "CONCURRENCY" | null;
   /** The limit that it waits for, such as `phase:clean` or `controller:10.0.0.7`. */
   readonly waitFor: string | null;
   readonly wakeAt: Date | null;
-  /** Time when a worker first claimed the run. */
-  readonly startedAt: Date | null;
   readonly wave: number;
   /** The present step as `interface.name`. */
   readonly step: string | null;
   /** Reason of a hold. */
   readonly holdReason: string | null;
+  readonly inMaintenance: boolean;
+  /** Monitoring has reported the node as disappeared. */
+  readonly hasDisappeared: boolean;
   readonly operation: {
     readonly wave: number;
     readonly waveState: WaveState | null;
@@ -52,13 +59,31 @@ export interface Waiting {
 /** Null if the run is running or has ended. */
 export function waitingOf(facts: WaitingFacts): Waiting | null {
   const reason = reasonOf(facts);
-  return reason && { reason, until: untilOf(reason, facts), description: describe(reason, facts) };
+  if (reason === null) return null;
+  const found = { reason, until: untilOf(reason, facts), description: describe(reason, facts) };
+  if (facts.inMaintenance && (reason === "TIME" || reason === "CALLBACK"))
+    found.description += " Its timeout stands still, because the node is in maintenance.";
+  if (!facts.hasDisappeared) return found;
+  return {
+    ...found,
+    reason: MACHINE_WAITS.has(reason) ? "DISAPPEARED" : reason,
+    description: `${found.description} Monitoring has reported the node as disappeared: abort the run if the node will not come back.`,
+  };
 }
 
-function reasonOf({ state, waitReason, waitFor, startedAt, wave, operation }: WaitingFacts): WaitingFor | null {
+/** Waits that the machine or time ends, and that are in vain if the machine is gone. */
+const MACHINE_WAITS: ReadonlySet<OwnReason> = new Set(["TIME", "CALLBACK", "RETRY"]);
+
+/** The reason that the run itself has. */
+type OwnReason = Exclude<WaitingFor, "DISAPPEARED">;
+
+function reasonOf(facts: WaitingFacts): OwnReason | null {
+  const { state, isAborting, waitReason, waitFor, wave, operation } = facts;
+  if (isAborting) return "ABORTING";
   switch (state) {
     case "QUEUED":
       if (waitFor !== null) return limitKind(waitFor);
+      if (waitReason === "CONCURRENCY") return waitReason;
       if (operation.waveState === "HALTED") return "WAVE_HALTED";
       return wave > operation.wave ? "WAVE" : "MAX_PARALLEL";
     case "WAITING":
@@ -66,7 +91,6 @@ function reasonOf({ state, waitReason, waitFor, startedAt, wave, operation }: Wa
       if (waitReason === "CAPACITY") return limitKind(waitFor ?? "");
       return waitReason === "MAINTENANCE" ? "PAUSED_BY_MAINTENANCE" : waitReason;
     case "RUNNING":
-      return startedAt === null ? "CONCURRENCY" : null;
     case "SUCCEEDED":
     case "FAILED":
     case "ABORTED":
@@ -79,12 +103,12 @@ function limitKind(waitFor: string): "CAPACITY_PHASE" | "CAPACITY_CONTROLLER" {
   return waitFor.startsWith("controller:") ? "CAPACITY_CONTROLLER" : "CAPACITY_PHASE";
 }
 
-function untilOf(reason: WaitingFor, { wakeAt, operation }: WaitingFacts): Date | null {
+function untilOf(reason: OwnReason, { wakeAt, operation }: WaitingFacts): Date | null {
   if (reason === "WAVE") return operation.waveState === "PAUSED" ? operation.waveUntil : null;
   return reason === "TIME" || reason === "CALLBACK" || reason === "RETRY" ? wakeAt : null;
 }
 
-function describe(reason: WaitingFor, facts: WaitingFacts): string {
+function describe(reason: OwnReason, facts: WaitingFacts): string {
   const { waitFor, wakeAt, wave, operation } = facts;
   const step = facts.step ?? "Its step";
   const at = wakeAt === null ? "soon" : `at ${wakeAt.toISOString()}`;
@@ -97,7 +121,7 @@ function describe(reason: WaitingFor, facts: WaitingFacts): string {
     case "RETRY":
       return `${step} failed and will be retried ${at}.`;
     case "HOLD":
-      return `The run is on hold${facts.holdReason === null ? "" : ` (${facts.holdReason})`}. Release it with \`unhold\`.`;
+      return `The run is on hold${facts.holdReason === null ? "" : ` (${facts.holdReason})`}. Release it with \`releaseHolds\`.`;
     case "CAPACITY_PHASE":
       return `The site's limit for phase ${limited} is reached. The run continues when a node leaves this phase.`;
     case "CAPACITY_CONTROLLER":
@@ -112,6 +136,8 @@ function describe(reason: WaitingFor, facts: WaitingFacts): string {
       return `The waves of the operation are halted${operation.waveReason === null ? "" : ` (${withoutStop(operation.waveReason)})`}${(operation.waveReason ?? "").includes("resumeWaves") ? "" : "; continue with `resumeWaves`"}.`;
     case "CONCURRENCY":
       return "The run can start. It waits for a replica with free capacity.";
+    case "ABORTING":
+      return `The run is being ended: ${step} is canceled and undone, and the power is set. If that does not end, abort with \`mode: FORCE\`.`;
     case "PAUSED_BY_MAINTENANCE":
       return "The node is in maintenance. The run continues when maintenance ends.";
   }
