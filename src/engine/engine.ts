@@ -25,19 +25,17 @@ import type { CallbackAnswer } from "./execution/callback.ts";
 import { startRecovery } from "./execution/recover.ts";
 import { Runner } from "./execution/runner.ts";
 import type { SubmitAnswer } from "./input/answers.ts";
-import type { AbortRequest, AbortResult, StopRequest } from "./input/interrupt-request.ts";
+import type { AbortRequest, AbortResult, InterruptRequest, StopRequest } from "./input/interrupt-request.ts";
 import type { ClusterRef, NodeSelector } from "./input/node-selector.ts";
 import { abortWork } from "./interruption/abort.ts";
 import { stopTimeout, stopWork } from "./interruption/stop.ts";
 import { unhold } from "./interruption/unhold.ts";
-import type { UnholdRequest } from "./interruption/unhold.ts";
 import { withdrawAbort } from "./interruption/withdraw-abort.ts";
-import type { WithdrawRequest } from "./interruption/withdraw-abort.ts";
 import { createCluster, deleteCluster, updateCluster } from "./inventory/clusters.ts";
 import type { ClusterChange, ClusterEdited, NewCluster } from "./inventory/clusters.ts";
 import { deleteNodes } from "./inventory/delete-nodes.ts";
 import type { Edited } from "./inventory/edit-nodes.ts";
-import { setMaintenance, setRetired } from "./inventory/node-flags.ts";
+import { clearMaintenance, clearRetired, setMaintenance, setRetired } from "./inventory/node-flags.ts";
 import type { NewNode } from "./inventory/node-settings.ts";
 import { reportPresence } from "./inventory/presence.ts";
 import type { PresenceEvent, PresenceReported, ReportedNode } from "./inventory/presence.ts";
@@ -49,6 +47,7 @@ import { updateSite } from "./inventory/site.ts";
 import type { SiteChange, SiteEdited } from "./inventory/site.ts";
 import { updateNode } from "./inventory/update-node.ts";
 import type { NodeChange } from "./inventory/update-node.ts";
+import { ClockWatch } from "./jobs/clock-watch.ts";
 import { createQueue } from "./jobs/queue.ts";
 import type { Timer } from "./jobs/queue.ts";
 import { PowerReader } from "./power/power-reader.ts";
@@ -60,9 +59,12 @@ import type { WavesAnswer, WavesRequest } from "./scheduling/waves.ts";
 import type { Caller } from "./transaction.ts";
 import { createTransact } from "./transaction.ts";
 
-// Re-exported for the GraphQL schema.
+// Re-exported for the API.
+export { isCallbackToken } from "./execution/callback.ts";
+export type { CallbackAnswer } from "./execution/callback.ts";
 export { factsOf } from "./admission/node-facts.ts";
-export { ACCEPTANCES } from "./admission/request-terms.ts";
+export { VARIABLE_SOURCES } from "./input/variables.ts";
+export { ACCEPTANCES } from "./input/answers.ts";
 export { RESTART_FROM } from "./admission/restart.ts";
 export { findCluster } from "./input/node-selector.ts";
 export { stepUnderWay } from "./interruption/abort.ts";
@@ -81,9 +83,9 @@ export interface Engine extends AsyncDisposable {
   stop(caller: Caller, request: StopRequest): Promise<SubmitAnswer>;
   restart(caller: Caller, request: RestartRequest): Promise<SubmitAnswer>;
   /** Withdraws pending aborts. */
-  withdrawAbort(caller: Caller, request: WithdrawRequest): Promise<SubmitAnswer>;
+  withdrawAbort(caller: Caller, request: InterruptRequest): Promise<SubmitAnswer>;
   /** Lifts holds. */
-  unhold(caller: Caller, request: UnholdRequest): Promise<SubmitAnswer>;
+  unhold(caller: Caller, request: InterruptRequest): Promise<SubmitAnswer>;
   /** Advances, halts or resumes the waves of an operation. */
   steerWaves(caller: Caller, request: WavesRequest): Promise<WavesAnswer>;
   registerNodes(caller: Caller, nodes: readonly NewNode[]): Promise<Edited>;
@@ -93,8 +95,10 @@ export interface Engine extends AsyncDisposable {
   reportPresence(caller: Caller, event: PresenceEvent, nodes: readonly ReportedNode[]): Promise<PresenceReported>;
   updateNode(caller: Caller, nodeId: string, change: NodeChange): Promise<Edited>;
   deleteNodes(caller: Caller, selector: NodeSelector): Promise<Edited>;
-  setMaintenance(caller: Caller, selector: NodeSelector, reason: string | null): Promise<Edited>;
-  setRetired(caller: Caller, selector: NodeSelector, reason: string | null): Promise<Edited>;
+  setMaintenance(caller: Caller, selector: NodeSelector, reason: string): Promise<Edited>;
+  clearMaintenance(caller: Caller, selector: NodeSelector): Promise<Edited>;
+  setRetired(caller: Caller, selector: NodeSelector, reason: string): Promise<Edited>;
+  clearRetired(caller: Caller, selector: NodeSelector): Promise<Edited>;
   /** Reads the power of up to 1,000 nodes now, within half a minute. Busy nodes are refused. */
   readPower(selector: NodeSelector): Promise<PowerAnswers>;
   createCluster(caller: Caller, cluster: NewCluster): Promise<ClusterEdited>;
@@ -117,6 +121,11 @@ export interface EngineOptions {
   readonly observer?: Observer;
   /** false: requests are admitted, and other replicas do the work. */
   readonly works?: boolean;
+  /**
+   * true: no other process can use the database, so what is being worked on at the start belongs to a process that has
+   * ended, and is continued at once.
+   */
+  readonly isAlone?: boolean;
   /** Maximum of runs at the same time. */
   readonly concurrency: number;
   /** How long a step may take to end after its abort signal. */
@@ -169,6 +178,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
         closers.push(watchReplicaPresence({ queue, log }));
         return;
       }
+      if (options.isAlone) await queue.reclaim();
       await queue.start({
         run: (runId, job) => runner.run(runId, job),
         discover: (operationId) => prober.run(operationId),
@@ -196,6 +206,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
 async function createParts(options: EngineOptions) {
   const { database, registry, notifier, log, concurrency, observer = noopObserver } = options;
   const transact = createTransact(database, notifier, observer);
+  const clock = new ClockWatch({ database, log, observer });
   // The queue creates its tables at the first start; of two replicas that do so at the same time one would fail.
   const queue = await database.withStartLock(() =>
     createQueue({
@@ -205,6 +216,7 @@ async function createParts(options: EngineOptions) {
       observer,
       concurrency,
       connectionsMax: database.pools.queue,
+      checkClock: () => clock.check(),
       supervises: options.works !== false,
     }),
   );
@@ -266,7 +278,9 @@ function requestsOf(context: EngineContext, { reader }: Database): Requests {
     updateNode: (caller, nodeId, change) => updateNode(context, caller, { nodeId, change }),
     deleteNodes: handle(deleteNodes),
     setMaintenance: (caller, nodes, reason) => setMaintenance(context, caller, { nodes, reason }),
+    clearMaintenance: handle(clearMaintenance),
     setRetired: (caller, nodes, reason) => setRetired(context, caller, { nodes, reason }),
+    clearRetired: handle(clearRetired),
     createCluster: handle(createCluster),
     updateCluster: (caller, cluster, change) => updateCluster(context, caller, { cluster, change }),
     deleteCluster: (caller, cluster, ifRevision) => deleteCluster(context, caller, { cluster, ifRevision }),
@@ -274,7 +288,7 @@ function requestsOf(context: EngineContext, { reader }: Database): Requests {
     updateRunbook: (caller, name, change) => updateRunbook(context, caller, { name, change }),
     deleteRunbook: (caller, name, ifRevision) => deleteRunbook(context, caller, { name, ifRevision }),
     updateSite: handle(updateSite),
-    receiveCallback: (token, body) => receiveCallback(context, token, body),
+    receiveCallback: (token, body) => receiveCallback({ ...context, reader }, token, body),
   };
 }
 

@@ -4,6 +4,7 @@
  * one wins, and the other's refusal names the operation in the way. Ten thousand nodes take one or two seconds; loops over
  * nodes yield to the event loop, so that the replica answers other requests meanwhile.
  */
+import { randomUUID } from "node:crypto";
 import type { Refusal } from "../../errors.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import { lockNodes, nodesByIds } from "../../store/nodes.ts";
@@ -11,7 +12,7 @@ import type { NodeRow } from "../../store/nodes.ts";
 import type { SitePolicy } from "../../store/records.ts";
 import { readSite } from "../../store/site.ts";
 import type { EngineContext } from "../context.ts";
-import { refuseRequest, refusedNode } from "../input/answers.ts";
+import { acceptedNode, answeredOperations, refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { hostGroupFlaw } from "../input/name-rules.ts";
 import { selectNodes } from "../input/node-selector.ts";
@@ -20,110 +21,134 @@ import { sizeFlaws } from "../input/size-limits.ts";
 import { overlayKeepingNulls } from "../input/variables.ts";
 import { choiceFlaws, withRunbookSteps } from "../plans/step-selection.ts";
 import type { Caller, Transaction } from "../transaction.ts";
+import { effectiveVariables } from "./effective-variables.ts";
 import { admitOnce, replayOf } from "./idempotency.ts";
 import { planHashOf } from "./plan-hash.ts";
 import { planNodes, unknownNode } from "./plan-nodes.ts";
 import type { AdmittedNode, NodeDecision } from "./plan-nodes.ts";
-import { termsFlaws } from "./request-terms.ts";
+import { rolloutFlaws, termsFlaws } from "./request-terms.ts";
 import type { RequestTerms, VerbRequest } from "./request-terms.ts";
 import { storeOperation } from "./store-operation.ts";
-import type { PreparedRestart, Submission } from "./submission.ts";
+import type { Submission } from "./submission.ts";
 
-/** A submission, who makes it, and on which terms. */
+/** The submissions of a request, who makes it, and on which terms. A restart of several requests has one for each. */
 interface Admission {
   readonly caller: Caller;
   readonly terms: RequestTerms;
-  readonly submission: Submission;
+  /** Stored with the idempotency key, to recognize a repeated request. */
+  readonly inputHash: string;
+  readonly submissions: readonly Submission[];
 }
 
 /** Admits a verb on nodes. */
 export async function submitVerb(context: EngineContext, caller: Caller, request: VerbRequest): Promise<SubmitAnswer> {
   const options = request.options ?? {};
+  const { kind, onFailure, waves, maxParallel } = request;
   return submit(context, {
     caller,
     terms: request,
-    submission: {
-      kind: request.kind,
-      options,
-      restartOf: null,
-      earlierVariables: {},
-      inputHash: hashOf({ ...request, options, restartOf: null }),
-      select: (transaction) => selectNodes(transaction.tx, request.nodes),
-      earlierOf: null,
-    },
+    inputHash: hashOf({ ...request, options, restartOf: null }),
+    submissions: [
+      {
+        kind,
+        options,
+        restarts: null,
+        rollout: { onFailure, waves, maxParallel },
+        earlierVariables: {},
+        select: ({ tx }) => selectNodes(tx, request.nodes, { lockIn: request.dryRun ? undefined : tx }),
+        earlierOf: null,
+      },
+    ],
   });
 }
 
-/** Admits a new operation for the work that an earlier one left unfinished. */
-export async function submitRestart(
-  context: EngineContext,
-  caller: Caller,
-  request: PreparedRestart,
-): Promise<SubmitAnswer> {
-  const { kind, options, restartOf, earlierVariables, inputHash, earlier } = request;
-  return submit(context, {
-    caller,
-    terms: request,
-    submission: {
-      kind,
-      options,
-      restartOf,
-      earlierVariables,
-      inputHash,
-      select: () => Promise.resolve(request.selection),
-      earlierOf: (node) => earlier.get(node.id) ?? null,
-    },
-  });
+/** Admits new operations for the work that earlier ones left unfinished. */
+export async function submitRestart(context: EngineContext, admission: Admission): Promise<SubmitAnswer> {
+  return submit(context, admission);
 }
 
 async function submit(context: EngineContext, admission: Admission): Promise<SubmitAnswer> {
-  const { terms, submission } = admission;
+  const { terms, submissions } = admission;
   const flaws = [
     ...termsFlaws(terms),
-    ...hostGroupFlaw(submission.options.hostGroup, ["input"]),
-    ...(submission.restartOf === null ? choiceFlaws(submission.options) : []),
+    ...(submissions.map(({ rollout }) => rolloutFlaws(rollout)).find((found) => found.length > 0) ?? []),
+    ...submissions.flatMap(({ restarts, options }) => [
+      ...hostGroupFlaw(options.hostGroup, ["input"]),
+      ...(restarts === null ? choiceFlaws(options) : []),
+    ]),
   ];
   if (flaws.length > 0) return refuseRequest(flaws);
   return admitOnce(() => context.transact((transaction) => admit(transaction, context, admission)));
 }
 
-async function admit(
-  transaction: Transaction,
-  context: EngineContext,
-  { caller, terms, submission: given }: Admission,
-): Promise<SubmitAnswer> {
+async function admit(transaction: Transaction, context: EngineContext, admission: Admission): Promise<SubmitAnswer> {
   const { tx } = transaction;
-  const replay = () => replayOf(tx, caller, terms, (storedHash) => storedHash === given.inputHash);
+  const { caller, terms } = admission;
+  const replay = () => replayOf(tx, caller, terms, (storedHash) => storedHash === admission.inputHash);
   const replayed = await replay();
   if (replayed) return replayed;
-  const chosen = await withRunbookSteps(tx, given.options);
-  const selection = await given.select(transaction);
-  if ("refusals" in chosen)
-    return refuseRequest([...chosen.refusals, ...("refusals" in selection ? selection.refusals : [])]);
-  if ("refusals" in selection) return refuseRequest(selection.refusals);
-  const submission: Submission = { ...given, options: chosen.options };
+  const selected: { readonly submission: Submission; readonly selection: Selection }[] = [];
+  for (const given of admission.submissions) {
+    const chosen = await withRunbookSteps(tx, given);
+    const selection = await given.select(transaction);
+    if ("refusals" in chosen)
+      return refuseRequest([...chosen.refusals, ...("refusals" in selection ? selection.refusals : [])]);
+    if ("refusals" in selection) return (await replay()) ?? refuseRequest(selection.refusals);
+    selected.push({ submission: { ...given, options: chosen.options }, selection });
+  }
   // A dry run needs only the right to read, so it must not block other requests by locking the nodes.
   const read = terms.dryRun ? nodesByIds : lockNodes;
   const rows = await read(
     tx,
-    selection.nodes.map(({ nodeId }) => nodeId),
+    selected.flatMap(({ selection }) => selection.nodes.map(({ nodeId }) => nodeId)),
   );
   const nodes = new Map(rows.map((node) => [node.id, node]));
   // The request that held the locks may have been this one, sent twice. Without a second look it would be refused as BUSY.
   const replayedMeanwhile = await replay();
   if (replayedMeanwhile) return replayedMeanwhile;
   const { policy } = await readSite(tx);
-  const decisions = await planNodes(tx, nodes, { registry: context.registry, policy, submission });
-  return decideRequest(transaction, context, { caller, terms, submission, selection, nodes, policy, decisions });
+  const parts: DecidedPart[] = [];
+  for (const { submission, selection } of selected)
+    parts.push(await decidePart(transaction, { submission, selection, nodes }, { context, policy, terms }));
+  return decideRequest(transaction, context, { ...admission, policy, parts });
 }
 
-/** A request after every node of it was decided. */
-interface DecidedRequest extends Admission {
+/** A submission after each of its nodes was decided. */
+interface DecidedPart {
+  readonly submission: Submission;
   readonly selection: Selection;
-  readonly nodes: ReadonlyMap<string, NodeRow>;
-  readonly policy: SitePolicy;
-  readonly decisions: ReadonlyMap<string, NodeDecision>;
+  readonly answers: readonly NodeAnswer[];
+  readonly admitted: readonly AdmittedNode[];
 }
+
+async function decidePart(
+  { tx }: Transaction,
+  { submission, selection, nodes }: Pick<DecidedPart, "submission" | "selection"> & { readonly nodes: NodesById },
+  {
+    context,
+    policy,
+    terms,
+  }: { readonly context: EngineContext; readonly policy: SitePolicy; readonly terms: RequestTerms },
+): Promise<DecidedPart> {
+  const own = selection.nodes.flatMap(({ nodeId }) => nodes.get(nodeId) ?? []);
+  const basis = { registry: context.registry, policy, submission };
+  const decisions = await planNodes(tx, new Map(own.map((node) => [node.id, node])), basis);
+  const variablesOf = await effectiveVariables(tx, own, submission, terms.variables);
+  const admitted: AdmittedNode[] = [];
+  const answers = selection.nodes.map(({ ref, nodeId }): NodeAnswer => {
+    const node = nodes.get(nodeId);
+    const decision = decisions.get(nodeId);
+    if (!node || !decision || "refusal" in decision) return refusedAnswer(ref, nodeId, decision);
+    const one = { ...decision, node, variables: variablesOf(node) };
+    admitted.push(one);
+    return acceptedAnswer(ref, one);
+  });
+  return { submission, selection, answers, admitted };
+}
+
+type NodesById = ReadonlyMap<string, NodeRow>;
+
+type DecidedRequest = Admission & { readonly policy: SitePolicy; readonly parts: readonly DecidedPart[] };
 
 /** Decides the request as a whole, and stores it if it is admitted and not a dry run. */
 async function decideRequest(
@@ -131,55 +156,76 @@ async function decideRequest(
   context: EngineContext,
   request: DecidedRequest,
 ): Promise<SubmitAnswer> {
-  const { terms, submission, selection, nodes, decisions } = request;
-  const answers = selection.nodes.map(({ ref, nodeId }) =>
-    answerOf(ref, nodeId, decisions.get(nodeId) ?? { refusal: unknownNode(ref) }),
-  );
-  const refusals = answers.flatMap(({ refusal, further = [] }) => (refusal ? [refusal, ...further] : []));
-  const admitted = selection.nodes.flatMap(({ nodeId }): AdmittedNode[] => {
-    const node = nodes.get(nodeId);
-    const decision = decisions.get(nodeId);
-    return node && decision && "plan" in decision ? [{ node, ...decision }] : [];
-  });
+  const { terms, parts } = request;
+  const answers = parts.flatMap((part) => part.answers);
+  const isRefused = answers.some(({ refusal }) => refusal !== null);
   const acceptance = terms.acceptance ?? "ALL_OR_NOTHING";
-  if (admitted.length === 0 || (refusals.length > 0 && acceptance === "ALL_OR_NOTHING"))
+  const isEmpty = parts.every(({ admitted }) => admitted.length === 0);
+  if (isEmpty || (isRefused && acceptance === "ALL_OR_NOTHING"))
     return {
       operationId: null,
       results: answers.map((answer) => ({ ...answer, accepted: false })),
-      refusals,
+      refusals: summaryOf(answers),
       replayed: false,
     };
-  const planHash = await planHashOf(submission.kind, admitted);
+  const planHash = await planHashOf(parts);
   if (terms.planHash !== undefined && terms.planHash !== planHash) return refuseRequest([STALE_PLAN]);
-  const variables = overlayKeepingNulls(submission.earlierVariables, terms.variables);
-  const tooLarge = sizeFlaws(
-    "The variables together with those of the restarted operation",
-    variables,
-    ["input", "variables"],
-    submission.earlierVariables,
+  const tooLarge = parts.flatMap(({ submission: { earlierVariables } }) =>
+    sizeFlaws(
+      "The variables together with those of the restarted operation",
+      overlayKeepingNulls(earlierVariables, terms.variables),
+      ["input", "variables"],
+      earlierVariables,
+    ),
   );
   if (tooLarge.length > 0) return refuseRequest(tooLarge);
   if (terms.dryRun) return { operationId: null, results: answers, refusals: [], replayed: false, planHash };
-  const { operationId, runIds } = await storeOperation(transaction, context, {
-    ...request,
-    clusterId: selection.clusterId,
-    admitted,
-    variables,
-  });
+  const { operationIds, runIds } = await storeAll(transaction, context, request);
   const results = answers.map((answer) => ({ ...answer, runId: runIds.get(answer.nodeId ?? "") ?? null }));
-  return { operationId, results, refusals: [], replayed: false, planHash };
+  return { ...answeredOperations(operationIds), results, refusals: [], replayed: false, planHash };
+}
+
+/** Stores an operation for each part with admitted nodes. The first one has the idempotency key. */
+async function storeAll(
+  transaction: Transaction,
+  context: EngineContext,
+  { caller, terms, inputHash, policy, parts }: DecidedRequest,
+): Promise<{ readonly operationIds: readonly string[]; readonly runIds: ReadonlyMap<string, string> }> {
+  const stored = parts.filter(({ admitted }) => admitted.length > 0);
+  const batch = stored.length > 1 ? randomUUID() : null;
+  const operationIds: string[] = [];
+  const runIds = new Map<string, string>();
+  for (const [index, { submission, selection, admitted }] of stored.entries()) {
+    const made = await storeOperation(transaction, context, {
+      caller,
+      terms: index === 0 ? terms : { ...terms, idempotencyKey: undefined },
+      inputHash,
+      submission,
+      clusterId: selection.clusterId,
+      policy,
+      admitted,
+      variables: overlayKeepingNulls(submission.earlierVariables, terms.variables),
+      batch,
+    });
+    operationIds.push(made.operationId);
+    for (const [nodeId, runId] of made.runIds) runIds.set(nodeId, runId);
+  }
+  return { operationIds, runIds };
 }
 
 const STALE_PLAN: Refusal = {
   code: "STALE_REVISION",
   message:
-    "The plan has changed: a node, a driver or the site's policy was changed, or the request differs (other nodes, or another order). Read the new plan and send its planHash.",
+    "The plan has changed: a node, its cluster's settings, a driver or the site's policy was changed, or the request differs (other nodes, another order, other variables or another failure policy). Read the new plan and send its planHash.",
   path: ["input", "planHash"],
 };
 
-function answerOf(ref: string, nodeId: string, decision: NodeDecision): NodeAnswer {
-  if ("refusal" in decision)
-    return { ...refusedNode(ref, nodeId, null, decision.refusal), further: decision.further ?? [], target: null };
-  const { plan, target } = decision;
-  return { ref, nodeId, runId: null, accepted: true, refusal: null, further: [], plan, target };
+function refusedAnswer(ref: string, nodeId: string, decision: NodeDecision | undefined): NodeAnswer {
+  const { refusal, further = [] } = decision && "refusal" in decision ? decision : { refusal: unknownNode(ref) };
+  return { ...refusedNode(ref, nodeId, null, refusal), further, target: null };
+}
+
+function acceptedAnswer(ref: string, { node, plan, target, erasesData, variables }: AdmittedNode): NodeAnswer {
+  const accepted = { ...acceptedNode(ref, node.id, null), plan, target, erasesData };
+  return { ...accepted, further: [], variables: variables.list };
 }

@@ -1,10 +1,10 @@
 /** Idempotency keys: a repeated request gets the answer of the first; a different request with the same key is refused. */
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
-import { operationByKey } from "../../store/operations.ts";
+import { operationByKey, operationsOfBatch } from "../../store/operations.ts";
 import { runsOfOperation } from "../../store/runs.ts";
-import { acceptedNode, refuseRequest } from "../input/answers.ts";
-import type { SubmitAnswer } from "../input/answers.ts";
+import { acceptedNode, answeredOperations, refuseRequest } from "../input/answers.ts";
+import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import type { Caller } from "../transaction.ts";
 import type { RequestTerms } from "./request-terms.ts";
 
@@ -22,9 +22,12 @@ export async function replayOf(
   const operation = await operationByKey(reader, caller.actor, terms.idempotencyKey);
   if (!operation) return null;
   if (await isSameInput(operation.inputHash)) {
-    const runs = await runsOfOperation(reader, operation.id, "WORK");
-    const results = runs.map(({ nodeName, nodeId, id }) => acceptedNode(nodeName, nodeId, id));
-    return { operationId: operation.id, results, refusals: [], replayed: true };
+    const all = operation.batch === null ? [operation] : await operationsOfBatch(reader, operation.batch);
+    const results: NodeAnswer[] = [];
+    for (const one of all)
+      for (const { nodeName, nodeId, id } of await runsOfOperation(reader, one.id, "WORK"))
+        results.push(acceptedNode(nodeName, nodeId, id));
+    return { ...answeredOperations(all.map(({ id }) => id)), results, refusals: [], replayed: true };
   }
   return refuseRequest([
     {

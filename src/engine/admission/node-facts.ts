@@ -1,32 +1,40 @@
 /** The facts about a node that admission decides by. */
 import type { NodeFacts } from "../../lifecycle/admission.ts";
-import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { Composition, Registry } from "../../drivers/registry.ts";
+import { NODE_FIELDS } from "../../store/node-fields.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 
 export const NO_DRIVERS: Composition = { giver: () => null, inspect: null, drivers: [] };
 
-/** `busy`: the operation that runs on the node. For an admission the node's row has to be locked. */
+/**
+ * `busy`: the operation that runs on the node. For an admission the node's row has to be locked. `failedTarget`: as in
+ * `NodeFacts`.
+ */
 export function factsOf(
   node: NodeRow,
   composed: ReturnType<Registry["compose"]>,
-  busy: { readonly operationId: string; readonly kind: OperationKind } | null,
+  busy: NodeFacts["busyWith"],
+  failedTarget: NodeFacts["failedTarget"] = null,
 ): NodeFacts {
   const composition = "composition" in composed ? composed.composition : NO_DRIVERS;
   return {
     id: node.id,
     name: node.name,
     state: node.state,
+    stage: node.stage,
     inMaintenance: node.maintenanceSince !== null,
     isProtected: node.isProtected,
     isRetired: node.retiredReason !== null,
     hasDisappeared: node.presence === "DISAPPEARED",
+    fault: NODE_FIELDS.fault.value(node),
     busyWith: busy,
+    failedTarget,
     driverProblem: "problem" in composed ? composed.problem : null,
     can: {
       inspect: composition.inspect !== null,
       clean: composition.giver("clean") !== null,
       deploy: composition.giver("deploy") !== null,
+      setBootDevice: composition.giver("power")?.power.setBootDevice !== undefined,
     },
     inspectsWithoutReboot: composition.inspect?.withoutReboot ?? false,
     driver: node.driver,

@@ -1,21 +1,32 @@
-/** The plan hash: the same as long as the verb, the nodes, their states, plans and targets are. */
+/**
+ * The plan hash: the same as long as the verb, the failure policy, the nodes, their states, plans, targets, variables and
+ * host groups are.
+ */
 import { createHash } from "node:crypto";
-import type { OperationKind } from "../../lifecycle/verbs.ts";
 import { createYielding } from "../../runtime/yielding.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import type { Plan } from "../../store/records.ts";
 import type { AdmittedNode } from "./plan-nodes.ts";
+import { failurePolicyOf } from "./request-terms.ts";
+import type { Submission } from "./submission.ts";
 
-export async function planHashOf(kind: OperationKind, admitted: readonly AdmittedNode[]): Promise<string> {
+/** Hash of the operations that a request would store. */
+export async function planHashOf(
+  parts: readonly { readonly submission: Submission; readonly admitted: readonly AdmittedNode[] }[],
+): Promise<string> {
   // Nodes with the same drivers share one plan object, which is hashed once.
   const hashes = new Map<Plan, string>();
-  const hash = createHash("sha256").update(JSON.stringify(kind));
+  const hash = createHash("sha256");
   const yieldWhenDue = createYielding();
-  for (const { node, plan, target } of admitted) {
-    const planHash = hashes.get(plan) ?? hashOf(plan);
-    hashes.set(plan, planHash);
-    hash.update(JSON.stringify([node.id, node.state, planHash, target]));
-    await yieldWhenDue();
+  for (const { submission, admitted } of parts) {
+    const { kind, options, rollout } = submission;
+    hash.update(JSON.stringify([kind, failurePolicyOf(rollout, kind), options.hostGroup ?? null]));
+    for (const { node, plan, target, variables } of admitted) {
+      const planHash = hashes.get(plan) ?? hashOf(plan);
+      hashes.set(plan, planHash);
+      hash.update(JSON.stringify([node.id, node.state, planHash, target, variables.hash]));
+      await yieldWhenDue();
+    }
   }
   return hash.digest("hex");
 }

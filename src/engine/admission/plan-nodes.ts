@@ -1,20 +1,23 @@
 /** Decides for each node of a submission whether it is admitted, and plans the admitted ones. */
 import type { Refusal } from "../../errors.ts";
-import { judge } from "../../lifecycle/admission.ts";
+import { judge, keepsSystem } from "../../lifecycle/admission.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
+import { erasesData } from "../../lifecycle/touches.ts";
 import { resumeRoute } from "../../lifecycle/verbs.ts";
-import type { OperationKind, Route } from "../../lifecycle/verbs.ts";
+import type { Route } from "../../lifecycle/verbs.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { createYielding } from "../../runtime/yielding.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { Plan, SitePolicy } from "../../store/records.ts";
-import { busyNodes } from "../../store/runs.ts";
+import { busyNodes, newestWork } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { cleansAutomatically } from "../../store/site.ts";
-import { keepSteps, planSteps } from "../plans/plan.ts";
+import { installFlaw } from "../plans/install-check.ts";
+import { installedSteps, keepSteps, planSteps } from "../plans/plan.ts";
 import type { PlanRequest } from "../plans/plan.ts";
-import { choicePath } from "../plans/step-selection.ts";
+import { PHASE_OF_LIST, choicePath } from "../plans/step-selection.ts";
+import type { EffectiveVariables } from "./effective-variables.ts";
 import { NO_DRIVERS, factsOf } from "./node-facts.ts";
 import type { EarlierWork, Submission } from "./submission.ts";
 
@@ -22,16 +25,16 @@ import type { EarlierWork, Submission } from "./submission.ts";
 export interface PlannedWork {
   readonly plan: Plan;
   readonly target: NodeState;
+  readonly erasesData: boolean;
   readonly earlier: RunRow | null;
 }
 
-export type AdmittedNode = PlannedWork & { readonly node: NodeRow };
+export type AdmittedNode = PlannedWork & { readonly node: NodeRow; readonly variables: EffectiveVariables };
 
 /** `further`: more reasons for the refusal. */
 export type NodeDecision = PlannedWork | { readonly refusal: Refusal; readonly further?: readonly Refusal[] };
 
 /** Verbs that accept a list of steps, with the phase whose automatic steps the list replaces. */
-const PHASE_OF_LIST: Partial<Record<OperationKind, "clean" | "deploy">> = { CLEAN: "clean", DEPLOY: "deploy" };
 
 export interface PlanBasis {
   readonly registry: Registry;
@@ -46,13 +49,15 @@ export async function planNodes(
   basis: PlanBasis,
 ): Promise<Map<string, NodeDecision>> {
   const busy = new Map((await busyNodes(reader, [...nodes.keys()])).map((run) => [run.nodeId, run]));
+  const uncleaned = [...nodes.values()].filter(({ state }) => state === "CLEAN_FAILED").map(({ id }) => id);
+  const failed = new Map((await newestWork(reader, uncleaned, null)).map(({ nodeId, target }) => [nodeId, target]));
   const plans = new SharedPlans(basis);
   const decisions = new Map<string, NodeDecision>();
   const yieldWhenDue = createYielding();
   for (const node of nodes.values()) {
     await yieldWhenDue();
     const composed = basis.registry.compose(node);
-    const facts = factsOf(node, composed, busy.get(node.id) ?? null);
+    const facts = factsOf(node, composed, busy.get(node.id) ?? null, failed.get(node.id));
     const earlier = basis.submission.earlierOf?.(node) ?? null;
     const found = routeFor(facts, basis.submission, earlier);
     if ("refusal" in found) {
@@ -85,6 +90,7 @@ class SharedPlans {
   ): Promise<NodeDecision> {
     const { policy, submission } = this.#basis;
     // A requested cleaning takes place even if automatic cleaning is disabled.
+    const chosen = chosenSteps(submission);
     const automaticCleaning = submission.kind === "CLEAN" || cleansAutomatically(policy, node);
     const key = JSON.stringify([node.driver, node.borrowed, route, automaticCleaning]);
     const fresh = this.#fresh.get(key);
@@ -97,9 +103,8 @@ class SharedPlans {
           composition,
           policy,
           automaticCleaning,
-          chosen: chosenSteps(submission),
-          powerAction: submission.options.powerAction,
-          softTimeoutSeconds: submission.options.softTimeoutSeconds,
+          chosen,
+          options: submission.options,
         });
     if ("refusals" in planned) {
       const [first = unknownNode(node.name), ...further] = planned.refusals.map((refusal) => ({
@@ -109,25 +114,40 @@ class SharedPlans {
       return { refusal: first, further };
     }
     this.#fresh.set(key, planned.plan);
-    const keptKey = JSON.stringify([key, ...(earlier?.done ?? [])]);
-    const plan = this.#kept.get(keptKey) ?? (earlier ? keepSteps(planned.plan, earlier.done) : planned.plan);
+    const flaw = installFlaw(node, { plan: planned.plan, composition, policy, automaticCleaning, chosen });
+    if (flaw) return { refusal: flaw };
+    const done = earlier?.done ?? keptOfNew(node, submission, planned.plan);
+    const keptKey = JSON.stringify([key, ...done]);
+    const plan = this.#kept.get(keptKey) ?? (done.size > 0 ? keepSteps(planned.plan, done) : planned.plan);
     this.#kept.set(keptKey, plan);
-    return { plan, target: route.target, earlier: earlier?.run ?? null };
+    const erases = erasesData(node, plan.steps);
+    return { plan, target: route.target, erasesData: erases, earlier: earlier?.run ?? null };
   }
 }
 
-function chosenSteps({ kind, options, restartOf }: Submission): PlanRequest["chosen"] {
+/** Keys of the steps that a new request keeps: those of the system that a commission finds installed. */
+function keptOfNew(node: NodeRow, { kind, options }: Submission, plan: Plan): ReadonlySet<string> {
+  return kind === "COMMISSION" && keepsSystem(node, options) ? installedSteps(plan) : new Set();
+}
+
+function chosenSteps({ kind, options, restarts }: Submission): PlanRequest["chosen"] {
   const phase = PHASE_OF_LIST[kind];
   if (!phase || !options.steps) return undefined;
-  return { phase, steps: options.steps, path: restartOf === null ? choicePath(options) : undefined };
+  return { phase, steps: options.steps, path: restarts === null ? choicePath(options) : undefined };
 }
 
 function routeFor(
   facts: ReturnType<typeof factsOf>,
-  { kind, options: { until, steps, powerAction, force = false } }: Submission,
+  { kind, options: { until, from, reinstall, steps, powerAction, force = false } }: Submission,
   earlier: EarlierWork | null,
 ): { readonly route: Route } | { readonly refusal: Refusal } {
-  const options = { ...(until && { until }), manualCleaning: steps !== undefined, ...(powerAction && { powerAction }) };
+  const options = {
+    ...(until && { until }),
+    ...(from && { from }),
+    ...(reinstall !== undefined && { reinstall }),
+    manualCleaning: steps !== undefined,
+    ...(powerAction && { powerAction }),
+  };
   const resumed = earlier && { resumed: resumeRoute(earlier.plan, facts.state, earlier.firstLeg)?.route ?? null };
   const decision = judge(facts, { verb: kind, options, force, ...resumed });
   return decision.admitted ? { route: decision.route } : { refusal: decision.refusal };

@@ -1,21 +1,16 @@
 /** The terms of a request for work: the part that every verb, a restart and a discovery share. */
 import type { Refusal } from "../../errors.ts";
 import { defaultFailurePolicy } from "../../lifecycle/operation-states.ts";
+import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
 import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { WaveOptions } from "../../lifecycle/waves.ts";
 import type { VerbOptions } from "../../store/records.ts";
+import type { Acceptance } from "../input/answers.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
 import { variablesFlaws } from "../input/variables.ts";
 import { waveFlaws } from "../scheduling/waves.ts";
-
-/** The effect of a refused node on the request as a whole, before any work starts. */
-export const ACCEPTANCES = {
-  ALL_OR_NOTHING: "Refuse the whole request if one node is refused.",
-  BEST_EFFORT: "Start on the nodes that are accepted.",
-} as const;
-export type Acceptance = keyof typeof ACCEPTANCES;
 
 export interface RequestTerms {
   readonly acceptance?: Acceptance | undefined;
@@ -25,10 +20,14 @@ export interface RequestTerms {
   /** The request is refused unless its plan has this hash. */
   readonly planHash?: string | undefined;
   readonly onFailure?: FailurePolicy | undefined;
+  readonly powerOnFailure?: PowerOnFailure | undefined;
   readonly variables?: unknown;
   readonly reason?: string | undefined;
   readonly dryRun?: boolean | undefined;
 }
+
+/** How the nodes of an operation start, and what a failure means for the others. A restart carries it over. */
+export type Rollout = Pick<RequestTerms, "onFailure" | "waves" | "maxParallel">;
 
 export interface VerbRequest extends RequestTerms {
   readonly kind: OperationKind;
@@ -52,18 +51,19 @@ export function termsFlaws(terms: RequestTerms): Refusal[] {
     invalid("idempotencyKey", `Invalid idempotencyKey: use 1–${KEY_LENGTH_MAX} characters.`);
   flaws.push(...reasonFlaws(terms.reason));
   if (waves) flaws.push(...waveFlaws(waves));
-  if (waves?.maxFailures !== undefined && terms.onFailure === "CLEAN_UP_ALL")
-    invalid(
-      "onFailure",
-      "CLEAN_UP_ALL ends the operation with the first failure. With waves.maxFailures use CLEAN_UP_FAILED or LEAVE.",
-    );
   return [...flaws, ...variablesFlaws(terms.variables, ["input", "variables"])];
 }
 
+/** The flaws of a rollout as a whole; that of a restart has parts of the earlier request. */
+export function rolloutFlaws({ waves, onFailure }: Rollout): Refusal[] {
+  if (waves?.maxFailures === undefined || onFailure !== "CLEAN_UP_ALL") return [];
+  const message =
+    "CLEAN_UP_ALL ends the operation with the first failure. With waves.maxFailures use CLEAN_UP_FAILED or LEAVE.";
+  return [{ code: "INVALID_INPUT", message, path: ["input", "onFailure"] }];
+}
+
 /** With `waves.maxFailures`, one failed node does not undo the others unless the request asks for it. */
-export function failurePolicyOf(terms: RequestTerms, kind: OperationKind): FailurePolicy {
+export function failurePolicyOf({ onFailure, waves }: Rollout, kind: OperationKind): FailurePolicy {
   const usual = defaultFailurePolicy(kind);
-  return (
-    terms.onFailure ?? (terms.waves?.maxFailures !== undefined && usual === "CLEAN_UP_ALL" ? "CLEAN_UP_FAILED" : usual)
-  );
+  return onFailure ?? (waves?.maxFailures !== undefined && usual === "CLEAN_UP_ALL" ? "CLEAN_UP_FAILED" : usual);
 }

@@ -4,6 +4,8 @@
  */
 import type { Refusal } from "../../errors.ts";
 import type { Stage } from "../../lifecycle/cluster-state.ts";
+import { touchesOf } from "../../lifecycle/touches.ts";
+import type { WaveOptions } from "../../lifecycle/waves.ts";
 import { succeededSteps } from "../../store/attempts.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import type { Reader } from "../../store/postgres/database.ts";
@@ -12,19 +14,19 @@ import type { NodeRow } from "../../store/nodes.ts";
 import { operationsByIds } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import { plansByHashes } from "../../store/plans.ts";
-import type { Plan, PlannedStep } from "../../store/records.ts";
+import type { JsonObject, Plan, PlannedStep } from "../../store/records.ts";
 import { cleanedUpNodes, newestWork } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
-import { listed } from "../input/name-rules.ts";
 import { keysOf } from "../plans/plan.ts";
-import { isReservedPower, leavesOff } from "../plans/reserved-steps.ts";
+import { isReserved, isReservedPower, leavesOff } from "../plans/reserved-steps.ts";
 import type { EngineContext } from "../context.ts";
-import { refuseRequest, refusedNode } from "../input/answers.ts";
+import { refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { submitRestart } from "./admit.ts";
 import { replayOf } from "./idempotency.ts";
 import type { RequestTerms } from "./request-terms.ts";
-import type { EarlierWork } from "./submission.ts";
+import type { Rollout } from "./request-terms.ts";
+import type { EarlierWork, Submission } from "./submission.ts";
 import type { Caller } from "../transaction.ts";
 import { selectEndedWork } from "../input/work-selector.ts";
 import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
@@ -32,15 +34,22 @@ import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
 /** How much of the earlier work a restart keeps. */
 export const RESTART_FROM = {
   STAGE:
-    "Keep the stage reached: an installed operating system is not installed again. All steps of the unfinished stage run again.",
+    "Keep the stage reached: an installed operating system is not installed again. The steps of the unfinished stage run again, except for erasures that succeeded.",
   UNFINISHED_STEP: "Keep all steps that succeeded.",
   BEGINNING: "Keep nothing: all steps run again that are possible from the present state of the node.",
 } as const;
 export type RestartFrom = keyof typeof RESTART_FROM;
 
-export interface RestartRequest extends RequestTerms {
+/** Null in a term that a restart carries over drops the earlier one. */
+type Kept<Terms> = { readonly [Term in keyof Terms]: Terms[Term] | null };
+
+export interface RestartRequest extends Omit<RequestTerms, keyof Rollout>, Kept<Rollout> {
   readonly work: WorkSelector;
   readonly from?: RestartFrom | undefined;
+  /** False drops the variables of the earlier requests. */
+  readonly keepVariables?: boolean | undefined;
+  /** Include nodes that have disappeared. The `force` of the earlier request applies too. */
+  readonly force?: boolean | undefined;
 }
 
 export async function restartWork(
@@ -49,44 +58,48 @@ export async function restartWork(
   request: RestartRequest,
 ): Promise<SubmitAnswer> {
   const inputHash = hashOf({ ...request, kind: "RESTART" });
+  const terms: RequestTerms = { ...request, ...given(request) };
   const prepared = await context.transact(async ({ tx }) => {
     const found = await prepareRestart(tx, request);
     if (!("refusals" in found)) return found;
     // Checked last: a repeated request finds the work of the first one in its way, which may have started just now.
-    const replay = await replayOf(tx, caller, request, (storedHash) => storedHash === inputHash);
+    const replay = await replayOf(tx, caller, terms, (storedHash) => storedHash === inputHash);
     return { answer: replay ?? { ...refuseRequest(found.refusals), results: found.results ?? [] } };
   });
   if ("answer" in prepared) return prepared.answer;
-  const answer = await submitRestart(context, caller, { ...request, ...prepared, inputHash });
-  return answer.replayed ? answer : { ...answer, results: [...answer.results, ...prepared.passedOver] };
+  const { submissions, passedOver } = prepared;
+  const answer = await submitRestart(context, { caller, terms, inputHash, submissions });
+  return answer.replayed ? answer : { ...answer, results: [...answer.results, ...passedOver] };
+}
+
+/** The parts of a rollout that the request itself gives. */
+function given({ onFailure, waves, maxParallel }: RestartRequest) {
+  return { onFailure: onFailure ?? undefined, waves: waves ?? undefined, maxParallel: maxParallel ?? undefined };
 }
 
 const RESTARTABLE = new Set(["STOPPED", "FAILED", "ABORTED"]);
 
-/** The work that a restart continues, and the answers for nodes without such work; or why nothing is restarted. */
+/** A submission for each earlier request, and the answers for nodes without unfinished work; or why nothing is restarted. */
 async function prepareRestart(reader: Reader, request: RestartRequest) {
   const found = await selectEndedWork(reader, request.work);
   if ("refusals" in found) return { refusals: found.refusals, results: [] satisfies NodeAnswer[] };
   const left = await unfinishedWork(reader, found);
   const { taken, passedOver } = left;
-  const operations = await operationsByIds(reader, [...new Set(taken.map(({ run }) => run.operationId))]);
-  const [operation] = operations.toSorted((a, b) => b.createdAt.getTime() - a.createdAt.getTime());
-  if (!operation) {
-    const busy = passedOver.flatMap(({ refusal }) => (refusal?.code === "BUSY" ? [refusal] : []));
+  if (taken.length === 0) {
+    const busy = summaryOf(passedOver).filter(({ code }) => code === "BUSY");
     return { refusals: busy.length > 0 ? busy : [NOTHING_TO_RESTART], results: passedOver };
   }
-  const mixed = mixedWork(operations, request);
-  if (mixed) return { refusals: [mixed], results: passedOver };
-  return {
-    kind: operation.kind,
-    restartOf: operation.id,
-    selection: { nodes: taken.map(({ ref, node }) => ({ ref, nodeId: node.id })), clusterId: operation.clusterId },
-    options: operation.options,
-    earlierVariables: operation.variables,
-    onFailure: request.onFailure ?? operation.onFailure,
-    earlier: await earlierWork(reader, request, left),
-    passedOver,
-  };
+  const earlier = await earlierWork(reader, request, left);
+  const operations = await operationsByIds(reader, [...new Set(taken.map(({ run }) => run.operationId))]);
+  const newestFirst = operations.toSorted((a, b) => b.createdAt.getTime() - a.createdAt.getTime());
+  const byRequest = Map.groupBy(newestFirst, (operation) => requestOf(operation, request));
+  const submissions = [...byRequest.values()].flatMap((alike): Submission[] => {
+    const [newest] = alike;
+    const ids = new Set(alike.map(({ id }) => id));
+    const nodes = taken.filter(({ run }) => ids.has(run.operationId));
+    return newest ? [submissionOf(newest, request, { restarts: [...ids], nodes, earlier })] : [];
+  });
+  return { submissions, passedOver };
 }
 
 const NOTHING_TO_RESTART: Refusal = {
@@ -95,19 +108,64 @@ const NOTHING_TO_RESTART: Refusal = {
   path: ["input", "work"],
 };
 
-/** The refusal of a restart of operations with different requests: the request of one must not apply to nodes of another. */
-function mixedWork(operations: readonly OperationRow[], request: RestartRequest): Refusal | null {
-  const requests = new Set(
-    operations.map(({ kind, options, variables, onFailure }) =>
-      hashOf({ kind, options, variables, onFailure: request.onFailure ?? onFailure }),
-    ),
-  );
-  if (requests.size <= 1) return null;
-  const names = listed(operations.map(({ id, kind }) => `${kind} ${id}`));
+/** The request that an operation makes when it is restarted. Operations with the same one are restarted as one. */
+function requestOf(operation: OperationRow, request: RestartRequest): string {
+  const { kind, options } = operation;
+  return hashOf({ kind, options, variables: variablesOf(operation, request), ...rolloutOf(operation, request) });
+}
+
+function variablesOf({ variables }: OperationRow, { keepVariables }: RestartRequest): JsonObject {
+  return keepVariables === false ? {} : variables;
+}
+
+interface RestartBasis {
+  /** The operations that make the same request, newest first. */
+  readonly restarts: readonly string[];
+  readonly nodes: readonly TakenNode[];
+  /** By node id. */
+  readonly earlier: ReadonlyMap<string, EarlierWork>;
+}
+
+function submissionOf(
+  operation: OperationRow,
+  request: RestartRequest,
+  { restarts, nodes, earlier }: RestartBasis,
+): Submission {
+  const selection = {
+    nodes: nodes.map(({ ref, node }) => ({ ref, nodeId: node.id })),
+    clusterId: operation.clusterId,
+  };
   return {
-    code: "INVALID_INPUT",
-    message: `These nodes belong to different requests (${names}): they differ in kind, options, variables or failure policy. Restart them by operation.`,
-    path: ["input", "work"],
+    kind: operation.kind,
+    options: { ...operation.options, ...(request.force && { force: true }) },
+    restarts,
+    rollout: rolloutOf(operation, request),
+    earlierVariables: variablesOf(operation, request),
+    select: () => Promise.resolve(selection),
+    earlierOf: (node) => earlier.get(node.id) ?? null,
+  };
+}
+
+/** The rollout of the earlier request, except for the parts that the restart gives or drops. */
+function rolloutOf(operation: OperationRow, request: RestartRequest): Rollout {
+  const { onFailure, waves, maxParallel } = request;
+  const next = {
+    waves: waves === undefined ? carriedWaves(operation) : (waves ?? undefined),
+    maxParallel: maxParallel === undefined ? (operation.maxParallel ?? undefined) : (maxParallel ?? undefined),
+  };
+  // The default of a request without maxFailures does not fit new waves that have it.
+  const fits = waves?.maxFailures === undefined || operation.onFailure !== "CLEAN_UP_ALL";
+  return { ...next, onFailure: onFailure === undefined && fits ? operation.onFailure : (onFailure ?? undefined) };
+}
+
+function carriedWaves({ waves }: OperationRow): WaveOptions | undefined {
+  if (!waves) return undefined;
+  const { sizes, pauseSeconds, manual, maxFailures } = waves;
+  return {
+    sizes: sizes.map((count) => ({ count })),
+    pauseSeconds,
+    manual,
+    maxFailures: maxFailures === null ? undefined : { count: maxFailures },
   };
 }
 
@@ -134,6 +192,13 @@ async function earlierWork(
   );
 }
 
+/** A node that is restarted, with its unfinished run. */
+interface TakenNode {
+  readonly ref: string;
+  readonly node: NodeRow;
+  readonly run: RunRow;
+}
+
 /** The newest work of each node if it is unfinished or was undone by a failure policy, and the answers for the other nodes. */
 async function unfinishedWork(reader: Reader, { nodes: asked, operationId }: SelectedWork) {
   const nodeIds = asked.map(({ nodeId }) => nodeId);
@@ -146,7 +211,7 @@ async function unfinishedWork(reader: Reader, { nodes: asked, operationId }: Sel
   const isUndone = (run: RunRow) => undone.has(`${run.operationId} ${run.nodeId}`);
   // Nodes of a named operation may have been deleted meanwhile.
   const nodes = new Map((await nodesByIds(reader, nodeIds)).map((node) => [node.id, node]));
-  const taken: { readonly ref: string; readonly node: NodeRow; readonly run: RunRow }[] = [];
+  const taken: TakenNode[] = [];
   const passedOver: NodeAnswer[] = [];
   for (const { ref, nodeId } of asked) {
     const run = newest.get(nodeId);
@@ -207,8 +272,17 @@ function keptOf(
     const unfinished = plan.steps.find((step, index) => !holds(step, index));
     return { firstLeg: unfinished?.leg ?? Math.max(0, plan.legs.length - 1), done: keysWhere(plan, holds) };
   }
-  if (stage !== "PROVISIONED" || deploy < 0 || provisioned < 0) return { firstLeg: 0, done: new Set() };
+  if (stage !== "PROVISIONED" || deploy < 0 || provisioned < 0) {
+    // After an installation, the erased disks have contents again.
+    const holds = (step: PlannedStep, index: number) => provisioned < 0 && isErasure(step) && isDone(index);
+    return { firstLeg: 0, done: keysWhere(plan, holds) };
+  }
   return { firstLeg: deploy, done: keysWhere(plan, (step, index) => step.leg === deploy && index <= provisioned) };
+}
+
+/** Whether a restart keeps the step because it erased disks, which takes hours and holds until something is written. */
+function isErasure(step: PlannedStep): boolean {
+  return step.phase === "clean" && !step.repeatOnRestart && touchesOf(step).includes("DISKS") && !isReserved(step);
 }
 
 function keysWhere(plan: Plan, fits: (step: PlannedStep, index: number) => boolean): ReadonlySet<string> {

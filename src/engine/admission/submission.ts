@@ -6,15 +6,15 @@ import type { JsonObject, Plan, VerbOptions } from "../../store/records.ts";
 import type { RunRow } from "../../store/runs.ts";
 import type { Selection } from "../input/node-selector.ts";
 import type { Transaction } from "../transaction.ts";
-import type { RequestTerms } from "./request-terms.ts";
+import type { Rollout } from "./request-terms.ts";
 
 export interface Submission {
   readonly kind: OperationKind;
   readonly options: VerbOptions;
-  readonly restartOf: string | null;
+  /** The operations that a restart continues, newest first; null for a verb. */
+  readonly restarts: readonly string[] | null;
+  readonly rollout: Rollout;
   readonly earlierVariables: JsonObject;
-  /** Stored with the idempotency key, to recognize a repeated request. */
-  readonly inputHash: string;
   readonly select: (transaction: Transaction) => Promise<Selection | { readonly refusals: readonly Refusal[] }>;
   /** The earlier work of a node that a restart continues; null for a verb. */
   readonly earlierOf: ((node: NodeRow) => EarlierWork | null) | null;
@@ -28,17 +28,4 @@ export interface EarlierWork {
   readonly firstLeg: number;
   /** Keys (`keysOf`) of the steps that are not performed again. */
   readonly done: ReadonlySet<string>;
-}
-
-/** A restart after the work that it continues has been found. */
-export interface PreparedRestart extends RequestTerms {
-  /** Hash of the request as the caller sent it; the work found for it differs each time. */
-  readonly inputHash: string;
-  readonly kind: OperationKind;
-  readonly restartOf: string;
-  readonly selection: Selection;
-  readonly options: VerbOptions;
-  readonly earlierVariables: JsonObject;
-  /** By node id. */
-  readonly earlier: ReadonlyMap<string, EarlierWork>;
 }

@@ -3,7 +3,9 @@
  * of the request and in one spelling, so that a machine is not probed twice.
  */
 import { isIPv4, isIPv6 } from "node:net";
+import { addressProblem } from "../../drivers/egress.ts";
 import type { Refusal } from "../../errors.ts";
+import type { IpNetworks } from "../../runtime/ip-networks.ts";
 
 /** Addresses in one request. */
 export const ADDRESSES_MAX = 4096;
@@ -25,6 +27,7 @@ interface Range {
 export function parseAddresses(
   given: readonly string[],
   path: readonly string[],
+  networks: IpNetworks | null = null,
 ): { readonly addresses: readonly string[]; readonly refusals: readonly Refusal[] } {
   const refused = (message: string, at: readonly string[] = path): Refusal => ({
     code: "INVALID_INPUT",
@@ -51,6 +54,8 @@ export function parseAddresses(
     for (const address of addressesOf(entry)) addresses.add(address);
     if (addresses.size > ADDRESSES_MAX) return tooMany;
   }
+  const outside = [...addresses].flatMap((address) => (networks && addressProblem(address, networks)) ?? []);
+  if (outside[0] !== undefined) return { addresses: [], refusals: [refused(`${outside[0]}.`)] };
   return { addresses: [...addresses], refusals: [] };
 }
 

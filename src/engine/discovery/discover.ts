@@ -17,6 +17,7 @@ import type { EngineContext } from "../context.ts";
 import { labelFlaws } from "../input/name-rules.ts";
 import { findCluster, unknownCluster } from "../input/node-selector.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
+import { clusterLockRefusals } from "../inventory/cluster-lock.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { parseAddresses } from "./addresses.ts";
@@ -49,7 +50,11 @@ export async function discoverNodes(
   caller: Caller,
   request: DiscoverRequest,
 ): Promise<DiscoverAnswer> {
-  const { addresses, refusals: addressFlaws } = parseAddresses(request.addresses, ["input", "addresses"]);
+  const { addresses, refusals: addressFlaws } = parseAddresses(
+    request.addresses,
+    ["input", "addresses"],
+    context.registry.networks,
+  );
   const login = await checkLogin(context.registry, request);
   const flaws = [
     ...termsFlaws(request),
@@ -66,7 +71,8 @@ export async function discoverNodes(
     const clusterId = request.cluster ? await findCluster(tx, request.cluster) : null;
     const unknown =
       request.cluster && clusterId === null ? unknownCluster(request.cluster, ["input", "cluster"]).refusals : [];
-    const refusals = [...flaws, ...unknown];
+    const locked = clusterId === null ? [] : await clusterLockRefusals(tx, [clusterId], () => ["input", "cluster"]);
+    const refusals = [...flaws, ...unknown, ...locked];
     if (refusals.length > 0) return { operationId: null, addresses: [], refusals, replayed: false };
     if (request.dryRun) return { operationId: null, addresses, refusals: [], replayed: false };
     const admitted = { caller, request, login, addresses, clusterId, inputHash };

@@ -18,10 +18,9 @@ import type { Reader } from "../../store/postgres/database.ts";
 import type { EngineContext } from "../context.ts";
 import { refuseRequest } from "../input/answers.ts";
 import type { SubmitAnswer } from "../input/answers.ts";
-import { stopFlaws, timeoutOf } from "../input/interrupt-request.ts";
+import { abortFlaws, stopFlaws, timeoutOf } from "../input/interrupt-request.ts";
 import type { AbortRequest, AbortResult, StopRequest } from "../input/interrupt-request.ts";
 import { isUuid } from "../../runtime/uuid.ts";
-import { reasonFlaws } from "../input/size-limits.ts";
 import { operationEnded, unknownOperation } from "../input/work-selector.ts";
 import type { WorkSelector } from "../input/work-selector.ts";
 import type { Caller, Transaction } from "../transaction.ts";
@@ -39,7 +38,7 @@ export async function abortDiscovery(
   caller: Caller,
   { operationId, request }: { readonly operationId: string; readonly request: AbortRequest },
 ): Promise<AbortResult> {
-  const flaws = reasonFlaws(request.reason);
+  const flaws = abortFlaws(request);
   if (flaws.length > 0) return refuseRequest(flaws);
   return context.transact(async (transaction): Promise<AbortResult> => {
     const operation = await lockOperation(transaction.tx, operationId);

@@ -13,7 +13,8 @@ import type { OperationRow } from "../../store/operations.ts";
 import type { Failure } from "../../store/records.ts";
 import { CallTimeoutError, withDeadline } from "../execution/call-deadline.ts";
 import { callName } from "../execution/driver-call.ts";
-import { faultOf } from "../execution/driver-result.ts";
+import { faultOf, quoted } from "../execution/driver-result.ts";
+import type { Fault } from "../execution/driver-result.ts";
 import type { Redactor } from "../input/secret-redactor.ts";
 import { prepareSettings } from "../inventory/node-settings.ts";
 import type { EnrolledNode } from "../inventory/register-nodes.ts";
@@ -109,7 +110,10 @@ async function checkAnswer(
   found: unknown,
 ): Promise<Probed> {
   const invalid = (what: string): Probed => ({
-    failure: failureAt(address, faultOf(new Error(`driver "${driver.name}" answers ${what}`), redactor)),
+    failure: failureAt(
+      address,
+      faultOf(new Error(`driver "${driver.name}" answers ${what}${quoted(found, redactor)}`), redactor),
+    ),
   });
   if (
     typeof found !== "object" ||
@@ -129,12 +133,18 @@ async function checkAnswer(
   return { name, settings, secrets, controller };
 }
 
-function failureAt(
-  address: string,
-  { code, reason, retryable }: { readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean },
-): Failure {
+function failureAt(address: string, { code, reason, retryable, failureKind }: Fault): Failure {
   const message = reason.includes(address) ? sentence(reason) : `${address}: ${sentence(reason)}`;
-  return { code, message, step: null, nodeId: null, nodeName: null, at: new Date().toISOString(), retryable };
+  return {
+    code,
+    message,
+    step: null,
+    nodeId: null,
+    nodeName: null,
+    at: new Date().toISOString(),
+    retryable,
+    ...(failureKind && { kind: failureKind }),
+  };
 }
 
 /** A text as a valid name of a node: invalid characters become dashes. Empty if nothing is left. */

@@ -10,6 +10,7 @@ import { nodesByNames } from "../../store/nodes.ts";
 import { operationsByIds } from "../../store/operations.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
+import { clusterLockRefusals } from "../inventory/cluster-lock.ts";
 import { enrollNodes } from "../inventory/register-nodes.ts";
 import type { Transact, Transaction } from "../transaction.ts";
 import { NAME_LENGTH_MAX } from "./probe-address.ts";
@@ -53,6 +54,13 @@ async function record(
   const [operation] = await operationsByIds(tx, [id]);
   if (!operation) throw new Error(`Discovery ${id} no longer exists.`);
   const { project, clusterId, actor, reason, options } = operation;
+  const [locked] = clusterId === null ? [] : await clusterLockRefusals(tx, [clusterId], () => []);
+  if (locked) {
+    const { code, message } = locked;
+    const at = new Date().toISOString();
+    const failure = { code, message, step: null, nodeId: null, nodeName: null, at, retryable: true };
+    return endDiscovery(tx, id, ordinal, { state: "FAILED", failure });
+  }
   const node = {
     name: await freeName(tx, name),
     project,

@@ -1,6 +1,7 @@
 /**
- * Carries out an abort on the machine: the `abort` of the step, then the power off. Each has its own deadline, and neither
- * waits for a slot, because steps that hang may hold all of them.
+ * Carries out an abort or a failure on the machine: the `abort` of the step, then the power off. Each has its own deadline,
+ * and neither waits for a slot, because steps that hang may hold all of them. A step that must not be interrupted and may
+ * still be running on the machine after its failure is left alone, and so is the power.
  */
 import { messageOf } from "../../errors.ts";
 import { touchedBy } from "../../lifecycle/touches.ts";
@@ -9,10 +10,12 @@ import { Deadline } from "../../drivers/deadline.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import type { PowerState } from "../../drivers/driver.ts";
 import type { Log } from "../../log.ts";
-import type { Database } from "../../store/postgres/database.ts";
+import type { Database, Reader } from "../../store/postgres/database.ts";
 import type { LeftAs } from "../../store/records.ts";
 import { attemptsOf } from "../../store/attempts.ts";
+import { operationsByIds } from "../../store/operations.ts";
 import { runsByIds } from "../../store/runs.ts";
+import { readSite } from "../../store/site.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { withDeadline } from "./call-deadline.ts";
@@ -34,6 +37,12 @@ export interface MachineAbort {
   readonly attempt: AttemptRow | null;
   /** How the step's `abort` is called; null if it must not be. */
   readonly call: StepBasis | null;
+  /** The step failed, must not be interrupted, and may still be running on the machine. */
+  readonly isLeftAlone: boolean;
+  /** Ends the calls: another process has claimed the run, or it has ended. */
+  readonly end: AbortSignal;
+  /** Fires when the abort is forced. */
+  readonly kill: AbortSignal;
   /** Power as the step saw it last. */
   readonly power: PowerState | null;
   /** Rejects if this process does not hold the run any more. */
@@ -43,19 +52,18 @@ export interface MachineAbort {
 /** Returns the condition of the machine. Throws only if the run was lost: errors of the machine are part of the result. */
 export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort): Promise<LeftAs> {
   const { database, log, abortCleanUpMs } = parts;
-  const { claimed, attempt, call, confirm } = abort;
+  const { claimed, attempt, call, isLeftAlone, end, kill, confirm } = abort;
   const { run, machine, plan } = claimed;
   const errors: string[] = [];
   const deadline = () => new Deadline(abortCleanUpMs);
   let power = abort.power ?? claimed.node.powerState;
   const begun = new Set((await attemptsOf(database.reader, [run.id])).map(({ step: index }) => index));
-  // Read again: the abort, and with it the choice of power, was requested after the claim.
-  const powerOff = (await runsByIds(database.reader, [run.id]))[0]?.powerOff ?? powersOffOnAbort(claimed.node.state);
+  const powerOff = !isLeftAlone && (await isPoweredOff(database.reader, claimed));
   const step = attempt ? plan.steps[attempt.step] : undefined;
   await confirm();
   if (call && step) {
     try {
-      await abortStep({ ...call, deadline: deadline() });
+      await abortStep({ ...call, deadline: deadline(), kill }, end);
     } catch (error) {
       if (error instanceof HeartbeatLostError) throw error;
       errors.push(`${stepLabel(step)} could not be undone: ${machine.redactor.text(messageOf(error))}`);
@@ -64,7 +72,7 @@ export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort
   await confirm();
   if (begun.size > 0 && powerOff) {
     try {
-      power = await setPower(machine, "OFF", { deadline: deadline(), lane: "ENDING", confirm, log });
+      power = await setPower(machine, "OFF", { deadline: deadline(), lane: "ENDING", confirm, kill, log, end });
     } catch (error) {
       if (error instanceof HeartbeatLostError) throw error;
       power = "UNKNOWN";
@@ -81,12 +89,24 @@ export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort
   };
 }
 
+/** Whether the power is to be off: as the abort chose, or after a failure as its request or the site chose. */
+async function isPoweredOff(reader: Reader, { run: { id, operationId }, node, plan }: ClaimedRun): Promise<boolean> {
+  const isUsual = powersOffOnAbort(node.state);
+  // Read again: the abort, and with it the choice of power, was requested after the claim.
+  const [run] = await runsByIds(reader, [id]);
+  if (run?.interrupt === "ABORT") return run.powerOff ?? isUsual;
+  if (!isUsual || plan.bestEffort) return false;
+  const [operation] = await operationsByIds(reader, [operationId]);
+  const chosen = operation?.options.powerOnFailure ?? (await readSite(reader)).policy.powerOnFailure;
+  return chosen !== "LEAVE";
+}
+
 /** Calls the step's `abort`. The engine's own steps and steps that declare none have nothing to undo. */
-async function abortStep(basis: StepBasis): Promise<void> {
+async function abortStep(basis: StepBasis, end: AbortSignal): Promise<void> {
   const declared = declaredStep(basis);
   if (!declared?.step.abort) return;
   const { driver, step } = declared;
-  await withDeadline(basis.deadline, new AbortController().signal, async (signal) => {
+  await withDeadline(basis.deadline, end, async (signal) => {
     const power = nodePower({ ...basis, lane: "NESTED" }, signal, { state: null });
     await step.abort?.(stepCall({ ...basis, lane: "ENDING" }, driver, signal, power));
   });

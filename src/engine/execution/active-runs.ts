@@ -2,6 +2,7 @@
  * The runs that this process executes, and the signals by which an interrupt or a release reaches their steps. Requests are
  * read from the database once a second, and at once after a notification.
  */
+import { cancels } from "../../lifecycle/interrupts.ts";
 import type { Log } from "../../log.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
@@ -14,12 +15,15 @@ export interface StepSignals {
   readonly cancel: AbortSignal;
   /** Fires when the step is not waited for any longer, although it must not be cancelled. */
   readonly abandon: AbortSignal;
+  /** Fires when an abort is forced, after `cancel`: the node may have other work from now on. */
+  readonly kill: AbortSignal;
 }
 
 interface ActiveRun {
   readonly fence: number;
   readonly cancel: AbortController;
   readonly abandon: AbortController;
+  readonly kill: AbortController;
   /** Resolves when the execution of the run has ended, with or without an error. */
   readonly ended: Promise<void>;
   /** Of the step that was entered last; null before the first. */
@@ -28,6 +32,8 @@ interface ActiveRun {
 
 const POLL_MS = 1_000;
 const AFTER_NOTIFICATION_MS = 100;
+/** How long a canceled step is waited for when the time of a stop is over. */
+const OVERDUE_GRACE_MS = 1_000;
 
 export interface ActiveRunsParts {
   readonly reader: Reader;
@@ -66,6 +72,7 @@ export class ActiveRuns {
       fence: 0,
       cancel: new AbortController(),
       abandon: new AbortController(),
+      kill: new AbortController(),
       ended: ending.catch(() => {}),
       interruptible: null,
     });
@@ -73,12 +80,13 @@ export class ActiveRuns {
   }
 
   /** Notes that the run enters a step, so that an interrupt finds it. */
-  enterStep({ run, fence }: ClaimedRun, { interruptible }: PlannedStep): StepSignals {
+  enterStep({ run, fence }: ClaimedRun, { interruptible }: Pick<PlannedStep, "interruptible">): StepSignals {
     const { ended } = this.#runs.get(run.id) ?? { ended: Promise.resolve() };
-    const active = { fence, cancel: new AbortController(), abandon: new AbortController(), ended, interruptible };
+    const [cancel, abandon, kill] = [new AbortController(), new AbortController(), new AbortController()];
+    const active = { fence, cancel, abandon, kill, ended, interruptible };
     if (this.#isReleased) active.abandon.abort();
     this.#runs.set(run.id, active);
-    return { cancel: active.cancel.signal, abandon: active.abandon.signal };
+    return { cancel: cancel.signal, abandon: abandon.signal, kill: kill.signal };
   }
 
   /** Reads the requested interrupts, and signals the steps that they concern. */
@@ -89,14 +97,22 @@ export class ActiveRuns {
   }
 
   async #signalInterrupted(): Promise<void> {
-    const ids = [...this.#runs].filter(([, { interruptible }]) => interruptible !== null).map(([id]) => id);
-    for (const { id, interrupt, fence, overdue } of await interruptsOf(this.#parts.reader, ids)) {
+    const asked = new Map(this.#runs);
+    const ids = [...asked].filter(([, { interruptible }]) => interruptible !== null).map(([id]) => id);
+    for (const { id, interrupt, interruptMode, fence, overdue } of await interruptsOf(this.#parts.reader, ids)) {
       const active = this.#runs.get(id);
-      if (!active || active.interruptible === null) continue;
-      if (fence > active.fence || (interrupt === "ABORT" && active.interruptible === "ALWAYS"))
-        active.cancel.abort(new Error("The step was aborted."));
-      else if (overdue) active.abandon.abort();
+      // The run is in its next step by now, which the answer may not concern.
+      if (!active || active !== asked.get(id) || active.interruptible === null) continue;
+      const isAborted = interrupt === "ABORT" && cancels(interruptMode, active.interruptible);
+      if (fence > active.fence || isAborted) active.cancel.abort(new Error("The step was aborted."));
+      if (interrupt === "ABORT" && interruptMode === "FORCE") active.kill.abort(new Error("The abort was forced."));
+      if (overdue && !active.abandon.signal.aborted) this.#abandon(active, isAborted ? OVERDUE_GRACE_MS : 0);
     }
+  }
+
+  /** A step that was canceled gets a moment to end. */
+  #abandon({ abandon }: ActiveRun, graceMs: number): void {
+    setTimeout(() => abandon.abort(), graceMs).unref();
   }
 
   /** Cancels the steps of all runs, and waits for none of them. */

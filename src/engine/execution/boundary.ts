@@ -3,29 +3,30 @@
  * begins the next step, parks the run, releases it, or ends it. Drivers are never called here; the directive that is
  * returned says what to do after the commit.
  */
+import { pausesInMaintenance } from "../../lifecycle/admission.ts";
 import { atBoundary } from "../../lifecycle/interrupts.ts";
 import { edge, kindOf } from "../../lifecycle/machine.ts";
 import { newAttempt } from "../../store/attempts.ts";
 import type { TimedAttempt } from "../../store/attempts.ts";
 import { lockNodes } from "../../store/nodes.ts";
 import type { PlannedStep, WaitReason } from "../../store/records.ts";
-import type { ClaimedRunChange, RunRow } from "../../store/runs.ts";
+import type { ClaimedRunChange } from "../../store/runs.ts";
 import { readSite } from "../../store/site.ts";
-import { hostGroupFlaw } from "../input/name-rules.ts";
 import { isHold } from "../plans/reserved-steps.ts";
 import { limitOn, slotsOf } from "../scheduling/capacity-limits.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
-import { RELEASE, changeNode, enterLegs, moveNode } from "./claimed-run.ts";
-import type { EnterStep, Release, RunContext, RunDirective, StepContext } from "./claimed-run.ts";
+import { RELEASE, changeNode, enterLegs, leaveLeg, moveNode, resume } from "./claimed-run.ts";
+import type { ClaimedRun, EnterStep, Release, RunContext, RunDirective, StepContext } from "./claimed-run.ts";
 import { beginAbort, finishRun } from "./end-run.ts";
 import type { Ledger } from "./ledger.ts";
+import { faultEnd } from "./node-faults.ts";
 
 /** Continues the run at a position, where no step is running. */
 export async function passBoundary(context: RunContext, position: number): Promise<RunDirective> {
   const { environment, ledger, claimed, interrupt } = context;
   switch (atBoundary({ interrupt, workLeft: position < claimed.plan.steps.length })) {
     case "ABORT":
-      return beginAbort(claimed, null);
+      return beginAbort(claimed, null, { ignoredSignal: false, isStepOver: position > claimed.position });
     case "STOP":
       return stopRun(context, position);
     case "FINISH":
@@ -40,8 +41,12 @@ export async function passBoundary(context: RunContext, position: number): Promi
 
 function stopRun(context: RunContext, position: number): Release {
   const { ledger, claimed } = context;
-  if (edge(claimed.node.state, "stop"))
-    moveNode(context, "stop", { actor: claimed.run.interruptBy ?? ENGINE, reason: claimed.run.interruptReason });
+  const { run } = claimed;
+  // A stop of the whole operation may be recorded on the operation alone.
+  const [by, reason] = run.interrupt
+    ? [run.interruptBy, run.interruptReason]
+    : [run.operationInterruptBy, run.operationInterruptReason];
+  if (edge(claimed.node.state, "stop")) moveNode(context, "stop", { actor: by ?? ENGINE, reason });
   ledger.changeRun({ position, leg: claimed.leg });
   return finishRun(context, "STOPPED");
 }
@@ -58,21 +63,26 @@ function completeRun(context: RunContext, position: number): Release {
       event,
       {},
       {
-        lastError: null,
-        ...(isDeployed && { stage: "DEPLOYED" as const, ...hostGroupOf(claimed.run) }),
+        // A clean-up leaves the error that it follows from.
+        ...(claimed.run.purpose === "WORK" && { lastError: null }),
+        ...(isDeployed && { stage: "DEPLOYED" as const }),
+        ...(isDeployed && claimed.run.hostGroup !== null && { hostGroup: claimed.run.hostGroup }),
       },
     );
   }
-  if (plan.finish.length === 0 && claimed.node.lastError && kindOf(claimed.node.state) !== "failed")
-    changeNode(context, { lastError: null });
+  if (plan.finish.length === 0 && isSettledInPlace(claimed)) changeNode(context, { lastError: null });
+  const isSound = plan.legs.some(({ phase }) => phase === "verify" || phase === "clean") && !plan.bestEffort;
+  if (isSound && claimed.node.faultKind === "CLEAN_UP_FAILED")
+    changeNode(context, faultEnd(claimed.node, "CLEAN_UP_FAILED"));
   ledger.changeRun({ position, leg: claimed.leg });
   return finishRun(context, "SUCCEEDED");
 }
 
-/** A deployed node belongs to the host group that it was deployed for. */
-function hostGroupOf({ variables }: RunRow): { readonly hostGroup?: string } {
-  const group = variables["host_group"];
-  return typeof group === "string" && hostGroupFlaw(group, []).length === 0 ? { hostGroup: group } : {};
+/** Work in place settles the error of earlier work in place, such as a failed change of power, and no other. */
+function isSettledInPlace({ node: { state, lastError }, plan }: ClaimedRun): boolean {
+  if (lastError === null || kindOf(state) === "failed") return false;
+  const { step } = lastError;
+  return step === null || plan.steps.some((done) => step.startsWith(`${done.interface}.`));
 }
 
 /** Begins attempt `number` of a step, unless maintenance or a limit keeps every new step from beginning. */
@@ -80,7 +90,7 @@ export async function beginStep(context: RunContext, position: number, number: n
   const { ledger, claimed } = context;
   const step = claimed.plan.steps[position];
   if (!step) throw new Error(`Run ${claimed.run.id} has no step ${position}.`);
-  if (await isInMaintenance(context))
+  if (pausesInMaintenance(claimed.plan) && (await maintenanceSince(context)) !== null)
     return parkBetween(context, position, { waitReason: "MAINTENANCE", ...slotsOf(undefined, null) });
   const waitFor = await slotWanted(context, step);
   if (waitFor !== null) return parkBetween(context, position, { waitReason: "CAPACITY", waitFor, slotPhase: null });
@@ -104,10 +114,10 @@ export async function beginStep(context: RunContext, position: number, number: n
 }
 
 /** The flag was read without the node's lock. A request that clears it takes that lock and wakes the runs it finds parked. */
-async function isInMaintenance({ ledger, claimed }: RunContext): Promise<boolean> {
-  if (!ledger.run.inMaintenance) return false;
+export async function maintenanceSince({ ledger, claimed }: RunContext): Promise<Date | null> {
+  if (ledger.run.maintenanceSince === null) return null;
   const [node] = await lockNodes(ledger.transaction.tx, [claimed.node.id]);
-  return node?.maintenanceSince != null;
+  return node?.maintenanceSince ?? null;
 }
 
 /** The limit that the run waits for before it begins the step; null if it has its slots or needs none. */
@@ -120,13 +130,17 @@ async function slotWanted({ ledger, claimed }: RunContext, step: PlannedStep): P
   return limitOn(policy, run.slotPhase === phase ? undefined : phase, controller);
 }
 
-/** Parks a run between two steps. It has no job until the end of its wait wakes it. */
+/**
+ * Parks a run between two steps. It has no job until the end of its wait wakes it. Between two phases the node waits at rest,
+ * where the route has such a state.
+ */
 function parkBetween(
   context: RunContext,
   position: number,
   why: ClaimedRunChange & { readonly waitReason: WaitReason },
 ): Release {
   const { ledger, claimed } = context;
+  leaveLeg(context, claimed.plan.steps[position]?.leg ?? claimed.leg);
   if (edge(claimed.node.state, "wait"))
     moveNode(context, "wait", {
       reason: why.waitReason === "MAINTENANCE" ? "the node is in maintenance" : "a limit of the service is reached",
@@ -201,8 +215,4 @@ export function enterAgain(context: StepContext & { readonly attempt: TimedAttem
   // The callback stays until this entry has an outcome: if the process dies, the next one still has the report.
   ledger.changeAttempt(attempt, again);
   return enterStep({ ...context, attempt: { ...attempt, ...again } });
-}
-
-export function resume(context: RunContext): void {
-  if (kindOf(context.claimed.node.state) === "wait") moveNode(context, "resume");
 }

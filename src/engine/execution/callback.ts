@@ -6,21 +6,22 @@
 import { createHmac, randomUUID, timingSafeEqual } from "node:crypto";
 import type { Log } from "../../log.ts";
 import type { StoredJson } from "../../store/records.ts";
-import { noteAnomaly } from "../../store/rejected-callbacks.ts";
+import { countAnomalies, noteAnomaly } from "../../store/rejected-callbacks.ts";
 import { attemptsUnderWay, updateAttempt } from "../../store/attempts.ts";
 import { plansByHashes } from "../../store/plans.ts";
-import { lockRun, updateRun } from "../../store/runs.ts";
+import { lockRun, runsByIds, updateRun } from "../../store/runs.ts";
 import type { Anomaly } from "../../store/rejected-callbacks.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import type { EngineContext } from "../context.ts";
+import type { Reader } from "../../store/postgres/database.ts";
 import type { Transaction } from "../transaction.ts";
 
 /** `UNKNOWN`: there is no such run. Only `TAKEN` changes the run. */
 export type CallbackAnswer = "TAKEN" | Anomaly | "UNKNOWN";
 
-type CallbackParts = Pick<EngineContext, "transact" | "queue" | "log">;
+type CallbackParts = Pick<EngineContext, "transact" | "queue" | "log"> & { readonly reader: Reader };
 
 type RunSecret = Pick<RunRow, "id" | "callbackSecret">;
 
@@ -32,6 +33,12 @@ const GENERATIONS_MAX = 10_000;
 /** The path that a machine calls during one entry of a step; opaque, and relative to the address of the service. */
 export function callbackPath(run: RunSecret, generation: number): string {
   return `/callback/${run.id}.${macOf(run, generation)}`;
+}
+
+/** Whether a text has the form of a token: the id of a run and a MAC. */
+export function isCallbackToken(text: string): boolean {
+  const [runId = "", mac = "", ...rest] = text.split(".");
+  return isUuid(runId) && /^[\w-]{43}$/.test(mac) && rest.length === 0;
 }
 
 function macOf({ callbackSecret }: RunSecret, generation: number): string {
@@ -53,19 +60,22 @@ interface Received {
 }
 
 export async function receiveCallback(
-  { transact, queue, log }: CallbackParts,
+  { reader, transact, queue, log }: CallbackParts,
   token: string,
   body: StoredJson,
 ): Promise<CallbackAnswer> {
+  if (!isCallbackToken(token)) return "UNKNOWN";
   const [runId = "", given = ""] = token.split(".");
-  if (!isUuid(runId)) return "UNKNOWN";
+  // Without a lock first: an invented token must not take a connection for a transaction.
+  const [seen] = await runsByIds(reader, [runId]);
+  if (!seen) return "UNKNOWN";
+  if (!isForOpenStep(seen, given) && (await countAnomalies(reader, runId)) >= REJECTED_MAX)
+    return rejectionOf(seen, given);
   const { answer, rejected } = await transact(async (transaction): Promise<Received> => {
     const { tx } = transaction;
     const run = await lockRun(tx, runId);
     if (!run) return { answer: "UNKNOWN" };
-    const isOpen =
-      run.finishedAt === null && run.openGeneration !== null && isEqual(given, macOf(run, run.openGeneration));
-    const attempt = isOpen ? (await attemptsUnderWay(tx, [run.id])).get(run.id) : undefined;
+    const attempt = isForOpenStep(run, given) ? (await attemptsUnderWay(tx, [run.id])).get(run.id) : undefined;
     if (!attempt || (attempt.state !== "RUNNING" && attempt.state !== "WAITING")) {
       const kind = rejectionOf(run, given);
       return { answer: kind, rejected: await recordRejected(transaction, run, kind) };
@@ -78,6 +88,11 @@ export async function receiveCallback(
   });
   if (rejected) logRejected(log, rejected);
   return answer;
+}
+
+/** Whether a token was issued for the present entry of a step, and no callback has been received for it. */
+function isForOpenStep(run: RunRow, given: string): boolean {
+  return run.finishedAt === null && run.openGeneration !== null && isEqual(given, macOf(run, run.openGeneration));
 }
 
 const MEANING: Readonly<Record<Anomaly, string>> = {

@@ -1,6 +1,6 @@
 /**
  * Claims a run for this process: raises the fence, so that an earlier holder can write no more, and decides how the run
- * continues. A parked step is entered again. A step whose process died is entered again, or fails if it must not run twice.
+ * continues. With its first claim a run is no longer QUEUED, and its node enters the first phase. A parked step is entered again. A step whose process died is entered again, or fails if it must not run twice.
  */
 import { LruMap } from "../../runtime/lru-map.ts";
 import { withinTime } from "../../runtime/timeout.ts";
@@ -13,8 +13,8 @@ import type { NodeRow, Secrets } from "../../store/nodes.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import type { Plan } from "../../store/records.ts";
 import type { LockedRun, RunRow } from "../../store/runs.ts";
-import { beginStep, enterAgain, passBoundary, resume } from "./boundary.ts";
-import { RELEASE, describeFault, moveNode, openContext, toFailure } from "./claimed-run.ts";
+import { beginStep, enterAgain, maintenanceSince, parked, passBoundary } from "./boundary.ts";
+import { RELEASE, describeFault, moveNode, openContext, resume, toFailure } from "./claimed-run.ts";
 import type { ClaimedRun, RunContext, RunDirective, RunEnvironment, StepContext } from "./claimed-run.ts";
 import { beginAbort, failRun } from "./end-run.ts";
 import { NeedsOwnTransactionError } from "./ledger.ts";
@@ -141,7 +141,7 @@ export async function claimRun(
 async function isStaleJob(parts: ClaimParts, ledger: Ledger, job: HeldJob, reads: ClaimReads): Promise<boolean> {
   const { run } = ledger;
   return (
-    run.state === "QUEUED" ||
+    (run.state === "QUEUED" && run.waitReason !== "CONCURRENCY") ||
     isParkedWithoutJob(run) ||
     (await isEarly(ledger, reads)) ||
     (await isHeldByOtherJob(parts, run, job))
@@ -157,6 +157,9 @@ async function continueRun(
   const { claimed, interrupt } = run;
   const { plan, position } = claimed;
   const step = plan.steps[position];
+  // Its failure was stored, and the process died before it had cleaned up the machine.
+  if (claimed.run.interruptFailure !== null)
+    return beginAbort(claimed, attempt && attempt.state !== "SUCCEEDED" ? attempt : null);
   if (!step || !attempt) return passBoundary(run, position);
   const context = { ...run, step, attempt };
   switch (attempt.state) {
@@ -165,7 +168,7 @@ async function continueRun(
     case "WAITING":
       return wakeStep(context);
     case "FAILED": {
-      if (interrupt === "ABORT") return beginAbort(claimed, null);
+      if (interrupt === "ABORT") return beginAbort(claimed, attempt);
       if (interrupt !== "STOP") return beginStep(run, position, attempt.number + 1);
       const unknown = { code: "BACKEND_FAILED", reason: "The step failed.", retryable: true } as const;
       return giveUpStep(context, attempt.failure ?? toFailure(claimed, step, unknown));
@@ -185,6 +188,8 @@ async function wakeStep(context: TimedContext): Promise<RunDirective> {
     ledger.changeAttempt(attempt, { state: "ABORTED", finishedAt: ledger.now });
     return passBoundary(context, claimed.position);
   }
+  const stoodFrom = await standsStillFrom(context);
+  if (stoodFrom !== null) return wakeInMaintenance(context, stoodFrom);
   resume(context);
   if (attempt.expired && attempt.callback === null && isWokenByDeadline(claimed.run, attempt))
     return failStep(context, {
@@ -195,23 +200,55 @@ async function wakeStep(context: TimedContext): Promise<RunDirective> {
   return enterAgain(context);
 }
 
+/** Since when the timeout of a parked step has stood still; null if its node is not in maintenance. */
+async function standsStillFrom(context: TimedContext): Promise<Date | null> {
+  const since = await maintenanceSince(context);
+  const { waitingSince } = context.claimed.run;
+  return since === null || waitingSince === null ? since : new Date(Math.max(since.getTime(), waitingSince.getTime()));
+}
+
+/** How often a run whose timeout stands still is looked at. The end of maintenance wakes it in time. */
+const MAINTENANCE_LOOK_SECONDS = 60;
+
+/** Continues a parked step of a node in maintenance, except that its time is never over. */
+function wakeInMaintenance(context: TimedContext, stoodFrom: Date): RunDirective {
+  const { ledger, claimed, attempt } = context;
+  const { run, job } = claimed;
+  const deadlineAt = new Date(attempt.deadlineAt.getTime() + ledger.now.getTime() - stoodFrom.getTime());
+  ledger.changeAttempt(attempt, { deadlineAt });
+  const staysParked = run.waitReason === "CALLBACK" || (run.waitReason === "TIME" && isWokenByDeadline(run, attempt));
+  if (staysParked && attempt.callback === null) {
+    const left = Math.max(0, ((run.wakeAt ?? ledger.now).getTime() - stoodFrom.getTime()) / 1000);
+    ledger.changeRun(parked(ledger, run.waitReason ?? "TIME", left));
+    ledger.endJob(job, Math.max(left, MAINTENANCE_LOOK_SECONDS));
+    return RELEASE;
+  }
+  resume(context);
+  return enterAgain({ ...context, attempt: { ...attempt, deadlineAt, expired: deadlineAt <= ledger.now } });
+}
+
 /** Continues a step whose process died in it. */
 function recoverStep(parts: ClaimParts, context: TimedContext): RunDirective {
   const { ledger, claimed, step, attempt, interrupt } = context;
-  // After a takeover too, the abort of a step that must not be interrupted waits for the step's end.
-  if (attempt.part === "ABORT" || isCancelledBy(interrupt, step, claimed.run)) {
+  const wasNeverEntered = parts.wasNeverEntered(claimed.run, attempt);
+  const isLost = !wasNeverEntered && !step.idempotent && attempt.memo === null && attempt.part === "RUN";
+  // After a takeover too, an abort waits for the end of a step that must not be interrupted, or that has left a
+  // memo because its machine may still work. A lost step has ended, and one that ends at its boundary was cut by the death of
+  // its process.
+  if (
+    attempt.part === "ABORT" ||
+    isCancelledBy(interrupt, step, claimed.run) ||
+    (interrupt === "ABORT" && (isLost || (step.interruptible === "AT_BOUNDARY" && attempt.memo === null)))
+  ) {
     ledger.changeAttempt(attempt, { part: "ABORT" });
     return beginAbort(claimed, attempt);
   }
   const again = { ...context, attempt: { ...attempt, expired: true } };
-  if (parts.wasNeverEntered(claimed.run, attempt)) return enterAgain(again);
-  if (!step.idempotent && attempt.memo === null && attempt.part === "RUN") {
+  if (wasNeverEntered) return enterAgain(again);
+  if (isLost) {
     const reason = `the process that ran it ended, and the step must not be run twice. Find out how far it came, then restart the operation`;
-    return failRun(context, attempt, {
-      code: "INTERRUPTED",
-      reason: describeFault(claimed, step, reason),
-      retryable: true,
-    });
+    const lost = { code: "INTERRUPTED", reason: describeFault(claimed, step, reason), retryable: true } as const;
+    return giveUpStep(context, toFailure(claimed, step, lost));
   }
   moveNode(context, "recover", {
     reason: `the process that ran ${stepLabel(step)} ended; the step is entered again`,
@@ -272,9 +309,8 @@ async function isEarly(ledger: Ledger, { plan, attempt }: ClaimReads): Promise<b
 async function isInterruptedNow({ transaction, run }: Ledger, plan: Plan): Promise<boolean> {
   const interrupt = interruptOf(run, run.operationInterrupt);
   if (interrupt !== "ABORT") return interrupt === "STOP" && (await endedByStop(transaction.tx, [run])).length > 0;
-  return (
-    run.waitReason === "RETRY" || run.interruptFailure !== null || plan.steps[run.position]?.interruptible !== "NEVER"
-  );
+  const step = plan.steps[run.position];
+  return run.waitReason === "RETRY" || !step || isCancelledBy(interrupt, step, run);
 }
 
 /** A run that was woken while its job was fetched has two jobs. The first one runs it, the other ends. */

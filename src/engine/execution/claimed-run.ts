@@ -10,6 +10,7 @@
  * The functions here note changes of the run's node in the ledger.
  */
 import { randomUUID } from "node:crypto";
+import { edge, kindOf } from "../../lifecycle/machine.ts";
 import type { NodeEvent } from "../../lifecycle/node-states.ts";
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import type { PowerState } from "../../drivers/driver.ts";
@@ -17,13 +18,16 @@ import type { AttemptRow } from "../../store/attempts.ts";
 import type { ClaimedNodeChange, NodeRow } from "../../store/nodes.ts";
 import type { Failure, JsonObject, Plan, PlannedStep, StoredJson } from "../../store/records.ts";
 import { latestOutputs } from "../../store/attempts.ts";
+import { UNTOUCHED } from "../../store/runs.ts";
 import type { LockedRun, RunRow } from "../../store/runs.ts";
 import { nextPosition, stepLabel } from "../plans/plan.ts";
-import { ENGINE, stageOnEntering } from "../scheduling/start-runs.ts";
+import { ENGINE } from "../scheduling/start-runs.ts";
 import { interruptOf } from "../scheduling/waiting-runs.ts";
 import type { Fault } from "./driver-result.ts";
+import { reached } from "./node-faults.ts";
 import type { Ledger } from "./ledger.ts";
 import { cutTo, sentence } from "../../runtime/text.ts";
+import { isJsonObject } from "../input/variables.ts";
 import type { HeldJob } from "../jobs/leases.ts";
 import type { Machine } from "./machine.ts";
 
@@ -90,6 +94,8 @@ export interface AbortMachine {
   readonly ignoredSignal: boolean;
   /** Power as the step saw it last; null if it did not look. */
   readonly power: PowerState | null;
+  /** The step at the position of the run has ended: the abort waited for it. */
+  readonly isStepOver: boolean;
 }
 
 /** Nothing: the run ended, is parked, or was released for another process. The job is over. */
@@ -110,21 +116,73 @@ export function openContext(environment: RunEnvironment, ledger: Ledger, claimed
   return { environment, ledger, claimed, interrupt: interruptOf(ledger.run, ledger.run.operationInterrupt) };
 }
 
-/** Enters the legs up to `leg`, those without steps included. */
+/**
+ * Enters the legs up to `leg`, those without steps included. The events that led the node from the previous leg to a state at
+ * rest while the run was parked (`leaveLeg`) are not repeated.
+ */
 export function enterLegs(context: RunContext, leg: number): void {
   const { claimed } = context;
   while (claimed.leg < leg) {
+    const why = claimed.leg === UNTOUCHED ? causeOfStart(claimed.run) : {};
     claimed.leg += 1;
-    for (const event of claimed.plan.legs[claimed.leg]?.enter ?? [])
-      moveNode(context, event, {}, stageOnEntering(claimed.plan, claimed.leg));
+    const enter = claimed.plan.legs[claimed.leg]?.enter ?? [];
+    const next = enter.findIndex((event) => edge(claimed.node.state, event));
+    for (const event of enter.slice(next)) moveNode(context, event, why, stageOnEntering(claimed.plan, claimed.leg));
   }
+}
+
+/**
+ * Leads the node to the state at rest before it enters `leg`, if there is one: between verification and inspection it is
+ * MANAGEABLE, but between tear-down and cleaning there is none. An untouched node is at rest already.
+ */
+export function leaveLeg(context: RunContext, leg: number): void {
+  const { claimed } = context;
+  if (claimed.leg === UNTOUCHED || claimed.leg >= leg) return;
+  const enter = claimed.plan.legs[leg]?.enter ?? [];
+  if (enter.length < 2) return;
+  resume(context);
+  enterLegs(context, leg - 1);
+  for (const event of enter.slice(0, -1)) if (edge(claimed.node.state, event)) moveNode(context, event);
+}
+
+/** Continues the phase that the node waits in. */
+export function resume(context: RunContext): void {
+  if (kindOf(context.claimed.node.state) === "wait") moveNode(context, "resume");
+}
+
+const CLEAN_UP_REASON = "clean-up after a failure";
+
+/** The request moves the node from where it was, before any step; later moves are the engine's. */
+function causeOfStart({ purpose, operationActor, operationReason }: LockedRun): MoveCause {
+  const [actor, reason] = purpose === "CLEAN_UP" ? [ENGINE, CLEAN_UP_REASON] : [operationActor, operationReason];
+  return { actor, reason, step: null };
+}
+
+/**
+ * The change of a node's stage when a run enters a leg: work on the disks resets it. A deployment that installs nothing
+ * was admitted on an installed system only, and keeps it.
+ */
+function stageOnEntering(plan: Plan, leg: number): Pick<ClaimedNodeChange, "stage"> {
+  const phase = plan.legs[leg]?.phase;
+  if (phase === "clean" || phase === "undeploy") return { stage: "NONE" };
+  if (phase !== "deploy") return {};
+  const installs = plan.steps.some(({ kept, reaches }) => !kept && reaches === "PROVISIONED");
+  return { stage: installs ? "NONE" : "PROVISIONED" };
+}
+
+/** Recorded in a node's transition. */
+interface MoveCause {
+  readonly actor?: string;
+  readonly reason?: string | null;
+  /** The step that the run is at, if it is not the run's present one. */
+  readonly step?: string | null;
 }
 
 /** Moves the node along one edge. */
 export function moveNode(
   { ledger, claimed }: RunContext,
   event: NodeEvent,
-  why: { readonly actor?: string; readonly reason?: string | null } = {},
+  why: MoveCause = {},
   change: Omit<ClaimedNodeChange, "state"> = {},
 ): void {
   const { run, node, plan } = claimed;
@@ -133,7 +191,7 @@ export function moveNode(
     reason: why.reason ?? null,
     target: run.target,
     operationId: run.operationId,
-    step: stepLabel(plan.steps[claimed.position]),
+    step: why.step === undefined ? stepLabel(plan.steps[claimed.position]) : why.step,
     runId: run.id,
   };
   claimed.node = { ...node, ...change, state: ledger.moveNode(node.state, event, transition, change) };
@@ -152,8 +210,10 @@ export function notePower(context: RunContext, power: PowerState): void {
     node.powerState === power && node.powerReadAt !== null ? {} : { powerState: power, powerReadAt: new Date() };
   const wantedPower = machine.lastSet?.power ?? node.wantedPower;
   const powerProblem = power === "UNKNOWN" ? node.powerProblem : null;
-  if (!("powerState" in seen) && wantedPower === node.wantedPower && powerProblem === node.powerProblem) return;
-  changeNode(context, { ...seen, wantedPower, powerProblem });
+  const answered = power === "UNKNOWN" ? {} : reached(node);
+  const isSame = wantedPower === node.wantedPower && powerProblem === node.powerProblem;
+  if (isSame && Object.keys({ ...seen, ...answered }).length === 0) return;
+  changeNode(context, { ...seen, ...answered, wantedPower, powerProblem });
 }
 
 const MODEL_LENGTH_MAX = 255;
@@ -175,10 +235,8 @@ export async function noteInventory(context: RunContext, position: number, outpu
     if (index === position) return output;
     return step.leg === leg ? others.find(({ label }) => label === stepLabel(step))?.output : null;
   });
-  const data: JsonObject = Object.assign(
-    {},
-    ...outputs.filter((one): one is JsonObject => typeof one === "object" && one !== null && !Array.isArray(one)),
-  );
+  // `Object.assign` would lose a key `__proto__`.
+  const data: JsonObject = Object.fromEntries(outputs.flatMap((one) => (isJsonObject(one) ? Object.entries(one) : [])));
   ledger.addInventory({ id: randomUUID(), nodeId: node.id, runId: run.id, data });
   const model = typeof data["model"] === "string" ? cutTo(data["model"].trim(), MODEL_LENGTH_MAX) : "";
   if (model !== "" && model !== node.model) changeNode(context, { model });
@@ -197,5 +255,6 @@ export function toFailure({ node }: ClaimedRun, step: PlannedStep | undefined, f
     nodeName: node.name,
     at: new Date().toISOString(),
     retryable: fault.retryable,
+    ...(fault.failureKind && { kind: fault.failureKind }),
   };
 }

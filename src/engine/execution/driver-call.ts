@@ -51,7 +51,7 @@ const CALL_NAME_LENGTH_MAX = 60;
 const PROGRESS_LENGTH_MAX = 1_000;
 
 export function driverCall(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<unknown> {
-  const { machine, deadline, log, stepLog, about, lane, confirm } = basis;
+  const { machine, deadline, log, stepLog, about, lane, confirm, kill } = basis;
   const { id, name, powerState, labels } = machine.node;
   const call: Call<unknown> = {
     node: { id, name, powerState, labels },
@@ -65,7 +65,7 @@ export function driverCall(basis: CallBasis, driver: AnyDriver, signal: AbortSig
     },
     timed: async (what: unknown, work) => observeCall(machine, driver, callName(what, machine.redactor), work),
   };
-  return dispatched(call, { lane, confirm });
+  return dispatched(call, { lane, confirm, kill });
 }
 
 export function stepCall(

@@ -2,8 +2,8 @@
  * Turns the value that a driver returned, or the error that it threw, into data that may be stored: texts are masked and
  * shortened, values are checked.
  */
-import { messageOf } from "../../errors.ts";
-import type { ErrorCode } from "../../errors.ts";
+import { FAILURE_KINDS, messageOf } from "../../errors.ts";
+import type { ErrorCode, FailureKind } from "../../errors.ts";
 import type { DriverError, Json, StepResult } from "../../drivers/driver.ts";
 import { InvalidStepResultError, parseStepResult } from "../../drivers/step-result.ts";
 import type { StoredJson } from "../../store/records.ts";
@@ -16,6 +16,8 @@ export interface Fault {
   readonly code: ErrorCode;
   readonly reason: string;
   readonly retryable: boolean;
+  /** As the driver classified it; absent if the failure is not a driver's. */
+  readonly failureKind?: FailureKind;
 }
 
 export type AcceptedResult =
@@ -28,6 +30,8 @@ const CALLBACK_WAIT_SECONDS = 1_800;
 /** Characters of JSON of an output or a memo, which are for people and later steps and not for files. */
 const OUTPUT_LENGTH_MAX = 256 * 1024;
 const REASON_LENGTH_MAX = 2_000;
+/** Characters of an invalid value that its failure quotes. */
+const QUOTE_LENGTH_MAX = 200;
 
 /** Checks a result. An invalid one is a failure that is not retryable. */
 export function acceptResult(value: unknown, redactor: Redactor): AcceptedResult {
@@ -43,14 +47,17 @@ export function acceptResult(value: unknown, redactor: Redactor): AcceptedResult
     case "done": {
       const output = storable(result.output ?? null);
       if (output === undefined)
-        return invalid(new InvalidStepResultError("an output that is not JSON or is too large"));
+        return invalid(new InvalidStepResultError("an output that is not JSON or is too large", value));
       return { kind: "done", output: redactor.json(output) };
     }
     case "wait": {
       const memo = storable(result.memo);
       if (memo === undefined || !isStorable(memo))
         return invalid(
-          new InvalidStepResultError("a memo that is not JSON, is too large, or has characters that cannot be stored"),
+          new InvalidStepResultError(
+            "a memo that is not JSON, is too large, or has characters that cannot be stored",
+            value,
+          ),
         );
       const seconds = result.seconds ?? CALLBACK_WAIT_SECONDS;
       return { kind: "wait", seconds, onCallback: result.callback === true, memo };
@@ -61,19 +68,33 @@ export function acceptResult(value: unknown, redactor: Redactor): AcceptedResult
         code: "BACKEND_FAILED",
         reason: storableReason(result.reason, redactor),
         retryable: result.retryable,
+        failureKind: "OTHER",
       };
   }
 }
 
 /** The fault that an error of a driver stands for. */
 export function faultOf(error: unknown, redactor: Redactor): Fault {
-  const reason = storableReason(messageOf(error), redactor);
-  if (!isDriverError(error)) return { code: "BACKEND_FAILED", reason, retryable: false };
+  const quote = error instanceof InvalidStepResultError ? quoted(error.value, redactor) : "";
+  const reason = storableReason(messageOf(error), redactor) + quote;
+  if (!isDriverError(error)) return { code: "BACKEND_FAILED", reason, retryable: false, failureKind: "OTHER" };
   return {
-    code: isTimeout(error) || error.kind === "UNREACHABLE" ? "TIMEOUT" : "BACKEND_FAILED",
+    code: isTimeout(error) ? "TIMEOUT" : "BACKEND_FAILED",
     reason,
     retryable: error.retryable,
+    failureKind: FAILURE_KINDS.find((kind) => kind === error.kind) ?? "OTHER",
   };
+}
+
+/** The beginning of a value that a driver returned, to append to a sentence about it; empty if JSON cannot represent it. */
+export function quoted(value: unknown, redactor: Redactor): string {
+  try {
+    const text = redactor.text(JSON.stringify(value) ?? "");
+    if (text === "") return "";
+    return `: ${text.length > QUOTE_LENGTH_MAX ? `${cutTo(text, QUOTE_LENGTH_MAX)}…` : text}`;
+  } catch {
+    return "";
+  }
 }
 
 export function isTimeout(error: unknown): boolean {

@@ -2,13 +2,16 @@
 import { edge } from "../../lifecycle/machine.ts";
 import type { NodeEvent } from "../../lifecycle/node-states.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
+import type { PowerState } from "../../drivers/driver.ts";
 import type { Failure, LeftAs } from "../../store/records.ts";
+import { sentence } from "../../runtime/text.ts";
 import { stepLabel } from "../plans/plan.ts";
+import { UNKNOWN_CONDITION, abortedFailure } from "../scheduling/abort-outcome.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
 import { RELEASE, changeNode, moveNode, notePower, toFailure } from "./claimed-run.ts";
 import type { AbortMachine, ClaimedRun, Release, RunContext } from "./claimed-run.ts";
 import type { Fault } from "./driver-result.ts";
-import type { StepOutcome } from "./perform-step.ts";
+import { faultChange, faultEnd } from "./node-faults.ts";
 
 export function finishRun(
   { ledger, claimed }: RunContext,
@@ -20,83 +23,104 @@ export function finishRun(
   return RELEASE;
 }
 
-/** Ends the run, and with it its attempt if that is unfinished. */
+/** Ends the run without a call of its machine, which cannot be opened; and with it its attempt if that is unfinished. */
 export function failRun(context: RunContext, attempt: AttemptRow | null, fault: Fault): Release {
-  const { ledger, claimed } = context;
+  const { ledger, claimed, interrupt } = context;
   const failure = toFailure(claimed, claimed.plan.steps[claimed.position], fault);
+  if (interrupt === "ABORT")
+    return endAborted(
+      context,
+      { attempt, ignoredSignal: false, isStepOver: false },
+      { ...UNKNOWN_CONDITION, tearDownError: fault.reason },
+    );
   if (attempt && attempt.finishedAt === null)
     ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
-  return endFailed(context, failure);
-}
-
-export function endFailed(context: RunContext, failure: Failure): Release {
-  if (edge(context.claimed.node.state, "fail"))
-    moveNode(context, "fail", { reason: failure.message }, { lastError: failure });
+  if (edge(claimed.node.state, "fail")) moveNode(context, "fail", { reason: failure.message }, { lastError: failure });
   else changeNode(context, { lastError: failure });
+  if (context.claimed.run.purpose === "CLEAN_UP") noteCleanUp(context, failure.message);
   return finishRun(context, "FAILED", { failure });
 }
 
-/** `outcome`: of the step that the abort cancelled. */
+/** `outcome`: of the step that is aborted or has failed. */
 export function beginAbort(
   claimed: ClaimedRun,
   attempt: AttemptRow | null,
-  outcome?: Extract<StepOutcome, { kind: "aborted" }>,
+  outcome: {
+    readonly ignoredSignal: boolean;
+    readonly powerState?: PowerState | null;
+    readonly isStepOver?: boolean;
+  } = { ignoredSignal: false },
 ): AbortMachine {
   return {
     kind: "ABORT_MACHINE",
     claimed,
     attempt,
-    ignoredSignal: outcome?.ignoredSignal ?? false,
-    power: outcome?.powerState ?? null,
+    ignoredSignal: outcome.ignoredSignal,
+    power: outcome.powerState ?? null,
+    isStepOver: outcome.isStepOver ?? false,
   };
 }
 
-/** Ends the run after its abort was carried out on the machine. */
-export function settleAbort(
+/** Ends the run after its abort, or its failure, was carried out on the machine. */
+export function endAborted(
   context: RunContext,
-  { attempt, ignoredSignal }: Pick<AbortMachine, "attempt" | "ignoredSignal">,
+  { attempt, ignoredSignal, isStepOver }: Pick<AbortMachine, "attempt" | "ignoredSignal" | "isStepOver">,
   left: LeftAs,
 ): Release {
   const { ledger, claimed } = context;
   const { run } = claimed;
+  const problem = problemOf(context, ignoredSignal, left);
+  const step = stepLabel(claimed.plan.steps[claimed.position]);
+  const moment = attempt ? "at" : isStepOver ? "after" : "before";
+  const failure =
+    problem ?? abortedFailure({ ...run, by: run.interruptBy, reason: run.interruptReason }, { step, moment });
+  const failed = run.interruptFailure !== null;
   if (attempt && attempt.finishedAt === null)
-    ledger.changeAttempt(attempt, { state: "ABORTED", finishedAt: ledger.now });
-  const failure = abortFailure(context, ignoredSignal, left);
-  const event: NodeEvent = run.interruptFailure ? "fail" : "abort";
-  if (edge(claimed.node.state, event))
-    moveNode(
-      context,
-      event,
-      { actor: run.interruptBy ?? ENGINE, reason: run.interruptReason ?? failure?.message ?? null },
-      { lastError: failure },
-    );
-  else if (failure) changeNode(context, { lastError: failure });
+    ledger.changeAttempt(attempt, {
+      state: attempt.failure ? "FAILED" : "ABORTED",
+      finishedAt: ledger.now,
+    });
+  const event: NodeEvent = failed ? "fail" : "abort";
+  const cause = failed
+    ? { reason: failure.message }
+    : { actor: run.interruptBy ?? ENGINE, reason: run.interruptReason ?? problem?.message ?? null };
+  if (edge(claimed.node.state, event)) moveNode(context, event, cause, { lastError: failure });
+  else changeNode(context, { lastError: failure });
   notePower(context, left.power);
+  const failedCleanUp = failed && run.purpose === "CLEAN_UP" ? failure.message : null;
+  const cleanUpProblem = left.tearDownError ?? (ignoredSignal ? failure.message : failedCleanUp);
+  if (cleanUpProblem !== null || (attempt && !failed)) noteCleanUp(context, cleanUpProblem);
   ledger.endJob(claimed.job);
-  ledger.endRun(run.interruptFailure || ignoredSignal ? "FAILED" : "ABORTED", {
-    ...(failure && { failure }),
-    leftAs: left,
-  });
+  ledger.endRun(failed || ignoredSignal ? "FAILED" : "ABORTED", { failure, leftAs: left });
   return RELEASE;
 }
 
-/** The failure that caused the abort, or the problems of the abort itself; null if there are neither. */
-function abortFailure(
+/** Begins the fault of a clean-up that failed, or ends it after one that succeeded (null). */
+function noteCleanUp(context: RunContext, problem: string | null): void {
+  const { node } = context.claimed;
+  const change =
+    problem === null ? faultEnd(node, "CLEAN_UP_FAILED") : faultChange(node, "CLEAN_UP_FAILED", sentence(problem));
+  if (Object.keys(change).length > 0) changeNode(context, change);
+}
+
+/** The failure that ends the run, or the problems of the abort itself; null if there are neither. */
+function problemOf(
   { environment, claimed }: RunContext,
   ignoredSignal: boolean,
   { tearDownError }: LeftAs,
 ): Failure | null {
   const { interruptFailure, position } = claimed.run;
-  if (interruptFailure && ignoredSignal)
+  const stillRuns = "may still be running";
+  if (interruptFailure && ignoredSignal && !interruptFailure.message.includes(stillRuns))
     return {
       ...interruptFailure,
-      message: `${interruptFailure.message} The step ignored its abort signal and may still be running.`,
+      message: `${interruptFailure.message} The step ignored its abort signal and ${stillRuns}.`,
     };
   if (interruptFailure) return interruptFailure;
   const step = claimed.plan.steps[position];
   const problems = [
     ignoredSignal
-      ? `${stepLabel(step)} did not end within ${environment.abortGraceMs / 1000} s of the abort and may still be running`
+      ? `${stepLabel(step)} did not end within ${environment.abortGraceMs / 1000} s of the abort and ${stillRuns}`
       : null,
     tearDownError,
   ].filter((text) => text !== null);

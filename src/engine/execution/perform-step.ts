@@ -29,7 +29,7 @@ export type StepOutcome = { readonly powerState: PowerState | null } & (
       readonly toVerify: boolean;
     }
   | { readonly kind: "wait"; readonly seconds: number; readonly onCallback: boolean; readonly memo: StoredJson }
-  | ({ readonly kind: "failed" } & Fault)
+  | ({ readonly kind: "failed"; readonly ignoredSignal: boolean } & Fault)
   /** `ignoredSignal`: it did not end in time, and may still be running. */
   | { readonly kind: "aborted"; readonly ignoredSignal: boolean }
 );
@@ -85,6 +85,7 @@ async function runStep(request: StepRequest): Promise<StepOutcome | StepLost> {
         code: "TIMEOUT",
         reason: ignoredSignal ? `${reason} and may still be running` : reason,
         retryable: true,
+        ignoredSignal,
         powerState: seen.state,
       })),
     );
@@ -116,12 +117,13 @@ async function callStep(request: StepRequest, signal: AbortSignal, seen: SeenPow
   const { redactor } = request.machine;
   try {
     const result = acceptResult(await enterStep(request, signal, seen), redactor);
-    if (result.kind !== "done") return { ...result, powerState: seen.state };
+    if (result.kind === "failed") return { ...result, ignoredSignal: false, powerState: seen.state };
+    if (result.kind === "wait") return { ...result, powerState: seen.state };
     const toVerify = request.part === "RUN" && declaredStep(request)?.step.verify !== undefined;
     return { ...result, toVerify, powerState: seen.state };
   } catch (error) {
     if (error instanceof HeartbeatLostError) return { kind: "lost", reason: error.message };
-    return { kind: "failed", ...faultOf(error, redactor), powerState: seen.state };
+    return { kind: "failed", ...faultOf(error, redactor), ignoredSignal: false, powerState: seen.state };
   }
 }
 

@@ -1,14 +1,15 @@
 /** The power of a node: read and set through the driver that it takes `power` from, within a step or outside of one. */
-import type { ErrorCode } from "../../errors.ts";
 import type { BootDevice, Driver, NodePower, PowerAction, PowerState, StepResult } from "../../drivers/driver.ts";
 import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import type { Log } from "../../log.ts";
-import { POWER_STEPS } from "../plans/reserved-steps.ts";
+import type { BootDeviceName } from "../../lifecycle/verbs.ts";
+import { BOOT_STEP, DRIVER_BOOT_DEVICE, powerChangeOf } from "../plans/reserved-steps.ts";
 import { CallTimeoutError, withDeadline } from "./call-deadline.ts";
 import { driverCall, observeCall } from "./driver-call.ts";
 import type { CallBasis, StepBasis } from "./driver-call.ts";
 import { faultOf, isTimeout } from "./driver-result.ts";
+import type { Fault } from "./driver-result.ts";
 import type { Machine } from "./machine.ts";
 
 /** The power as it was read or set last; null if neither. */
@@ -61,11 +62,17 @@ const DONE = { kind: "done" } as const satisfies StepResult;
 export async function runPowerStep(basis: StepBasis, signal: AbortSignal, seen: SeenPower): Promise<StepResult> {
   const { step } = basis;
   const power = nodePower({ ...basis, lane: "STEP" }, signal, seen);
-  const action = (Object.keys(POWER_STEPS) as PowerAction[]).find((name) => POWER_STEPS[name] === step.name);
+  const change = powerChangeOf(step);
   if (step.phase === "verify") await power.read();
-  else if (action === "SOFT_OFF") return softPowerOff(basis, signal, power);
-  else if (action) await power.set(action);
-  else throw new Error(`There is no power action ${step.name}.`);
+  else if (step.name === BOOT_STEP) {
+    const { device, persistent } = step.args;
+    await power.setBootDevice(DRIVER_BOOT_DEVICE[device as BootDeviceName], { persistent: persistent === true });
+  } else if (change === "SOFT_OFF" || change === "SOFT_REBOOT") {
+    const result = await softPowerOff(basis, signal, power);
+    if (change === "SOFT_REBOOT") await power.set("ON");
+    return result;
+  } else if (change) await power.set(change);
+  else throw new Error(`There is no power step ${step.name}.`);
   return DONE;
 }
 
@@ -99,7 +106,7 @@ async function softPowerOff(basis: StepBasis, signal: AbortSignal, power: NodePo
 
 // ---- outside of a step
 
-export type PowerSetting = Pick<CallBasis, "deadline" | "lane" | "confirm" | "log"> & {
+export type PowerSetting = Pick<CallBasis, "deadline" | "lane" | "confirm" | "kill" | "log"> & {
   /** Cancels the call. */
   readonly end?: AbortSignal;
 };
@@ -116,7 +123,7 @@ export async function setPower(
 }
 
 /** The power of a node as its BMC reports it, or why there is no report. */
-export type PowerReading = { readonly state: PowerState } | { readonly code: ErrorCode; readonly reason: string };
+export type PowerReading = { readonly state: PowerState } | Omit<Fault, "retryable">;
 
 export interface ReadingTime {
   /** Of the call; held while it waits for a slot. */
@@ -147,8 +154,8 @@ export async function readPower(
     if (patience.signal.aborted && leftUntil(deadline) > TIME_LEFT_MS) return "NO_SLOT";
     if (error instanceof HeartbeatLostError) return "NO_SLOT";
     if (error instanceof CallTimeoutError) return { code: "TIMEOUT", reason: "the BMC did not answer in time" };
-    const { code, reason } = faultOf(error, machine.redactor);
-    return { code, reason };
+    const { retryable: _, ...fault } = faultOf(error, machine.redactor);
+    return fault;
   } finally {
     stopClock();
   }

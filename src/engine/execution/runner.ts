@@ -14,7 +14,7 @@
  *          performStep    abortMachine         │   driver, no transaction
  *               │              │               │
  *               ▼              ▼               │
- *          settleStep     settleAbort ─────────┘   transaction (settle-step.ts, end-run.ts)
+ *          settleStep     settleAbort ─────────┘   transaction (settle-step.ts)
  *               └──────────────────────────────┘
  *
  * Modes of a run:
@@ -27,8 +27,8 @@
  * - committing: one transaction, shared with other runs (group-commit.ts), checks the fence, ends the attempt, and begins
  *   the next step, parks the run, or ends it. It is retried while the database is unavailable. Left by its directive, or
  *   with a `FencedError` if another replica has claimed the run.
- * - aborting the machine: the driver's `abort` and the power. Entered by ABORT_MACHINE. Left for committing, which ends the
- *   run.
+ * - aborting the machine: the driver's `abort` and the power, after an abort and after the final failure of a step. Entered
+ *   by ABORT_MACHINE. Left for committing, which ends the run, or begins the next step of a best-effort plan.
  * - parked: the run waits in the database and no process holds it. Left when its time comes, or by a callback, a free slot,
  *   an interrupt, or the end of a hold or of maintenance: each gives it a job, which claims it again.
  * - released: this process writes nothing more about the run. Entered by RELEASE, by a `FencedError`, and by `release` at
@@ -51,12 +51,11 @@ import { claimRun } from "./claim.ts";
 import type { ClaimParts } from "./claim.ts";
 import { FencedError, RELEASE } from "./claimed-run.ts";
 import type { AbortMachine, ClaimedRun, EnterStep, RunDirective } from "./claimed-run.ts";
-import { settleAbort } from "./end-run.ts";
 import { createOwnershipCheck } from "./ownership-check.ts";
 import { performStep } from "./perform-step.ts";
 import type { StepBasis } from "./driver-call.ts";
 import { RunCommits } from "./run-commits.ts";
-import { settleStep } from "./settle-step.ts";
+import { settleAbort, settleStep } from "./settle-step.ts";
 import type { StepLog } from "./step-log.ts";
 import { UnacknowledgedClaims } from "./unacknowledged-claims.ts";
 
@@ -74,6 +73,9 @@ export interface RunnerParts {
   /** How long each part of the abort clean-up may take, in ms. */
   readonly abortCleanUpMs: number;
 }
+
+/** Failures of a step after which its machine may still be working. */
+const MACHINE_MAY_WORK: ReadonlySet<string> = new Set(["INTERRUPTED", "TIMEOUT", "STOP_TIMEOUT"]);
 
 export class Runner {
   readonly #parts: RunnerParts;
@@ -172,12 +174,13 @@ export class Runner {
 
   async #enterStep(entry: EnterStep): Promise<RunDirective> {
     const { claimed, step, attempt } = entry;
-    const { cancel, abandon } = this.#activeRuns.enterStep(claimed, step);
+    const { cancel, abandon, kill } = this.#activeRuns.enterStep(claimed, step);
     const stepLog = this.#commits.stepLog(claimed, attempt);
     const outcome = await performStep({
       ...this.#callOf(entry, stepLog),
       cancel,
       abandon,
+      kill,
       graceMs: this.#parts.abortGraceMs,
     });
     if (outcome.kind === "lost") {
@@ -192,16 +195,21 @@ export class Runner {
     const { claimed, attempt, ignoredSignal, power } = directive;
     const step = attempt && claimed.plan.steps[attempt.step];
     const stepLog = attempt && this.#commits.stepLog(claimed, attempt);
-    // The driver's `abort` does not run beside a step that must not be interrupted and may still be running.
+    // The driver's `abort` does not run beside a step that must not be interrupted and may still be running. The end of the
+    // call proves nothing about the machine if the step ran out of time or was lost.
+    const code = attempt?.failure?.code;
+    const mayBeWorking = ignoredSignal || (code !== undefined && MACHINE_MAY_WORK.has(code));
+    const isLeftAlone = mayBeWorking && code !== undefined && step?.interruptible === "NEVER";
     const call =
-      attempt && stepLog && step && !(ignoredSignal && step.interruptible !== "ALWAYS")
+      attempt && stepLog && step && !isLeftAlone && !(ignoredSignal && step.interruptible !== "ALWAYS")
         ? this.#callOf(
             { claimed, step, attempt, generation: claimed.run.generation, leftMs: this.#parts.abortCleanUpMs },
             stepLog,
           )
         : null;
     const confirm = this.#ownershipCheck(claimed);
-    const left = await abortMachine(this.#parts, { claimed, attempt, call, power, confirm });
+    const { cancel: end, kill } = this.#activeRuns.enterStep(claimed, { interruptible: "NEVER" });
+    const left = await abortMachine(this.#parts, { claimed, attempt, call, isLeftAlone, power, end, kill, confirm });
     return this.#commits.settle(claimed, stepLog, (context) => settleAbort(context, directive, left));
   }
 

@@ -1,20 +1,22 @@
 /**
  * The outcome of a step: notes it in the run's ledger and continues the run. A step that is done passes the boundary or
- * enters its verify part, one that waits is parked, and one that failed is retried or ends the run.
+ * enters its verify part, one that waits is parked, and one that failed is retried, or undone like an
+ * aborted one before it ends the run.
  */
+import { cancels } from "../../lifecycle/interrupts.ts";
 import { edge } from "../../lifecycle/machine.ts";
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import { latestAttempt } from "../../store/attempts.ts";
 import { lockNodes } from "../../store/nodes.ts";
-import type { Failure, PlannedStep, StoredJson } from "../../store/records.ts";
+import type { Failure, LeftAs, PlannedStep, StoredJson } from "../../store/records.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { nextPosition } from "../plans/plan.ts";
 import { isReservedWait } from "../plans/reserved-steps.ts";
 import { enterAgain, parked, passBoundary } from "./boundary.ts";
 import { RELEASE, changeNode, describeFault, moveNode, noteInventory, notePower, toFailure } from "./claimed-run.ts";
-import type { EnterStep, RunContext, RunDirective, StepContext } from "./claimed-run.ts";
+import type { AbortMachine, EnterStep, RunContext, RunDirective, StepContext } from "./claimed-run.ts";
 import type { Fault } from "./driver-result.ts";
-import { beginAbort, endFailed } from "./end-run.ts";
+import { beginAbort, endAborted } from "./end-run.ts";
 import type { StepOutcome } from "./perform-step.ts";
 
 /** A wait for a callback without a limit of its own ends with the attempt's deadline. */
@@ -47,7 +49,7 @@ export async function settleStep(
     case "wait":
       return parkStep(context, outcome);
     case "failed":
-      return failStep(context, outcome);
+      return failStep(context, outcome, outcome.ignoredSignal);
     case "aborted":
       return beginAbort(claimed, attempt, outcome);
   }
@@ -74,10 +76,11 @@ async function continueBegunStep({ ledger, claimed, interrupt }: RunContext): Pr
   };
 }
 
-/** Stores the output, and enters the verify part in the same attempt. */
+/** Stores the output, and enters the verify part in the same attempt. A pending abort does not wait for that part. */
 function enterVerify(context: StepContext, output: StoredJson): RunDirective {
   const { ledger, claimed, step, attempt, interrupt } = context;
-  const isCancelled = isCancelledBy(interrupt, step, claimed.run);
+  const { interruptFailure } = claimed.run;
+  const isCancelled = interrupt === "ABORT" && (interruptFailure !== null || step.interruptible !== "NEVER");
   const change = { part: isCancelled ? "ABORT" : "VERIFY", output, memo: null, callback: null } as const;
   ledger.changeAttempt(attempt, change);
   if (isCancelled) return beginAbort(claimed, { ...attempt, ...change });
@@ -86,7 +89,7 @@ function enterVerify(context: StepContext, output: StoredJson): RunDirective {
 
 /** True if an abort need not wait for the end of the step. */
 export function isCancelledBy(interrupt: Interrupt | null, step: PlannedStep, run: RunRow): boolean {
-  return interrupt === "ABORT" && (step.interruptible !== "NEVER" || run.interruptFailure !== null);
+  return interrupt === "ABORT" && (run.interruptFailure !== null || cancels(run.interruptMode, step.interruptible));
 }
 
 async function parkStep(context: StepContext, outcome: Extract<StepOutcome, { kind: "wait" }>): Promise<RunDirective> {
@@ -113,16 +116,17 @@ async function parkStep(context: StepContext, outcome: Extract<StepOutcome, { ki
   return RELEASE;
 }
 
-/** Parks the run until the step's next attempt, or gives the step up. */
-export async function failStep(context: StepContext, fault: Fault): Promise<RunDirective> {
+/** Parks the run until the step's next attempt, or gives the step up. `ignoredSignal`: it may still be running. */
+export function failStep(context: StepContext, fault: Fault, ignoredSignal = false): RunDirective {
   const { ledger, claimed, step, attempt, interrupt } = context;
   if (interrupt === "ABORT") {
     ledger.changeAttempt(attempt, { part: "ABORT" });
     return beginAbort(claimed, attempt);
   }
   const failure = toFailure(claimed, step, { ...fault, reason: describeFault(claimed, step, fault.reason) });
+  if (!fault.retryable || attempt.number > step.retries || interrupt !== null)
+    return giveUpStep(context, failure, ignoredSignal);
   ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
-  if (!fault.retryable || attempt.number > step.retries || interrupt !== null) return giveUpStep(context, failure);
   if (edge(claimed.node.state, "wait")) moveNode(context, "wait", { reason: failure.message });
   ledger.changeRun(parked(ledger, "RETRY", step.backoffSeconds));
   ledger.endJob(claimed.job, step.backoffSeconds);
@@ -130,12 +134,32 @@ export async function failStep(context: StepContext, fault: Fault): Promise<RunD
   return RELEASE;
 }
 
-/** A step has failed finally: the run fails with it, unless its plan is best effort. */
-export async function giveUpStep(context: StepContext, failure: Failure): Promise<RunDirective> {
+/** A step has failed finally: the machine is cleaned up as after an abort, and then the failure settles. */
+export function giveUpStep(context: StepContext, failure: Failure, ignoredSignal = false): AbortMachine {
   const { ledger, claimed, attempt } = context;
-  if (!claimed.plan.bestEffort) return endFailed(context, failure);
-  const errors = [...claimed.run.errors, failure];
-  ledger.changeRun({ errors });
-  const passing = { ...context, claimed: { ...claimed, run: { ...claimed.run, errors } } };
-  return passBoundary(passing, nextPosition(claimed.plan, attempt.step + 1));
+  ledger.changeRun({ interruptFailure: failure });
+  if (attempt.finishedAt === null) ledger.changeAttempt(attempt, { part: "ABORT", failure });
+  return beginAbort(claimed, { ...attempt, failure }, { ignoredSignal });
+}
+
+/** Settles an abort or a failure after it was carried out on the machine. */
+export async function settleAbort(
+  context: RunContext,
+  directive: Pick<AbortMachine, "attempt" | "ignoredSignal" | "isStepOver">,
+  left: LeftAs,
+): Promise<RunDirective> {
+  const { ledger, claimed, interrupt } = context;
+  const { run, plan } = claimed;
+  const { interruptFailure: failure } = run;
+  const { attempt } = directive;
+  if (!plan.bestEffort || interrupt === "ABORT") return endAborted(context, directive, left);
+  // An earlier commit succeeded although its answer was lost, as in `settleStep`.
+  if (run.owner !== claimed.job.id) return RELEASE;
+  if (failure === null || !attempt) return continueBegunStep(context);
+  if (attempt.finishedAt === null) ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
+  notePower(context, left.power);
+  const passed = { errors: [...run.errors, failure], interruptFailure: null };
+  ledger.changeRun(passed);
+  const passing = { ...context, claimed: { ...claimed, run: { ...run, ...passed } } };
+  return passBoundary(passing, nextPosition(plan, attempt.step + 1));
 }

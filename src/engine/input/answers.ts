@@ -2,6 +2,15 @@
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import type { Refusal } from "../../errors.ts";
 import type { Plan } from "../../store/records.ts";
+import { listed } from "./name-rules.ts";
+import type { EffectiveVariable } from "./variables.ts";
+
+/** The effect of a refused node on the request as a whole, before any work starts. */
+export const ACCEPTANCES = {
+  ALL_OR_NOTHING: "Refuse the whole request if one node is refused.",
+  BEST_EFFORT: "Start on the nodes that are accepted.",
+} as const;
+export type Acceptance = keyof typeof ACCEPTANCES;
 
 /** The answer for one node of a request, in the order of the request. */
 export interface NodeAnswer {
@@ -14,13 +23,19 @@ export interface NodeAnswer {
   readonly further?: readonly Refusal[];
   /** The steps that are, or in a dry run would be, performed; null for a refused node and for a replayed request. */
   readonly plan: Plan | null;
+  /** Whether the plan changes the disks of a node that may hold data; null without a plan. */
+  readonly erasesData?: boolean | null;
+  /** Variables that the drivers get, by name; absent without a plan. */
+  readonly variables?: readonly EffectiveVariable[];
   /** State of the node after the plan. */
   readonly target?: NodeState | null;
 }
 
 export interface SubmitAnswer {
-  /** Null if the request was refused, or was a dry run. */
+  /** Null if the request was refused, was a dry run, or has several operations. */
   readonly operationId: string | null;
+  /** All operations of the request; absent if there is at most one. */
+  readonly operationIds?: readonly string[];
   readonly results: readonly NodeAnswer[];
   readonly refusals: readonly Refusal[];
   readonly replayed: boolean;
@@ -33,12 +48,41 @@ export function refuseRequest(refusals: readonly Refusal[]): SubmitAnswer & { re
   return { operationId: null, results: [], refusals, replayed: false };
 }
 
+/** Names in a summary. All refusals are in the results. */
+const SUMMARY_REFS_MAX = 10;
+
+/** The refusals of nodes, for the request as a whole: several nodes with the same code share one, with the data of the first. */
+export function summaryOf(results: readonly NodeAnswer[]): Refusal[] {
+  const refusals = results.flatMap(({ ref, refusal, further = [] }) =>
+    refusal ? [refusal, ...further].map((one) => ({ ref, one })) : [],
+  );
+  return [...Map.groupBy(refusals, ({ one }) => one.code)].flatMap(([code, same]) => {
+    const [first] = same;
+    const refs = [...new Set(same.map(({ ref }) => ref))];
+    if (!first || refs.length === 1) return same.map(({ one }) => one);
+    const { message, ...data } = first.one;
+    const missing = same.flatMap(({ one }) => one.missing ?? []);
+    return {
+      ...data,
+      message: `${refs.length.toLocaleString("en")} nodes are refused with ${code}: ${listed(refs)}. The first reason: ${message}`,
+      ...(missing.length > 0 && { missing }),
+      nodes: { count: refs.length, refs: refs.slice(0, SUMMARY_REFS_MAX) },
+    };
+  });
+}
+
 export function acceptedNode(ref: string, nodeId: string, runId: string | null): NodeAnswer {
   return { ref, nodeId, runId, accepted: true, refusal: null, plan: null };
 }
 
-export function refusedNode(ref: string, nodeId: string, runId: string | null, refusal: Refusal): NodeAnswer {
+export function refusedNode(ref: string, nodeId: string | null, runId: string | null, refusal: Refusal): NodeAnswer {
   return { ref, nodeId, runId, accepted: false, refusal, plan: null };
+}
+
+/** The operations of a request, as its answer holds them. */
+export function answeredOperations(ids: readonly string[]): Pick<SubmitAnswer, "operationId" | "operationIds"> {
+  const [first = null, ...others] = ids;
+  return others.length === 0 ? { operationId: first } : { operationId: null, operationIds: ids };
 }
 
 /** The operation of a list of runs if all of them belong to the same one. */

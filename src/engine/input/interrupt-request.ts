@@ -1,33 +1,47 @@
 /** Requests to abort or stop work, whether runs on nodes or a discovery. */
 import type { Refusal } from "../../errors.ts";
 import type { AbortEffect, AbortMode } from "../../lifecycle/interrupts.ts";
-import type { NodeAnswer, SubmitAnswer } from "./answers.ts";
+import type { Acceptance, NodeAnswer, SubmitAnswer } from "./answers.ts";
 import { reasonFlaws } from "./size-limits.ts";
 import type { WorkSelector } from "./work-selector.ts";
 
-export interface AbortRequest {
+/** Members of every request to interrupt work. */
+export interface InterruptRequest {
   readonly work: WorkSelector;
+  /** Default BEST_EFFORT: one refused or unknown node must not keep the others running. */
+  readonly acceptance?: Acceptance | undefined;
+  readonly reason?: string | undefined;
+}
+
+export interface AbortRequest extends InterruptRequest {
   readonly mode?: AbortMode | undefined;
   /** Whether to power the node off. Absent: off after clean and deploy, otherwise unchanged. */
   readonly powerOff?: boolean | undefined;
-  readonly reason?: string | undefined;
 }
 
 /** The answer for one node of an abort. */
 export interface AbortAnswer extends NodeAnswer {
-  readonly effect: AbortEffect | null;
-  readonly afterStep: string | null;
+  readonly effect?: AbortEffect | null;
+  readonly afterStep?: string | null;
 }
 
 export interface AbortResult extends SubmitAnswer {
   readonly results: readonly AbortAnswer[];
 }
 
-export interface StopRequest {
-  readonly work: WorkSelector;
+export interface StopRequest extends InterruptRequest {
   /** How long running steps may continue, in seconds. */
   readonly timeoutSeconds?: number | undefined;
-  readonly reason?: string | undefined;
+}
+
+export function abortFlaws({ mode, reason }: AbortRequest): Refusal[] {
+  const isForcedWithoutReason = mode === "FORCE" && (reason ?? "").trim() === "";
+  const flaw: Refusal = {
+    code: "INVALID_INPUT",
+    message: "An abort with mode FORCE requires a reason. It leaves the machine in an unknown condition.",
+    path: ["input", "reason"],
+  };
+  return [...reasonFlaws(reason), ...(isForcedWithoutReason ? [flaw] : [])];
 }
 
 const STOP_TIMEOUT_SECONDS = 600;

@@ -1,5 +1,6 @@
 /** Rules for names of nodes, clusters and runbooks, labels and host groups. Each function returns the flaws of its input. */
 import type { Refusal } from "../../errors.ts";
+import { hasControls } from "../../runtime/text.ts";
 
 const NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$/;
 const LABEL = /^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$/;
@@ -27,10 +28,10 @@ export function labelFlaws(labels: Readonly<Record<string, string>> | undefined,
       },
     ];
   return entries
-    .filter(([key, value]) => !LABEL.test(key) || value.length > 253)
+    .filter(([key, value]) => !LABEL.test(key) || value.length > 253 || hasControls(value))
     .map(([key]) => ({
       code: "INVALID_INPUT",
-      message: `Invalid label ${JSON.stringify(key)}: use a key of 1–63 letters, digits, dots, dashes, slashes or underscores, and a value of at most 253 characters.`,
+      message: `Invalid label ${JSON.stringify(key)}: use a key of 1–63 letters, digits, dots, dashes, slashes or underscores, and a value of at most 253 characters without control characters.`,
       path: [...path, "labels"],
     }));
 }
@@ -44,6 +45,11 @@ export function hostGroupFlaw(hostGroup: string | null | undefined, path: readon
       path: [...path, "hostGroup"],
     },
   ];
+}
+
+/** A number of nodes in a message. */
+export function nodesText(count: number): string {
+  return count === 1 ? "1 node" : `${count.toLocaleString("en")} nodes`;
 }
 
 /** Names in a message. Programs read all of them from the data beside it. */

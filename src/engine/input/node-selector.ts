@@ -1,18 +1,35 @@
 /** Resolves the nodes that a request selects: each once, in the order of the request. Names all that do not exist. */
 import type { Refusal } from "../../errors.ts";
-import type { Reader } from "../../store/postgres/database.ts";
-import { nodeKeys, nodesByIds, nodesByNames } from "../../store/nodes.ts";
+import type { Reader, Tx } from "../../store/postgres/database.ts";
+import { countNodes, nodeKeys, nodesByIds, nodesByNames } from "../../store/nodes.ts";
 import type { NodeFilter } from "../../store/node-filter.ts";
 import { clusterByName, clustersByIds } from "../../store/clusters.ts";
 import { isUuid } from "../../runtime/uuid.ts";
-import { listed } from "./name-rules.ts";
+import { emptyMembers } from "../../runtime/empty-members.ts";
+import { pickNodes } from "./node-pick.ts";
+import type { NodePick } from "./node-pick.ts";
+import { listed, nodesText } from "./name-rules.ts";
 
 /** Exactly one member. */
 export type NodeSelector =
   | { readonly ids: readonly string[] }
   | { readonly names: readonly string[] }
   | { readonly cluster: ClusterRef }
-  | { readonly filter: NodeFilter };
+  | FilterSelector
+  /** True: all nodes. */
+  | { readonly all: boolean }
+  | PickSelector;
+
+/** As many free nodes as are needed. They are locked, unless the request is a plan. */
+export interface PickSelector {
+  readonly pick: NodePick;
+}
+
+export interface FilterSelector {
+  readonly filter: NodeFilter;
+  /** Members of the filter without a value, as the request has them (empty-members.ts). Default: those of `filter`. */
+  readonly emptyMembers?: readonly (readonly string[])[];
+}
 
 export type ClusterRef = { readonly id: string } | { readonly name: string };
 
@@ -23,48 +40,129 @@ export interface Selection {
   readonly clusterId: string | null;
 }
 
-const EMPTY = "The list of nodes is empty; name at least one node.";
+/** The nodes that exist, and the refusal of the names and ids that do not; null if all exist. */
+export interface KnownNodes extends Selection {
+  readonly unknown: Refusal | null;
+}
 
-/** The selected nodes, or a refusal that names every one that does not exist. */
+interface Refused {
+  readonly refusals: readonly Refusal[];
+}
+
+const PATH: readonly string[] = ["input", "nodes"];
+
+/**
+ * The selected nodes, or a refusal that names every one that does not exist. `lockIn`: the transaction in which
+ * picked nodes are locked; they are not locked without it.
+ */
 export async function selectNodes(
   reader: Reader,
   selector: NodeSelector,
-  path: readonly string[] = ["input", "nodes"],
-): Promise<Selection | { readonly refusals: readonly Refusal[] }> {
-  if ("filter" in selector) {
-    const found = await nodeKeys(reader, selector.filter);
-    if (found.length === 0) return refused("NOT_FOUND", "No node matches the filter.", [...path, "filter"]);
-    return { nodes: found.map(({ id, name }) => ({ ref: name, nodeId: id })), clusterId: null };
-  }
+  { path = PATH, lockIn }: { readonly path?: readonly string[]; readonly lockIn?: Tx | undefined } = {},
+): Promise<Selection | Refused> {
+  const found =
+    "pick" in selector
+      ? await pickedNodes(reader, selector, { path: [...path, "pick"], lockIn })
+      : await selectKnownNodes(reader, selector, path);
+  if ("refusals" in found) return found;
+  return found.unknown ? { refusals: [found.unknown] } : found;
+}
+
+/** Those of the selected nodes that exist. */
+export async function selectKnownNodes(
+  reader: Reader,
+  selector: Exclude<NodeSelector, PickSelector>,
+  path: readonly string[],
+): Promise<KnownNodes | Refused> {
+  if ("filter" in selector) return filteredNodes(reader, selector, [...path, "filter"]);
+  if ("all" in selector) return allNodes(reader, selector.all, [...path, "all"]);
   if ("cluster" in selector) {
     const clusterId = await findCluster(reader, selector.cluster);
     if (clusterId === null) return unknownCluster(selector.cluster, [...path, "cluster"]);
     const found = await nodeKeys(reader, { clusterId });
     if (found.length === 0)
       return refused("INVALID_INPUT", "The cluster has no nodes. Add some with updateCluster.", [...path, "cluster"]);
-    return { nodes: found.map(({ id, name }) => ({ ref: name, nodeId: id })), clusterId };
+    return { ...known(found), clusterId };
   }
+  return namedNodes(reader, selector, path);
+}
+
+async function namedNodes(
+  reader: Reader,
+  selector: { readonly ids: readonly string[] } | { readonly names: readonly string[] },
+  path: readonly string[],
+): Promise<KnownNodes | Refused> {
   const byId = "ids" in selector;
   const refs = [...new Set(byId ? selector.ids : selector.names)];
-  const field = byId ? "ids" : "names";
-  if (refs.length === 0) return refused("INVALID_INPUT", EMPTY, [...path, field]);
+  const place = [...path, byId ? "ids" : "names"];
+  if (refs.length === 0) return refused("INVALID_INPUT", "The list of nodes is empty; name at least one node.", place);
   const rows = byId ? await nodesByIds(reader, refs.filter(isUuid)) : await nodesByNames(reader, refs);
   const idOf = new Map(rows.map((row) => [byId ? row.id : row.name, row.id]));
   const missing = refs.filter((ref) => !idOf.has(ref));
-  if (missing.length > 0) {
-    return {
-      refusals: [
-        {
-          code: "NOT_FOUND",
-          message:
-            missing.length === 1 ? `There is no node ${listed(missing)}.` : `There are no nodes ${listed(missing)}.`,
-          path: [...path, field],
-          missing,
-        },
-      ],
-    };
-  }
-  return { nodes: refs.map((ref) => ({ ref, nodeId: idOf.get(ref) ?? "" })), clusterId: null };
+  const nodes = refs.flatMap((ref) => {
+    const nodeId = idOf.get(ref);
+    return nodeId === undefined ? [] : [{ ref, nodeId }];
+  });
+  return { nodes, clusterId: null, unknown: missing.length === 0 ? null : unknownNodes(missing, place) };
+}
+
+/** The refusal of names or ids that do not exist. */
+export function unknownNodes(missing: readonly string[], path: readonly string[]): Refusal {
+  const message =
+    missing.length === 1 ? `There is no node ${listed(missing)}.` : `There are no nodes ${listed(missing)}.`;
+  return { code: "NOT_FOUND", message, path, missing };
+}
+
+function known(found: readonly { readonly id: string; readonly name: string }[]): KnownNodes {
+  return { nodes: found.map(({ id, name }) => ({ ref: name, nodeId: id })), clusterId: null, unknown: null };
+}
+
+async function filteredNodes(
+  reader: Reader,
+  selector: FilterSelector,
+  path: readonly string[],
+): Promise<KnownNodes | Refused> {
+  const flaw = await filterFlaw(reader, selector, path);
+  if (flaw) return { refusals: [flaw] };
+  const found = await nodeKeys(reader, selector.filter);
+  if (found.length === 0) return refused("NOT_FOUND", "No node matches the filter.", path);
+  return known(found);
+}
+
+/** The refusal of a filter that may select more nodes than the caller meant. */
+async function filterFlaw(reader: Reader, selector: FilterSelector, path: readonly string[]): Promise<Refusal | null> {
+  const [empty] = selector.emptyMembers ?? emptyMembers(selector.filter);
+  if (!empty) return null;
+  const count = nodesText(await countNodes(reader, selector.filter));
+  const message =
+    empty.length === 0
+      ? `The filter has no condition and would select ${count}. Add one`
+      : `\`${empty.join(".")}\` has no value, and the filter would select ${count}. Give it one, or leave it out`;
+  return {
+    code: "INVALID_INPUT",
+    message: `${message}; to select all nodes, use \`all: true\`.`,
+    path: [...path, ...empty],
+  };
+}
+
+async function pickedNodes(
+  reader: Reader,
+  { pick }: PickSelector,
+  { path, lockIn }: { readonly path: readonly string[]; readonly lockIn: Tx | undefined },
+): Promise<KnownNodes | Refused> {
+  const { filter } = pick;
+  const flaw = filter && (await filterFlaw(reader, { ...pick, filter }, [...path, "filter"]));
+  if (flaw) return { refusals: [flaw] };
+  const picked = await pickNodes(reader, pick, { path, lockIn });
+  return "code" in picked ? { refusals: [picked] } : known(picked);
+}
+
+async function allNodes(reader: Reader, all: boolean, path: readonly string[]): Promise<KnownNodes | Refused> {
+  if (!all)
+    return refused("INVALID_INPUT", "`all: false` selects nothing. Use `all: true`, or select nodes otherwise.", path);
+  const found = await nodeKeys(reader, {});
+  if (found.length === 0) return refused("NOT_FOUND", "There are no nodes.", path);
+  return known(found);
 }
 
 /** Id of a cluster; null if there is none. */
@@ -78,10 +176,6 @@ export function unknownCluster(ref: ClusterRef, path: readonly string[]): { read
   return { refusals: [{ code: "NOT_FOUND", message: `There is no cluster ${asked}.`, path, missing: [asked] }] };
 }
 
-function refused(
-  code: Refusal["code"],
-  message: string,
-  path: readonly string[],
-): { readonly refusals: readonly Refusal[] } {
+function refused(code: Refusal["code"], message: string, path: readonly string[]): Refused {
   return { refusals: [{ code, message, path }] };
 }

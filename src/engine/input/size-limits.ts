@@ -4,6 +4,7 @@
  * a limit stays, and may be changed as long as it does not grow.
  */
 import type { Refusal } from "../../errors.ts";
+import { hasControls } from "../../runtime/text.ts";
 
 /** Bytes of one value, as JSON in UTF-8: far more than the settings of a cluster need, and too few for a file. */
 export const JSON_BYTES_MAX = 64 * 1024;
@@ -25,14 +26,27 @@ export function sizeFlaws(what: string, value: unknown, path: readonly string[],
 /** Characters of a reason, which is stored with each run and each transition that it concerns. */
 export const REASON_LENGTH_MAX = 1_000;
 
-/** The flaw of a reason that is too long. */
+/** The flaw of a reason that is too long or has control characters. */
 export function reasonFlaws(reason: string | undefined): Refusal[] {
-  if (reason === undefined || reason.length <= REASON_LENGTH_MAX) return [];
+  return textFlaws("reason", reason, REASON_LENGTH_MAX);
+}
+
+/** Characters of the description of a node or a runbook. */
+export const DESCRIPTION_LENGTH_MAX = 1_000;
+
+/** The flaw of a text for people in the field `name` of the input at `path`. */
+export function textFlaws(
+  name: string,
+  text: string | null | undefined,
+  lengthMax: number,
+  path: readonly string[] = ["input"],
+): Refusal[] {
+  if (text == null || (text.length <= lengthMax && !hasControls(text))) return [];
   return [
     {
       code: "INVALID_INPUT",
-      message: `Invalid reason: use at most ${REASON_LENGTH_MAX} characters.`,
-      path: ["input", "reason"],
+      message: `Invalid ${name}: use at most ${lengthMax} characters on one line, without control characters.`,
+      path: [...path, name],
     },
   ];
 }

@@ -6,6 +6,21 @@ import type { Refusal } from "../../errors.ts";
 import type { JsonObject, StoredJson } from "../../store/records.ts";
 import { sizeFlaws } from "./size-limits.ts";
 
+/** Where the value of a variable comes from, lowest precedence first. */
+export const VARIABLE_SOURCES = {
+  CLUSTER: "Settings of the node's cluster.",
+  EARLIER_REQUEST: "Request that the restart continues.",
+  REQUEST: "Variables of this request.",
+  HOST_GROUP: "Host group that the request sets, or else the node's own.",
+} as const;
+export type VariableSource = keyof typeof VARIABLE_SOURCES;
+
+export interface EffectiveVariable {
+  readonly name: string;
+  readonly value: StoredJson;
+  readonly source: VariableSource;
+}
+
 export function overlay(...layers: readonly (JsonObject | null | undefined)[]): JsonObject {
   const merged = new Map<string, StoredJson>();
   for (const layer of layers) {
@@ -26,11 +41,21 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** Name of the variable that holds the node's host group. The service sets it; no layer may. */
+export const HOST_GROUP = "host_group";
+
 /** The flaws of the form or the size of variables. */
 export function variablesFlaws(given: unknown, path: readonly string[]): Refusal[] {
   if (given === undefined || given === null) return [];
-  if (isJsonObject(given)) return sizeFlaws("The variables", given, path);
+  if (isJsonObject(given)) return [...reservedFlaws(given, path), ...sizeFlaws("The variables", given, path)];
   return [
     { code: "INVALID_INPUT", message: 'Invalid variables: use a JSON object, as in { "ntp": "10.0.0.1" }.', path },
   ];
+}
+
+/** A null is allowed, so that a cluster can drop a variable of that name from before it was reserved. */
+function reservedFlaws(given: JsonObject, path: readonly string[]): Refusal[] {
+  if (given[HOST_GROUP] === undefined || given[HOST_GROUP] === null) return [];
+  const message = `The variable ${HOST_GROUP} is reserved for the host group of the node. Remove it; set the group with updateNode or updateNodes.`;
+  return [{ code: "INVALID_INPUT", message, path: [...path, HOST_GROUP] }];
 }

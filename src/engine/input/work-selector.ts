@@ -5,12 +5,14 @@ import type { OperationRow } from "../../store/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { runsOfOperation } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
-import { selectNodes } from "./node-selector.ts";
+import { selectKnownNodes } from "./node-selector.ts";
 import { isUuid } from "../../runtime/uuid.ts";
-import type { NodeSelector } from "./node-selector.ts";
+import type { NodeSelector, PickSelector } from "./node-selector.ts";
+
+const PATH: readonly string[] = ["input", "work"];
 
 /** Exactly one member: an operation, or nodes, which stand for the work that runs or ran last on them. */
-export type WorkSelector = { readonly operationId: string } | NodeSelector;
+export type WorkSelector = { readonly operationId: string } | Exclude<NodeSelector, PickSelector>;
 
 interface Refused {
   readonly refusals: readonly Refusal[];
@@ -18,11 +20,13 @@ interface Refused {
 
 export interface SelectedWork {
   readonly nodes: readonly { readonly ref: string; readonly nodeId: string }[];
+  /** Refusal of the names and ids that do not exist; null if all exist. */
+  readonly unknown: Refusal | null;
   /** The operation that the request named; null if it named nodes. */
   readonly operationId: string | null;
 }
 
-/** The nodes of work that has not ended. */
+/** The nodes of work that has not ended. Names that do not exist are in `unknown`. */
 export async function selectUnfinishedWork(reader: Reader, selector: WorkSelector): Promise<SelectedWork | Refused> {
   const found = await operationOrNodes(reader, selector);
   if (!("operation" in found)) return found;
@@ -39,10 +43,10 @@ export async function selectUnfinishedWork(reader: Reader, selector: WorkSelecto
   return runs.length === 0 ? { refusals: operationEnded(id) } : selected(id, runs);
 }
 
-/** The nodes of work that has ended, for a restart. */
+/** The nodes of work that has ended, for a restart, or a refusal that has every name that does not exist. */
 export async function selectEndedWork(reader: Reader, selector: WorkSelector): Promise<SelectedWork | Refused> {
   const found = await operationOrNodes(reader, selector);
-  if (!("operation" in found)) return found;
+  if (!("operation" in found)) return "unknown" in found && found.unknown ? { refusals: [found.unknown] } : found;
   const { id, state, kind, finishedAt } = found.operation;
   if (!finishedAt)
     return refused({
@@ -64,15 +68,15 @@ async function operationOrNodes(
   selector: WorkSelector,
 ): Promise<{ readonly operation: OperationRow } | SelectedWork | Refused> {
   if (!("operationId" in selector)) {
-    const found = await selectNodes(reader, selector, ["input", "work"]);
-    return "refusals" in found ? found : { nodes: found.nodes, operationId: null };
+    const found = await selectKnownNodes(reader, selector, PATH);
+    return "refusals" in found ? found : { nodes: found.nodes, unknown: found.unknown, operationId: null };
   }
   const [operation] = isUuid(selector.operationId) ? await operationsByIds(reader, [selector.operationId]) : [];
   return operation ? { operation } : { refusals: unknownOperation(selector.operationId) };
 }
 
 function selected(operationId: string, runs: readonly RunRow[]): SelectedWork {
-  return { nodes: runs.map(({ nodeName, nodeId }) => ({ ref: nodeName, nodeId })), operationId };
+  return { nodes: runs.map(({ nodeName, nodeId }) => ({ ref: nodeName, nodeId })), unknown: null, operationId };
 }
 
 function refused(refusal: Refusal): Refused {

@@ -12,8 +12,8 @@ import type { PlannedStep } from "../../store/records.ts";
 import { lockUnfinishedRuns } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";
+import { abortFlaws } from "../input/interrupt-request.ts";
 import type { AbortAnswer, AbortRequest, AbortResult } from "../input/interrupt-request.ts";
-import { reasonFlaws } from "../input/size-limits.ts";
 import { stepLabel } from "../plans/plan.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { interruptWork } from "./interrupt-runs.ts";
@@ -21,7 +21,7 @@ import type { Accepted, Target } from "./interrupt-runs.ts";
 import { interruptLockedRuns, interruptWholeOperations, logPendingAbort } from "./record-interrupt.ts";
 
 export async function abortWork(context: EngineContext, caller: Caller, request: AbortRequest): Promise<AbortResult> {
-  const answer = await interruptWork(context, request.work, reasonFlaws(request.reason), {
+  const answer = await interruptWork(context, request, abortFlaws(request), {
     lock: (tx, nodeIds) => lockUnfinishedRuns(tx, { nodeIds }),
     decide: (reader, targets) => decideAborts(reader, targets, request.mode ?? "NOW"),
     carryOut: (transaction, accepted) => recordAborts(transaction, context, { caller, request }, accepted),
@@ -49,11 +49,7 @@ async function decideAborts(reader: Reader, targets: readonly Target[], mode: Ab
         ...noEffect,
       };
     const step = stepUnderWay(plans.get(run.planHash)?.steps[run.position], attempts.get(run.id));
-    const decision = judgeAbort(
-      { id: nodeId, name: run.nodeName },
-      { state: run.state, interrupt: run.interrupt, step },
-      mode,
-    );
+    const decision = judgeAbort({ id: nodeId, name: run.nodeName }, { ...run, step }, mode);
     if (!decision.accepted) return { ...refusedNode(ref, nodeId, null, decision.refusal), ...noEffect };
     return { ...acceptedNode(ref, nodeId, run.id), effect: decision.effect, afterStep: decision.afterStep };
   });
@@ -65,6 +61,7 @@ async function recordAborts(
   { caller, request }: { readonly caller: Caller; readonly request: AbortRequest },
   accepted: readonly Accepted<AbortAnswer>[],
 ): Promise<void> {
+  const { mode = "NOW" } = request;
   const reason = request.reason ?? null;
   const runs = accepted.map(({ run }) => run);
   await interruptWholeOperations(transaction, caller, runs, { kind: "ABORT", reason: request.reason });
@@ -73,10 +70,14 @@ async function recordAborts(
       effect === "PENDING" && run.interrupt !== "ABORT" ? [[run.id, afterStep] as const] : [],
     ),
   );
-  const asked = runs.filter((run) => run.interrupt !== "ABORT");
+  // A later request replaces an earlier one only if it goes further.
+  const asked = runs.filter(
+    (run) => run.interrupt !== "ABORT" || mode === "FORCE" || (mode === "CUT" && run.interruptMode !== "CUT"),
+  );
   await interruptLockedRuns(transaction, context, asked, {
     interrupt: {
       interrupt: "ABORT",
+      interruptMode: mode,
       interruptBy: caller.actor,
       interruptReason: reason,
       ...(request.powerOff !== undefined && { powerOff: request.powerOff }),
@@ -93,16 +94,16 @@ async function recordAborts(
   );
 }
 
-/** The step that has begun and not ended, as `judgeAbort` needs it; null between two steps. */
+/** The step that has begun and not ended, as `judgeAbort` needs it; null between two steps, and while it is being undone. */
 export function stepUnderWay(
   step: PlannedStep | undefined,
-  attempt: Pick<AttemptRow, "state"> | undefined,
+  attempt: Pick<AttemptRow, "state" | "part"> | undefined,
 ): RunFacts["step"] {
   if (!step || !attempt || (attempt.state !== "RUNNING" && attempt.state !== "WAITING")) return null;
+  if (attempt.part === "ABORT") return null;
   return {
     name: stepLabel(step) ?? "",
     interruptible: step.interruptible,
-    running: attempt.state === "RUNNING",
     supportsAbort: step.supportsAbort,
   };
 }

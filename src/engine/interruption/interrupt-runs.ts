@@ -7,8 +7,10 @@ import type { Refusal } from "../../errors.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import type { RunRow } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
-import { commonOperation, refuseRequest } from "../input/answers.ts";
+import { commonOperation, refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
+import type { InterruptRequest } from "../input/interrupt-request.ts";
+import { unknownNodes } from "../input/node-selector.ts";
 import { selectUnfinishedWork } from "../input/work-selector.ts";
 import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
 import type { Transaction } from "../transaction.ts";
@@ -32,31 +34,34 @@ export interface Interruption<Answer extends NodeAnswer> {
   /** One answer for each target, in their order. Writes nothing. */
   decide(reader: Reader, targets: readonly Target[]): Promise<readonly Answer[]>;
   carryOut(transaction: Transaction, accepted: readonly Accepted<Answer>[]): Promise<void>;
-  /** The runs whose operation the answer names. Default: the accepted ones. */
-  answeredRuns?(accepted: readonly RunRow[], targets: readonly Target[]): readonly RunRow[];
+  /** The accepted runs whose operation the answer names. Default: all of them. */
+  answeredRuns?(accepted: readonly RunRow[]): readonly RunRow[];
 }
 
-export type InterruptionAnswer<Answer extends NodeAnswer> = SubmitAnswer & { readonly results: readonly Answer[] };
+export type InterruptionAnswer<Answer extends NodeAnswer> = SubmitAnswer & {
+  readonly results: readonly (Answer | NodeAnswer)[];
+};
 
 /** Interrupts the unfinished work that a request selects. `flaws`: what is wrong with the request itself. */
 export async function interruptWork<Answer extends NodeAnswer>(
   context: EngineContext,
-  selector: WorkSelector,
+  request: InterruptRequest,
   flaws: readonly Refusal[],
   interruption: Interruption<Answer>,
 ): Promise<InterruptionAnswer<Answer>> {
   if (flaws.length > 0) return refuseRequest(flaws);
   return context.transact(async (transaction) => {
-    const selected = await selectUnfinishedWork(transaction.tx, selector);
+    const selected = await selectUnfinishedWork(transaction.tx, request.work);
     if ("refusals" in selected) return refuseRequest(selected.refusals);
-    return interruptSelected(transaction, selected, interruption);
+    return interruptSelected(transaction, request, selected, interruption);
   });
 }
 
 /** Locks, decides, carries out and answers for work that is already selected. */
 export async function interruptSelected<Answer extends NodeAnswer>(
   transaction: Transaction,
-  { nodes, operationId }: SelectedWork,
+  request: InterruptRequest,
+  { nodes, unknown, operationId }: SelectedWork,
   interruption: Interruption<Answer>,
 ): Promise<InterruptionAnswer<Answer>> {
   const runs = await interruption.lock(
@@ -67,17 +72,38 @@ export async function interruptSelected<Answer extends NodeAnswer>(
     runs.filter((run) => operationId === null || run.operationId === operationId).map((run) => [run.nodeId, run]),
   );
   const targets = nodes.map(({ ref, nodeId }) => ({ ref, nodeId, run: runOf.get(nodeId) }));
-  const results = await interruption.decide(transaction.tx, targets);
-  const accepted = results.flatMap((answer, index) => {
+  const decided = await interruption.decide(transaction.tx, targets);
+  const results = inRequestOrder(request.work, [...decided, ...unknownAnswers(unknown)]);
+  const refusals = [...summaryOf(decided), ...(unknown ? [unknown] : [])];
+  const accepted = decided.flatMap((answer, index) => {
     const run = targets[index]?.run;
     return run && answer.accepted ? [{ run, answer }] : [];
   });
+  if (accepted.length === 0 || (refusals.length > 0 && request.acceptance === "ALL_OR_NOTHING"))
+    return {
+      ...refuseRequest(refusals),
+      results: results.map((answer) => ({ ...answer, runId: null, accepted: false })),
+    };
   await interruption.carryOut(transaction, accepted);
   const acceptedRuns = accepted.map(({ run }) => run);
   return {
-    operationId: operationId ?? commonOperation(interruption.answeredRuns?.(acceptedRuns, targets) ?? acceptedRuns),
+    operationId: operationId ?? commonOperation(interruption.answeredRuns?.(acceptedRuns) ?? acceptedRuns),
     results,
-    refusals: accepted.length === 0 ? results.flatMap(({ refusal }) => (refusal ? [refusal] : [])) : [],
+    // A caller that sent wrong names has to notice it, although the others are interrupted.
+    refusals: unknown ? [unknown] : [],
     replayed: false,
   };
+}
+
+function inRequestOrder<Answer extends NodeAnswer>(work: WorkSelector, answers: readonly Answer[]): readonly Answer[] {
+  const refs = "names" in work ? work.names : "ids" in work ? work.ids : null;
+  if (refs === null) return answers;
+  const placeOf = new Map([...new Set(refs)].map((ref, place) => [ref, place]));
+  return answers.toSorted((a, b) => (placeOf.get(a.ref) ?? 0) - (placeOf.get(b.ref) ?? 0));
+}
+
+/** An answer for each name or id that does not exist. */
+function unknownAnswers(unknown: Refusal | null): NodeAnswer[] {
+  const { missing = [], path = [] } = unknown ?? {};
+  return missing.map((ref) => refusedNode(ref, null, null, unknownNodes([ref], path)));
 }

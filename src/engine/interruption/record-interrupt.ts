@@ -1,19 +1,25 @@
 /**
  * Recording an abort or a stop on locked runs. The replica that has claimed a run carries the interrupt out
- * (execution/runner.ts). A run that no replica has claimed yet ends here, in the same transaction.
+ * (execution/runner.ts). A run that no replica has claimed yet ends here, in the same transaction, and so does one whose
+ * abort is forced.
  */
 import { edge } from "../../lifecycle/machine.ts";
-import type { NodeEvent } from "../../lifecycle/node-states.ts";
+import type { NodeEvent, NodeState } from "../../lifecycle/node-states.ts";
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
+import { abortAttempts, attemptsUnderWay } from "../../store/attempts.ts";
 import { lockNodes } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import { lockOperation, interruptOperation } from "../../store/operations.ts";
-import { countUnfinished, finishRuns, interruptRuns } from "../../store/runs.ts";
+import { plansByHashes } from "../../store/plans.ts";
+import type { Failure } from "../../store/records.ts";
+import { changeClaimedRuns, countUnfinished, finishRuns, interruptRuns } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
+import { stepLabel } from "../plans/plan.ts";
+import { UNKNOWN_CONDITION, abortedFailure } from "../scheduling/abort-outcome.ts";
 import { settleMany } from "../scheduling/finish-run.ts";
-import type { Caller, Transaction } from "../transaction.ts";
-import { move } from "../transaction.ts";
+import type { Caller, Hop, Transaction } from "../transaction.ts";
+import { changeNodes, move } from "../transaction.ts";
 
 /** How an interrupt ends the runs that it concerns. */
 export interface InterruptEffect {
@@ -32,8 +38,8 @@ export interface InterruptCause {
 }
 
 /**
- * Records an interrupt on locked runs. Runs without any effect yet end at once: queued runs, whose nodes were never
- * touched, and runs that have entered their first state but were never claimed. The raised fence makes their jobs stale.
+ * Records an interrupt on locked runs. QUEUED runs end at once, and their nodes stay as they are. The raised fence makes
+ * their jobs stale.
  */
 export async function interruptLockedRuns(
   transaction: Transaction,
@@ -41,29 +47,25 @@ export async function interruptLockedRuns(
   runs: readonly RunRow[],
   { interrupt, end, wake }: InterruptEffect,
 ): Promise<void> {
-  const unclaimed = runs.filter(({ state, fence }) => state === "QUEUED" || fence === 0);
+  const queued = runs.filter(({ state }) => state === "QUEUED");
+  const forced = runs.filter((run) => interrupt.interruptMode === "FORCE" && !queued.includes(run));
   await interruptRuns(
     transaction.tx,
     runs.map(({ id }) => id),
     interrupt,
   );
-  await leaveFirstState(
-    transaction,
-    unclaimed.filter(({ state }) => state !== "QUEUED"),
-    end === "ABORTED" ? "abort" : "stop",
-    { by: interrupt.interruptBy, reason: interrupt.interruptReason, stepOf: () => null },
-  );
   await finishRuns(
     transaction.tx,
-    unclaimed.map(({ id }) => id),
+    queued.map(({ id }) => id),
     end,
   );
   await context.queue.wakeMany(
     transaction,
-    wake.map(({ id }) => id),
+    wake.filter((run) => !forced.includes(run)).map(({ id }) => id),
     "ending",
   );
-  for (const operationId of [...new Set(unclaimed.map((run) => run.operationId))].toSorted())
+  await forceEnds(transaction, forced, interrupt);
+  for (const operationId of [...new Set([...queued, ...forced].map((run) => run.operationId))].toSorted())
     await settleMany(transaction, context, operationId);
 }
 
@@ -102,18 +104,74 @@ export async function logPendingAbort(
   await moveNodesOf(transaction, { runs, nodes: await lockNodesOf(transaction, runs), event, cause });
 }
 
-async function leaveFirstState(
+/**
+ * Ends claimed runs whose machines are not waited for. The raised fence stops the replicas that hold them; their jobs become
+ * stale. Nothing is known of the machines.
+ */
+async function forceEnds(
   transaction: Transaction,
   runs: readonly RunRow[],
-  event: "abort" | "stop",
-  cause: InterruptCause,
+  interrupt: InterruptEffect["interrupt"],
 ): Promise<void> {
+  if (runs.length === 0) return;
+  const { tx } = transaction;
+  const runIds = runs.map(({ id }) => id);
+  const plans = await plansByHashes(tx, [...new Set(runs.map(({ planHash }) => planHash))]);
+  const attempts = await attemptsUnderWay(tx, runIds);
   const nodes = await lockNodesOf(transaction, runs);
-  const leaving = runs.filter(({ nodeId }) => {
-    const state = nodes.get(nodeId)?.state;
-    return state && edge(state, event);
+  const ends = runs.map((run) => {
+    const step = stepLabel(plans.get(run.planHash)?.steps[run.position]);
+    const at = { step, moment: attempts.has(run.id) ? "at" : "before" } as const;
+    const cause = {
+      nodeId: run.nodeId,
+      nodeName: run.nodeName,
+      by: interrupt.interruptBy,
+      reason: interrupt.interruptReason,
+    };
+    return { run, step, failure: abortedFailure(cause, at) };
   });
-  await moveNodesOf(transaction, { runs: leaving, nodes, event, cause });
+  await abortAttempts(tx, runIds);
+  await Promise.all(
+    changeNodes(
+      transaction,
+      ends.map(({ run, step, failure }) => forcedHops(run, nodes.get(run.nodeId)?.state, { step, failure, interrupt })),
+    ),
+  );
+  await finishRuns(tx, runIds, "ABORTED");
+  const leftAs = { ...UNKNOWN_CONDITION, tearDownError: "The abort was forced: nothing was undone." };
+  await changeClaimedRuns(
+    tx,
+    ends.map(({ run: { id }, failure }) => ({ id, change: { failure, leftAs } })),
+  );
+}
+
+function forcedHops(
+  run: RunRow,
+  from: NodeState | undefined,
+  {
+    step,
+    failure,
+    interrupt,
+  }: {
+    readonly step: string | null;
+    readonly failure: Failure;
+    readonly interrupt: InterruptEffect["interrupt"];
+  },
+): Hop[] {
+  if (!from) return [];
+  const change = { lastError: failure, powerState: "UNKNOWN" as const };
+  const moved = edge(from, "abort");
+  if (!moved) return [{ nodeId: run.nodeId, from, why: null, change }];
+  const why = {
+    actor: interrupt.interruptBy,
+    reason: interrupt.interruptReason,
+    target: run.target,
+    operationId: run.operationId,
+    step,
+    runId: run.id,
+    event: "abort" as const,
+  };
+  return [{ nodeId: run.nodeId, from, why, change: { ...change, state: moved.to } }];
 }
 
 async function lockNodesOf(

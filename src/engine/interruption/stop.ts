@@ -5,7 +5,13 @@
  */
 import type { Refusal } from "../../errors.ts";
 import { isFinalOperation } from "../../lifecycle/operation-states.ts";
-import { lockOperation, unfinishedOperationsOfCluster, interruptOperation } from "../../store/operations.ts";
+import {
+  interruptOperation,
+  lockOperation,
+  noteFirstFailure,
+  operationsByIds,
+  unfinishedOperationsOfCluster,
+} from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { plansByHashes } from "../../store/plans.ts";
@@ -17,9 +23,9 @@ import { acceptedNode, refuseRequest, refusedNode } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { stopFlaws, timeoutOf } from "../input/interrupt-request.ts";
 import type { StopRequest } from "../input/interrupt-request.ts";
-import { selectNodes } from "../input/node-selector.ts";
+import { selectKnownNodes } from "../input/node-selector.ts";
 import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
-import { unknownOperation } from "../input/work-selector.ts";
+import { operationEnded, unknownOperation } from "../input/work-selector.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { finishWhenDone } from "../scheduling/finish-run.ts";
@@ -55,7 +61,7 @@ export async function stopWork(context: EngineContext, caller: Caller, request: 
     if ("refusals" in selected) return refuseRequest(selected.refusals);
     return "wholeOperation" in selected
       ? stopOperation(transaction, context, selected.wholeOperation, stop)
-      : interruptSelected(transaction, selected, nodesStop(context, caller, stop));
+      : interruptSelected(transaction, request, selected, nodesStop(context, caller, stop));
   });
 }
 
@@ -65,12 +71,12 @@ async function selectWork(
   selector: WorkSelector,
 ): Promise<{ readonly wholeOperation: string } | SelectedWork | { readonly refusals: readonly Refusal[] }> {
   if ("operationId" in selector) return { wholeOperation: selector.operationId };
-  const found = await selectNodes(reader, selector, ["input", "work"]);
+  const found = await selectKnownNodes(reader, selector, ["input", "work"]);
   if ("refusals" in found) return found;
-  const { nodes, clusterId } = found;
+  const { nodes, clusterId, unknown } = found;
   const unfinished = clusterId === null ? [] : await unfinishedOperationsOfCluster(reader, clusterId);
   const whole = unfinished.find((operation) => operation.clusterId === clusterId);
-  return whole ? { wholeOperation: whole.id } : { nodes, operationId: null };
+  return whole ? { wholeOperation: whole.id } : { nodes, unknown, operationId: null };
 }
 
 async function stopOperation(
@@ -80,10 +86,19 @@ async function stopOperation(
   { recorded, seconds }: Stop,
 ): Promise<SubmitAnswer> {
   if (!isUuid(id)) return refuseRequest(unknownOperation(id));
-  const runs = await lockUnfinishedRuns(transaction.tx, { operationId: id });
-  const operation = await lockOperation(transaction.tx, id);
+  const { tx } = transaction;
+  const isCleaningUp = async () => (await runsOfOperation(tx, id, "CLEAN_UP")).length > 0;
+  const [seen] = await operationsByIds(tx, [id]);
+  if (!seen) return refuseRequest(unknownOperation(id));
+  // A repeated stop waits for no lock: the ends of the runs take the operation's lock one after the other.
+  const isRepeated = seen.interrupt === "STOP" && seen.interruptBy !== ENGINE;
+  // Runs that are being written are left out: their workers read the operation's stop at the next boundary.
+  const runs = isRepeated ? [] : await lockUnfinishedRuns(tx, { operationId: id }, { skipLocked: true });
+  const operation = isRepeated ? seen : await lockOperation(tx, id);
   if (!operation) return refuseRequest(unknownOperation(id));
-  if (!isFinalOperation(operation.state) && (operation.interrupt === null || isStopOfPolicy(operation, runs))) {
+  if (isFinalOperation(operation.state) && !wasStopped(operation)) return refuseEnded(tx, operation);
+  const isOpen = !isFinalOperation(operation.state) && !isRepeated;
+  if (isOpen && (operation.interrupt === null || (isStopOfPolicy(operation) && !(await isCleaningUp())))) {
     await interruptOperation(transaction.tx, id, recorded);
     const asked = runs.filter(({ interrupt, purpose }) => interrupt === null && purpose === "WORK");
     await interruptLockedRuns(transaction, context, asked, {
@@ -103,12 +118,23 @@ async function stopOperation(
   };
 }
 
+/** Whether a user's stop has stopped the operation: repeated, it returns the operation once more. */
+function wasStopped({ state, interrupt, interruptBy }: OperationRow): boolean {
+  return state === "STOPPED" || (interrupt === "STOP" && interruptBy !== ENGINE);
+}
+
+async function refuseEnded(reader: Reader, { id, state }: OperationRow): Promise<SubmitAnswer> {
+  const runs = await runsOfOperation(reader, id, "WORK");
+  const results = runs.map((run) => refusedNode(run.nodeName, run.nodeId, null, nothingToStop(run.nodeName, run)));
+  return { ...refuseRequest(operationEnded(id, state)), results };
+}
+
 /**
  * Whether the stop of an operation is the failure policy's, which stops the other runs before it cleans up. A stop that a
  * user requests before the clean-up begins replaces it, so that everything stays as it is.
  */
-function isStopOfPolicy({ interrupt, interruptBy }: OperationRow, unfinished: readonly RunRow[]): boolean {
-  return interrupt === "STOP" && interruptBy === ENGINE && unfinished.every(({ purpose }) => purpose === "WORK");
+function isStopOfPolicy({ interrupt, interruptBy }: OperationRow): boolean {
+  return interrupt === "STOP" && interruptBy === ENGINE;
 }
 
 function nodesStop(
@@ -132,9 +158,9 @@ function nodesStop(
       for (const operationId of new Set(stopped.map((run) => run.operationId)))
         await context.queue.timer(transaction, { operationId, what: "STOP" }, seconds);
     },
-    answeredRuns(accepted, targets) {
+    answeredRuns(accepted) {
       const stopped = accepted.filter(({ finishedAt }) => finishedAt === null);
-      return stopped.length > 0 ? stopped : targets.flatMap(({ run }) => (run && run.finishedAt !== null ? [run] : []));
+      return stopped.length > 0 ? stopped : accepted;
     },
   };
 }
@@ -152,22 +178,31 @@ async function lockUnfinishedOrNewest(tx: Tx, nodeIds: readonly string[]): Promi
 }
 
 function decideStop({ ref, nodeId, run }: Target): NodeAnswer {
-  const refused = (message: string): NodeAnswer =>
-    refusedNode(ref, nodeId, run?.id ?? null, {
-      code: "NOTHING_RUNNING",
-      message,
-      nodeId,
-      ...(run && { operationId: run.operationId }),
-    });
-  if (!run) return refused(`Nothing is running on node ${ref} that could be stopped.`);
   // A repeated stop of a run that is stopped already succeeds.
-  if (run.finishedAt !== null && run.state !== "STOPPED")
-    return refused(
-      `Nothing is running on node ${ref}: its work in operation ${run.operationId} has ended (${run.state}).`,
-    );
+  if (!run || (run.finishedAt !== null && run.state !== "STOPPED"))
+    return refusedNode(ref, nodeId, null, nothingToStop(ref, run ?? { nodeId }));
   if (run.finishedAt === null && run.purpose !== "WORK")
-    return refused(`Node ${ref} is being cleaned up after a failure. Wait for the end of the clean-up, or abort it.`);
+    return refusedNode(ref, nodeId, run.id, {
+      code: "NOTHING_RUNNING",
+      message: `Node ${ref} is being cleaned up after a failure. Wait for the end of the clean-up, or abort it.`,
+      nodeId,
+      operationId: run.operationId,
+    });
   return acceptedNode(ref, nodeId, run.id);
+}
+
+/** The refusal of a node without unfinished work. `ended`: the newest run on it, if there is one. */
+function nothingToStop(ref: string, ended: RunRow | { readonly nodeId: string }): Refusal {
+  const { nodeId } = ended;
+  if (!("id" in ended))
+    return { code: "NOTHING_RUNNING", message: `Nothing is running on node ${ref} that could be stopped.`, nodeId };
+  const { operationId, state } = ended;
+  return {
+    code: "NOTHING_RUNNING",
+    message: `Nothing is running on node ${ref}: its work in operation ${operationId} has ended (${state}).`,
+    nodeId,
+    operationId,
+  };
 }
 
 /**
@@ -189,7 +224,11 @@ export async function stopTimeout(context: EngineContext, operationId: string, s
       interrupt === "STOP" ? (interruptAt?.getTime() ?? 0) <= setAt : isWhole,
     );
     const plans = await plansByHashes(transaction.tx, [...new Set(late.map(({ planHash }) => planHash))]);
-    for (const run of late) await failLate(transaction, run, plans.get(run.planHash)?.steps[run.position]);
+    for (const run of late) {
+      const failure = await failLate(transaction, run, plans.get(run.planHash)?.steps[run.position]);
+      // Reported now: the run ends when its step is undone.
+      await noteFirstFailure(transaction.tx, operationId, failure);
+    }
     const parked = late.filter(({ state }) => state === "WAITING" || state === "HOLDING");
     await context.queue.wakeMany(
       transaction,
@@ -200,7 +239,7 @@ export async function stopTimeout(context: EngineContext, operationId: string, s
   context.checkInterrupts();
 }
 
-async function failLate(transaction: Transaction, run: RunRow, step: PlannedStep | undefined): Promise<void> {
+async function failLate(transaction: Transaction, run: RunRow, step: PlannedStep | undefined): Promise<Failure> {
   const label = stepLabel(step);
   const failure: Failure = {
     code: "STOP_TIMEOUT",
@@ -218,4 +257,5 @@ async function failLate(transaction: Transaction, run: RunRow, step: PlannedStep
     interruptFailure: failure,
     powerOff: false,
   });
+  return failure;
 }

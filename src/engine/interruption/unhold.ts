@@ -11,20 +11,15 @@ import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";
 import type { SubmitAnswer } from "../input/answers.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
-import type { WorkSelector } from "../input/work-selector.ts";
+import type { InterruptRequest } from "../input/interrupt-request.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { move } from "../transaction.ts";
 import { interruptWork } from "./interrupt-runs.ts";
 import type { Target } from "./interrupt-runs.ts";
 
-export interface UnholdRequest {
-  readonly work: WorkSelector;
-  readonly reason?: string | undefined;
-}
-
 /** Lifts the holds of runs. A node without a hold is refused; the others continue. */
-export async function unhold(context: EngineContext, caller: Caller, request: UnholdRequest): Promise<SubmitAnswer> {
-  return interruptWork(context, request.work, reasonFlaws(request.reason), {
+export async function unhold(context: EngineContext, caller: Caller, request: InterruptRequest): Promise<SubmitAnswer> {
+  return interruptWork(context, request, reasonFlaws(request.reason), {
     lock: lockBegunRuns,
     decide: async (_reader, targets) =>
       targets.map((target) => {

@@ -18,7 +18,7 @@ import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
-import type { WorkSelector } from "../input/work-selector.ts";
+import type { InterruptRequest } from "../input/interrupt-request.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
 import type { Caller, Transaction } from "../transaction.ts";
@@ -26,11 +26,6 @@ import { stepUnderWay } from "./abort.ts";
 import { interruptWork } from "./interrupt-runs.ts";
 import type { Accepted, Target } from "./interrupt-runs.ts";
 import { logPendingAbort } from "./record-interrupt.ts";
-
-export interface WithdrawRequest {
-  readonly work: WorkSelector;
-  readonly reason?: string | undefined;
-}
 
 /** The answer for one node, with the step that the abort waits for. */
 interface Withdrawal extends NodeAnswer {
@@ -40,9 +35,9 @@ interface Withdrawal extends NodeAnswer {
 export async function withdrawAbort(
   context: EngineContext,
   caller: Caller,
-  request: WithdrawRequest,
+  request: InterruptRequest,
 ): Promise<SubmitAnswer> {
-  return interruptWork(context, request.work, reasonFlaws(request.reason), {
+  return interruptWork(context, request, reasonFlaws(request.reason), {
     lock: lockBegunRuns,
     decide: decideWithdrawals,
     carryOut: (transaction, accepted) => withdraw(transaction, caller, request, accepted),
@@ -68,14 +63,21 @@ async function decideWithdrawals(reader: Reader, targets: readonly Target[]): Pr
 async function withdraw(
   transaction: Transaction,
   caller: Caller,
-  request: WithdrawRequest,
+  request: InterruptRequest,
   accepted: readonly Accepted<Withdrawal>[],
 ): Promise<void> {
   const runs = accepted.map(({ run }) => run);
   await updateRuns(
     transaction.tx,
     runs.map(({ id }) => id),
-    { interrupt: null, interruptBy: null, interruptReason: null, interruptAt: null, powerOff: null },
+    {
+      interrupt: null,
+      interruptBy: null,
+      interruptReason: null,
+      interruptAt: null,
+      interruptMode: null,
+      powerOff: null,
+    },
   );
   const steps = new Map(accepted.map(({ run, answer }) => [run.id, answer.step]));
   await logPendingAbort(transaction, "abort_withdrawn", runs, {
@@ -124,7 +126,7 @@ function refusalOf(
   if (run.interrupt !== "ABORT") return nothingPending(ref, run.nodeId);
   const decision = judgeAbort(
     { id: run.nodeId, name: run.nodeName },
-    { state: run.state, interrupt: run.interrupt, step: stepUnderWay(step, attempt) },
+    { ...run, step: stepUnderWay(step, attempt) },
     "AFTER_STEP",
   );
   if (decision.accepted && decision.effect === "PENDING" && attempt?.part !== "ABORT" && run.interruptFailure === null)

@@ -2,7 +2,6 @@
 import { randomUUID } from "node:crypto";
 import { RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
-import { clusterState, isLocked } from "../../lifecycle/cluster-state.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import {
   deleteCluster as removeCluster,
@@ -12,7 +11,6 @@ import {
 } from "../../store/clusters.ts";
 import type { ClusterRow } from "../../store/clusters.ts";
 import { lockNodes, nodeKeys, updateNodes } from "../../store/nodes.ts";
-import { workOnClusters } from "../../store/operations.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { listed, nameFlaw } from "../input/name-rules.ts";
@@ -21,6 +19,7 @@ import type { ClusterRef, NodeSelector } from "../input/node-selector.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { isJsonObject, overlay, variablesFlaws } from "../input/variables.ts";
+import { clusterLockRefusals } from "./cluster-lock.ts";
 
 export interface NewCluster {
   readonly name: string;
@@ -161,19 +160,8 @@ async function lockKnown(
 }
 
 async function refuseLocked(transaction: Transaction, cluster: ClusterRow): Promise<void> {
-  const running = await workOnClusters(transaction.tx, [cluster.id]);
-  const state = clusterState({ nodes: [], work: running });
-  const [first] = running;
-  if (first && isLocked(state)) {
-    throw new RefusalError([
-      {
-        code: "CLUSTER_LOCKED",
-        message: `Cluster ${cluster.name} is ${state}. Wait for operation ${first.operationId}, or ${state === "STOPPING" ? "abort" : "stop"} it, before you change the cluster.`,
-        operationId: first.operationId,
-        path: ["input", "cluster"],
-      },
-    ]);
-  }
+  const refusals = await clusterLockRefusals(transaction.tx, [cluster.id], () => ["input", "cluster"]);
+  if (refusals.length > 0) throw new RefusalError(refusals);
 }
 
 async function addNodes(
@@ -182,7 +170,7 @@ async function addNodes(
   selector: NodeSelector,
   path: readonly string[],
 ): Promise<void> {
-  const found = await selectNodes(transaction.tx, selector, path);
+  const found = await selectNodes(transaction.tx, selector, { path, lockIn: transaction.tx });
   if ("refusals" in found) throw new RefusalError(found.refusals);
   const nodes = await lockNodes(
     transaction.tx,
@@ -208,7 +196,7 @@ async function addNodes(
 }
 
 async function removeNodes(transaction: Transaction, cluster: ClusterRow, selector: NodeSelector): Promise<void> {
-  const found = await selectNodes(transaction.tx, selector, ["input", "remove"]);
+  const found = await selectNodes(transaction.tx, selector, { path: ["input", "remove"], lockIn: transaction.tx });
   if ("refusals" in found) throw new RefusalError(found.refusals);
   const nodes = await lockNodes(
     transaction.tx,

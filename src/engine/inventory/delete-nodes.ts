@@ -1,6 +1,6 @@
 /** Deleting nodes at rest. Their transitions, runs and operations stay. */
-import { RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
+import { endingMessage } from "../../lifecycle/admission.ts";
 import { STATES_AT_REST } from "../../lifecycle/machine.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import { deleteNode } from "../../store/nodes.ts";
@@ -9,6 +9,7 @@ import { busyNodes } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import type { Caller } from "../transaction.ts";
+import { clusterLockRefusals } from "./cluster-lock.ts";
 import { editNodes } from "./edit-nodes.ts";
 import type { Edited } from "./edit-nodes.ts";
 
@@ -16,8 +17,16 @@ export async function deleteNodes(context: EngineContext, caller: Caller, select
   return editNodes(context, selector, async (transaction, nodes) => {
     const ids = nodes.map(({ id }) => id);
     const busy = new Map((await busyNodes(transaction.tx, ids)).map((run) => [run.nodeId, run]));
-    const refusals = nodes.flatMap((node) => refusalOf(node, busy.get(node.id)) ?? []);
-    if (refusals.length > 0) throw new RefusalError(refusals);
+    const clusterIds = new Set(nodes.flatMap(({ clusterId }) => clusterId ?? []));
+    const refused = new Map(
+      nodes.flatMap((node): [string, Refusal][] => {
+        const refusal = refusalOf(node, busy.get(node.id));
+        return refusal ? [[node.id, refusal]] : [];
+      }),
+    );
+    // Read without locking the clusters: a change of a cluster locks its nodes second, and would deadlock.
+    const locked = await clusterLockRefusals(transaction.tx, [...clusterIds], () => ["input", "nodes"]);
+    if (refused.size > 0 || locked.length > 0) return { nodes: refused, others: locked };
     for (const node of nodes) {
       await deleteNode(transaction.tx, node.id);
       transaction.log({
@@ -37,17 +46,20 @@ export async function deleteNodes(context: EngineContext, caller: Caller, select
         reason: null,
       });
     }
+    return undefined;
   });
 }
 
 function refusalOf(
   { id: nodeId, name, isProtected, state }: NodeRow,
-  run: { readonly kind: OperationKind; readonly operationId: string } | undefined,
+  run: { readonly kind: OperationKind; readonly operationId: string; readonly isEnding: boolean } | undefined,
 ): Refusal | null {
   if (run)
     return {
       code: "BUSY",
-      message: `Node ${name} is busy with ${run.kind} operation ${run.operationId}. Abort it, or wait for its end, before you delete the node.`,
+      message: run.isEnding
+        ? endingMessage(name, run)
+        : `Node ${name} is busy with ${run.kind} operation ${run.operationId}. Abort it, or wait for its end, before you delete the node.`,
       nodeId,
       operationId: run.operationId,
     };

@@ -4,27 +4,47 @@ import type { Refusal } from "../../errors.ts";
 import { lockNodes } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import type { EngineContext } from "../context.ts";
+import { refusedNode, summaryOf } from "../input/answers.ts";
+import type { NodeAnswer } from "../input/answers.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import type { Transaction } from "../transaction.ts";
 
-export type Edited = { readonly nodeIds: readonly string[]; readonly refusals: readonly Refusal[] };
+/** `results`: the refused nodes. */
+export interface Edited {
+  readonly nodeIds: readonly string[];
+  readonly refusals: readonly Refusal[];
+  readonly results: readonly NodeAnswer[];
+}
+
+/** Why a change is refused: by node id, and for other reasons. */
+export interface RefusedEdit {
+  readonly nodes: ReadonlyMap<string, Refusal>;
+  readonly others: readonly Refusal[];
+}
 
 const REFUSALS_MAX = 100;
 
-/** `change` throws a `RefusalError` to refuse. */
+/** `change` returns a `RefusedEdit` before it changes anything, or throws a `RefusalError`. `lockFirst`: what has to be locked before the nodes. */
 export async function editNodes(
   context: EngineContext,
   selector: NodeSelector,
-  change: (transaction: Transaction, nodes: readonly NodeRow[]) => Promise<void>,
+  change: (transaction: Transaction, nodes: readonly NodeRow[]) => Promise<RefusedEdit | void>,
+  lockFirst?: (transaction: Transaction, nodeIds: readonly string[]) => Promise<unknown>,
 ): Promise<Edited> {
   try {
     return await context.transact(async (transaction) => {
-      const found = await selectNodes(transaction.tx, selector);
+      const found = await selectNodes(transaction.tx, selector, { lockIn: transaction.tx });
       if ("refusals" in found) throw new RefusalError(found.refusals);
       const nodeIds = found.nodes.map(({ nodeId }) => nodeId);
-      await change(transaction, await lockNodes(transaction.tx, nodeIds));
-      return { nodeIds, refusals: [] };
+      await lockFirst?.(transaction, nodeIds);
+      const refused = await change(transaction, await lockNodes(transaction.tx, nodeIds));
+      if (!refused) return { nodeIds, refusals: [], results: [] };
+      const results = found.nodes.flatMap(({ ref, nodeId }) => {
+        const refusal = refused.nodes.get(nodeId);
+        return refusal ? [refusedNode(ref, nodeId, null, refusal)] : [];
+      });
+      return { nodeIds: [], refusals: [...summaryOf(results), ...refused.others], results };
     });
   } catch (error) {
     if (error instanceof RefusalError) return refuseEdit(error.refusals);
@@ -33,5 +53,5 @@ export async function editNodes(
 }
 
 export function refuseEdit(refusals: readonly Refusal[]): Edited {
-  return { nodeIds: [], refusals: refusals.slice(0, REFUSALS_MAX) };
+  return { nodeIds: [], refusals: refusals.slice(0, REFUSALS_MAX), results: [] };
 }

@@ -1,18 +1,19 @@
 /** Flags of nodes: maintenance and retirement. They start no work and stop none. */
 import type { Refusal } from "../../errors.ts";
-import { updateNodes } from "../../store/nodes.ts";
-import { runsPausedByMaintenance } from "../../store/runs.ts";
+import { beginMaintenance, updateNodes } from "../../store/nodes.ts";
+import type { NodeRow } from "../../store/nodes.ts";
+import { extendParkedSteps, lockUnfinishedRuns, runsPausedByMaintenance } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { REASON_LENGTH_MAX } from "../input/size-limits.ts";
-import type { Caller } from "../transaction.ts";
+import { hasControls } from "../../runtime/text.ts";
+import type { Caller, Transaction } from "../transaction.ts";
 import { editNodes, refuseEdit } from "./edit-nodes.ts";
 import type { Edited } from "./edit-nodes.ts";
 
 export interface FlagRequest {
   readonly nodes: NodeSelector;
-  /** Sets the flag; null clears it. */
-  readonly reason: string | null;
+  readonly reason: string;
 }
 
 export async function setMaintenance(
@@ -22,18 +23,32 @@ export async function setMaintenance(
 ): Promise<Edited> {
   const flaw = reasonFlaw("A maintenance", reason);
   if (flaw) return refuseEdit([flaw]);
-  return editNodes(context, selector, async (transaction, nodes) => {
-    const flag =
-      reason === null
-        ? { maintenanceReason: null, maintenanceSince: null, maintenanceBy: null }
-        : { maintenanceReason: reason, maintenanceSince: new Date(), maintenanceBy: caller.actor };
+  return editNodes(context, selector, (transaction, nodes) =>
+    beginMaintenance(
+      transaction.tx,
+      nodes.map(({ id }) => id),
+      { reason, by: caller.actor },
+    ),
+  );
+}
+
+/** Ends the maintenance of nodes, resumes the runs that it paused, and lets the timeouts of parked steps run on. */
+export async function clearMaintenance(
+  context: EngineContext,
+  _caller: Caller,
+  selector: NodeSelector,
+): Promise<Edited> {
+  const clear = async (transaction: Transaction, nodes: readonly NodeRow[]) => {
     const ids = nodes.map(({ id }) => id);
-    await updateNodes(transaction.tx, ids, flag);
-    if (reason !== null) return;
+    // The job of the earlier time finds that its run waits longer, and ends.
+    await context.queue.park(transaction, await extendParkedSteps(transaction.tx, ids));
+    await updateNodes(transaction.tx, ids, { maintenanceReason: null, maintenanceSince: null, maintenanceBy: null });
     // A run that is about to pause reads the flag under the node's lock: it sees the flag cleared, or is found here.
     const paused = await runsPausedByMaintenance(transaction.tx, ids);
     await context.queue.wakeMany(transaction, paused, "woken");
-  });
+  };
+  // Workers lock a run before its node.
+  return editNodes(context, selector, clear, ({ tx }, nodeIds) => lockUnfinishedRuns(tx, { nodeIds }));
 }
 
 /** Marks nodes as retired, so that no work begins on them but their removal. Running work continues. */
@@ -53,11 +68,22 @@ export async function setRetired(
   );
 }
 
-function reasonFlaw(what: string, reason: string | null): Refusal | null {
-  if (reason === null || (reason.trim() !== "" && reason.length <= REASON_LENGTH_MAX)) return null;
+/** Puts retired nodes back in service. */
+export async function clearRetired(context: EngineContext, _caller: Caller, selector: NodeSelector): Promise<Edited> {
+  return editNodes(context, selector, (transaction, nodes) =>
+    updateNodes(
+      transaction.tx,
+      nodes.map(({ id }) => id),
+      { retiredReason: null },
+    ),
+  );
+}
+
+function reasonFlaw(what: string, reason: string): Refusal | null {
+  if (reason.trim() !== "" && reason.length <= REASON_LENGTH_MAX && !hasControls(reason)) return null;
   return {
     code: "INVALID_INPUT",
-    message: `${what} needs a reason of 1–${REASON_LENGTH_MAX} characters; null ends it.`,
+    message: `${what} needs a reason of 1–${REASON_LENGTH_MAX} characters on one line, without control characters.`,
     path: ["input", "reason"],
   };
 }

@@ -2,12 +2,14 @@
 import type { Refusal } from "../../errors.ts";
 import { INTERFACES, controllerOf, isInterfaceName } from "../../drivers/registry.ts";
 import type { AnyDriver, Registry } from "../../drivers/registry.ts";
+import { bindingNames, secretNames, shapeOf } from "../../drivers/settings-shape.ts";
+import { isSameJson } from "../../runtime/canonical-json.ts";
 import type { Secrets } from "../../store/nodes.ts";
 import type { JsonObject } from "../../store/records.ts";
-import { hostGroupFlaw, labelFlaws, nameFlaw } from "../input/name-rules.ts";
+import { hostGroupFlaw, labelFlaws, listed, nameFlaw } from "../input/name-rules.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { createRedactor } from "../input/secret-redactor.ts";
-import { sizeFlaws } from "../input/size-limits.ts";
+import { DESCRIPTION_LENGTH_MAX, sizeFlaws, textFlaws } from "../input/size-limits.ts";
 
 export interface NewNode {
   readonly name: string;
@@ -18,6 +20,7 @@ export interface NewNode {
   readonly cluster?: ClusterRef | undefined;
   /** Role in its cluster. */
   readonly hostGroup?: string | undefined;
+  readonly description?: string | undefined;
   /** Whether automatic cleaning runs; absent: the site's policy decides. */
   readonly automaticCleaning?: boolean | undefined;
 }
@@ -55,6 +58,7 @@ export async function prepareSettings(
     ...nameFlaw(node.name, [...path, "name"]),
     ...labelFlaws(node.labels, path),
     ...hostGroupFlaw(node.hostGroup, path),
+    ...textFlaws("description", node.description, DESCRIPTION_LENGTH_MAX, path),
     ...driverFlaws(registry, node, path),
   ];
   const settings: Record<string, JsonObject> = {};
@@ -115,8 +119,49 @@ async function checkSettings(
       })),
     };
   const { settings, secrets } = checked;
+  const astray = stored && isObject ? await strayFlaw(registry, driver, { given, stored, settings, secrets }) : null;
+  if (astray !== null)
+    return {
+      refusals: [
+        {
+          code: "INVALID_INPUT",
+          message: `Node ${node.name}, settings of driver ${driver.name}: ${astray.message}`,
+          path: [...source.path, astray.setting],
+        },
+      ],
+    };
   const what = `Node ${node.name}: its settings for driver ${driver.name}`;
   return { settings, secrets, sizeFlaws: sizeFlaws(what, { ...settings, ...secrets }, source.path, stored) };
+}
+
+interface ChangedSettings {
+  readonly given: object;
+  readonly stored: JsonObject;
+  readonly settings: JsonObject;
+  readonly secrets: Readonly<Record<string, string>>;
+}
+
+/** Why a change would send stored secrets to a place that the caller chooses; null if it does not. */
+async function strayFlaw(
+  registry: Registry,
+  driver: AnyDriver,
+  { given, stored, settings, secrets }: ChangedSettings,
+): Promise<{ readonly setting: string; readonly message: string } | null> {
+  const shape = shapeOf(driver.settings);
+  const sent = new Map(Object.entries(given));
+  const kept = secretNames(shape).filter((name) => secrets[name] !== undefined && sent.get(name) == null);
+  if (kept.length === 0) return null;
+  // Defaults count on both sides: they may be newer than the stored settings.
+  const parsed = await registry.checkSettings(driver, stored);
+  const before = parsed.ok ? { ...parsed.settings, ...parsed.secrets } : stored;
+  const after: JsonObject = { ...settings, ...secrets };
+  const changed = bindingNames(shape).filter((name) => !isSameJson(before[name] ?? null, after[name] ?? null));
+  const [setting] = changed;
+  if (setting === undefined) return null;
+  return {
+    setting,
+    message: `${listed(changed)} ${changed.length === 1 ? "decides" : "decide"} where the stored ${listed(kept)} ${kept.length === 1 ? "is" : "are"} sent. Send the ${listed(kept)} again with the change.`,
+  };
 }
 
 /** All flaws of the drivers that a node names. */

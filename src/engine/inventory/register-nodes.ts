@@ -11,6 +11,7 @@ import { isUuid } from "../../runtime/uuid.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { isStorable } from "../../runtime/json-values.ts";
 import type { Caller, Transaction } from "../transaction.ts";
+import { clusterLockRefusals } from "./cluster-lock.ts";
 import { refuseEdit } from "./edit-nodes.ts";
 import type { Edited } from "./edit-nodes.ts";
 import { borrowedOf, prepareSettings } from "./node-settings.ts";
@@ -43,7 +44,7 @@ export async function registerNodes(
         const clusterId = clusters.idOf(node.cluster);
         return newNode(caller, node, clusterId, prepared[index]);
       });
-      return { nodeIds: await enrollNodes(transaction, nodes, caller), refusals: [] };
+      return { nodeIds: await enrollNodes(transaction, nodes, caller), refusals: [], results: [] };
     });
   } catch (error) {
     if (error instanceof RefusalError) return refuseEdit(error.refusals);
@@ -55,7 +56,7 @@ export async function registerNodes(
 
 function newNode(
   { project }: Caller,
-  { name, driver, interfaces, labels, hostGroup, automaticCleaning }: NewNode,
+  { name, driver, interfaces, labels, hostGroup, description, automaticCleaning }: NewNode,
   clusterId: string | null,
   prepared: PreparedSettings | undefined,
 ): EnrolledNode {
@@ -69,6 +70,7 @@ function newNode(
     controller: prepared?.controller ?? null,
     labels: labels ?? {},
     hostGroup: hostGroup ?? null,
+    description: description ?? null,
     automaticCleaning: automaticCleaning ?? null,
     clusterId,
   };
@@ -78,7 +80,7 @@ function newNode(
 export interface EnrolledNode
   extends
     Pick<NodeRow, "name" | "project" | "driver" | "settings" | "labels" | "clusterId" | "controller">,
-    Partial<Pick<NodeRow, "borrowed" | "hostGroup" | "automaticCleaning" | "presence">> {
+    Partial<Pick<NodeRow, "borrowed" | "hostGroup" | "description" | "automaticCleaning" | "presence">> {
   /** Driver name → secret field → value. */
   readonly secrets: Secrets;
 }
@@ -174,19 +176,24 @@ async function clustersOf(transaction: Transaction, given: readonly NewNode[]) {
     ...byName.map(({ id, name }) => [name, id] as const),
   ]);
   const keyOf = (ref: ClusterRef) => ("id" in ref ? ref.id : ref.name);
-  return {
-    idOf: (ref: ClusterRef | undefined) => (ref ? (known.get(keyOf(ref)) ?? null) : null),
-    refusals: given.flatMap(({ name, cluster }, index): Refusal[] => {
-      if (!cluster || known.has(keyOf(cluster))) return [];
-      const missing = keyOf(cluster);
-      return [
-        {
-          code: "NOT_FOUND",
-          message: `Node ${name}: there is no cluster ${missing}.`,
-          missing: [missing],
-          path: ["input", "nodes", String(index), "cluster"],
-        },
-      ];
-    }),
-  };
+  const idOf = (ref: ClusterRef | undefined) => (ref ? (known.get(keyOf(ref)) ?? null) : null);
+  const locked = await clusterLockRefusals(transaction.tx, [...new Set(known.values())], (clusterId) => [
+    "input",
+    "nodes",
+    String(given.findIndex(({ cluster }) => idOf(cluster) === clusterId)),
+    "cluster",
+  ]);
+  const unknown = given.flatMap(({ name, cluster }, index): Refusal[] => {
+    if (!cluster || known.has(keyOf(cluster))) return [];
+    const missing = keyOf(cluster);
+    return [
+      {
+        code: "NOT_FOUND",
+        message: `Node ${name}: there is no cluster ${missing}.`,
+        missing: [missing],
+        path: ["input", "nodes", String(index), "cluster"],
+      },
+    ];
+  });
+  return { idOf, refusals: [...unknown, ...locked] };
 }

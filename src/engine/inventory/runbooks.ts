@@ -1,5 +1,5 @@
 /**
- * Runbooks: named lists of clean steps. Their form is checked here. Whether a node can run them is checked when they are
+ * Runbooks: named lists of steps of one phase. Their form is checked here. Whether a node can run them is checked when they are
  * used, because drivers and the site's policy change.
  */
 import { randomUUID } from "node:crypto";
@@ -17,6 +17,7 @@ import type { StepChoice } from "../../store/records.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { nameFlaw } from "../input/name-rules.ts";
+import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
 import { formFlaws, lengthFlaws } from "../plans/step-selection.ts";
 import { stepLabel } from "../plans/plan.ts";
 import type { Caller, Transaction } from "../transaction.ts";
@@ -24,6 +25,8 @@ import type { Caller, Transaction } from "../transaction.ts";
 export interface NewRunbook {
   readonly name: string;
   readonly description?: string | undefined;
+  /** By default `clean`. */
+  readonly phase?: RunbookRow["phase"];
   readonly steps: readonly StepChoice[];
 }
 
@@ -38,7 +41,6 @@ export interface RunbookChange {
 
 export type RunbookEdited = { readonly runbookId: string | null; readonly refusals: readonly Refusal[] };
 
-const DESCRIPTION_LENGTH_MAX = 1_000;
 const STEP_NAME = /^[a-z][a-z0-9_]{0,99}$/;
 
 export async function createRunbook(
@@ -49,7 +51,8 @@ export async function createRunbook(
   return editRunbook(given, () =>
     transact(async ({ tx }) => {
       const id = randomUUID();
-      await insertRunbook(tx, { id, name: given.name, description: given.description ?? null, steps: given.steps });
+      const { name, description = null, phase = "clean", steps } = given;
+      await insertRunbook(tx, { id, name, description, phase, steps });
       return { runbookId: id, refusals: [] };
     }),
   );
@@ -110,18 +113,9 @@ async function editRunbook(given: RunbookChange, change: () => Promise<RunbookEd
 }
 
 function flawsOf({ name, description, steps }: RunbookChange): Refusal[] {
-  const isLong = (description?.length ?? 0) > DESCRIPTION_LENGTH_MAX;
   return [
     ...(name === undefined ? [] : nameFlaw(name, ["input", "name"])),
-    ...(isLong
-      ? [
-          {
-            code: "INVALID_INPUT",
-            message: `Invalid description: use at most ${DESCRIPTION_LENGTH_MAX} characters.`,
-            path: ["input", "description"],
-          } as const,
-        ]
-      : []),
+    ...textFlaws("description", description, DESCRIPTION_LENGTH_MAX),
     ...(steps
       ? [
           ...lengthFlaws(steps, ["input", "steps"]),

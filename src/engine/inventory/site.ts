@@ -11,6 +11,7 @@ import type { SitePolicy, StepPolicy } from "../../store/records.ts";
 import { changeSite, lockSite } from "../../store/site.ts";
 import { LIMITED_PHASES } from "../scheduling/capacity-limits.ts";
 import { checkArgs, issueText } from "../plans/catalogue.ts";
+import { installStepsLost } from "../plans/install-check.ts";
 import type { EngineContext } from "../context.ts";
 import type { Caller } from "../transaction.ts";
 
@@ -22,6 +23,7 @@ export interface SiteChange {
   readonly controllerLimit?: number | null | undefined;
   readonly automaticCleaning?: boolean | null | undefined;
   readonly correctPower?: boolean | null | undefined;
+  readonly powerOnFailure?: SitePolicy["powerOnFailure"] | null;
   /** Replaces all of them. */
   readonly steps?: readonly StepRule[] | null | undefined;
 }
@@ -44,6 +46,7 @@ export async function updateSite(
   change: SiteChange,
 ): Promise<SiteEdited> {
   const flaws = [...limitFlaws(change), ...(await stepFlaws(registry, change.steps ?? []))];
+  if (flaws.length === 0) flaws.push(...installFlaws(registry, change.steps ?? []));
   if (flaws.length > 0) return { done: false, refusals: flaws };
   return transact(async (transaction) => {
     const site = await lockSite(transaction.tx);
@@ -68,12 +71,13 @@ export async function updateSite(
 
 /** The policy with the change applied. */
 function changed(policy: SitePolicy, change: SiteChange): SitePolicy {
-  const { phaseLimits, controllerLimit, automaticCleaning, correctPower, steps } = change;
+  const { phaseLimits, controllerLimit, automaticCleaning, correctPower, powerOnFailure, steps } = change;
   const next = {
     phaseLimits: phaseLimits ? Object.fromEntries(phaseLimits.map(({ phase, limit }) => [phase, limit])) : phaseLimits,
     controllerLimit,
     automaticCleaning,
     correctPower,
+    powerOnFailure,
     steps: steps ? steps.map(policyOf) : steps,
   };
   const merged = Object.entries({
@@ -189,6 +193,27 @@ async function ruleFlaws(
     message,
     path: ["input", "steps", String(index), field],
   }));
+}
+
+/** Refuses a policy that leaves a driver without a step that installs a system: its nodes could not be deployed. */
+function installFlaws(registry: Registry, rules: readonly StepRule[]): Refusal[] {
+  const policy = { steps: rules.map(policyOf) };
+  const lost = registry.drivers.flatMap((driver) =>
+    installStepsLost(policy, driver).map((label) => ({ label, driver: driver.name })),
+  );
+  return rules.flatMap(({ step: label, driver, priority, forbidden }, index): Refusal[] => {
+    if (!forbidden && priority !== 0) return [];
+    const drivers = lost.filter((one) => one.label === label && (driver == null || one.driver === driver));
+    if (drivers.length === 0) return [];
+    const names = drivers.map((one) => one.driver).join(", ");
+    return [
+      {
+        code: "INVALID_INPUT",
+        message: `The step ${label} cannot be forbidden or disabled: without it nothing would install a system on nodes of driver ${names}. Leave such a step of the driver enabled.`,
+        path: ["input", "steps", String(index), "step"],
+      },
+    ];
+  });
 }
 
 function labelFlaws(offers: readonly Offer[], label: string, driver: string | null | undefined): string[] {

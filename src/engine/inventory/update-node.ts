@@ -4,10 +4,12 @@ import type { Refusal } from "../../errors.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
 import { lockNodes, nodesByNames, putSecrets, secretsOf, updateNode as changeNode } from "../../store/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
+import { busyNodes } from "../../store/runs.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { hostGroupFlaw, labelFlaws, nameFlaw } from "../input/name-rules.ts";
+import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { refuseEdit } from "./edit-nodes.ts";
@@ -28,6 +30,8 @@ export interface NodeChange {
   readonly isProtected?: boolean | undefined;
   /** Null removes it. */
   readonly hostGroup?: string | null | undefined;
+  /** Null removes it. */
+  readonly description?: string | null | undefined;
   /** Null: the site's policy decides. */
   readonly automaticCleaning?: boolean | null | undefined;
 }
@@ -42,7 +46,7 @@ export async function updateNode(context: EngineContext, caller: Caller, request
   if (!isUuid(nodeId)) return refuseEdit([unknownNode(nodeId)]);
   try {
     await context.transact((transaction) => applyChange(transaction, context, request));
-    return { nodeIds: [nodeId], refusals: [] };
+    return { nodeIds: [nodeId], refusals: [], results: [] };
   } catch (error) {
     if (error instanceof RefusalError) return refuseEdit(error.refusals);
     // Another request took the name between the check and the update.
@@ -68,7 +72,11 @@ async function applyChange(
   const prepared = changesDrivers
     ? await prepareSettings(context.registry, next, ["input"], storedSettings(node, secrets))
     : null;
-  const flaws = [...(prepared?.refusals ?? fieldFlaws(change)), ...(await nameTaken(transaction, node, change))];
+  const flaws = [
+    ...(prepared?.refusals ?? fieldFlaws(change)),
+    ...(await nameTaken(transaction, node, change)),
+    ...(await groupTaken(transaction, node, change)),
+  ];
   if (flaws.length > 0) throw new RefusalError(flaws);
   const changed = changedFields<NodeRow>(node, rowChange(change, next, prepared));
   const newSecrets = prepared && !isSameJson(prepared.secrets, secrets) ? prepared.secrets : null;
@@ -82,6 +90,7 @@ function rowChange(change: NodeChange, next: NewNode, prepared: PreparedSettings
     ...(change.labels !== undefined && { labels: change.labels }),
     ...(change.isProtected !== undefined && { isProtected: change.isProtected }),
     ...(change.hostGroup !== undefined && { hostGroup: change.hostGroup }),
+    ...(change.description !== undefined && { description: change.description }),
     ...(change.automaticCleaning !== undefined && { automaticCleaning: change.automaticCleaning }),
     ...(prepared && {
       driver: next.driver,
@@ -92,11 +101,12 @@ function rowChange(change: NodeChange, next: NewNode, prepared: PreparedSettings
   };
 }
 
-function fieldFlaws({ name, labels, hostGroup }: NodeChange): Refusal[] {
+function fieldFlaws({ name, labels, hostGroup, description }: NodeChange): Refusal[] {
   return [
     ...(name === undefined ? [] : nameFlaw(name, ["input", "name"])),
     ...labelFlaws(labels, ["input"]),
     ...hostGroupFlaw(hostGroup, ["input"]),
+    ...textFlaws("description", description, DESCRIPTION_LENGTH_MAX),
   ];
 }
 
@@ -110,6 +120,7 @@ function merged(node: NodeRow, change: NodeChange): NewNode {
     interfaces: change.interfaces ?? borrowedBy(node).filter((one) => one.driver !== driver),
     labels: change.labels ?? node.labels,
     hostGroup: change.hostGroup ?? undefined,
+    description: change.description ?? undefined,
   };
 }
 
@@ -124,6 +135,22 @@ function storedSettings({ settings }: NodeRow, secrets: Secrets): StoredSettings
   return Object.fromEntries(
     Object.entries(settings).map(([driver, open]) => [driver, { ...open, ...secrets[driver] }]),
   );
+}
+
+/** A run that deploys the node for another host group would undo the change at its end. */
+async function groupTaken({ tx }: Transaction, node: NodeRow, { hostGroup }: NodeChange): Promise<Refusal[]> {
+  if (hostGroup === undefined) return [];
+  const [run] = await busyNodes(tx, [node.id]);
+  if (run?.hostGroup == null || run.hostGroup === hostGroup) return [];
+  return [
+    {
+      code: "BUSY",
+      message: `Node ${node.name} is being deployed for host group ${run.hostGroup} by operation ${run.operationId}. Wait for it, stop it, or abort it.`,
+      nodeId: node.id,
+      operationId: run.operationId,
+      path: ["input", "hostGroup"],
+    },
+  ];
 }
 
 async function nameTaken(transaction: Transaction, node: NodeRow, change: NodeChange): Promise<Refusal[]> {

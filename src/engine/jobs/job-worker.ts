@@ -67,6 +67,8 @@ export interface JobWorkerParts {
   readonly observer: Observer;
   /** Maximum of runs at the same time. */
   readonly concurrency: number;
+  /** Called before each fetch. */
+  readonly checkClock: () => Promise<void>;
 }
 
 export class JobWorker {
@@ -150,7 +152,7 @@ export class JobWorker {
   }
 
   async #fetchLoop(): Promise<void> {
-    const { log, observer, concurrency } = this.#parts;
+    const { log, observer, concurrency, checkClock } = this.#parts;
     while (!this.#isResting) {
       let poked = false;
       let more = false;
@@ -163,6 +165,7 @@ export class JobWorker {
       // Runs that share a transaction end in the same turn of the event loop; their slots are filled by one fetch.
       await nextTurn();
       try {
+        await checkClock();
         const moreRare = performance.now() >= this.#rareAt && (await this.#takeRare());
         more = (await this.#take(RUNS, concurrency)) || moreRare;
       } catch (error) {

@@ -10,6 +10,7 @@ import type { Observer } from "../../observer.ts";
 import { startPeriodic } from "../../runtime/periodic.ts";
 import { withTimeout } from "../../runtime/timeout.ts";
 import {
+  activeJobs,
   bringJobsForward,
   isQueueUnattended,
   keysWithJob,
@@ -21,7 +22,7 @@ import type { ExecuteOnQueue } from "../../store/jobs.ts";
 import type { Connection } from "../../store/postgres/database.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
 import type { Transaction } from "../transaction.ts";
-import { DISCOVERIES, RUNS, SUPERVISE_SECONDS, TIMERS, executeOn, openBoss, within } from "./boss.ts";
+import { DISCOVERIES, QUEUES, RUNS, SUPERVISE_SECONDS, TIMERS, executeOn, openBoss, within } from "./boss.ts";
 import { JobWorker } from "./job-worker.ts";
 import type { ActiveJob, JobData, QueueHandlers, Timer } from "./job-worker.ts";
 import { Leases, isFresh } from "./leases.ts";
@@ -38,6 +39,8 @@ export interface QueueOptions {
   /** Maximum of runs that this replica works on at the same time. */
   readonly concurrency: number;
   readonly connectionsMax: number;
+  /** Called before anything that is due by the database's clock is taken. */
+  readonly checkClock?: () => Promise<void>;
   /** Whether this replica supervises the queue: hands expired jobs to other workers, and deletes old ones. */
   readonly supervises: boolean;
 }
@@ -56,6 +59,7 @@ export class Queue {
   readonly #execute: ExecuteOnQueue;
   readonly #log: Log;
   readonly #observer: Observer;
+  readonly #checkClock: () => Promise<void>;
   readonly #active = new Map<string, ActiveJob>();
   readonly #leases: Leases;
   readonly #worker: JobWorker;
@@ -63,17 +67,33 @@ export class Queue {
   /** Shared by all callers that wait for a renewal at the same time. */
   #renewing: Promise<void> | undefined;
 
-  constructor(boss: PgBoss, { notifier, log, observer = noopObserver, concurrency, supervises }: QueueOptions) {
+  constructor(
+    boss: PgBoss,
+    { notifier, log, observer = noopObserver, concurrency, checkClock = async () => {}, supervises }: QueueOptions,
+  ) {
     this.#boss = boss;
     this.#execute = executeOn(boss);
     this.#log = log;
     this.#observer = observer;
+    this.#checkClock = checkClock;
     const active = this.#active;
     const leases = new Leases(this.#execute, () => [...active.values()]);
     this.#leases = leases;
-    this.#worker = new JobWorker({ boss, leases, active, notifier, log, observer, concurrency });
+    this.#worker = new JobWorker({ boss, leases, active, notifier, log, observer, concurrency, checkClock });
     if (supervises)
       this.#startChore("supervision of the queue failed", SUPERVISE_SECONDS * 1000, () => this.#supervise());
+  }
+
+  /**
+   * Hands back the jobs of a process that has ended, instead of waiting until its leases expire. Only before `start`, and
+   * only if no other process can use the database: a job that is active then has no worker.
+   */
+  async reclaim(): Promise<void> {
+    for (const queue of QUEUES) {
+      const jobs = await activeJobs(this.#execute, queue);
+      if (jobs.length > 0) await this.#boss.fail(queue, jobs, { message: "its process has ended" });
+    }
+    await preferOrphanedJobs(this.#execute, RUNS, PRIORITY.woken);
   }
 
   /** Starts to take jobs. */
@@ -245,6 +265,7 @@ export class Queue {
 
   /** Hands the jobs of dead workers to live ones. */
   async #supervise(): Promise<void> {
+    await this.#checkClock();
     await preferOrphanedJobs(this.#execute, RUNS, PRIORITY.woken);
     if (await this.#leases.mayExpire()) await this.#boss.supervise();
   }

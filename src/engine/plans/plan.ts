@@ -3,13 +3,15 @@
  * asynchronous. The plan is stored with the run and never changes; exactly its steps run.
  */
 import type { Refusal } from "../../errors.ts";
-import type { LegPhase, Route } from "../../lifecycle/verbs.ts";
-import type { DriverPhase, PowerAction } from "../../drivers/driver.ts";
+import type { LegPhase, PowerChange, Route } from "../../lifecycle/verbs.ts";
+import type { DriverPhase } from "../../drivers/driver.ts";
 import type { Composition } from "../../drivers/registry.ts";
-import type { JsonObject, Plan, PlannedStep, StepChoice } from "../../store/records.ts";
+import type { JsonObject, Plan, PlannedStep, StepChoice, VerbOptions } from "../../store/records.ts";
 import { catalogueOf, checkArgs, issueText } from "./catalogue.ts";
 import type { ArgumentIssue, CatalogueBasis, CatalogueEntry } from "./catalogue.ts";
 import {
+  BOOT_STEP,
+  BOOT_TITLE,
   ENGINE_INTERFACE,
   HOLD_STEP,
   HOLD_TITLE,
@@ -17,6 +19,8 @@ import {
   POWER_TITLES,
   SOFT_OFF_TIMEOUT,
   isReserved,
+  powerChangeOf,
+  shutsDown,
 } from "./reserved-steps.ts";
 import { formFlaws } from "./step-selection.ts";
 
@@ -25,9 +29,8 @@ export interface PlanRequest extends CatalogueBasis {
   readonly route: Route;
   /** Replaces the automatic list of one phase. */
   readonly chosen?: ChosenList | undefined;
-  readonly powerAction?: PowerAction | undefined;
-  /** How long a soft power off waits for the system. */
-  readonly softTimeoutSeconds?: number | undefined;
+  /** Options of a change of power or boot device. */
+  readonly options?: Pick<VerbOptions, "powerAction" | "softTimeoutSeconds" | "bootDevice">;
 }
 
 export interface ChosenList {
@@ -81,7 +84,7 @@ async function stepsOfLeg(request: PlanRequest, leg: Leg): Promise<Found> {
         ],
       };
     case "power":
-      return { steps: [powerStep(composition, leg, request.powerAction ?? "OFF", request.softTimeoutSeconds)] };
+      return { steps: [stepOfVerb(request, leg)] };
     default:
       return automaticSteps(request, leg.phase, leg.leg);
   }
@@ -113,19 +116,38 @@ function powerOwner(composition: Composition): Pick<PlannedStep, "interface" | "
   return { interface: "power", driver: composition.giver("power")?.name ?? "" };
 }
 
+/** The only step of a change of power or boot device. */
+function stepOfVerb({ composition, options = {} }: PlanRequest, leg: Leg): PlannedStep {
+  const { powerAction = "OFF", softTimeoutSeconds, bootDevice } = options;
+  return bootDevice
+    ? bootStep(composition, leg, bootDevice)
+    : powerStep(composition, leg, powerAction, softTimeoutSeconds);
+}
+
 function powerStep(
   composition: Composition,
   leg: Leg,
-  action: PowerAction,
+  change: PowerChange,
   softTimeoutSeconds = SOFT_OFF_TIMEOUT,
 ): PlannedStep {
-  const isSoft = action === "SOFT_OFF";
+  const waits = shutsDown(change);
+  const changes = change === "SOFT_REBOOT" ? 2 : 1;
   return engineStep(leg, powerOwner(composition), {
-    name: POWER_STEPS[action],
-    title: POWER_TITLES[action],
-    timeoutSeconds: isSoft ? softTimeoutSeconds + POWER_TIMEOUT : POWER_TIMEOUT,
-    idempotent: action !== "REBOOT",
-    args: isSoft ? { timeoutSeconds: softTimeoutSeconds } : {},
+    name: POWER_STEPS[change],
+    title: POWER_TITLES[change],
+    timeoutSeconds: (waits ? softTimeoutSeconds : 0) + changes * POWER_TIMEOUT,
+    idempotent: change !== "REBOOT" && change !== "SOFT_REBOOT",
+    args: waits ? { timeoutSeconds: softTimeoutSeconds } : {},
+  });
+}
+
+function bootStep(composition: Composition, leg: Leg, { device, persistent = false }: JsonObject): PlannedStep {
+  return engineStep(leg, powerOwner(composition), {
+    name: BOOT_STEP,
+    title: BOOT_TITLE,
+    timeoutSeconds: POWER_TIMEOUT,
+    idempotent: true,
+    args: { device: device ?? null, persistent },
   });
 }
 
@@ -175,6 +197,7 @@ function driverStep(
     backoffSeconds: step.retries?.backoffSeconds ?? 0,
     reaches: step.reaches ?? null,
     touches: step.touches ?? null,
+    ...(step.repeatOnRestart && { repeatOnRestart: true }),
     kept: false,
   };
 }
@@ -198,12 +221,17 @@ async function chosenStep(
   const where = `Step ${stepLabel(choice)} on node ${request.nodeName}`;
   const flaws = formFlaws(choice, path, where);
   if (flaws.length > 0) return { refusals: flaws };
-  if (isReserved(choice)) return { steps: [reservedStepOf(request, choice, leg)] };
   const invalid = (at: readonly string[], what: string): Refusal => ({
     code: "INVALID_INPUT",
     message: `${where}: ${what}`,
     ...(path && { path: [...path, ...at] }),
   });
+  if (isReserved(choice)) {
+    const owner = request.composition.giver("power");
+    if (choice.name === BOOT_STEP && !owner?.power.setBootDevice)
+      return { refusals: [invalid(["name"], `driver ${owner?.name ?? "none"} cannot set the boot device.`)] };
+    return { steps: [reservedStepOf(request, choice, leg)] };
+  }
   const { phase } = leg;
   const offers = phase === "verify" || phase === "power" ? [] : catalogueOf(request, phase);
   const entry = offers.find(({ interface: name, step }) => name === choice.interface && step.name === choice.name);
@@ -229,8 +257,10 @@ function reservedStepOf(
   leg: Leg,
 ): PlannedStep {
   if (from === "power") {
-    const action = (Object.keys(POWER_STEPS) as PowerAction[]).find((one) => POWER_STEPS[one] === name) ?? "OFF";
-    return powerStep(composition, leg, action, Number(args["timeoutSeconds"] ?? SOFT_OFF_TIMEOUT));
+    const change = powerChangeOf({ name });
+    return change
+      ? powerStep(composition, leg, change, Number(args["timeoutSeconds"] ?? SOFT_OFF_TIMEOUT))
+      : bootStep(composition, leg, args);
   }
   const owner = { interface: ENGINE_INTERFACE, driver: "ostler" };
   if (name === HOLD_STEP) {
@@ -262,6 +292,12 @@ export function keepSteps(plan: Plan, done: ReadonlySet<string>): Plan {
     ...plan,
     steps: plan.steps.map((step, index) => (done.has(keys[index] ?? "") ? { ...step, kept: true } : step)),
   };
+}
+
+/** Keys of the deploy steps that have led to the installed system of a node at stage PROVISIONED. */
+export function installedSteps(plan: Plan): ReadonlySet<string> {
+  const installs = plan.steps.findIndex(({ reaches }) => reaches === "PROVISIONED");
+  return new Set(keysOf(plan).filter((_, index) => index <= installs && plan.steps[index]?.phase === "deploy"));
 }
 
 /**

@@ -2,9 +2,11 @@
  * Reserved steps: the service's own steps, available with every driver and in every list of steps. One table states their
  * names and arguments; the check of arguments and the JSON Schema for clients are made from it.
  *
- * `power.*` changes the node's power through the driver that provides it. `engine.wait` and `engine.hold` call no driver.
+ * `power.*` changes the node's power, or its boot device, through the driver that provides it. `engine.wait` and `engine.hold` call no driver.
  */
-import type { PowerAction } from "../../drivers/driver.ts";
+import type { BootDevice } from "../../drivers/driver.ts";
+import { BOOT_DEVICES, POWER_CHANGES } from "../../lifecycle/verbs.ts";
+import type { BootDeviceName, PowerChange } from "../../lifecycle/verbs.ts";
 import type { JsonObject, PlannedStep, StepChoice } from "../../store/records.ts";
 
 /** Interface of the reserved steps that call no driver. */
@@ -14,18 +16,31 @@ export const HOLD_STEP = "hold";
 export const HOLD_TITLE = "Hold until an operator lifts it";
 
 /** Name of the reserved step for each power action. */
-export const POWER_STEPS: Readonly<Record<PowerAction, string>> = {
+export const POWER_STEPS: Readonly<Record<PowerChange, string>> = {
   ON: "power_on",
   OFF: "power_off",
   SOFT_OFF: "soft_power_off",
   REBOOT: "reboot",
+  SOFT_REBOOT: "soft_reboot",
 };
 
-export const POWER_TITLES: Readonly<Record<PowerAction, string>> = {
+export const BOOT_STEP = "boot_device";
+export const BOOT_TITLE = "Set the boot device";
+
+/** The devices by the names of the driver contract. */
+export const DRIVER_BOOT_DEVICE: Readonly<Record<BootDeviceName, BootDevice>> = {
+  DISK: "DISK",
+  NETWORK: "PXE",
+  CDROM: "CDROM",
+  BIOS: "BIOS",
+};
+
+export const POWER_TITLES: Readonly<Record<PowerChange, string>> = {
   ON: "Power on",
   OFF: "Power off",
   SOFT_OFF: "Shut the system down, then power off",
   REBOOT: "Power off, then on",
+  SOFT_REBOOT: "Shut the system down, then power on",
 };
 
 /** Seconds that a soft power off waits for the system (docs/rules.md, section Timeouts). */
@@ -40,7 +55,9 @@ type ArgumentRule =
       readonly default?: number;
       readonly description: string;
     }
-  | { readonly type: "string"; readonly maxLength: number; readonly description: string };
+  | { readonly type: "string"; readonly maxLength: number; readonly description: string }
+  | { readonly type: "string"; readonly enum: readonly string[]; readonly description: string }
+  | { readonly type: "boolean"; readonly default: boolean; readonly description: string };
 
 export interface ReservedStep {
   readonly interface: "power" | typeof ENGINE_INTERFACE;
@@ -63,13 +80,23 @@ const SOFT_OFF_ARGS: ReservedStep["args"] = {
 };
 
 export const RESERVED_STEPS: readonly ReservedStep[] = [
-  ...(Object.keys(POWER_STEPS) as PowerAction[]).map((action): ReservedStep => ({
+  ...(Object.keys(POWER_CHANGES) as PowerChange[]).map((change): ReservedStep => ({
     interface: "power",
-    name: POWER_STEPS[action],
-    title: POWER_TITLES[action],
-    args: action === "SOFT_OFF" ? SOFT_OFF_ARGS : {},
+    name: POWER_STEPS[change],
+    title: POWER_TITLES[change],
+    args: shutsDown(change) ? SOFT_OFF_ARGS : {},
     required: [],
   })),
+  {
+    interface: "power",
+    name: BOOT_STEP,
+    title: BOOT_TITLE,
+    args: {
+      device: { type: "string", enum: Object.keys(BOOT_DEVICES), description: "The device to start from." },
+      persistent: { type: "boolean", default: false, description: "Use it for all later starts, not only the next." },
+    },
+    required: ["device"],
+  },
   {
     interface: ENGINE_INTERFACE,
     name: WAIT_STEP,
@@ -88,6 +115,16 @@ export const RESERVED_STEPS: readonly ReservedStep[] = [
   },
 ];
 
+/** Whether a change of power first asks the system to shut down. */
+export function shutsDown(change: PowerChange): boolean {
+  return change === "SOFT_OFF" || change === "SOFT_REBOOT";
+}
+
+/** The change of power that a step performs; undefined for another step. */
+export function powerChangeOf({ name }: Pick<PlannedStep, "name">): PowerChange | undefined {
+  return (Object.keys(POWER_STEPS) as PowerChange[]).find((change) => POWER_STEPS[change] === name);
+}
+
 export function isHold(step: Pick<PlannedStep, "interface" | "name">): boolean {
   return step.interface === ENGINE_INTERFACE && step.name === HOLD_STEP;
 }
@@ -97,8 +134,8 @@ export function isReservedWait(step: Pick<PlannedStep, "interface" | "name">): b
 }
 
 /** Whether a list of steps changes the power with this step, as opposed to the verb `setPower` or a verification. */
-export function isReservedPower(step: Pick<PlannedStep, "interface" | "phase">): boolean {
-  return step.interface === "power" && step.phase !== "power" && step.phase !== "verify";
+export function isReservedPower(step: Pick<PlannedStep, "interface" | "name" | "phase">): boolean {
+  return step.interface === "power" && powerChangeOf(step) !== undefined && step.phase !== "power";
 }
 
 /** Whether a step to change the power leaves the machine off. */
@@ -152,12 +189,14 @@ export function reservedFlaws(
 
 function fits(rule: ArgumentRule, value: unknown, isRequired: boolean): boolean {
   if (value === undefined || value === null) return !isRequired;
-  if (rule.type === "string") return typeof value === "string" && value.length <= rule.maxLength;
+  if (rule.type === "boolean") return typeof value === "boolean";
+  if (rule.type === "string")
+    return typeof value === "string" && ("enum" in rule ? rule.enum.includes(value) : value.length <= rule.maxLength);
   return typeof value === "number" && value >= rule.minimum && value <= rule.maximum;
 }
 
 function wording(rule: ArgumentRule): string {
-  return rule.type === "string"
-    ? `a text of at most ${rule.maxLength} characters`
-    : `a number from ${rule.minimum} to ${rule.maximum}`;
+  if (rule.type === "boolean") return "true or false";
+  if (rule.type === "number") return `a number from ${rule.minimum} to ${rule.maximum}`;
+  return "enum" in rule ? `one of ${rule.enum.join(", ")}` : `a text of at most ${rule.maxLength} characters`;
 }

@@ -4,6 +4,7 @@
  */
 import type { Refusal } from "../../errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
+import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { StepChoice, VerbOptions } from "../../store/records.ts";
 import { runbookByName } from "../../store/runbooks.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
@@ -11,6 +12,9 @@ import { isJsonObject } from "../input/variables.ts";
 import { POWER_STEPS, isReserved, reservedFlaws } from "./reserved-steps.ts";
 
 const CHOICES_MAX = 100;
+
+/** The phase whose automatic steps a list replaces, for the verbs that take one. */
+export const PHASE_OF_LIST: Partial<Record<OperationKind, "clean" | "deploy">> = { CLEAN: "clean", DEPLOY: "deploy" };
 
 /** The flaws of a choice that do not depend on any node. */
 export function choiceFlaws(options: VerbOptions): Refusal[] {
@@ -40,22 +44,25 @@ function powerFlaws({ powerAction, softTimeoutSeconds }: VerbOptions): Refusal[]
 /** The options with the steps of the runbook. Options that contain steps already, as those of a restart do, stay. */
 export async function withRunbookSteps(
   reader: Reader,
-  options: VerbOptions,
+  { kind, options }: { readonly kind: OperationKind; readonly options: VerbOptions },
 ): Promise<{ readonly options: VerbOptions } | { readonly refusals: readonly Refusal[] }> {
   const { steps, runbook } = options;
   if (runbook === undefined || steps) return { options };
+  const refuse = (code: Refusal["code"], message: string, more: Partial<Refusal> = {}) => ({
+    refusals: [{ code, message, path: ["input", "runbook"], ...more }],
+  });
   const found = await runbookByName(reader, runbook);
-  if (found) return { options: { ...options, steps: found.steps } };
-  return {
-    refusals: [
-      {
-        code: "NOT_FOUND",
-        message: `There is no runbook ${runbook}. The query \`runbooks\` lists all of them.`,
-        missing: [runbook],
-        path: ["input", "runbook"],
-      },
-    ],
-  };
+  if (!found) {
+    const message = `There is no runbook ${runbook}. The query \`runbooks\` lists all of them.`;
+    return refuse("NOT_FOUND", message, { missing: [runbook] });
+  }
+  const phase = PHASE_OF_LIST[kind];
+  if (found.phase !== phase)
+    return refuse(
+      "INVALID_INPUT",
+      `Runbook ${runbook} has ${found.phase} steps. ${kind} takes a runbook for ${phase}.`,
+    );
+  return { options: { ...options, steps: found.steps } };
 }
 
 /** Path of the list of steps in a request. */

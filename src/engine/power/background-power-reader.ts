@@ -92,7 +92,7 @@ export class BackgroundPowerReader {
     if (!before || "refusal" in before || isLeftAlone(before.node)) return;
     const reading = await this.#calls.read(before, new Deadline(READ_MS + PATIENCE_MS));
     if (this.#closing.aborted || reading === null || reading === "NO_SLOT") return;
-    if (!(await this.#calls.record(before, reading))) return;
+    if (!(await this.#calls.record(before, reading, true))) return;
     if ("state" in reading) await this.#correct(policy, before, reading.state);
   }
 

@@ -9,7 +9,9 @@ import type { Refusal } from "../../errors.ts";
 import type { Log } from "../../log.ts";
 import type { Observer } from "../../observer.ts";
 import { createBatchLoader } from "../../runtime/batch-loader.ts";
-import { cutTo } from "../../runtime/text.ts";
+import { FAILED_READINGS_MAX } from "../../lifecycle/faults.ts";
+import { cutTo, sentence } from "../../runtime/text.ts";
+import { faultChange, reached } from "../execution/node-faults.ts";
 import { lockNodes, nodesByIds, secretsOfNodes, updateNode } from "../../store/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
 import type { Database } from "../../store/postgres/database.ts";
@@ -103,13 +105,13 @@ export class PowerCalls {
     );
   }
 
-  /** Writes the changes that a reading brings. False: work has begun on the node meanwhile, so the reading is void. */
-  async record({ node, runs }: RestingNode, reading: PowerReading): Promise<boolean> {
-    if (isEmpty(changesBy(node, reading))) return true;
+  /** Writes the changes that a reading brings. Only failed readings in the background count for a fault. False: work has begun on the node meanwhile, so the reading is void. */
+  async record({ node, runs }: RestingNode, reading: PowerReading, isBackground = false): Promise<boolean> {
+    if (isEmpty(changesBy(node, reading, isBackground))) return true;
     return this.#parts.transact(async ({ tx }) => {
       const [now] = await lockNodes(tx, [node.id]);
       if (!now || hasBegun((await workSoFar(tx, [node.id])).get(node.id), runs)) return false;
-      const changes = changesBy(now, reading);
+      const changes = changesBy(now, reading, isBackground);
       if (!isEmpty(changes)) await updateNode(tx, node.id, changes);
       return true;
     });
@@ -169,18 +171,44 @@ function busyRefusal(
   };
 }
 
-type PowerChanges = Partial<Pick<NodeRow, "powerState" | "powerReadAt" | "powerProblem">>;
+type PowerChanges = Partial<
+  Pick<
+    NodeRow,
+    | "powerState"
+    | "powerReadAt"
+    | "powerProblem"
+    | "powerProblemKind"
+    | "failedReadings"
+    | "faultKind"
+    | "faultSince"
+    | "faultMessage"
+  >
+>;
 
 /** The fields of a node that a reading changes. */
-function changesBy(node: NodeRow, reading: PowerReading): PowerChanges {
+function changesBy(node: NodeRow, reading: PowerReading, isBackground: boolean): PowerChanges {
   const state = "state" in reading ? reading.state : "UNKNOWN";
   const problem = "state" in reading ? null : cutTo(reading.reason, PROBLEM_LENGTH_MAX);
+  const kind = "state" in reading ? null : (reading.failureKind ?? null);
   const isFirst = "state" in reading && node.powerReadAt === null;
   return {
     ...(state !== node.powerState && { powerState: state }),
     ...("state" in reading && (state !== node.powerState || isFirst) && { powerReadAt: new Date() }),
-    ...(problem !== node.powerProblem && { powerProblem: problem }),
+    ...((problem !== node.powerProblem || (problem !== null && kind !== node.powerProblemKind)) && {
+      powerProblem: problem,
+      powerProblemKind: kind,
+    }),
+    ...("state" in reading ? reached(node) : isBackground ? unreached(node, reading) : {}),
   };
+}
+
+function unreached(node: NodeRow, { code, reason }: Extract<PowerReading, { reason: string }>): PowerChanges {
+  // A driver that is not loaded says nothing about the BMC.
+  if (code === "UNSUPPORTED_BY_DRIVER" || node.failedReadings >= FAILED_READINGS_MAX) return {};
+  const failedReadings = node.failedReadings + 1;
+  if (failedReadings < FAILED_READINGS_MAX) return { failedReadings };
+  const message = `The power could not be read ${FAILED_READINGS_MAX} times in a row: ${sentence(cutTo(reason, PROBLEM_LENGTH_MAX))}`;
+  return { failedReadings, ...faultChange(node, "BMC_UNREACHABLE", message) };
 }
 
 function isEmpty(changes: PowerChanges): boolean {

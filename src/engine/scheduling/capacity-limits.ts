@@ -25,19 +25,19 @@ export function slotsOf(
 }
 
 /**
- * How a run starts: it runs at once, or it is QUEUED. `mayStart`: whether its wave and `maxParallel` allow it to start;
- * a queued run that may start waits for a slot.
+ * The wait of a QUEUED run. `mayStart`: whether its wave and `maxParallel` allow it to start. A run that may start waits
+ * for a slot if the site limits it, or else, with its slots taken, for a worker.
  */
 export function waitOf(
   policy: SitePolicy,
   { controller }: Pick<NodeRow, "controller">,
   plan: Plan,
   { mayStart }: { readonly mayStart: boolean },
-): Pick<NewRun, "state" | "waitFor" | "slotPhase" | "slotController"> {
+): Pick<NewRun, "waitReason" | "waitFor" | "slotPhase" | "slotController"> {
   const phase = plan.legs[0]?.phase;
   const waitFor = mayStart ? limitOn(policy, phase, controller) : null;
-  if (mayStart && waitFor === null) return { state: "RUNNING", waitFor, ...slotsOf(phase, controller) };
-  return { state: "QUEUED", waitFor, slotPhase: null, slotController: null };
+  if (mayStart && waitFor === null) return { waitReason: "CONCURRENCY", waitFor, ...slotsOf(phase, controller) };
+  return { waitReason: null, waitFor, slotPhase: null, slotController: null };
 }
 
 /** The limit that a run waits for before it enters a phase, the phase's first; null if there is no limit. */

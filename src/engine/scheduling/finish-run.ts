@@ -5,6 +5,7 @@
  */
 import { randomUUID } from "node:crypto";
 import { outOfService } from "../../lifecycle/admission.ts";
+import type { NodeState } from "../../lifecycle/node-states.ts";
 import { cleanUpRoute } from "../../lifecycle/verbs.ts";
 import { outcome } from "../../lifecycle/operation-states.ts";
 import type { FinalRunState } from "../../lifecycle/operation-states.ts";
@@ -21,21 +22,26 @@ import {
   interruptOperation,
 } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
-import type { Failure, SitePolicy } from "../../store/records.ts";
+import type { Failure, Plan, SitePolicy } from "../../store/records.ts";
 import { storePlans } from "../../store/plans.ts";
-import { busyNodes, finishRuns, lockQueuedRuns, newestWork, parkedRuns, runsOfOperation } from "../../store/runs.ts";
+import {
+  UNTOUCHED,
+  busyNodes,
+  finishRuns,
+  lockQueuedRuns,
+  newestWork,
+  parkedRuns,
+  runsOfOperation,
+} from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { cleansAutomatically, readSite } from "../../store/site.ts";
 import type { EngineContext } from "../context.ts";
-import { ENGINE, startQueued, startRuns } from "./start-runs.ts";
-import type { StartingRun } from "./start-runs.ts";
+import { ENGINE, startQueued } from "./start-runs.ts";
 import { waitOf } from "./capacity-limits.ts";
 import { endedByStop } from "./waiting-runs.ts";
 import { nextPosition, planSteps } from "../plans/plan.ts";
 import type { Transaction } from "../transaction.ts";
 import { settleWaves } from "./waves.ts";
-
-const CLEAN_UP_REASON = "clean-up after a failure";
 
 export type FinishParts = Pick<EngineContext, "queue" | "nudge" | "registry" | "observer">;
 
@@ -176,9 +182,9 @@ export async function finishWhenDone(transaction: Transaction, parts: FinishPart
   );
 }
 
-/** Whether a run failed because it ignored its abort. Its step may still be running on the machine. */
+/** Whether a run failed because it ignored its abort, or was forced to end. Its step may still be running on the machine. */
 function ignoredAbort(run: RunRow | undefined): boolean {
-  return run?.state === "FAILED" && run.interrupt === "ABORT";
+  return (run?.state === "FAILED" && run.interrupt === "ABORT") || run?.interruptMode === "FORCE";
 }
 
 /** Starts clean-up runs for nodes of an operation, and returns their number. `failed`: the runs to clean up after. */
@@ -203,27 +209,25 @@ async function startCleanUps(
     planHash: hashes[index] ?? "",
   }));
   await insertRuns(transaction.tx, rows);
-  await startRuns(
+  await parts.queue.enqueue(
     transaction,
-    parts.queue,
-    { operationId: operation.id, reason: CLEAN_UP_REASON, actor: ENGINE },
-    starting.filter((_, index) => rows[index]?.state === "RUNNING"),
+    rows.flatMap(({ id, waitReason }) => (waitReason === "CONCURRENCY" ? [id] : [])),
   );
   transaction.afterCommit(parts.nudge);
   return starting.length;
 }
 
 /**
- * The nodes of an operation that may be cleaned up, locked. Left out are nodes that were deleted, are busy again, were
- * protected meanwhile, or have had other work after this operation (their contents are no longer its result), and those
- * whose run ignored its abort: a step may still be running there.
+ * The nodes of an operation that may be cleaned up, locked. Left out are nodes that the operation has not touched, that were
+ * deleted, are busy again, were protected meanwhile, or have had other work after this operation (their contents are no
+ * longer its result), and those whose run ignored its abort: a step may still be running there.
  */
 async function nodesToCleanUp(
   transaction: Transaction,
   operation: OperationRow,
   failed: readonly RunRow[],
 ): Promise<readonly NodeRow[]> {
-  const runOf = new Map(failed.map((run) => [run.nodeId, run]));
+  const runOf = new Map(failed.flatMap((run) => (run.leg === UNTOUCHED ? [] : [[run.nodeId, run]])));
   const nodes = await lockNodes(transaction.tx, [...runOf.keys()]);
   const ids = nodes.map(({ id }) => id);
   const busy = new Set((await busyNodes(transaction.tx, ids)).map(({ nodeId }) => nodeId));
@@ -234,7 +238,11 @@ async function nodesToCleanUp(
   );
 }
 
-type CleanUp = Omit<StartingRun, "runId" | "node"> & { readonly node: NodeRow };
+interface CleanUp {
+  readonly node: NodeRow;
+  readonly plan: Plan;
+  readonly target: NodeState;
+}
 
 /** The plan of a node's clean-up; null if the node needs none or its drivers cannot be used. */
 async function planCleanUp(parts: FinishParts, policy: SitePolicy, node: NodeRow): Promise<CleanUp | null> {
@@ -265,6 +273,7 @@ function cleanUpRun(
     ordinal: operation.totalCount + (failed?.ordinal ?? 0),
     purpose: "CLEAN_UP",
     controller: node.controller,
+    hostGroup: null,
     wave: failed?.wave ?? 0,
     variables: failed?.variables ?? {},
     position: nextPosition(plan, 0),

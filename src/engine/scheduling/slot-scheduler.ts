@@ -1,11 +1,11 @@
 /**
  * Slots below the capacity limits: a maximum of runs in a phase, and of runs on one management controller. A run that
- * finds its limit full waits without a job (QUEUED while its node is untouched, else WAITING between two steps) and gets
+ * finds its limit full waits without a job (QUEUED before its first step, else WAITING between two steps) and gets
  * its slot here; the longest waiting runs go first. It keeps its phase's slot until it leaves the phase, and its
  * controller's slot until it ends, parked or not. A hold and a maintenance release both.
  *
  * One transaction at a time, over all replicas, grants slots: it locks the site's row, so its counts are exact. It waits
- * for no other lock: a run or a node that is locked is skipped and looked at again.
+ * for no other lock: a run or an operation that is locked is skipped and looked at again.
  *
  * The scheduler looks after commits that freed or need a slot, when limits change, and every two seconds for work that
  * another replica left. At the same interval it looks for overlooked operations: a transaction that starts or ends queued
@@ -14,8 +14,6 @@
 import type { LegPhase } from "../../lifecycle/verbs.ts";
 import type { Log } from "../../log.ts";
 import type { Database } from "../../store/postgres/database.ts";
-import { lockFreeNodes } from "../../store/nodes.ts";
-import type { NodeRow } from "../../store/nodes.ts";
 import { keepFreeOperations, lockOperation, operationsOverlooked } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { LimitedPhase, Plan, SitePolicy } from "../../store/records.ts";
@@ -24,7 +22,6 @@ import { plansByHashes } from "../../store/plans.ts";
 import { finishRuns, lockQueuedRuns, updateRun } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { lockSite } from "../../store/site.ts";
-import { causeOf, startRuns } from "./start-runs.ts";
 import { controllerLimit, phaseLimit, slotsOf } from "./capacity-limits.ts";
 import type { Queue } from "../jobs/queue.ts";
 import { settleMany } from "./finish-run.ts";
@@ -131,6 +128,7 @@ async function grantSlots(transaction: Transaction, queue: Queue): Promise<boole
   const runs = await lockWaiting(transaction.tx, waiting);
   const reads = await readWaiting(transaction, runs);
   let lookAgain = runs.length < waiting.length || waiting.length === PAGE;
+  const started: string[] = [];
   const woken: string[] = [];
   for (const run of runs) {
     const decision = decide(run, reads, slots);
@@ -147,39 +145,34 @@ async function grantSlots(transaction: Transaction, queue: Queue): Promise<boole
       }
       continue;
     }
-    const { plan, node, operation, slot } = decision;
+    const { slot } = decision;
     slots.take(slot);
-    const change = { waitFor: null, waitingSince: null, waitReason: null, ...slotsOf(slot.phase, run.controller) };
-    if (run.state === "QUEUED" && operation) {
-      await updateRun(transaction.tx, run.id, { ...change, state: "RUNNING" });
-      await startRuns(transaction, queue, causeOf(operation), [{ runId: run.id, node, plan, target: run.target }]);
+    const change = { waitFor: null, ...slotsOf(slot.phase, run.controller) };
+    if (run.state === "QUEUED") {
+      await updateRun(transaction.tx, run.id, { ...change, waitReason: "CONCURRENCY" });
+      started.push(run.id);
     } else {
-      await updateRun(transaction.tx, run.id, change);
+      await updateRun(transaction.tx, run.id, { ...change, waitReason: null, waitingSince: null });
       woken.push(run.id);
     }
   }
+  await queue.enqueue(transaction, started);
   await queue.wakeMany(transaction, woken, "woken");
   return lookAgain;
 }
 
-/** The rows that decisions about waiting runs need. Nodes and operations that another transaction has locked are missing. */
+/** The rows that decisions about waiting runs need. Operations that another transaction has locked are missing. */
 interface WaitingReads {
-  readonly nodes: ReadonlyMap<string, NodeRow>;
   readonly plans: ReadonlyMap<string, Plan>;
   readonly operations: ReadonlyMap<string, OperationRow>;
 }
 
 async function readWaiting({ tx }: Transaction, runs: readonly RunRow[]): Promise<WaitingReads> {
-  const nodes = await lockFreeNodes(
-    tx,
-    runs.map(({ nodeId }) => nodeId),
-  );
   const plans = await plansByHashes(tx, [...new Set(runs.map(({ planHash }) => planHash))]);
   // Locked until the commit: no run of a halted or stopped operation starts after the answer to that request.
   const queued = runs.flatMap(({ state, operationId }) => (state === "QUEUED" ? [operationId] : []));
   const operations = await keepFreeOperations(tx, [...new Set(queued)]);
   return {
-    nodes: new Map(nodes.map((node) => [node.id, node])),
     plans,
     operations: new Map(operations.map((operation) => [operation.id, operation])),
   };
@@ -192,21 +185,12 @@ interface Slot {
 }
 
 /**
- * LOCKED: another transaction has locked the node or the operation. NOT_YET: the operation starts no runs now. `full`: the
- * limit that has no free slot.
+ * LOCKED: another transaction has locked the operation. NOT_YET: the operation starts no runs now. `full`: the limit that
+ * has no free slot.
  */
-type Decision =
-  | "LOCKED"
-  | "NOT_YET"
-  | { readonly full: string }
-  | {
-      readonly slot: Slot;
-      readonly plan: Plan;
-      readonly node: NodeRow;
-      readonly operation: OperationRow | undefined;
-    };
+type Decision = "LOCKED" | "NOT_YET" | { readonly full: string } | { readonly slot: Slot };
 
-function decide(run: RunRow, { nodes, plans, operations }: WaitingReads, slots: FreeSlots): Decision {
+function decide(run: RunRow, { plans, operations }: WaitingReads, slots: FreeSlots): Decision {
   const plan = plans.get(run.planHash);
   if (!plan) throw new Error(`Waiting run ${run.id} has no plan.`);
   const isQueued = run.state === "QUEUED";
@@ -217,9 +201,7 @@ function decide(run: RunRow, { nodes, plans, operations }: WaitingReads, slots: 
   const phase = plan.legs[isQueued ? 0 : (plan.steps[run.position]?.leg ?? run.leg)]?.phase;
   const slot = { phase, controller: run.slotController === null ? run.controller : null };
   const full = slots.full(slot);
-  if (full !== null) return { full };
-  const node = nodes.get(run.nodeId);
-  return node ? { slot, plan, node, operation } : "LOCKED";
+  return full === null ? { slot } : { full };
 }
 
 /** The largest limit, an upper bound on the runs that one look can admit. Unbounded if no limit is configured. */

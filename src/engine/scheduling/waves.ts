@@ -9,7 +9,7 @@ import type { Share, WaveOptions } from "../../lifecycle/waves.ts";
 import { lockOperation, pauseLeft, pauseWaves, updateOperation } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { Waves } from "../../store/records.ts";
-import { countFailed, hasQueued, hasUnfinishedInWaves, nextQueuedWave } from "../../store/runs.ts";
+import { countFailed, hasQueued, hasUnfinishedInWaves, nextQueuedWave, withdrawStarts } from "../../store/runs.ts";
 import { ENGINE, startQueued } from "./start-runs.ts";
 import type { StartParts } from "./start-runs.ts";
 import { isUuid } from "../../runtime/uuid.ts";
@@ -83,12 +83,7 @@ export async function settleWaves(transaction: Transaction, parts: StartParts, o
       return;
     case "HALT": {
       const waveReason = `${failures} ${failures === 1 ? "node" : "nodes"} failed and maxFailures is ${waves.maxFailures}, so no further node starts. Continue with resumeWaves, or stop the operation.`;
-      return updateOperation(transaction.tx, operation.id, {
-        waveState: "HALTED",
-        waveReason,
-        waveBy: ENGINE,
-        waveUntil: null,
-      });
+      return halt(transaction, operation, { waveReason, waveBy: ENGINE });
     }
     case "AWAIT":
       return updateOperation(transaction.tx, operation.id, {
@@ -105,6 +100,16 @@ export async function settleWaves(transaction: Transaction, parts: StartParts, o
     case "OPEN":
       return openNext(transaction, parts, operation, ENGINE);
   }
+}
+
+/** Halts the waves. Runs that wait for a worker do not start either. */
+async function halt(
+  transaction: Transaction,
+  { id }: OperationRow,
+  why: Pick<OperationRow, "waveReason" | "waveBy">,
+): Promise<void> {
+  await updateOperation(transaction.tx, id, { ...why, waveState: "HALTED", waveUntil: null });
+  await withdrawStarts(transaction.tx, id);
 }
 
 /** Opens the next wave with a queued run. A wave whose runs were all aborted is skipped, because it would never end. */
@@ -196,11 +201,9 @@ const STEER: Readonly<
 > = {
   async HALT(transaction, _context, { caller, request, operation }) {
     const wasHalted = operation.waveState === "HALTED";
-    await updateOperation(transaction.tx, operation.id, {
-      waveState: "HALTED",
+    await halt(transaction, operation, {
       waveReason: request.reason ?? (wasHalted ? operation.waveReason : "Halted by request."),
       waveBy: caller.actor,
-      waveUntil: null,
     });
     return null;
   },

@@ -1,0 +1,32 @@
+/**
+ * The lock of clusters: while an operation deploys or stops on a cluster, neither its settings nor its members change. Every
+ * request that adds, removes, registers, discovers or deletes a member asks here.
+ */
+import type { Refusal } from "../../errors.ts";
+import { clusterState, isLocked } from "../../lifecycle/cluster-state.ts";
+import { clustersByIds } from "../../store/clusters.ts";
+import { workOnClusters } from "../../store/operations.ts";
+import type { Reader } from "../../store/postgres/database.ts";
+
+/** A refusal for each of the clusters that is locked. `pathOf`: the input that names the cluster. */
+export async function clusterLockRefusals(
+  reader: Reader,
+  clusterIds: readonly string[],
+  pathOf: (clusterId: string) => readonly string[],
+): Promise<Refusal[]> {
+  const work = Map.groupBy(await workOnClusters(reader, clusterIds), ({ clusterId }) => clusterId);
+  return (await clustersByIds(reader, [...work.keys()])).flatMap(({ id, name }): Refusal[] => {
+    const running = work.get(id) ?? [];
+    const state = clusterState({ nodes: [], work: running });
+    const [first] = running;
+    if (!first || !isLocked(state)) return [];
+    return [
+      {
+        code: "CLUSTER_LOCKED",
+        message: `Cluster ${name} is ${state}. Wait for operation ${first.operationId}, or ${state === "STOPPING" ? "abort" : "stop"} it, before you change the cluster or its nodes.`,
+        operationId: first.operationId,
+        path: pathOf(id),
+      },
+    ];
+  });
+}

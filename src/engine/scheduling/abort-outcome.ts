@@ -1,0 +1,43 @@
+/** The results of an abort: the error of its run and node, and the condition of a machine that nothing is known about. */
+import { sentence } from "../../runtime/text.ts";
+import type { Failure, LeftAs } from "../../store/records.ts";
+import type { RunRow } from "../../store/runs.ts";
+import { ENGINE } from "./start-runs.ts";
+
+/** The condition of a machine that nothing is known about. */
+export const UNKNOWN_CONDITION: LeftAs = {
+  power: "UNKNOWN",
+  disksTouched: true,
+  firmwareTouched: true,
+  networkAttached: true,
+  tearDownError: null,
+};
+
+/** When an abort took effect, seen from the step that the run had reached. */
+export type AbortMoment = "before" | "at" | "after";
+
+/** The error of a run and its node after an abort. */
+export function abortedFailure(
+  {
+    nodeId,
+    nodeName,
+    by,
+    reason,
+  }: Pick<RunRow, "nodeId" | "nodeName"> & {
+    readonly by: string | null;
+    readonly reason: string | null;
+  },
+  { step, moment }: { readonly step: string | null; readonly moment: AbortMoment },
+): Failure {
+  const where = step === null ? "" : ` ${moment} ${step}`;
+  const why = reason === null ? "" : `: ${reason}`;
+  return {
+    code: "ABORTED",
+    message: `Node ${nodeName} was aborted by ${by ?? ENGINE}${where}${sentence(why)}`,
+    step,
+    nodeId,
+    nodeName,
+    at: new Date().toISOString(),
+    retryable: true,
+  };
+}
