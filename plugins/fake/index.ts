@@ -27,6 +27,7 @@ export default function createFake(host: PluginHost): Driver<FakeSettings> {
     name: "fake",
     version: "0.1.0",
     description: "Simulated machines, scripted node by node, for demonstrations and tests.",
+    ...(process.env["FAKE_DRIVER_JOURNAL"] && { permissions: ["FILES"] as const }),
     settings: fakeSettings,
     power: fakePower(parts),
     inspect: {

@@ -28,8 +28,9 @@ export function fakePower({ memory, player, journal }: PowerParts): PowerInterfa
       if (result?.kind === "failed") throw new FakeError(result.reason, "REFUSED", result.retryable);
       await memory.setPower(call, action === "ON" || action === "REBOOT" ? "ON" : "OFF");
     },
-    async setBootDevice(call) {
+    async setBootDevice(call, device, { persistent }) {
       requireAnswer(call);
+      journal({ node: call.node.name, boot: device, persistent });
     },
   };
 }

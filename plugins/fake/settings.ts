@@ -61,6 +61,7 @@ export const fakeSettings = z
     refusesLogin: z.boolean().default(false).meta({ description: "The BMC refuses the login." }),
     powerDelayMs: milliseconds.default(0).meta({ description: "Duration of a power change, in milliseconds." }),
     controller: z.string().max(253).optional().meta({
+      bindsSecret: true,
       description:
         "Identity of the management controller; nodes with the same text share one. Absent: the node has its own.",
     }),

@@ -46,6 +46,7 @@ const factory: DriverFactory<IpmiSettings> = ({ describing }) => {
     name: "ipmi",
     version: "0.1.0",
     description: "Machines with an IPMI 2.0 BMC, through the program ipmitool.",
+    permissions: ["PROGRAMS"],
     settings: ipmiSettings,
     power: {
       read: (call) => readPower(ipmitool, call),

@@ -16,16 +16,17 @@ export const ipmiSettings = z.strictObject({
     .min(1)
     .max(253)
     .regex(ADDRESS, "is not a host name or IP address")
-    .meta({ description: "Host name or IP address of the BMC, without a port." }),
-  port: z.int().min(1).max(65535).default(623).meta({ description: "UDP port of the BMC." }),
+    .meta({ address: true, bindsSecret: true, description: "Host name or IP address of the BMC, without a port." }),
+  port: z.int().min(1).max(65535).default(623).meta({ bindsSecret: true, description: "UDP port of the BMC." }),
   // An invalid length ends the validation of a text, so that one problem is reported once.
   username: z
     .string()
     .min(1, { abort: true })
     .max(16, { abort: true })
     .regex(PRINTABLE, "holds a control character")
+    .refine((text) => !text.startsWith("-"), "begins with a dash, like an option of a program")
     .refine(bytesAtMost(16), "is longer than the 16 bytes of IPMI 2.0")
-    .meta({ description: "User name on the BMC, at most 16 bytes." }),
+    .meta({ bindsSecret: true, description: "User name on the BMC, at most 16 bytes." }),
   password: z
     .string()
     .min(1, { abort: true })
@@ -34,10 +35,10 @@ export const ipmiSettings = z.strictObject({
     .refine(bytesAtMost(20), "is longer than the 20 bytes of IPMI 2.0")
     .meta({ writeOnly: true, description: "Password of that user, at most 20 bytes." }),
   // Suite 0 accepts any login, 1, 2, 15 and 16 do not encrypt, the others use MD5 and RC4; some crash ipmitool 1.8.19.
-  cipherSuite: z
-    .literal([3, 17])
-    .default(17)
-    .meta({ description: "IPMI cipher suite: 17 (SHA-256), or 3 (SHA-1) for BMCs that do not support 17." }),
+  cipherSuite: z.literal([3, 17]).default(17).meta({
+    bindsSecret: true,
+    description: "IPMI cipher suite: 17 (SHA-256), or 3 (SHA-1) for BMCs that do not support 17.",
+  }),
   privilege: z
     .enum(["USER", "OPERATOR", "ADMINISTRATOR"])
     .default("ADMINISTRATOR")

@@ -36,7 +36,8 @@ export type DriverPhase = "inspect" | "clean" | "deploy" | "undeploy";
 
 /**
  * The effect of an abort on the running step.
- * `ALWAYS`: the step's signal fires, and the step ends. `AT_BOUNDARY`: the abort waits until the step has ended.
+ * `ALWAYS`: the step's signal fires, and the step ends. `AT_BOUNDARY`: the abort waits until the step has ended, parked or
+ * not, unless it is requested to cut it.
  * `NEVER`: an abort is refused while the step runs, for example while it writes firmware.
  */
 export type Interruptible = "ALWAYS" | "AT_BOUNDARY" | "NEVER";
@@ -177,6 +178,11 @@ export interface Step<Settings> {
    * touch the disks, and an inspect step nothing.
    */
   readonly touches?: readonly Touch[];
+  /**
+   * For a clean step that touches disks: a restart repeats it although it succeeded. Absent or false: a restart that
+   * repeats the unfinished stage keeps the erasure and does not run the step again.
+   */
+  readonly repeatOnRestart?: boolean;
   /** Schema of the arguments. Absent if the step takes none. */
   readonly args?: Schema<Readonly<Record<string, Json>>>;
   /** Performs the step. It can be entered twice with the same `attemptKey`, and must find its own earlier work. */
@@ -187,7 +193,8 @@ export interface Step<Settings> {
    */
   verify?(call: StepCall<Settings>): Promise<StepResult>;
   /**
-   * Undoes unfinished work so that the node can be left alone. Called with the step's memo after the step was aborted.
+   * Undoes unfinished work so that the node can be left alone. Called with the step's memo after the step was aborted, and
+   * after it failed for good or ran out of time. May be called twice, and when there is nothing to undo.
    */
   abort?(call: StepCall<Settings>): Promise<void>;
 }
@@ -231,6 +238,12 @@ export interface DiscoverCall {
   timed<T>(name: string, work: () => Promise<T>): Promise<T>;
 }
 
+/**
+ * Permissions that a driver needs in addition to the network and reading its own folder and packages. FILES: to read and write
+ * any file. PROGRAMS: to start programs, which includes everything else.
+ */
+export type DriverPermission = "FILES" | "PROGRAMS";
+
 /** Controls one kind of machine. */
 export interface Driver<Settings> {
   readonly contract: ContractVersion;
@@ -242,6 +255,8 @@ export interface Driver<Settings> {
   readonly description: string;
   /** Settings of a node. Secrets are strings marked `writeOnly` in the JSON Schema; the API never returns them. */
   readonly settings: Schema<Settings>;
+  /** Absent: the network only. */
+  readonly permissions?: readonly DriverPermission[];
   readonly power: PowerInterface<Settings>;
   readonly inspect?: InspectInterface<Settings>;
   /** Steps of the phases `deploy` and `undeploy`. */

@@ -7,10 +7,13 @@ import { isAbsolute, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { messageOf } from "../errors.ts";
 import type { Log } from "../log.ts";
+import type { IpNetworks } from "../runtime/ip-networks.ts";
 import type { Driver, DriverFactory, PluginHost, Step, StepInterface } from "./driver.ts";
 import { isolate } from "./isolation/isolate.ts";
 import { createMemory } from "./isolation/driver-memory.ts";
 import type { Pool } from "./isolation/pool.ts";
+import { limitEgress } from "./egress.ts";
+import { parsePin, verifyPin } from "./pinned-plugin.ts";
 import { createRegistry } from "./registry.ts";
 import type { AnyDriver, Registry } from "./registry.ts";
 import { shapeProblem } from "./settings-shape.ts";
@@ -29,8 +32,12 @@ const BUNDLED_PLUGINS = ["fake", "ipmi"] as const;
  * Loads the plugins in order. Throws an error with one sentence for the first that cannot be used. With a pool, their
  * functions run in worker processes; without one, in this process.
  */
-export async function loadPlugins(words: readonly string[], log: Log, pool?: Pool): Promise<Registry> {
-  return createRegistry(await driversOf(words, log, {}, pool));
+export async function loadPlugins(
+  words: readonly string[],
+  log: Log,
+  { pool, networks = null }: { readonly pool?: Pool | undefined; readonly networks?: IpNetworks | null } = {},
+): Promise<Registry> {
+  return createRegistry(await driversOf(words, log, {}, { pool, networks }), networks);
 }
 
 /** Loads plugins for their declarations only; their functions must not be called. */
@@ -44,19 +51,34 @@ async function driversOf(
   words: readonly string[],
   log: PluginLog,
   host: Pick<PluginHost, "describing"> = {},
-  pool?: Pool,
+  { pool, networks = null }: { readonly pool?: Pool | undefined; readonly networks?: IpNetworks | null } = {},
 ): Promise<AnyDriver[]> {
   const drivers: AnyDriver[] = [];
-  for (const word of words) {
+  for (const pinned of words) {
+    const { plugin: word, hash } = parsePin(pinned);
+    if (word.includes("#sha"))
+      throw new Error(
+        `Plugin "${word}" has an invalid hash. Use #sha512- and the hash in Base64, as \`openssl dgst -sha512 -binary FILE | base64 -w0\` prints it.`,
+      );
     const memory = createMemory();
-    const made = await loadPlugin(word, log, { ...host, memory });
+    const made = await loadPlugin(word, hash, log, { ...host, memory });
     const driver = pool
       ? isolate(
           made,
-          { module: import.meta.resolve(moduleOf(word)), name: made.name, version: made.version, memory },
+          {
+            module: import.meta.resolve(moduleOf(word)),
+            hash,
+            permissions: made.permissions ?? [],
+            name: made.name,
+            version: made.version,
+            memory,
+            networks,
+          },
           pool,
         )
-      : made;
+      : networks
+        ? limitEgress(made, networks)
+        : made;
     if (drivers.some(({ name }) => name === driver.name)) {
       throw new Error(
         `Plugin "${word}" provides a driver "${driver.name}", but another plugin already provides a driver of that name. Remove one of them from OSTLER_PLUGINS.`,
@@ -68,12 +90,18 @@ async function driversOf(
   return drivers;
 }
 
-async function loadPlugin(word: string, log: PluginLog, host: Omit<PluginHost, "log">): Promise<AnyDriver> {
+async function loadPlugin(
+  word: string,
+  hash: string | null,
+  log: PluginLog,
+  host: Omit<PluginHost, "log">,
+): Promise<AnyDriver> {
   const refuse = (what: string, cause?: unknown): never => {
     throw new Error(`Plugin "${word}" cannot be used: ${what} Repair it or remove it from OSTLER_PLUGINS.`, { cause });
   };
   let module: Record<string, unknown>;
   try {
+    verifyPin(import.meta.resolve(moduleOf(word)), hash);
     module = (await import(moduleOf(word))) as Record<string, unknown>;
   } catch (error) {
     return refuse(`it cannot be loaded (${messageOf(error)}).`, error);
@@ -120,6 +148,9 @@ function problemOf(made: unknown): string | null {
     return `its driver's name ${JSON.stringify(driver.name)} is invalid. Use lower-case letters and digits, in words joined by _.`;
   if (typeof driver.version !== "string" || typeof driver.description !== "string")
     return "its driver lacks a version or a description.";
+  const { permissions = [] } = driver;
+  if (!Array.isArray(permissions) || permissions.some((one) => one !== "FILES" && one !== "PROGRAMS"))
+    return "its driver's permissions are not a list of FILES and PROGRAMS.";
   const standard = driver.settings?.["~standard"];
   if (!standard || typeof standard.validate !== "function" || typeof standard.jsonSchema?.input !== "function") {
     return "its settings are not a Standard Schema with Standard JSON Schema.";

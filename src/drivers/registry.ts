@@ -3,6 +3,8 @@
  * only place that knows which settings are secret.
  */
 import type { Driver, DriverPhase, InspectInterface, Json, Schema, Step, StepInterface } from "./driver.ts";
+import type { IpNetworks } from "../runtime/ip-networks.ts";
+import { addressProblems } from "./egress.ts";
 import { plainIssues, validate } from "./issues.ts";
 import type { Issue } from "./issues.ts";
 import { secretNames, shapeOf, publicSchemaOf, withoutNulls } from "./settings-shape.ts";
@@ -49,6 +51,8 @@ export type SettingsResult =
 export interface Registry extends AsyncDisposable {
   readonly drivers: readonly AnyDriver[];
   get(name: string): AnyDriver | undefined;
+  /** Networks in which addresses of machines may be; null: any. */
+  readonly networks: IpNetworks | null;
   /** The node's composition, or a sentence that names the problem. */
   compose(choice: DriverChoice): { readonly composition: Composition } | { readonly problem: string };
   /** Validates settings, including secrets, and separates the secrets. A null for a field that is not nullable counts as absent. */
@@ -58,12 +62,13 @@ export interface Registry extends AsyncDisposable {
   secretFields(driver: AnyDriver): readonly string[];
 }
 
-export function createRegistry(drivers: readonly AnyDriver[]): Registry {
+export function createRegistry(drivers: readonly AnyDriver[], networks: IpNetworks | null = null): Registry {
   const byName = new Map(drivers.map((driver) => [driver.name, driver]));
   const names = () => [...byName.keys()].join(", ") || "none";
 
   return {
     drivers,
+    networks,
     get: (name) => byName.get(name),
     secretFields: (driver) => secretNames(shapeOf(driver.settings)),
     compose({ driver, borrowed }) {
@@ -93,8 +98,9 @@ export function createRegistry(drivers: readonly AnyDriver[]): Registry {
         },
       };
     },
-    checkSettings: (driver, settings) => check(driver.settings, settings),
-    checkDiscovery: (driver, settings) => (driver.discover ? check(driver.discover.settings, settings) : null),
+    checkSettings: (driver, settings) => check(driver.settings, settings, networks),
+    checkDiscovery: (driver, settings) =>
+      driver.discover ? check(driver.discover.settings, settings, networks) : null,
     async [Symbol.asyncDispose]() {
       await Promise.allSettled(drivers.map(async (driver) => driver.close?.()));
     },
@@ -142,12 +148,14 @@ export function controllerOf(driver: AnyDriver, settings: unknown): string | nul
   return typeof controller === "string" && controller !== "" ? controller : null;
 }
 
-async function check(schema: Schema<unknown>, settings: unknown): Promise<SettingsResult> {
+async function check(schema: Schema<unknown>, settings: unknown, networks: IpNetworks | null): Promise<SettingsResult> {
   const shape = shapeOf(schema);
   const secretFields = secretNames(shape);
   const given = withoutNulls(shape, settings);
   const result = await validate(schema, given);
   if (result.issues) return { ok: false, issues: plainIssues(schema, given, result.issues) };
+  const refused = networks && addressProblems(schema, result.value as Record<string, Json>, networks);
+  if (refused && refused.length > 0) return { ok: false, issues: refused };
   const open: Record<string, Json> = {};
   const secrets: Record<string, string> = {};
   for (const [key, value] of Object.entries(result.value as Record<string, Json>)) {

@@ -35,14 +35,33 @@ function partsOf(secrets: Iterable<string>): readonly string[] {
     .toSorted((a, b) => b.length - a.length);
 }
 
-/** A text as it is, and encoded for JSON, a URL and a form. */
+/** A text as it is, and encoded for JSON, a URL, a form, in base64 and in hexadecimal. */
 function formsOf(text: string): readonly string[] {
   return [
     text,
     JSON.stringify(text).slice(1, -1),
     encodeURIComponent(text.toWellFormed()),
     new URLSearchParams({ "": text }).toString().slice(1),
+    ...encodedForms(Buffer.from(text)),
   ];
+}
+
+/** Shorter encodings would mask unrelated text. */
+const ENCODED_LENGTH_MIN = 6;
+
+/**
+ * Base64 at the three offsets at which a secret may stand in a longer text such as `user:secret`, without the characters
+ * that depend on its neighbours; and hexadecimal.
+ */
+function encodedForms(bytes: Buffer): readonly string[] {
+  const base64 = [0, 1, 2].flatMap((offset) => {
+    const text = Buffer.concat([Buffer.alloc(offset), bytes]).toString("base64");
+    const whole = text.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + bytes.length) * 8) / 6));
+    return offset === 0 ? [text, whole] : [whole];
+  });
+  const forms = base64.flatMap((text) => [text, text.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")]);
+  const hex = bytes.toString("hex");
+  return [...forms, hex, hex.toUpperCase()].filter(({ length }) => length >= ENCODED_LENGTH_MIN);
 }
 
 /** Length of the longest prefix of `secret` that ends `text`; 0 if shorter than `SECRET_LENGTH_MIN`. */

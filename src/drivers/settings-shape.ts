@@ -38,6 +38,8 @@ export interface Field {
   readonly fallback: Json | undefined;
   /** Write-only: accepted, never returned. */
   readonly secret: boolean;
+  /** It decides where a secret is sent, or as whose: it does not change without the secrets. */
+  readonly bindsSecret: boolean;
 }
 
 const WHOLE_MAX = 2 ** 31 - 1;
@@ -133,6 +135,8 @@ function problemIn(walk: Walk, schema: unknown, spot: Spot): string | null {
   if (!isRecord(schema) || walk.entered[place].has(schema)) return null;
   walk.entered[place].add(schema);
   if (schema["writeOnly"] === true && place !== "setting") return misplaced(spot);
+  if (schema["bindsSecret"] === true && place !== "setting")
+    return "mark a part of a setting with `bindsSecret`, where it would be ignored. Set it on a setting itself, at the top.";
   for (const [word, value] of Object.entries(schema)) {
     const problem =
       word === "properties"
@@ -263,6 +267,7 @@ function objectKind(schema: JsonSchema, root: JsonSchema, references: readonly s
         required: Array.isArray(required) && required.includes(name) && fallback === undefined,
         fallback: secret ? undefined : fallback,
         secret,
+        bindsSecret: shape.schema["bindsSecret"] === true,
       };
     }),
   };
@@ -280,11 +285,17 @@ function resolved(
   const references = [...above, reference];
   if (above.includes(reference)) return { schema: beside, references };
   const { schema, references: followed } = resolved(referred(reference, root), root, references);
-  // A secret remains a secret, whatever the reference's siblings say.
   return {
-    schema: { ...schema, ...beside, ...(schema["writeOnly"] === true && { writeOnly: true }) },
+    schema: { ...schema, ...beside, ...marksOf(schema) },
     references: followed,
   };
+}
+
+/** The marks of a schema. They hold whatever the siblings of a reference to it say. */
+function marksOf(schema: JsonSchema): JsonSchema {
+  return Object.fromEntries(
+    ["writeOnly", "bindsSecret"].flatMap((mark) => (schema[mark] === true ? [[mark, true]] : [])),
+  );
 }
 
 const REFERENCES = new Set(["$ref", "$dynamicRef", "$recursiveRef"]);
@@ -345,6 +356,11 @@ function objectAt(schema: JsonSchema, key: string): Readonly<Record<string, unkn
 /** Names of the secrets among the fields. */
 export function secretNames(shape: Shape): readonly string[] {
   return shape.kind === "object" ? shape.fields.filter(({ secret }) => secret).map(({ name }) => name) : [];
+}
+
+/** Names of the settings that decide where the secrets are sent, or as whose. */
+export function bindingNames(shape: Shape): readonly string[] {
+  return shape.kind === "object" ? shape.fields.filter(({ bindsSecret }) => bindsSecret).map(({ name }) => name) : [];
 }
 
 /** The value without nulls of fields that are not nullable, which count as absent. */

@@ -5,28 +5,33 @@ import type { Json, StepResult } from "./driver.ts";
 export class InvalidStepResultError extends Error {
   override readonly name = "InvalidStepResultError";
 
+  /** May contain secrets: mask it before it is shown. */
+  readonly value: unknown;
+
   /** `what`: the value, in words. */
-  constructor(what: string) {
+  constructor(what: string, value: unknown) {
     super(`The driver returned ${what}`);
+    this.value = value;
   }
 }
 
 /** Throws an `InvalidStepResultError` for any other value. An absent output or memo is null. */
 export function parseStepResult(value: unknown): StepResult {
   if (typeof value !== "object" || value === null)
-    throw new InvalidStepResultError(`${typeof value} in place of a result`);
+    throw new InvalidStepResultError(`${typeof value} in place of a result`, value);
   const { kind, output, seconds, callback, memo, reason, retryable } = value as Record<string, unknown>;
   switch (kind) {
     case "done":
-      if (!isJson(output)) throw new InvalidStepResultError("an output that is not JSON or is too large");
+      if (!isJson(output)) throw new InvalidStepResultError("an output that is not JSON or is too large", value);
       return { kind, ...(output !== undefined && { output }) };
     case "wait": {
       const onCallback = callback === true;
       if (!isSeconds(seconds) && !(onCallback && (seconds === undefined || seconds === null)))
-        throw new InvalidStepResultError("a wait without seconds and without a callback");
+        throw new InvalidStepResultError("a wait without seconds and without a callback", value);
       if (!isJson(memo))
         throw new InvalidStepResultError(
           "a memo that is not JSON, is too large, or has characters that cannot be stored",
+          value,
         );
       return {
         kind,
@@ -36,10 +41,10 @@ export function parseStepResult(value: unknown): StepResult {
       };
     }
     case "failed":
-      if (typeof reason !== "string") throw new InvalidStepResultError("a failure without a reason");
+      if (typeof reason !== "string") throw new InvalidStepResultError("a failure without a reason", value);
       return { kind, reason, retryable: retryable === true };
     default:
-      throw new InvalidStepResultError(`a result of kind ${JSON.stringify(kind)}`);
+      throw new InvalidStepResultError(`a result of kind ${JSON.stringify(kind)}`, value);
   }
 }
 

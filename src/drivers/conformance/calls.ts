@@ -53,6 +53,20 @@ export async function performStep(
   return ran;
 }
 
+/** Calls the step's `abort`, if any, as the engine does after a failure: here of an entry that had begun nothing. */
+export async function abortStep(
+  subject: Subject,
+  step: Step<unknown>,
+  args: Readonly<Record<string, Json>>,
+): Promise<void> {
+  if (step.abort === undefined) return;
+  const base = { ...(await makeCall(subject)), args };
+  await enter(subject, step, base, async (call) => {
+    await step.abort?.(call);
+    return { kind: "done" };
+  });
+}
+
 type Ended = Exclude<StepResult, { kind: "wait" }>;
 
 /** Enters one part of a step until it no longer waits, each time with its last memo. */

@@ -77,6 +77,10 @@ export function provesSteps({ driver }: Subject): void {
         step.reaches === undefined || step.phase === "deploy",
         `${where} reaches ${step.reaches}, but belongs to phase ${step.phase}; only deploy steps can.`,
       );
+      ensure(
+        !step.repeatOnRestart || step.phase === "clean",
+        `${where} declares repeatOnRestart, but belongs to phase ${step.phase}; only clean steps can.`,
+      );
       ensure(typeof step.run === "function", `${where} has no \`run\`.`);
       ensure(step.verify === undefined || typeof step.verify === "function", `${where}: \`verify\` is not a function.`);
     }

@@ -1,7 +1,7 @@
 /** Checks on a machine that can be switched on and off: power, boot devices, signals, steps, a refused login. */
 import { isRecord } from "../../runtime/json-values.ts";
 import type { Json, Step } from "../driver.ts";
-import { makeCall, performStep, read, switchPower } from "./calls.ts";
+import { abortStep, makeCall, performStep, read, switchPower } from "./calls.ts";
 import { PROMPT_SECONDS, describe, ensure, ensureRefusedLogin, isDriverError, within } from "./proof.ts";
 import { accept, isJson, issuesOf, secretsIn } from "./schemas.ts";
 import type { Subject } from "./subject.ts";
@@ -105,13 +105,23 @@ export async function provesChosenSteps(subject: Subject): Promise<void> {
   }
 }
 
-/** Outputs of a step, which is entered twice with the same key if it is idempotent. */
+/**
+ * Outputs of a step, which is entered twice with the same key if it is idempotent. Before, its `abort` is called twice: after
+ * a failure there may be nothing to undo, and it must be harmless.
+ */
 async function outputsOf(
   subject: Subject,
   step: Step<unknown>,
   args: Readonly<Record<string, Json>> = {},
 ): Promise<unknown[]> {
   const outputs: unknown[] = [];
+  for (const time of ["first", "second"])
+    await abortStep(subject, step, args).catch((error: unknown) =>
+      ensure(
+        false,
+        `\`abort\` of step ${step.name}, called the ${time} time with nothing to undo, fails: ${describe(error)}`,
+      ),
+    );
   for (const entry of step.idempotent ? ["first", "second"] : ["first"]) {
     const result = await performStep(subject, step, args);
     ensure(

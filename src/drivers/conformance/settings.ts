@@ -1,6 +1,6 @@
 /** Checks of the settings that a driver declares for nodes and for discovery: shapes, descriptions, secrets. */
 import type { Schema } from "../driver.ts";
-import { jsonSchemaOf, secretNames, shapeOf, shapeProblem } from "../settings-shape.ts";
+import { bindingNames, jsonSchemaOf, secretNames, shapeOf, shapeProblem } from "../settings-shape.ts";
 import { ensure } from "./proof.ts";
 import { accept, canonical, fieldsOf, issuesOf, secretsIn } from "./schemas.ts";
 import type { Subject } from "./subject.ts";
@@ -39,6 +39,14 @@ export function provesShape({ driver }: Subject): void {
 
 export function provesSecrets({ driver }: Subject): void {
   ensureSecrets(driver.settings);
+}
+
+export function provesBindings({ driver }: Subject): void {
+  const shape = shapeOf(driver.settings);
+  ensure(
+    secretNames(shape).length === 0 || bindingNames(shape).length > 0,
+    "The settings contain a secret, but none is marked `bindsSecret`: mark those that decide where the secret is sent, such as the address.",
+  );
 }
 
 export async function provesDiscreetRefusal({ driver, options }: Subject): Promise<void> {

@@ -1,5 +1,5 @@
 /**
- * How the service makes a call of a driver: in which lane, and by which last check. The engine attaches it to the call that
+ * How the service makes a call of a driver: in which lane, and by which last check, and what kills its process. The engine attaches it to the call that
  * it hands to the driver; the contract does not show it, and only an isolated driver reads it.
  *
  * The check comes last because a call may wait for a slot, or for a process to start, while the service is paused. Another
@@ -14,6 +14,8 @@ export interface Dispatch {
   readonly lane: Lane;
   /** Runs when the call has a process and before it is made. Undefined: the call needs no check. */
   readonly confirm?: Confirm | undefined;
+  /** Kills the call's process at once: nothing waits for the call any more. */
+  readonly kill?: AbortSignal | undefined;
 }
 
 const DISPATCH = Symbol("dispatch");

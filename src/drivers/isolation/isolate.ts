@@ -71,6 +71,7 @@ function jobOf(
   const { progress, power } = listener ?? {};
   // Keeps the tracing context of the caller for reports that arrive during the call.
   const inCallerContext = AsyncLocalStorage.snapshot();
+  const { confirm, kill } = dispatchOf(given);
   return {
     target,
     what,
@@ -81,7 +82,8 @@ function jobOf(
     },
     signal: given.signal,
     deadline: given.deadline,
-    confirm: dispatchOf(given).confirm,
+    confirm,
+    kill,
     repeatable: repeatable ?? true,
     secrets: secretsOf(schema ?? settings, given.settings),
     listener: {

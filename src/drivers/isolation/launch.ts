@@ -1,40 +1,71 @@
 /** Starts a worker process: its command line, environment and parent-death guard. */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { lstatSync, mkdirSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { lstatSync, mkdirSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { DriverPermission } from "../driver.ts";
+import { permissionFlags } from "./worker-permissions.ts";
+import type { IpNetworks } from "../../runtime/ip-networks.ts";
 import type { Log } from "../../log.ts";
+import { isSecretVariable } from "../../runtime/hidden-secrets.ts";
 import { findGuard } from "./parent-death-guard.ts";
 
 const PROGRAM = fileURLToPath(new URL("worker.ts", import.meta.url));
 /** Heap of a worker, in MiB. */
 export const HEAP_MB = 256;
 
+interface LaunchedPlugin {
+  /** URL of the module. */
+  readonly module: string;
+  readonly hash: string | null;
+  readonly permissions: readonly DriverPermission[];
+  readonly networks: IpNetworks | null;
+}
+
+/** The second argument of a worker. */
+export interface WorkerOptions {
+  /** Expected hash of the plugin's module; null: any. */
+  readonly hash: string | null;
+  /** See `IpNetworks.listed`; null: addresses are not limited. */
+  readonly networks: { readonly listed: readonly string[] | null } | null;
+}
+
 /** Starts a worker process; file descriptor 3 is its channel. */
-export function launch(module: string, log: Log): ChildProcess {
-  const [program, ...rest] = [...guardWords(log), process.execPath, `--max-old-space-size=${HEAP_MB}`, PROGRAM, module];
+export function launch(
+  { module, hash, permissions, networks }: LaunchedPlugin,
+  hidden: string | null,
+  log: Log,
+): ChildProcess {
+  const compiled = compileFolder(module);
+  const [program, ...rest] = [
+    ...guardWords(log),
+    process.execPath,
+    `--max-old-space-size=${HEAP_MB}`,
+    ...permissionFlags(permissions, { module, compiled, hidden }),
+    PROGRAM,
+    module,
+    JSON.stringify({ hash, networks: networks && { listed: networks.listed } } satisfies WorkerOptions),
+  ];
   // Detached: its own process group, which can be killed as one and does not receive Ctrl-C.
   const child = spawn(program, rest, {
     stdio: ["ignore", "pipe", "pipe", "pipe"],
     detached: true,
-    env: environmentOf(process.env),
+    env: environmentOf(process.env, compiled),
   });
   // Without free descriptors the streams may be missing, and no later listener is attached.
   child.on("error", () => {});
+  raiseOomScore(child.pid);
   return child;
 }
 
-/** The service's token, database credentials, and credentials for trace collectors. */
-const SECRET_VARIABLES = /^(OSTLER_TOKEN|OSTLER_LISTEN_URL|DATABASE_URL|PG[A-Z]+|OTEL_.*HEADERS)$/;
-
 /** The environment of drivers: the service's, without its secrets. */
-function environmentOf(variables: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  const compiled = compileFolder();
+function environmentOf(variables: NodeJS.ProcessEnv, compiled: string | null): NodeJS.ProcessEnv {
   return {
     ...(compiled !== null && { NODE_COMPILE_CACHE: compiled }),
-    ...Object.fromEntries(Object.entries(variables).filter(([name]) => !SECRET_VARIABLES.test(name))),
+    ...Object.fromEntries(Object.entries(variables).filter(([name]) => !isSecretVariable(name))),
   };
 }
 
@@ -49,19 +80,39 @@ function guardWords(log: Log): readonly string[] {
   return guard;
 }
 
-let compiled: string | null | undefined;
+/** The kernel's first victim when memory runs out: the heap limit covers only part of it. Inherited by child processes. */
+const OOM_SCORE = "1000";
 
-/** A folder for the compile cache that only this user can write to; null if there is none, and workers start slower. */
-function compileFolder(): string | null {
-  if (compiled !== undefined) return compiled;
-  const uid = process.getuid?.() ?? 0;
-  const folder = join(tmpdir(), `ostler-compiled-${uid}`);
+function raiseOomScore(pid: number | undefined): void {
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
-    const { mode, uid: owner } = lstatSync(folder);
-    compiled = owner === uid && (mode & 0o170077) === 0o040000 ? folder : null;
+    if (pid !== undefined) writeFileSync(`/proc/${pid}/oom_score_adj`, OOM_SCORE);
   } catch {
-    compiled = null;
+    // Not available on this system, or the process has ended.
   }
-  return compiled;
+}
+
+const compiledFolders = new Map<string, string | null>();
+
+/** The folder for the compile cache of a plugin's workers, so that no plugin writes code that another one runs. */
+function compileFolder(module: string): string | null {
+  const name = createHash("sha256").update(module).digest("hex").slice(0, 16);
+  let folder = compiledFolders.get(name);
+  if (folder === undefined) compiledFolders.set(name, (folder = makeCompileFolder(name)));
+  return folder;
+}
+
+/** A folder that only this user can write to; null if there is none, and workers start slower. */
+function makeCompileFolder(name: string): string | null {
+  const uid = process.getuid?.() ?? 0;
+  const base = join(tmpdir(), `ostler-compiled-${uid}`);
+  try {
+    mkdirSync(base, { recursive: true, mode: 0o700 });
+    const { mode, uid: owner } = lstatSync(base);
+    if (owner !== uid || (mode & 0o170077) !== 0o040000) return null;
+    const folder = join(base, name);
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    return folder;
+  } catch {
+    return null;
+  }
 }

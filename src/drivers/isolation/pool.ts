@@ -15,7 +15,7 @@ import { IsolationError } from "./protocol.ts";
 import { Slots } from "./slots.ts";
 import type { Waiter } from "./slots.ts";
 import type { Job } from "./worker-call.ts";
-import { CallNotStartedError, startWorker } from "./worker-handle.ts";
+import { CallNotStartedError, StartKilledError, startWorker } from "./worker-handle.ts";
 import type { Handle, Plugin } from "./worker-handle.ts";
 
 export interface Pool extends AsyncDisposable {
@@ -42,6 +42,8 @@ export interface PoolOptions {
   /** Maximum number of concurrent calls of steps; other lanes have additional slots. */
   readonly workers: number;
   readonly log: Log;
+  /** A folder that workers may not read: that of the database. */
+  readonly hidden?: string | null;
   /** How long a call may continue after its signal has fired. */
   readonly graceMs?: number;
   /** How long an idle worker is kept. */
@@ -67,6 +69,7 @@ export function createPool(options: PoolOptions): Pool {
 
 class WorkerPool implements Pool {
   readonly #log: Log;
+  readonly #hidden: string | null;
   readonly #graceMs: number;
   readonly #idleMs: number;
   readonly #busyMs: number;
@@ -84,8 +87,9 @@ class WorkerPool implements Pool {
   #assignTimer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
-  constructor({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS, busyMs = BUSY_MS }: PoolOptions) {
+  constructor({ workers, log, hidden = null, graceMs = GRACE_MS, idleMs = IDLE_MS, busyMs = BUSY_MS }: PoolOptions) {
     this.#log = log;
+    this.#hidden = hidden;
     this.#graceMs = graceMs;
     this.#idleMs = idleMs;
     this.#busyMs = busyMs;
@@ -218,6 +222,7 @@ class WorkerPool implements Pool {
     try {
       const worker = startWorker({
         plugin,
+        hidden: this.#hidden,
         log: this.#log,
         graceMs: this.#graceMs,
         changed: (changed, why) => this.#onChange(changed, why),
@@ -245,11 +250,19 @@ class WorkerPool implements Pool {
     if (worker.state === "ended") {
       this.#changedAt.delete(worker);
       this.#retiring.delete(worker);
-      if (why) this.#firstWaiterOf(worker.plugin)?.reject(why);
+      if (why) this.#failStart(worker.plugin, why);
     } else if (this.#isClosed || worker.isSpent) this.#retire(worker);
     else if (worker.state === "idle") this.#idle.push(worker);
     else if (worker.state === "busy") this.#limitBusy();
     this.#assign();
+  }
+
+  /** Fails the first waiter, unless the process was killed: then another one starts, up to `ATTEMPTS_MAX` in all. */
+  #failStart(plugin: Plugin, why: IsolationError): void {
+    const waiter = this.#firstWaiterOf(plugin);
+    if (!waiter) return;
+    waiter.killedStarts += 1;
+    if (!(why instanceof StartKilledError) || waiter.killedStarts >= ATTEMPTS_MAX) waiter.reject(why);
   }
 
   #firstWaiterOf(plugin: Plugin): Waiter | undefined {

@@ -77,10 +77,13 @@ export type OfCall =
   | { readonly kind: "timed"; readonly id: number; readonly timing: number; readonly error?: SerializedError }
   | { readonly kind: "power"; readonly id: number; readonly question: number; readonly ask: PowerQuestion }
   /** The call has ended. */
-  | ({ readonly kind: "ended"; readonly id: number; readonly left: Leftovers } & (
-      | { readonly value: Packed }
-      | { readonly error: SerializedError }
-    ))
+  | ({
+      readonly kind: "ended";
+      readonly id: number;
+      readonly left: Leftovers;
+      /** A lasting effect of the call on its process, which is then SPENT. */
+      readonly trace?: string;
+    } & ({ readonly value: Packed } | { readonly error: SerializedError }))
   /** The call caused an unhandled error; the process ends. */
   | { readonly kind: "fault"; readonly id: number; readonly error: SerializedError };
 

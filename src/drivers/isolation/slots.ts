@@ -8,6 +8,8 @@ export interface Waiter {
   readonly lane: Lane;
   /** When it began to wait, by `performance.now()`. */
   readonly since: number;
+  /** Processes that were killed while they started for it. */
+  killedStarts: number;
   readonly resolve: (worker: Handle) => void;
   readonly reject: (error: unknown) => void;
 }
@@ -84,6 +86,7 @@ export class Slots {
       plugin,
       lane,
       since: performance.now(),
+      killedStarts: 0,
       resolve: (worker) => {
         leave();
         this.#taken.set(lane, this.taken(lane) + 1);

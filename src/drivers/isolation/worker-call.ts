@@ -3,7 +3,7 @@
  * about it, and cancels it.
  *
  * The call is cancelled when its signal fires or its deadline passes: the worker is asked to end it, and killed if the call
- * continues after the grace period.
+ * continues after the grace period. A forced abort kills the worker at once.
  */
 import { messageOf } from "../../errors.ts";
 import { leftUntil, whenOver } from "../deadline.ts";
@@ -22,6 +22,8 @@ export interface Job {
   readonly deadline: Date;
   /** Checked once a process is assigned, before the call is made. Absent: no check. */
   readonly confirm?: Confirm | undefined;
+  /** Fires when the process is to be killed, without a grace period. */
+  readonly kill?: AbortSignal | undefined;
   /** Whether the call may be repeated if its process ends during the call. */
   readonly repeatable: boolean;
   /** Values to mask in everything that the process prints. */
@@ -80,10 +82,14 @@ export class WorkerCall {
     );
     if (job.signal.aborted) onAbort();
     else job.signal.addEventListener("abort", onAbort, { once: true });
+    const onKill = () => this.#cancel(job.kill?.reason, 0);
+    if (job.kill?.aborted) onKill();
+    else job.kill?.addEventListener("abort", onKill, { once: true });
     try {
       return await this.#result.promise;
     } finally {
       job.signal.removeEventListener("abort", onAbort);
+      job.kill?.removeEventListener("abort", onKill);
       stopDeadline();
       for (const timer of this.#killTimers) clearTimeout(timer);
       for (const timing of this.#timings.values()) timing.reject(new Error("The call has ended."));
@@ -144,7 +150,8 @@ export class WorkerCall {
       const seconds = Math.round((performance.now() - cancelledAt) / 100) / 10;
       this.#host.kill(`${this.job.what} continued for ${seconds} s after its cancellation`);
     };
-    this.#killTimers.push(setTimeout(kill, graceMs));
+    if (graceMs === 0) kill();
+    else this.#killTimers.push(setTimeout(kill, graceMs));
   }
 }
 

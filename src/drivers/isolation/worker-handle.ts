@@ -15,7 +15,8 @@ import type { ChildProcess } from "node:child_process";
 import type { Socket } from "node:net";
 import { messageOf } from "../../errors.ts";
 import type { Log } from "../../log.ts";
-import type { DriverMemory } from "../driver.ts";
+import type { IpNetworks } from "../../runtime/ip-networks.ts";
+import type { DriverMemory, DriverPermission } from "../driver.ts";
 import { createMask } from "../secret-masking.ts";
 import { HEAP_MB, launch } from "./launch.ts";
 import { IsolationError, SILENCE_SECONDS, HeartbeatLostError, errorOf, openWire, shorten, unpack } from "./protocol.ts";
@@ -28,10 +29,15 @@ import { readLines } from "./worker-output.ts";
 export interface Plugin {
   /** URL of the module. */
   readonly module: string;
+  /** Expected hash of the module's file; null: any. */
+  readonly hash: string | null;
+  readonly permissions: readonly DriverPermission[];
   /** Name and version of its driver. */
   readonly name: string;
   readonly version: string;
   readonly memory: DriverMemory;
+  /** Networks in which addresses of machines may be; null: any. */
+  readonly networks: IpNetworks | null;
 }
 
 export interface Handle {
@@ -50,6 +56,8 @@ export interface Handle {
 export interface HandleOptions {
   readonly plugin: Plugin;
   readonly log: Log;
+  /** A folder that workers may not read; null if there is none. */
+  readonly hidden?: string | null;
   /** How long a call may continue after its signal has fired. */
   readonly graceMs: number;
   /** The worker became idle, busy or ended. `why`: it failed to start. */
@@ -60,6 +68,9 @@ export interface HandleOptions {
 export class CallNotStartedError extends Error {
   override readonly name = "CallNotStartedError";
 }
+
+/** The process was killed while it started, before any call, as the kernel does for memory; another process may start. */
+export class StartKilledError extends IsolationError {}
 
 const START_MS = 30_000;
 const CLOSE_MS = 2_000;
@@ -102,12 +113,12 @@ class WorkerHandle implements Handle {
   readonly #secrets = new Set<string>();
   #mask = createMask(this.#secrets);
 
-  constructor({ plugin, log, graceMs, changed }: HandleOptions) {
+  constructor({ plugin, hidden = null, log, graceMs, changed }: HandleOptions) {
     this.plugin = plugin;
     this.#log = log.child({ driver: plugin.name });
     this.#graceMs = graceMs;
     this.#changed = changed;
-    this.#child = launch(plugin.module, log);
+    this.#child = launch(plugin, hidden, log);
     this.#socket = this.#child.stdio[3] as Socket;
     this.#wire = openWire<ToWorker>(
       this.#socket,
@@ -233,6 +244,11 @@ class WorkerHandle implements Handle {
       }
       case "ended": {
         this.#isSpent ||= message.left === "SPENT";
+        if (message.trace !== undefined)
+          this.#log.warn(
+            { node: call.job.given.node?.name ?? call.job.given.address, step: call.job.what },
+            `A call of driver "${this.plugin.name}" ${this.#mask.all(message.trace)}; its process is replaced.`,
+          );
         const ended = this.#endCall();
         if ("value" in message) ended?.resolve(unpack(message.value));
         else ended?.reject(errorOf(this.#masked(message.error)));
@@ -341,14 +357,17 @@ class WorkerHandle implements Handle {
     } else if (isStarting && !this.#isClosing)
       this.#log.error({ cause }, "a driver's process failed to start; calls of this driver fail until one starts");
     else if (!this.#isClosing && this.#killReason !== "") this.#log.warn({ cause }, "a driver's process ended");
-    const why = isStarting
-      ? new IsolationError(`The process of driver "${this.plugin.name}" failed to start: ${cause}`, {
-          retryable: true,
-        })
-      : undefined;
     this.#socket.destroy();
     this.#exit.resolve();
-    this.#become("ended", why);
+    this.#become("ended", isStarting ? this.#errorOfStart(how, cause) : undefined);
+  }
+
+  #errorOfStart(how: string, cause: string): IsolationError {
+    const message = `The process of driver "${this.plugin.name}" failed to start: ${cause}`;
+    const isKilled = this.#killReason === null && how.startsWith("signal");
+    return isKilled
+      ? new StartKilledError(message, { retryable: true })
+      : new IsolationError(message, { retryable: true });
   }
 
   /** The error of the call during which the process ended. */

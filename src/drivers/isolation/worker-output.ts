@@ -1,7 +1,7 @@
 /** Logs what a worker process prints, line by line, at a bounded rate. */
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
-import { createTokenBucket } from "./token-bucket.ts";
+import { createTokenBucket } from "../../runtime/token-bucket.ts";
 
 /** A burst of lines, then a rate. Lines above it are dropped, and the stream is paused, which slows the writer down. */
 const BURST = 500;

@@ -11,13 +11,15 @@
  * duration of a lease: another replica may have taken over the run, and this worker must not continue it.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
-import { writeFileSync } from "node:fs";
 import { flushCompileCache } from "node:module";
 import { Socket } from "node:net";
 import { setPriority } from "node:os";
 import { getHeapStatistics } from "node:v8";
 import { Deadline } from "../deadline.ts";
 import type { AnyDriver } from "../registry.ts";
+import { ipNetworks } from "../../runtime/ip-networks.ts";
+import { limitEgress } from "../egress.ts";
+import { verifyPin } from "../pinned-plugin.ts";
 import { findStep } from "../registry.ts";
 import type {
   Call,
@@ -30,15 +32,15 @@ import type {
   PowerState,
   StepCall,
 } from "../driver.ts";
-import { createTokenBucket } from "./token-bucket.ts";
+import { isExhaustion, noteProcess } from "./process-traces.ts";
+import type { WorkerOptions } from "./launch.ts";
+import { createTokenBucket } from "../../runtime/token-bucket.ts";
 import { SILENCE_SECONDS, errorOf, openWire, pack, shorten, serializeError } from "./protocol.ts";
 import type { FromWorker, Given, Leftovers, PowerQuestion, Reply, Target, ToWorker } from "./protocol.ts";
 
 const CHANNEL = 3;
 /** Drivers that spin yield the CPU to the service. */
 const NICENESS = 5;
-/** The kernel's first victim when memory runs out: the heap limit covers only part of it. Inherited by child processes. */
-const OOM_SCORE = "1000";
 /** Rate limit of log lines and timings. */
 const REPORT_RATE = { burst: 1_000, perSecond: 200 } as const;
 const PROGRESS_EVERY_MS = 100;
@@ -187,10 +189,14 @@ async function perform({ id, target, given, leftMs }: Extract<ToWorker, { kind: 
   // The message must reach the service before the driver acts: a call that has not begun is repeated.
   wire.flush();
   if (socket.writableLength > 0) await new Promise((sent) => socket.write("", sent));
+  let isExhausted = false;
   const outcome = await callContext.run(id, async () => {
     try {
-      return { value: pack(await enter(target, given, mine)) };
+      const value = await enter(target, given, mine);
+      isExhausted = isExhaustion(value);
+      return { value: pack(value) };
     } catch (error) {
+      isExhausted = isExhaustion(error);
       return { error: serializeError(error) };
     }
   });
@@ -199,8 +205,9 @@ async function perform({ id, target, given, leftMs }: Extract<ToWorker, { kind: 
   mine.sendProgress();
   reportDropped(mine);
   current = null;
-  const left = leftovers();
-  send({ kind: "ended", id, left, ...outcome });
+  const trace = isExhausted ? "lacked file descriptors or memory" : traceOfCalls();
+  const left = trace === null ? leftovers() : "SPENT";
+  send({ kind: "ended", id, left, ...(trace !== null && { trace }), ...outcome });
   if (left === "BUSY") reportWhenClean();
 }
 
@@ -374,12 +381,6 @@ setInterval(() => {
 
 // ---- the driver
 
-try {
-  writeFileSync("/proc/self/oom_score_adj", OOM_SCORE);
-} catch {
-  // Not available on this system.
-}
-
 const host: PluginHost = {
   log(message: unknown) {
     if (reportRate.take()) send({ kind: "line", text: shorten(String(message)) });
@@ -389,8 +390,12 @@ const host: PluginHost = {
 
 const driver: AnyDriver = await (async () => {
   try {
-    const { default: factory } = (await import(process.argv[2] ?? "")) as { readonly default: DriverFactory<unknown> };
-    return await factory(host);
+    const [, , module = "", options = "{}"] = process.argv;
+    const { hash, networks } = JSON.parse(options) as WorkerOptions;
+    verifyPin(module, hash);
+    const { default: factory } = (await import(module)) as { readonly default: DriverFactory<unknown> };
+    const made = await factory(host);
+    return networks ? limitEgress(made, ipNetworks(networks.listed)) : made;
   } catch (error) {
     send({ kind: "unfit", message: serializeError(error).message });
     return new Promise<never>(() => {});
@@ -402,6 +407,7 @@ try {
 } catch {
   // Not permitted on this system.
 }
+const traceOfCalls = noteProcess();
 send({ kind: "ready", name: driver.name, version: driver.version });
 // Halves the start-up time of the next worker.
 flushCompileCache();
