@@ -3,7 +3,7 @@
  * were sent. Lines are numbered in the order of their commits without holes, so a reader that reconnects with its last
  * cursor misses no line and receives none twice.
  *
- * Modes: replay (page after page, as fast as the reader takes them), then live (a read after each write, ten per second
+ * Modes: replay (page after page, in turns with other streams that catch up), then live (a read after each write, ten per second
  * at most). The stream ends with the run, or with a reset if the cursor is not from this log or the process shuts down.
  */
 import type { Database } from "../store/postgres/database.ts";
@@ -11,6 +11,7 @@ import { plansByHashes } from "../store/plans.ts";
 import { runsByIds } from "../store/runs.ts";
 import { linesAfter, newestLine } from "../store/step-log.ts";
 import type { StepLogRow } from "../store/step-log.ts";
+import type { LogCursor } from "../store/transitions.ts";
 import type { ResetReason } from "./node-stream.ts";
 import { createPace } from "./pace.ts";
 import { pulled } from "./pull.ts";
@@ -19,7 +20,7 @@ import type { Tail } from "./tail.ts";
 export type LogStreamItem =
   /** `label`: `interface.name` of the step. */
   | { readonly kind: "line"; readonly row: StepLogRow; readonly label: string }
-  | { readonly kind: "reset"; readonly position: number; readonly reason: ResetReason };
+  | { readonly kind: "reset"; readonly cursor: LogCursor; readonly reason: ResetReason };
 
 const PAGE = 100;
 const READ_EVERY_MS = 100;
@@ -42,7 +43,7 @@ export function logStream(
   const end = (position: number, reason: ResetReason): readonly LogStreamItem[] => {
     isOver = true;
     tail.onReset(reason);
-    return [{ kind: "reset", position, reason }];
+    return [{ kind: "reset", cursor: { position, at: null }, reason }];
   };
 
   return pulled(tail.onWrite, async (waiter) => {
@@ -61,7 +62,8 @@ export function logStream(
         );
       }
       const steps = labels;
-      const rows = await linesAfter(reader, runId, cursor, PAGE);
+      const readPage = () => linesAfter(reader, runId, cursor, PAGE);
+      const rows = await (isBehind ? tail.turns.take(readPage) : readPage());
       isBehind = rows.length === PAGE;
       cursor = rows.at(-1)?.sequence ?? cursor;
       if (!isBehind && run.finishedAt !== null) isOver = true;

@@ -10,14 +10,16 @@
  * - ended: by a reset. The reasons: the cursor is invalid, the next transitions are deleted, a snapshot was not read in
  *   time, or the process shuts down.
  *
+ * A stream that catches up, in the modes snapshot and replay, takes turns with the others (turns.ts).
+ *
  * In every mode a bookmark is sent when nothing else was sent for ten seconds.
  */
 import { nodeCondition, nodeTest } from "../store/node-filter.ts";
 import type { NodeFilter } from "../store/node-filter.ts";
 import type { NodeRow } from "../store/nodes.ts";
 import type { Database } from "../store/postgres/database.ts";
-import { newestPosition, oldestPosition, transitionsAfter } from "../store/transitions.ts";
-import type { TransitionFilter, TransitionRow } from "../store/transitions.ts";
+import { BEFORE_FIRST, checkCursor, cursorAt, newestCursor, transitionsAfter } from "../store/transitions.ts";
+import type { LogCursor, TransitionFilter, TransitionRow } from "../store/transitions.ts";
 import { pulled } from "./pull.ts";
 import type { Waiter } from "./pull.ts";
 import type { Claim, Snapshot } from "./snapshots.ts";
@@ -34,33 +36,33 @@ export const RESET_REASONS = {
 export type ResetReason = keyof typeof RESET_REASONS;
 
 export type NodeStreamItem =
-  | { readonly kind: "snapshot"; readonly position: number; readonly node: NodeRow }
-  | { readonly kind: "transition"; readonly position: number; readonly row: TransitionRow }
+  | { readonly kind: "snapshot"; readonly cursor: LogCursor; readonly node: NodeRow }
+  | { readonly kind: "transition"; readonly cursor: LogCursor; readonly row: TransitionRow }
   | {
       readonly kind: "bookmark";
-      readonly position: number;
+      readonly cursor: LogCursor;
       readonly at: Date;
       readonly snapshotComplete: boolean;
       readonly caughtUp: boolean;
     }
-  | { readonly kind: "reset"; readonly position: number; readonly reason: ResetReason };
+  | { readonly kind: "reset"; readonly cursor: LogCursor; readonly reason: ResetReason };
 
 export interface NodeStreamRequest {
   readonly filter?: NodeFilter | undefined;
-  /** Position of the last item received; absent: from now on. */
-  readonly after?: number | undefined;
+  /** Cursor of the last item received; absent: from now on. */
+  readonly after?: LogCursor | undefined;
   readonly snapshot: boolean;
 }
 
 const BATCH = 100;
+/** Items that a stream sends in one turn: about a millisecond of work. */
+const TURN = 20;
 /** Longest time without an item. */
 const BOOKMARK_MS = 10_000;
 /** Positions that one statement of a filtered stream reads, which bounds its duration. */
 const WINDOW = 10_000;
 /** How long a snapshot is held for its reader; after that the stream ends with TOO_SLOW. */
 const SNAPSHOT_HELD_MS = 300_000;
-/** Position of a reader that has received nothing: before the first transition. */
-const BEFORE_FIRST = 0;
 
 export function nodeStream(
   parts: { readonly database: Database; readonly tail: Tail },
@@ -81,13 +83,15 @@ class NodeStream {
   readonly #filter: TransitionFilter | undefined;
   readonly #choose: TransitionChoice | null;
   /** Null in the modes start and waiting. */
-  #cursor: number | null = null;
+  #cursor: LogCursor | null = null;
   /** Newest position when the stream began; it may be ahead of the tail's head. */
   #goal = 0;
   #claim: Claim | null = null;
   /** The rest of a snapshot in the mode snapshot: `index` is the next node. */
   #snapshot: { readonly nodes: readonly NodeRow[]; index: number } | null = null;
   #snapshotTimer: NodeJS.Timeout | undefined;
+  /** Items of a page that wait for the next turn. */
+  #held: readonly NodeStreamItem[] = [];
   #failure: { readonly error: unknown } | null = null;
   #isTooSlow = false;
   #hasCaughtUp = false;
@@ -106,7 +110,7 @@ class NodeStream {
   async produce(waiter: Waiter): Promise<readonly NodeStreamItem[]> {
     for (;;) {
       if (this.#isOver || waiter.left) return [];
-      if (this.#isTooSlow) return this.#end((await this.#oldest()) - 1, "TOO_SLOW");
+      if (this.#isTooSlow) return this.#end(await this.#earliest(), "TOO_SLOW");
       let items = await this.#step(waiter);
       if (items.length === 0) items = this.#markers();
       if (items.length > 0) {
@@ -125,8 +129,18 @@ class NodeStream {
     this.#claim = null;
   }
 
-  /** Items of the present mode; empty if there are none yet. */
+  /** Items of the present mode; empty if there are none yet. A stream that catches up waits for a slot. */
   async #step(waiter: Waiter): Promise<readonly NodeStreamItem[]> {
+    if (!this.#isCatchingUp) return this.#read(waiter);
+    return this.#tail.turns.take(async () => {
+      if (waiter.left) return [];
+      const page = this.#held.length > 0 ? this.#held : await this.#read(waiter);
+      this.#held = page.slice(TURN);
+      return page.slice(0, TURN);
+    });
+  }
+
+  async #read(waiter: Waiter): Promise<readonly NodeStreamItem[]> {
     if (this.#snapshot) return this.#snapshotItems();
     if (this.#cursor !== null) return this.#advance(this.#cursor);
     return this.#request.snapshot ? this.#awaitSnapshot(waiter) : this.#begin();
@@ -152,29 +166,37 @@ class NodeStream {
   }
 
   get #isBehind(): boolean {
-    return this.#cursor !== null && this.#cursor < this.#newest;
+    return this.#cursor !== null && this.#cursor.position < this.#newest;
   }
 
-  async #oldest(): Promise<number> {
-    return oldestPosition(this.#database.reader);
+  /** Whether a snapshot or old transitions are due, which may wait for other work. */
+  get #isCatchingUp(): boolean {
+    if (this.#held.length > 0 || this.#snapshot) return true;
+    if (this.#cursor === null || !this.#isBehind) return false;
+    return !this.#hasCaughtUp || this.#tail.recent(this.#cursor.position, 1) === null;
   }
 
-  #end(position: number, reason: ResetReason): readonly NodeStreamItem[] {
+  /** The earliest cursor after which everything is kept. */
+  async #earliest(): Promise<LogCursor> {
+    return (await checkCursor(this.#database.reader, BEFORE_FIRST)).earliest;
+  }
+
+  #end(cursor: LogCursor, reason: ResetReason): readonly NodeStreamItem[] {
     this.#isOver = true;
     this.#tail.onReset(reason);
-    return [{ kind: "reset", position, reason }];
+    return [{ kind: "reset", cursor, reason }];
   }
 
   async #begin(): Promise<readonly NodeStreamItem[]> {
     const { after } = this.#request;
-    const newest = await newestPosition(this.#database.reader);
     if (after === undefined) {
+      const newest = await newestCursor(this.#database.reader);
       this.#cursor = newest;
       this.#hasCaughtUp = true;
       return [bookmark(newest, { caughtUp: true })];
     }
-    const oldest = await this.#oldest();
-    if (after > newest || after < oldest - 1) return this.#end(oldest - 1, "CURSOR_EXPIRED");
+    const { isValid, earliest, newest } = await checkCursor(this.#database.reader, after);
+    if (!isValid) return this.#end(earliest, "CURSOR_EXPIRED");
     this.#cursor = after;
     this.#goal = newest;
     return [];
@@ -198,8 +220,8 @@ class NodeStream {
     return [];
   }
 
-  #hold({ position, nodes }: Snapshot): void {
-    this.#cursor = position;
+  #hold({ cursor, nodes }: Snapshot): void {
+    this.#cursor = cursor;
     this.#snapshot = { nodes, index: 0 };
     if (nodes.length <= BATCH) return;
     this.#snapshotTimer = setTimeout(() => {
@@ -210,27 +232,27 @@ class NodeStream {
 
   #snapshotItems(): readonly NodeStreamItem[] {
     const snapshot = this.#snapshot;
-    const position = this.#cursor;
-    if (!snapshot || position === null) return [];
+    const cursor = this.#cursor;
+    if (!snapshot || cursor === null) return [];
     const page = snapshot.nodes.slice(snapshot.index, snapshot.index + BATCH);
     snapshot.index += BATCH;
     const isComplete = snapshot.index >= snapshot.nodes.length;
     if (isComplete) this.release();
-    const items: NodeStreamItem[] = page.map((node) => ({ kind: "snapshot", position, node }));
-    return isComplete ? [...items, bookmark(position, { snapshotComplete: true })] : items;
+    const items: NodeStreamItem[] = page.map((node) => ({ kind: "snapshot", cursor, node }));
+    return isComplete ? [...items, bookmark(cursor, { snapshotComplete: true })] : items;
   }
 
   /** Matching transitions after the cursor. The cursor also moves over those that do not match. */
-  async #advance(from: number): Promise<readonly NodeStreamItem[]> {
+  async #advance({ position: from }: LogCursor): Promise<readonly NodeStreamItem[]> {
     const head = this.#newest;
     if (from >= head) return [];
     const recent = head > this.#tail.head ? null : this.#tail.recent(from, BATCH);
     const rows = recent
       ? await (this.#choose?.(recent) ?? recent)
       : await this.#readTable(from, this.#filter ? Math.min(head, from + WINDOW) : head);
-    if (rows === null) return this.#end((await this.#oldest()) - 1, "TOO_SLOW");
-    if (recent) this.#cursor = recent.at(-1)?.position ?? head;
-    return rows.map((row) => ({ kind: "transition", position: row.position, row }));
+    if (rows === null) return this.#end(await this.#earliest(), "TOO_SLOW");
+    if (recent) this.#cursor = recent.at(-1) ?? this.#cursor;
+    return rows.map((row) => ({ kind: "transition", cursor: row, row }));
   }
 
   /** Matching transitions up to a position, from the table; null if earlier ones are deleted. */
@@ -243,19 +265,21 @@ class NodeStream {
     });
     // Positions have no holes, so a row directly after the cursor proves that none is missing. Otherwise the log
     // decides.
-    if (rows[0]?.position !== from + 1 && (await this.#oldest()) > from + 1) return null;
-    this.#cursor = rows.length < BATCH ? until : (rows.at(-1)?.position ?? until);
+    if (rows[0]?.position !== from + 1 && (await this.#earliest()).position > from) return null;
+    const last = rows.at(-1);
+    const isAtLast = last !== undefined && (rows.length === BATCH || last.position === until);
+    this.#cursor = isAtLast ? last : await cursorAt(this.#database.reader, until);
     return rows;
   }
 }
 
 function bookmark(
-  position: number,
+  cursor: LogCursor,
   flags: { readonly snapshotComplete?: boolean; readonly caughtUp?: boolean } = {},
 ): NodeStreamItem {
   return {
     kind: "bookmark",
-    position,
+    cursor,
     at: new Date(),
     snapshotComplete: flags.snapshotComplete ?? false,
     caughtUp: flags.caughtUp ?? false,

@@ -8,13 +8,14 @@ import { operationsByIds } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import { runsChangedSince } from "../store/runs.ts";
 import type { RunRow } from "../store/runs.ts";
+import type { LogCursor } from "../store/transitions.ts";
 import { createPace } from "./pace.ts";
 import { pulled } from "./pull.ts";
 import type { Tail } from "./tail.ts";
 
 export interface OperationUpdate {
-  /** The update contains everything up to this position. */
-  readonly position: number;
+  /** The update contains everything up to this cursor. */
+  readonly cursor: LogCursor;
   readonly operation: OperationRow;
   /** The run that changed; null if the operation itself did. */
   readonly run: RunRow | null;
@@ -64,15 +65,15 @@ export function operationStream(
       if (waiter.left) return [];
       pace.look();
       // Read first: a client that continues from it in the log may receive changes twice, but misses none.
-      const position = tail.head;
+      const cursor = tail.newest;
       const [operation] = await operationsByIds(database.reader, [operationId]);
       if (!operation) return [];
       const first = sentRevision < 0;
       // At the end all runs are read: changes may look old if the clock of the database was set back.
       const changed = await changes(operation.finishedAt !== null);
       const runs = first ? [] : changed;
-      const items: OperationUpdate[] = runs.map((run) => ({ position, operation, run }));
-      if (operation.revision !== sentRevision) items.push({ position, operation, run: null });
+      const items: OperationUpdate[] = runs.map((run) => ({ cursor, operation, run }));
+      if (operation.revision !== sentRevision) items.push({ cursor, operation, run: null });
       sentRevision = operation.revision;
       isOver = operation.finishedAt !== null || tail.closed;
       if (items.length > 0 || isOver) return items;

@@ -15,11 +15,12 @@ import type { NodeFilter } from "../store/node-filter.ts";
 import { nodeVersionsAfterName, nodesByIds } from "../store/nodes.ts";
 import type { NodeRow } from "../store/nodes.ts";
 import type { Database, Reader } from "../store/postgres/database.ts";
-import { newestPosition } from "../store/transitions.ts";
+import { newestCursor } from "../store/transitions.ts";
+import type { LogCursor } from "../store/transitions.ts";
 
 /** All matching nodes, by name, as of a position in the log. */
 export interface Snapshot {
-  readonly position: number;
+  readonly cursor: LogCursor;
   readonly nodes: readonly NodeRow[];
 }
 
@@ -127,12 +128,12 @@ export function createSnapshots(
 
 async function takeSnapshot(database: Database, round: Round, held: HeldRows): Promise<Snapshot> {
   return database.snapshot(async (reader) => {
-    const position = await newestPosition(reader);
+    const cursor = await newestCursor(reader);
     const nodes: NodeRow[] = [];
     for (;;) {
       const page = await nodeVersionsAfterName(reader, round.filter, nodes.at(-1)?.name ?? null, PAGE);
       nodes.push(...(await held.read(reader, page)));
-      if (page.length < PAGE || round.claims === 0) return { position, nodes };
+      if (page.length < PAGE || round.claims === 0) return { cursor, nodes };
     }
   });
 }

@@ -12,15 +12,19 @@ import type { Database } from "../store/postgres/database.ts";
 import { nodeFacts } from "../store/node-facts.ts";
 import type { NodeFacts } from "../store/node-facts.ts";
 import type { NodeFilter } from "../store/node-filter.ts";
-import { newestPosition, transitionsAfter } from "../store/transitions.ts";
-import type { TransitionRow } from "../store/transitions.ts";
+import { newestCursor, transitionsAfter } from "../store/transitions.ts";
+import type { LogCursor, TransitionRow } from "../store/transitions.ts";
 import { createFacts } from "./facts.ts";
 import { createSnapshots } from "./snapshots.ts";
 import type { Claim } from "./snapshots.ts";
+import { createTurns } from "./turns.ts";
+import type { Turns } from "./turns.ts";
 
 export interface Tail extends AsyncDisposable {
   /** Position of the newest transition that this process has seen. */
   readonly head: number;
+  /** Cursor of that transition. */
+  readonly newest: LogCursor;
   /** True when the tail has ended because the process shuts down. */
   readonly closed: boolean;
   /** Up to `limit` rows after a position; null if they are not in memory any more. */
@@ -29,6 +33,8 @@ export interface Tail extends AsyncDisposable {
   facts(rows: readonly TransitionRow[]): Promise<readonly (NodeFacts | null)[]>;
   /** Claims a snapshot of all matching nodes. Snapshots are taken in the order of the requests. */
   snapshot(filter: NodeFilter | undefined): Claim;
+  /** Turns of the streams that catch up. */
+  readonly turns: Turns;
   /** Calls `listener` when the head has advanced and when the tail ends. */
   onAdvance(listener: () => void): () => void;
   /** Calls `listener` when any row may have been written and when the tail ends. */
@@ -53,7 +59,7 @@ export interface TailParts {
 export async function createTail(parts: TailParts): Promise<Tail> {
   const { database, notifier, observer = noopObserver } = parts;
   const writeListeners = new Set<() => void>();
-  const reader = new LogReader(parts, await newestPosition(database.reader));
+  const reader = new LogReader(parts, await newestCursor(database.reader));
   const facts = createFacts((ids) => nodeFacts(database.reader, ids));
   const look = () => {
     if (reader.isClosed) return;
@@ -68,14 +74,18 @@ export async function createTail(parts: TailParts): Promise<Tail> {
   };
   return {
     get head() {
-      return reader.head;
+      return reader.newest.position;
+    },
+    get newest() {
+      return reader.newest;
     },
     get closed() {
       return reader.isClosed;
     },
     recent: (after, limit) => reader.recent(after, limit),
-    facts: (rows) => facts(rows, reader.head),
+    facts: (rows) => facts(rows, reader.newest.position),
     snapshot: createSnapshots(database),
+    turns: createTurns({ isBusy: () => database.isWriting() }),
     onAdvance: (listener) => subscribe(reader.advanceListeners, listener),
     onWrite: (listener) => subscribe(writeListeners, listener),
     onReset: (code) => observer.streamReset(code),
@@ -97,20 +107,20 @@ class LogReader {
   readonly #observer: Observer;
   /** The newest rows, oldest first; their positions have no holes. */
   #recentRows: TransitionRow[] = [];
-  #head: number;
+  #newest: LogCursor;
   #isClosed = false;
   #reading: Promise<void> | null = null;
   #readsAgain = false;
 
-  constructor({ database, log, observer = noopObserver }: TailParts, head: number) {
+  constructor({ database, log, observer = noopObserver }: TailParts, newest: LogCursor) {
     this.#database = database;
     this.#log = log;
     this.#observer = observer;
-    this.#head = head;
+    this.#newest = newest;
   }
 
-  get head(): number {
-    return this.#head;
+  get newest(): LogCursor {
+    return this.#newest;
   }
 
   get isClosed(): boolean {
@@ -119,7 +129,7 @@ class LogReader {
 
   recent(after: number, limit: number): readonly TransitionRow[] | null {
     const [oldest] = this.#recentRows;
-    if (after >= this.#head) return [];
+    if (after >= this.#newest.position) return [];
     if (!oldest || oldest.position > after + 1) return null;
     // Positions have no holes, so the index follows from the position.
     const from = after + 1 - oldest.position;
@@ -149,12 +159,12 @@ class LogReader {
   async #read(): Promise<void> {
     do {
       this.#readsAgain = false;
-      const rows = await transitionsAfter(this.#database.reader, { after: this.#head, limit: PAGE });
+      const rows = await transitionsAfter(this.#database.reader, { after: this.#newest.position, limit: PAGE });
       const [newest] = rows.slice(-1);
       if (newest) {
         this.#recentRows.push(...rows);
         if (this.#recentRows.length > 2 * RECENT_MAX) this.#recentRows = this.#recentRows.slice(-RECENT_MAX);
-        this.#head = newest.position;
+        this.#newest = newest;
         this.#observer.streamLag((Date.now() - newest.at.getTime()) / 1_000);
         notifyAll(this.advanceListeners);
       }

@@ -1,0 +1,48 @@
+/**
+ * Turns of the streams that catch up: one at a time in the whole process, in the order of their requests, and after each
+ * the event loop goes round once, so that live streams and requests are not held up. A turn is one statement to the
+ * database at most, so all streams that catch up use one connection together. While the process also writes, they get a
+ * share of the time: after each turn they rest for three times as long as it took.
+ */
+import { setImmediate as nextTurn, setTimeout as delay } from "node:timers/promises";
+
+/** Rest after a turn, as a multiple of its duration, while the process writes. */
+const REST = 3;
+/** Maximum rest, in milliseconds: a turn that waited for a busy database must not stop the next ones for long. */
+const REST_MS_MAX = 100;
+
+export interface Turns {
+  /** Runs `work` when its turn has come. Further turns wait until it has ended and the event loop went round. */
+  take<Result>(work: () => Promise<Result>): Promise<Result>;
+}
+
+export interface TurnsOptions {
+  /** Whether the process has other work that must not be delayed. */
+  readonly isBusy: () => boolean;
+  /** Waits between two turns; replaced in tests. */
+  readonly rest?: (milliseconds: number) => Promise<unknown>;
+}
+
+export function createTurns({ isBusy, rest = delay }: TurnsOptions): Turns {
+  let last: Promise<unknown> = Promise.resolve();
+  return {
+    take(work) {
+      const { promise: started, resolve: start } = Promise.withResolvers<number>();
+      const result = last.then(() => {
+        start(performance.now());
+        return work();
+      });
+      const ended = result.then(
+        () => {},
+        () => {},
+      );
+      last = started.then(async (startedAt) => {
+        await ended;
+        // What the turn read is sent before the event loop goes round.
+        await nextTurn();
+        if (isBusy()) await rest(Math.min(REST_MS_MAX, REST * (performance.now() - startedAt)));
+      });
+      return result;
+    },
+  };
+}
