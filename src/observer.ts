@@ -94,6 +94,8 @@ export interface Observer {
   request(about: RequestAbout): RequestWatch;
   /** A request was refused because it could not be parsed or validated. */
   requestRefused(): void;
+  /** A request or a connection was refused because its token is invalid. */
+  loginFailed(): void;
 
   /** A run was claimed: for the first time (`first`), after a wait, or from a process that lost it (`takenOver`). */
   runClaimed(run: RunAbout, how: { readonly first: boolean; readonly takenOver: boolean }): void;
@@ -116,6 +118,8 @@ export interface Observer {
   appended(transitions: number): void;
   /** A statement or a transaction failed with its connection. */
   connectionLost(): void;
+  /** The clock of the database was set, and this process corrected what waits. */
+  clockStepped(): void;
 
   /** Time from the commit of a transition until the streams of this process read it. Two clocks, so at least 0. */
   streamLag(seconds: number): void;
@@ -137,6 +141,7 @@ export const noopObserver: Observer = {
   admission: (_about, work) => work(),
   request: () => NOOP_WATCH,
   requestRefused: noop,
+  loginFailed: noop,
   runClaimed: noop,
   runEnded: noop,
   operationEnded: noop,
@@ -145,6 +150,7 @@ export const noopObserver: Observer = {
   queueFailed: noop,
   appended: noop,
   connectionLost: noop,
+  clockStepped: noop,
   streamLag: noop,
   streamOpened: noop,
   streamEnded: noop,
@@ -158,19 +164,14 @@ export function combineObservers(one: Observer, other: Observer): Observer {
     call: (about, work) => other.call(about, () => one.call(about, work)),
     step: (about, work) => other.step(about, () => one.step(about, work)),
     admission: (about, work, end) => other.admission(about, () => one.admission(about, work, end), end),
-    request(about) {
-      const [first, second] = [one.request(about), other.request(about)];
-      return {
-        within: (work) => second.within(() => first.within(work)),
-        end(outcome) {
-          first.end(outcome);
-          second.end(outcome);
-        },
-      };
-    },
+    request: (about) => combineWatches(one.request(about), other.request(about)),
     requestRefused() {
       one.requestRefused();
       other.requestRefused();
+    },
+    loginFailed() {
+      one.loginFailed();
+      other.loginFailed();
     },
     runClaimed(run, how) {
       one.runClaimed(run, how);
@@ -204,6 +205,10 @@ export function combineObservers(one: Observer, other: Observer): Observer {
       one.connectionLost();
       other.connectionLost();
     },
+    clockStepped() {
+      one.clockStepped();
+      other.clockStepped();
+    },
     streamLag(seconds) {
       one.streamLag(seconds);
       other.streamLag(seconds);
@@ -223,6 +228,16 @@ export function combineObservers(one: Observer, other: Observer): Observer {
     calledBack(outcome) {
       one.calledBack(outcome);
       other.calledBack(outcome);
+    },
+  };
+}
+
+function combineWatches(one: RequestWatch, other: RequestWatch): RequestWatch {
+  return {
+    within: (work) => other.within(() => one.within(work)),
+    end(outcome) {
+      one.end(outcome);
+      other.end(outcome);
     },
   };
 }

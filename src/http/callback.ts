@@ -1,32 +1,116 @@
-/** Callbacks of machines: a waiting step receives a report from the holder of its token. */
+/**
+ * Callbacks of machines: a waiting step receives a report from the holder of its token. Machines have no other login, so
+ * anything can call: a token that is none costs nothing, few callbacks use the database at the same time, and an address
+ * that sends many rejected ones has to wait.
+ */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Engine } from "../engine/engine.ts";
+import type { CallbackAnswer, Engine } from "../engine/engine.ts";
+import { isCallbackToken } from "../engine/engine.ts";
 import { unstorable } from "../graphql/base/storable.ts";
+import { createSlots } from "../runtime/concurrency.ts";
+import { LruMap } from "../runtime/lru-map.ts";
+import { createTokenBucket } from "../runtime/token-bucket.ts";
+import type { TokenBucket } from "../runtime/token-bucket.ts";
 import type { StoredJson } from "../store/records.ts";
 import { readBody, refuseBody, sendJson } from "./respond.ts";
 
 const CALLBACK_BYTES_MAX = 64 * 1024;
+/** Maximum number of callbacks that use the database at the same time, of waiting ones, and of their wait in milliseconds. */
+const AT_ONCE_MAX = 8;
+const WAITING_MAX = 1_000;
+const WAIT_MS = 5_000;
+/** Rejected callbacks of one address. Generous: many machines may share an address, and each may repeat its callback. */
+const REJECTED_BURST = 1_000;
+const REJECTED_PER_SECOND = 20;
+const ADDRESSES_MAX = 10_000;
+const RETRY_SECONDS = 5;
 
-export async function serveCallback(
-  engine: Engine,
-  request: IncomingMessage,
-  response: ServerResponse,
-  callbackToken: string,
-): Promise<void> {
+export interface Callbacks {
+  /** Answers a callback; `token` is the last part of its path. */
+  serve(request: IncomingMessage, response: ServerResponse, token: string): Promise<void>;
+}
+
+export interface CallbackLimits {
+  readonly atOnceMax: number;
+  readonly waitingMax: number;
+  readonly rejectedBurst: number;
+  readonly rejectedPerSecond: number;
+}
+
+const LIMITS: CallbackLimits = {
+  atOnceMax: AT_ONCE_MAX,
+  waitingMax: WAITING_MAX,
+  rejectedBurst: REJECTED_BURST,
+  rejectedPerSecond: REJECTED_PER_SECOND,
+};
+
+export function createCallbacks(
+  engine: Pick<Engine, "receiveCallback">,
+  { atOnceMax, waitingMax, rejectedBurst, rejectedPerSecond }: CallbackLimits = LIMITS,
+): Callbacks {
+  const slots = createSlots(atOnceMax, waitingMax, WAIT_MS);
+  const rejections = new LruMap<string, { readonly bucket: TokenBucket; isEmpty: boolean }>(ADDRESSES_MAX);
+
+  function countRejected(address: string): void {
+    const bucket = rejections.get(address)?.bucket ?? createTokenBucket(rejectedBurst, rejectedPerSecond);
+    rejections.set(address, { bucket, isEmpty: !bucket.take() });
+  }
+
+  function mayCall(address: string): boolean {
+    const known = rejections.get(address);
+    if (!known?.isEmpty) return true;
+    known.isEmpty = !known.bucket.take();
+    return !known.isEmpty;
+  }
+
+  async function receive(token: string, value: StoredJson): Promise<CallbackAnswer | null> {
+    const release = await slots.take();
+    if (!release) return null;
+    try {
+      return await engine.receiveCallback(token, value);
+    } finally {
+      release();
+    }
+  }
+
+  return {
+    async serve(request, response, token) {
+      const address = request.socket.remoteAddress ?? "";
+      if (!isCallbackToken(token)) return unknown(request, response);
+      if (!mayCall(address)) return refuseBusy(request, response, 429);
+      const value = await readValue(request, response);
+      if (value === undefined) return;
+      const answer = await receive(token, value);
+      if (answer === null) return refuseBusy(request, response, 503);
+      if (answer !== "TAKEN") countRejected(address);
+      sendAnswer(request, response, answer);
+    },
+  };
+}
+
+/** The JSON value of the body; undefined if it was refused. */
+async function readValue(request: IncomingMessage, response: ServerResponse): Promise<StoredJson | undefined> {
   const body = await readBody(request, CALLBACK_BYTES_MAX);
-  if (body === null)
-    return refuseBody(request, response, {
+  if (body === null) {
+    refuseBody(request, response, {
       error: `The callback has more than ${CALLBACK_BYTES_MAX} bytes. Send a shorter body.`,
     });
+    return undefined;
+  }
   let value: StoredJson;
   try {
     value = body === "" ? {} : (JSON.parse(body) as StoredJson);
   } catch {
-    return sendJson(response, 400, { error: "The body of a callback must be valid JSON or empty." });
+    sendJson(response, 400, { error: "The body of a callback must be valid JSON or empty." });
+    return undefined;
   }
   const flaw = unstorable(value);
-  if (flaw !== null) return sendJson(response, 400, { error: flaw });
-  const answer = await engine.receiveCallback(callbackToken, value);
+  if (flaw === null) return value;
+  sendJson(response, 400, { error: flaw });
+  return undefined;
+}
+
+function sendAnswer(request: IncomingMessage, response: ServerResponse, answer: CallbackAnswer): void {
   switch (answer) {
     case "TAKEN":
       return sendJson(response, 202, { taken: true });
@@ -39,6 +123,18 @@ export async function serveCallback(
     // The same response for both: it must not reveal which runs exist.
     case "FORGED":
     case "UNKNOWN":
-      return sendJson(response, 404, { error: "No step expects this callback. Check its URL." });
+      return unknown(request, response);
   }
+}
+
+function unknown(request: IncomingMessage, response: ServerResponse): void {
+  request.resume();
+  sendJson(response, 404, { error: "No step expects this callback. Check its URL." });
+}
+
+function refuseBusy(request: IncomingMessage, response: ServerResponse, status: 429 | 503): void {
+  request.resume();
+  response.setHeader("retry-after", String(RETRY_SECONDS));
+  const why = status === 429 ? "This address has sent too many rejected callbacks" : "Too many callbacks are waiting";
+  sendJson(response, status, { error: `${why}. Nothing was done; send the callback again in ${RETRY_SECONDS} s.` });
 }

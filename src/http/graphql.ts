@@ -19,14 +19,20 @@ import { EXAMPLES } from "../graphql/tools/examples.ts";
 import { guards, timeLimit } from "../graphql/execution/guards.ts";
 import { jsonLists } from "../graphql/execution/json-lists.ts";
 import { maskError } from "../graphql/base/error-masking.ts";
+import { referenceExecutor } from "../graphql/execution/reference-executor.ts";
 import { renderPage } from "../graphql/tools/graphiql.ts";
 import { shareEvents } from "../graphql/execution/shared-events.ts";
+import { snapshotQueries } from "../graphql/execution/query-snapshot.ts";
 import { watched } from "../graphql/execution/instrumentation.ts";
 import { loggedHere, withLogged } from "../log.ts";
 import type { Log } from "../log.ts";
 import type { Observer } from "../observer.ts";
 import { UNREADABLE, readsAnswers, refuseUnreadable } from "./acceptable.ts";
+import { showsCost } from "./cost-header.ts";
 import { isSentUnasked } from "./origins.ts";
+import type { NoteFailedLogin } from "./failed-logins.ts";
+import { leaveEventsOpen } from "./events-at-shutdown.ts";
+import { joinEvents } from "./joined-events.ts";
 import { cutStalledEvents } from "./stalled-events.ts";
 import { createStaticText } from "./static-text.ts";
 import type { StaticText } from "./static-text.ts";
@@ -54,6 +60,7 @@ export interface GraphqlOptions {
   readonly requestsMax?: number;
   /** Maximum time that further requests wait for their execution, in milliseconds. */
   readonly waitMs?: number;
+  readonly noteFailedLogin?: NoteFailedLogin;
   /** Observer of requests and streams, if any. */
   readonly observer?: Observer;
 }
@@ -86,7 +93,10 @@ export function createGraphql(options: GraphqlOptions): Graphql {
       return page.serve(request, response);
     }
     const actor = identify(request.headers.authorization, token);
-    if (!actor) return refuse(request, response, unauthenticated(request, response));
+    if (!actor) {
+      if (request.headers.authorization !== undefined) options.noteFailedLogin?.(request);
+      return refuse(request, response, unauthenticated(request, response));
+    }
     const refusal = refusalOf(request, response);
     if (refusal) return refuse(request, response, refusal);
     if (request.method === "POST") {
@@ -97,7 +107,9 @@ export function createGraphql(options: GraphqlOptions): Graphql {
       // Yoga looks here for a body that has already been read.
       Object.assign(request, { body });
     }
-    await yoga(request, response, { context: createContext(services, actor, requestId) });
+    await yoga(request, response, {
+      context: createContext(services, { actor, requestId, showsCost: showsCost(request) }),
+    });
   }
 
   return {
@@ -108,7 +120,7 @@ export function createGraphql(options: GraphqlOptions): Graphql {
 }
 
 function createConfiguredYoga(options: GraphqlOptions): Yoga {
-  const { schema, log, introspection = true, queryMs, requestsMax, waitMs, observer } = options;
+  const { schema, services, log, introspection = true, queryMs, requestsMax, waitMs, observer } = options;
   const mask = (error: unknown) => maskError(error, loggedHere().requestId ?? randomUUID(), log);
   return createYoga<Given, Context>({
     schema,
@@ -117,17 +129,23 @@ function createConfiguredYoga(options: GraphqlOptions): Yoga {
     cors: false,
     logging: false,
     graphiql: false,
+    // Otherwise Yoga would answer each URL that ends with /health. No URL ends with a space.
+    healthCheckEndpoint: " ",
     context: ({ context }) => context,
     plugins: [
+      referenceExecutor(),
       ...(observer ? [watched(observer)] : []),
       guards({ introspection }),
       shareEvents(mask),
+      snapshotQueries(),
       jsonLists(schema),
       answerLimit(),
       timeLimit(queryMs),
       atATime({ requestsMax, waitMs }),
       refuseUnreadable(),
       cutStalledEvents(undefined, observer),
+      joinEvents(),
+      leaveEventsOpen(services),
     ],
     parserAndValidationCache: { documentCache: createDocumentCache(), errorCache: NO_CACHE },
     // `serve` reads the body, with a limit, before Yoga.
@@ -161,7 +179,7 @@ function refuse(request: IncomingMessage, response: ServerResponse, { status, me
   sendGraphql(request, response, status, graphqlError(message, code));
 }
 
-const SEND_TOKEN = "Send the token as `Authorization: Bearer …`.";
+const SEND_TOKEN = `Send the token as "Authorization: Bearer …". In GraphiQL, enter {"Authorization": "Bearer …"} in the pane "Headers" below the query.`;
 
 function unauthenticated(request: IncomingMessage, response: ServerResponse): RefusedRequest {
   response.setHeader("www-authenticate", "Bearer");
@@ -192,7 +210,7 @@ function tooLarge(bytesMax: number): ReturnType<typeof graphqlError> {
 /** Yoga would cache syntax errors with their documents, however long. */
 const NO_CACHE = { get: () => undefined, set: () => {} };
 
-/** The request in a body, or why it is invalid. Yoga checks its members. */
+/** The request in a body, or why it is invalid. Unknown members are ignored, as GraphQL over HTTP says; Yoga checks the others. */
 function readRequest(
   text: string,
 ): { readonly body: object; readonly flaw?: undefined } | { readonly flaw: string; readonly body?: undefined } {
@@ -206,8 +224,11 @@ function readRequest(
     return { flaw: "Batches are not supported: send the requests one at a time, or select several fields in one." };
   if (typeof body !== "object" || body === null || Object.keys(body).length === 0)
     return { flaw: "The body must be a JSON object with a `query`." };
-  return { body };
+  const known = Object.entries(body).filter(([name]) => MEMBERS.has(name));
+  return { body: Object.fromEntries(known) };
 }
+
+const MEMBERS: ReadonlySet<string> = new Set(["query", "variables", "operationName", "extensions"]);
 
 /** Why the query string of a URL is invalid; null if it is valid. */
 function flawOfSearch(request: IncomingMessage): string | null {

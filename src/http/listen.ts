@@ -1,6 +1,14 @@
 /** Listening on a port, with a clear error if that fails. */
-import type { Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import { createServer } from "node:net";
+import type { AddressInfo, Server } from "node:net";
+
+/** Fails if the port cannot be listened on, before a start makes or migrates a database. */
+export async function checkPort(port: number, host: string): Promise<void> {
+  if (port === 0) return;
+  const server = createServer();
+  await listen(server, port, host);
+  await new Promise((done) => server.close(done));
+}
 
 /** Resolves with the port: the one that the system chose if `port` is 0. */
 export function listen(server: Server, port: number, host: string): Promise<number> {

@@ -14,7 +14,7 @@ export interface OriginOptions {
 
 const METHODS = "GET, POST";
 /** Headers that a page may send if its preflight names none. */
-const HEADERS = "authorization, content-type, x-request-id";
+const HEADERS = "authorization, content-type, x-ostler-cost, x-request-id";
 const SEEN_SECONDS = 600;
 
 /** Whether a request does not come from a page, or comes from our own page or a configured origin. */

@@ -7,11 +7,12 @@ import { createServer as createHttpServer } from "node:http";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { serveCallback } from "./callback.ts";
+import { createCallbacks } from "./callback.ts";
 import { identify } from "../access/access.ts";
 import type { Log } from "../log.ts";
 import { createGraphql, GRAPHQL } from "./graphql.ts";
 import type { Graphql, GraphqlOptions } from "./graphql.ts";
+import { createFailedLogins } from "./failed-logins.ts";
 import { serveHealth } from "./health.ts";
 import { listen, shownUrl } from "./listen.ts";
 import { allowReading, answerPreflight, isAllowedOrigin, isMeantForUs } from "./origins.ts";
@@ -54,14 +55,16 @@ const CHECK_MS = 1_000;
 /** Time that a client has to read more of its response, in milliseconds. A stalled one is found after up to twice that. */
 const TAKE_MS = 30_000;
 
-export async function startServer(options: ServerOptions): Promise<RunningServer> {
-  const { services, token, log } = options;
+export async function startServer(given: ServerOptions): Promise<RunningServer> {
+  const options = { ...given, noteFailedLogin: createFailedLogins(given.log, given.observer) };
+  const { services, token, log, noteFailedLogin } = options;
   const readiness = { isReady: true };
   const graphql = createGraphql(options);
   const sockets = createSockets({
     yoga: graphql.yoga,
     services: graphql.services,
     token,
+    noteFailedLogin,
     log,
     observer: options.observer,
     ...(options.bodyBytesMax !== undefined && { messageBytesMax: options.bodyBytesMax }),
@@ -122,18 +125,21 @@ function answer(route: Route, request: IncomingMessage, response: ServerResponse
 }
 
 function createRoutes(options: ServerOptions, graphql: Graphql, readiness: Readiness): Route {
-  const { services, token, introspection = true } = options;
+  const { services, token, introspection = true, noteFailedLogin } = options;
   const allowed = { origins: options.origins ?? [], token };
   // The replica is ready if the connections that serve requests work.
   const health = {
     database: { reader: services.database.bounded },
     isTakingPart: () => readiness.isReady,
-    metrics: options.scrape && { token, scrape: options.scrape },
+    metrics: options.scrape && { token, noteFailedLogin, scrape: options.scrape },
   };
+  const callbacks = createCallbacks(services.engine);
   const schema = createStaticText("text/plain; charset=utf-8", () => options.schemaText);
 
   return async (request, response, requestId) => {
     const path = pathOf(request);
+    // RFC 9112: intermediaries may read another of them than we do.
+    if (hasTwoHosts(request)) return sendJson(response, 400, { error: "The request has more than one Host header." });
     if (path === GRAPHQL || path === SCHEMA) {
       if (!isMeantForUs(request, allowed)) return refuseHost(request, response);
       allowReading(request, response, allowed);
@@ -141,16 +147,23 @@ function createRoutes(options: ServerOptions, graphql: Graphql, readiness: Readi
     }
     if (path === GRAPHQL) return graphql.serve(request, response, requestId);
     if (path.startsWith("/callback/") && request.method === "POST")
-      return serveCallback(services.engine, request, response, path.slice("/callback/".length));
+      return callbacks.serve(request, response, path.slice("/callback/".length));
     if (await serveHealth(health, request, response)) return;
     if (request.method !== "GET" && request.method !== "HEAD")
       return sendJson(response, 404, { error: `${request.method} ${path} does not exist; the API is at ${GRAPHQL}.` });
     if (path === "/") return void response.writeHead(302, { location: GRAPHQL }).end();
     if (path !== SCHEMA) return sendJson(response, 404, { error: `${path} does not exist; the API is at ${GRAPHQL}.` });
-    if (!identify(request.headers.authorization, token)) return refuseUnauthenticated(response);
+    if (!identify(request.headers.authorization, token)) {
+      if (request.headers.authorization !== undefined) noteFailedLogin?.(request);
+      return refuseUnauthenticated(response);
+    }
     if (!introspection) return refuseIntrospection(response);
     await schema.serve(request, response);
   };
+}
+
+function hasTwoHosts({ rawHeaders }: IncomingMessage): boolean {
+  return rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === "host").length > 1;
 }
 
 function refuseHost(request: IncomingMessage, response: ServerResponse): void {

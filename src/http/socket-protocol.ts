@@ -11,11 +11,14 @@ import type { ServerOptions, SubscribePayload } from "graphql-ws";
 import { identify } from "../access/access.ts";
 import type { Actor } from "../access/access.ts";
 import { createContext } from "../graphql/base/context.ts";
-import type { Context, Services } from "../graphql/base/context.ts";
+import type { Context, RequestFacts, Services } from "../graphql/base/context.ts";
 import { shown } from "../graphql/base/error-masking.ts";
 import { unnamedOperation } from "../graphql/execution/guards.ts";
+import type { EventBudget } from "../graphql/execution/event-budget.ts";
 import type { ReadyResult } from "../graphql/execution/shared-events.ts";
 import { withLogged } from "../log.ts";
+import { showsCost } from "./cost-header.ts";
+import type { NoteFailedLogin } from "./failed-logins.ts";
 import type { Yoga } from "./graphql.ts";
 
 /** Time within which the first message, `connection_init`, must arrive, in milliseconds. */
@@ -27,11 +30,14 @@ export interface ProtocolParts {
   readonly yoga: Yoga;
   readonly services: Services;
   readonly token: string | null;
+  readonly noteFailedLogin?: NoteFailedLogin;
 }
 
 /** The state of a socket. */
 export interface SocketState {
   readonly request: IncomingMessage;
+  /** The budget of its subscriptions. */
+  readonly budget: EventBudget;
   /** Operations that their client has not completed, by id. */
   operations: Readonly<Record<string, unknown>>;
   /** Text of the message that graphql-ws is about to send, if it is already made. */
@@ -51,6 +57,7 @@ type Options = ServerOptions<Record<string, unknown>, SocketState>;
 export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
   const onConnect: Options["onConnect"] = (client) => {
     const isKnown = actorOf(parts, client) !== null;
+    if (!isKnown && authorizationOf(client) !== undefined) parts.noteFailedLogin?.(client.extra.request);
     if (isKnown) clients.add(client);
     client.extra.operations = client.subscriptions;
     return isKnown;
@@ -62,7 +69,12 @@ export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
       return [
         refusal(`A socket has at most ${OPERATIONS_MAX} operations; end one, or open another socket.`, "CAPACITY"),
       ];
-    return prepare(parts, actor, payload);
+    return prepare(parts, payload, {
+      actor,
+      requestId: randomUUID(),
+      showsCost: showsCost(client.extra.request),
+      budget: client.extra.budget,
+    });
   };
   return makeServer<Record<string, unknown>, SocketState>({
     connectionInitWaitTimeout: INIT_MS,
@@ -71,6 +83,9 @@ export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
     onSubscribe,
     execute: (args) => withLogged(requestOf(args), () => executorsOf(args).execute(args)),
     subscribe: (args) => withLogged(requestOf(args), () => executorsOf(args).subscribe(args)),
+    onComplete({ subscriptions }, id) {
+      if (parts.services.tail.closed && isStream(subscriptions[id])) throw LEFT_OPEN;
+    },
     onNext: (...[{ extra }, id, , , result]) => toSend(extra, id, result),
     // An error that ends a stream is wrapped, which would hide its code.
     onError: (_client, _id, _payload, errors) =>
@@ -78,23 +93,44 @@ export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
   });
 }
 
+/**
+ * Thrown instead of a `complete` when the process shuts down. A client takes a completed stream for finished; one that is
+ * open when its socket closes is subscribed again, at the next process.
+ */
+export const LEFT_OPEN = new Error("The stream stays open until its socket closes.");
+
+/** Null for a query, a mutation, and a stream that has not begun; undefined if it has failed or the client has completed it. */
+function isStream(operation: unknown): boolean {
+  return operation !== null && operation !== undefined;
+}
+
 function refusal(message: string, code: "UNAUTHENTICATED" | "CAPACITY"): GraphQLError {
   return new GraphQLError(message, { extensions: { code } });
 }
 
+interface Connecting {
+  readonly connectionParams?: Readonly<Record<string, unknown>>;
+  readonly extra: SocketState;
+}
+
 /** The caller behind the parameters of a connection, or behind the header of its request. */
-function actorOf(
-  { token }: ProtocolParts,
-  client: { readonly connectionParams?: Readonly<Record<string, unknown>>; readonly extra: SocketState },
-): Actor | null {
-  const given = client.connectionParams?.["authorization"] ?? client.connectionParams?.["Authorization"];
-  return identify(typeof given === "string" ? given : client.extra.request.headers.authorization, token);
+function actorOf({ token }: ProtocolParts, client: Connecting): Actor | null {
+  return identify(authorizationOf(client), token);
+}
+
+function authorizationOf({ connectionParams, extra }: Connecting): string | undefined {
+  const given = connectionParams?.["authorization"] ?? connectionParams?.["Authorization"];
+  return typeof given === "string" ? given : extra.request.headers.authorization;
 }
 
 /** Parses and validates an operation. Returns its errors: one that is thrown would close the socket with all its streams. */
-async function prepare({ yoga, services }: ProtocolParts, actor: Actor, payload: SubscribePayload) {
+async function prepare(
+  { yoga, services }: ProtocolParts,
+  payload: SubscribePayload,
+  { budget, ...facts }: RequestFacts & { readonly budget: EventBudget },
+) {
   const { schema, parse, validate, execute, subscribe, contextFactory } = yoga.getEnveloped({
-    context: createContext(services, actor, randomUUID()),
+    context: { ...createContext(services, facts), budget },
   });
   try {
     const document = parse(payload.query);

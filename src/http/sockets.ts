@@ -1,8 +1,9 @@
 /**
  * GraphQL over WebSocket: the sockets, and limits on what each of them may cost. socket-protocol.ts has the protocol.
  *
- * A stream is pulled: its next item is requested when the previous one has left for the kernel. A client that does not
- * read stops its streams, and has 12 seconds to answer a ping; then it is closed with 1013. While too many bytes wait for
+ * A stream is pulled: its next item is requested at once while less than a page waits for the client, otherwise when the
+ * previous one has left for the kernel. Items of one turn of the event loop leave together. A client that does not read
+ * stops its streams, and has 12 seconds to answer a ping; then it is closed with 1013. While too many bytes wait for
  * a client, or it has too many operations, nothing more is read from it either.
  */
 import type { IncomingMessage } from "node:http";
@@ -10,11 +11,13 @@ import type { Duplex } from "node:stream";
 import { CloseCode, handleProtocols } from "graphql-ws";
 import { WebSocketServer } from "ws";
 import type { WebSocket } from "ws";
+import { createEventBudget } from "../graphql/execution/event-budget.ts";
 import type { Log } from "../log.ts";
 import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
+import { createCork } from "./corked.ts";
 import { BODY_BYTES_MAX } from "./graphql.ts";
-import { OPERATIONS_MAX, createProtocol, isForServers, messageToSend } from "./socket-protocol.ts";
+import { LEFT_OPEN, OPERATIONS_MAX, createProtocol, isForServers, messageToSend } from "./socket-protocol.ts";
 import type { Client, ProtocolParts, SocketState } from "./socket-protocol.ts";
 import { withReusedIds } from "./workarounds/reused-ids.ts";
 
@@ -26,6 +29,9 @@ const LAST_WORD_MS = 2_000;
 const SOCKETS_MAX = 10_000;
 /** Bytes that may wait for a client before reading from it is paused. */
 const WAITING_BYTES_MAX = 1024 * 1024;
+
+/** Bytes that may wait for a client before its streams wait too. */
+const PAGE_BYTES = 64 * 1024;
 
 /** Close codes of WebSocket on which clients reconnect. */
 const GOING_AWAY = 1001;
@@ -90,11 +96,15 @@ interface SocketParts {
 }
 
 function serveSocket({ protocol, log, observer, pingMs }: SocketParts, socket: WebSocket, request: IncomingMessage) {
-  const state: SocketState = { request, operations: {}, ready: null, isFull: false };
+  const state: SocketState = { request, budget: createEventBudget(), operations: {}, ready: null, isFull: false };
+  const cork = createCork(request.socket);
   const closed = protocol.opened(
     {
       protocol: socket.protocol,
-      send: (message) => send(socket, messageToSend(state, message), () => updateReading(socket, state)),
+      send(message) {
+        cork();
+        return send(socket, messageToSend(state, message), () => updateReading(socket, state));
+      },
       close: (code, reason) => socket.close(code, reason),
       onMessage: (take) => receive(socket, state, (text) => takeMessage(socket, text, take, log)),
     },
@@ -141,13 +151,17 @@ async function takeMessage(
   // A message that had to wait may be due only after the client has disconnected.
   if (socket.readyState !== socket.OPEN) return;
   await take(text).catch((error: unknown) => {
+    if (error === LEFT_OPEN) return;
     if (isForServers(error)) return socket.close(CloseCode.BadRequest, "Invalid message received");
     log.error({ err: error }, "handling a WebSocket message failed");
     socket.close(CloseCode.InternalServerError, "Internal server error");
   });
 }
 
-/** Resolves when the message has left for the kernel or the socket is closed. A stream pulls its next item only then. */
+/**
+ * Resolves at once while less than a page waits for the client, otherwise when the message has left for the kernel, or
+ * when the socket is closed. A stream pulls its next item only then.
+ */
 function send(socket: WebSocket, message: string, onSent: () => void): Promise<void> {
   return new Promise((sent) => {
     // Not synchronously: a loop that keeps sending would never let the socket close.
@@ -158,6 +172,7 @@ function send(socket: WebSocket, message: string, onSent: () => void): Promise<v
       if (error) end();
       else sent();
     });
+    if (socket.bufferedAmount < PAGE_BYTES) sent();
   });
 }
 

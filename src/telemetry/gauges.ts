@@ -27,7 +27,7 @@ export function createGauges(registry: Registry, reader: Reader, now: () => numb
     "state",
     "reason",
   ]);
-  const oldest = gauge("runs_oldest_waiting_seconds", "Age of the oldest run that waits for a slot, in seconds.");
+  const oldest = gauge("runs_oldest_waiting_seconds", "Longest wait of a run for its start or for a slot, in seconds.");
   const position = gauge("log_position", "Position of the newest transition in the log.");
   const nodes = gauge("nodes", "Nodes by state.", ["state"]);
   const problems = gauge("nodes_power_unreadable", "Nodes whose last power reading failed.");

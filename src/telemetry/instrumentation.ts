@@ -32,8 +32,11 @@ export function instrumentEngine(engine: Engine, observer: Observer): Engine {
     deleteNodes: (caller, selector) => admit("delete_nodes", caller, () => engine.deleteNodes(caller, selector)),
     setMaintenance: (caller, selector, reason) =>
       admit("set_maintenance", caller, () => engine.setMaintenance(caller, selector, reason)),
+    clearMaintenance: (caller, selector) =>
+      admit("clear_maintenance", caller, () => engine.clearMaintenance(caller, selector)),
     setRetired: (caller, selector, reason) =>
       admit("set_retired", caller, () => engine.setRetired(caller, selector, reason)),
+    clearRetired: (caller, selector) => admit("clear_retired", caller, () => engine.clearRetired(caller, selector)),
     createCluster: (caller, cluster) => admit("create_cluster", caller, () => engine.createCluster(caller, cluster)),
     updateCluster: (caller, ref, change) =>
       admit("update_cluster", caller, () => engine.updateCluster(caller, ref, change)),

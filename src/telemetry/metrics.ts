@@ -4,6 +4,7 @@
  * or an id. The number of distinct names that drivers can choose is limited; further names become `other`.
  */
 import { Counter, Gauge, Histogram, Registry } from "@prometheus-io/client";
+import { FAILURE_KINDS } from "../errors.ts";
 import type { Observer, RunAbout } from "../observer.ts";
 
 export interface Metrics {
@@ -87,6 +88,10 @@ function runInstruments({ counter, gauge, histogram }: Factories) {
       ["what"],
     ),
     appended: counter("transitions_appended_total", "Transitions committed by this process."),
+    clockSteps: counter(
+      "database_clock_steps_total",
+      "Times that the clock of the database was set and this process corrected what waits.",
+    ),
     lost: counter("database_connection_losses_total", "Transactions that failed because their connection was lost."),
   };
 }
@@ -115,6 +120,7 @@ function requestInstruments({ counter, gauge, histogram }: Factories) {
       QUICK,
       ["type", "outcome"],
     ),
+    failedLogins: counter("failed_logins_total", "Requests and connections with an invalid token."),
     unclear: counter("graphql_requests_rejected_total", "Requests whose document could not be parsed or is not valid."),
     callbacks: counter("callbacks_total", "Callbacks from machines; every verdict except TAKEN changed nothing.", [
       "verdict",
@@ -201,6 +207,7 @@ function observerOf(to: Instruments): Observer {
       };
     },
     requestRefused: () => to.unclear.inc(),
+    loginFailed: () => to.failedLogins.inc(),
     runClaimed(run, { first, takenOver }) {
       if (first) to.runsStarted.inc(purposeOf(run));
       if (takenOver) to.takeOvers.inc();
@@ -218,6 +225,7 @@ function observerOf(to: Instruments): Observer {
     queueFailed: (what) => to.queueFailures.inc({ what }),
     appended: (transitions) => to.appended.inc(transitions),
     connectionLost: () => to.lost.inc(),
+    clockStepped: () => to.clockSteps.inc(),
     streamLag: (seconds) => to.lag.observe(Math.max(0, seconds)),
     streamOpened: (transport) => to.streams.inc({ transport }),
     streamEnded: (transport) => to.streams.dec({ transport }),
@@ -240,7 +248,7 @@ function outcomeOfError(error: unknown): string {
   return error.name === "DriverError" && typeof kind === "string" && KINDS.has(kind) ? kind.toLowerCase() : "failed";
 }
 
-const KINDS = new Set(["AUTHENTICATION", "UNREACHABLE", "TIMEOUT", "REFUSED", "OTHER"]);
+const KINDS: ReadonlySet<string> = new Set(FAILURE_KINDS);
 
 /** Keeps the first `most` names of a group; maps further names to `other`. */
 function boundNames(most: number): (group: string, name: string) => string {
