@@ -31,7 +31,7 @@ export const QueryRef = builder.queryType({
 });
 builder.mutationType({
   description:
-    "Writes. Each mutation takes one `input`, returns expected refusals in `errors`, and is null only after an unexpected error. A verb returns as soon as its operation is stored, before the work is done.",
+    "Writes. Each mutation takes one `input`, and returns expected refusals in `errors`. After an unexpected error `data` is null: mutations before the one in the error's `path` were executed, later ones were not. A verb returns as soon as its operation is stored, before the work is done.",
 });
 builder.subscriptionType({
   description:
@@ -91,6 +91,11 @@ export function enumValues<Name extends string>(
       { description: typeof meaning === "string" ? meaning : meaning.description },
     ]),
   ) as Record<Name, { description: string }>;
+}
+
+/** A duration as an `Int`, rounded up; the largest one for a step that never times out. */
+export function wholeSeconds(seconds: number): number {
+  return Math.min(Math.ceil(seconds), 2_147_483_647);
 }
 
 /** Null as undefined: the engine does not distinguish an omitted input field from null. */

@@ -4,6 +4,7 @@
  */
 import { GraphQLError } from "graphql";
 import { cursorOf, readCursor } from "../../store/postgres/pagination.ts";
+import type { LogCursor } from "../../store/transitions.ts";
 import type { NumberedRequest, Page, PageKey, PageRequest } from "../../store/postgres/pagination.ts";
 import { builder } from "./builder.ts";
 import type { FieldArgs } from "./builder.ts";
@@ -19,7 +20,7 @@ export interface Connection<Row> {
     readonly endCursor: string | null;
   };
   /** Called only if the field is selected. */
-  readonly totalCount?: () => Promise<number>;
+  readonly totalCount: () => Promise<number>;
 }
 
 const PageInfoRef = builder.objectRef<Connection<unknown>["pageInfo"]>("PageInfo").implement({
@@ -41,23 +42,10 @@ const PageInfoRef = builder.objectRef<Connection<unknown>["pageInfo"]>("PageInfo
 type RowRef<Row extends object> = ReturnType<typeof builder.objectRef<Row>>;
 type ConnectionRef<Row extends object> = ReturnType<ReturnType<typeof builder.objectRef<Connection<Row>>>["implement"]>;
 
-interface ConnectionOptions {
-  /** Whether the connection has `totalCount`. */
-  readonly counted?: boolean;
-}
-
 /** The connection and edge types of an object type. */
-export function connectionType<Row extends object>(
-  name: string,
-  row: RowRef<Row>,
-  options?: ConnectionOptions,
-): ConnectionRef<Row>;
+export function connectionType<Row extends object>(name: string, row: RowRef<Row>): ConnectionRef<Row>;
 // Pothos cannot resolve the type of `node` for a generic row, so the fields are made for any object.
-export function connectionType(
-  name: string,
-  row: RowRef<object>,
-  { counted = false }: ConnectionOptions = {},
-): ConnectionRef<object> {
+export function connectionType(name: string, row: RowRef<object>): ConnectionRef<object> {
   const edge = builder.objectRef<{ readonly cursor: string; readonly node: object }>(`${name}Edge`).implement({
     description: `Item of a page of ${name}.`,
     fields: (t) => ({
@@ -73,16 +61,19 @@ export function connectionType(
         description: "Items of the page with their cursors.",
         resolve: ({ edges }) => [...edges],
       }),
+      nodes: t.field({
+        type: [row],
+        description: "Items of the page: the `node` of each edge.",
+        resolve: ({ edges }) => edges.map(({ node }) => node),
+      }),
       pageInfo: t.field({
         type: PageInfoRef,
         description: "Position of the page in the list.",
         resolve: ({ pageInfo }) => pageInfo,
       }),
-      ...(counted && {
-        totalCount: t.int({
-          description: "Number of all matching items. Counted only if selected.",
-          resolve: async ({ totalCount }) => (await totalCount?.()) ?? 0,
-        }),
+      totalCount: t.int({
+        description: "Number of all items of the list, on this page or not. Counted only if selected.",
+        resolve: ({ totalCount }) => totalCount(),
       }),
     }),
   });
@@ -161,9 +152,30 @@ export function placeOf(cursor: string | null | undefined): number | undefined {
 /** The position in the log that a cursor stands for. */
 export function positionOf(cursor: string | null | undefined): number | undefined {
   if (cursor == null) return undefined;
-  if (!/^\d{1,15}$/.test(cursor))
-    throw badInput(`${JSON.stringify(cursor)} is not a cursor of a stream; use one that a stream returned.`);
+  if (!/^\d{1,15}$/.test(cursor)) throw notOfStream(cursor);
   return Number(cursor);
+}
+
+function notOfStream(cursor: string): GraphQLError {
+  return badInput(`${JSON.stringify(cursor)} is not a cursor of a stream; use one that a stream returned.`);
+}
+
+/** A cursor of the log of transitions as text. */
+export function logCursorText({ position, at }: LogCursor): string {
+  return at === null ? String(position) : `${position}-${at.getTime().toString(36)}`;
+}
+
+/** Reads a cursor of the log of transitions; earlier releases sent the position alone. */
+export function logCursorOf(cursor: string | null | undefined): LogCursor | undefined {
+  if (cursor == null) return undefined;
+  const [, position, at] = /^(\d{1,15})(?:-([0-9a-z]{1,10}))?$/.exec(cursor) ?? [];
+  if (position === undefined) throw notOfStream(cursor);
+  return { position: Number(position), at: at === undefined ? null : new Date(Number.parseInt(at, 36)) };
+}
+
+/** The position of a cursor of the log of transitions. */
+export function logPositionOf(cursor: string | null | undefined): number | undefined {
+  return logCursorOf(cursor)?.position;
 }
 
 /** The page of an empty list. */
@@ -179,7 +191,7 @@ export function numberedRequest(args: PageArgs, most = TRANSITIONS_PAGE_MAX, cur
 export function connectionOf<Row extends { readonly id: string }>(
   page: Page<Row>,
   keyOf: (row: Row) => string | Date,
-  totalCount?: () => Promise<number>,
+  totalCount: () => Promise<number>,
 ): Connection<Row> {
   return connectionWith(
     page,
@@ -194,7 +206,7 @@ export function connectionOf<Row extends { readonly id: string }>(
 export function connectionWith<Row>(
   page: Page<Row>,
   cursorFor: (row: Row) => string,
-  totalCount?: () => Promise<number>,
+  totalCount: () => Promise<number>,
 ): Connection<Row> {
   const edges = page.rows.map((node) => ({ cursor: cursorFor(node), node }));
   return {
@@ -205,6 +217,6 @@ export function connectionWith<Row>(
       startCursor: edges[0]?.cursor ?? null,
       endCursor: edges.at(-1)?.cursor ?? null,
     },
-    ...(totalCount && { totalCount }),
+    totalCount,
   };
 }

@@ -4,7 +4,7 @@ import type { Registry } from "../../drivers/registry.ts";
 import type { Engine } from "../../engine/engine.ts";
 import type { Caller } from "../../engine/transaction.ts";
 import type { Tail } from "../../feed/tail.ts";
-import type { Database } from "../../store/postgres/database.ts";
+import type { Database, Reader } from "../../store/postgres/database.ts";
 import { createLoaders, loadersOfSubscription } from "./loaders.ts";
 import type { Loaders } from "./loaders.ts";
 import { lazily } from "./batching.ts";
@@ -23,11 +23,25 @@ export interface Context {
   readonly services: Services;
   readonly actor: Actor;
   readonly requestId: string;
+  /** Whether the caller wants the cost of the request in the response. */
+  readonly showsCost: boolean;
   readonly load: Loaders;
 }
 
-export function createContext(services: Services, actor: Actor, requestId: string): Context {
-  return { services, actor, requestId, load: lazily(() => createLoaders(services.database)) };
+export interface RequestFacts {
+  readonly actor: Actor;
+  readonly requestId: string;
+  readonly showsCost: boolean;
+}
+
+export function createContext(services: Services, request: RequestFacts): Context {
+  return { services, ...request, load: lazily(() => createLoaders(services.database)) };
+}
+
+/** The context of a query whose reads see one moment of the database. */
+export function ofSnapshot<Given extends Context>(context: Given, reader: Reader): Given {
+  const database = { ...context.services.database, reader };
+  return { ...context, services: { ...context.services, database }, load: lazily(() => createLoaders(database)) };
 }
 
 /**

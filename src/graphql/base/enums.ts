@@ -1,13 +1,15 @@
 /** Enums of the schema, most of them from the tables that the code uses. */
-import { ERROR_MEANING } from "../../errors.ts";
-import { ACCEPTANCES, OFF_REASONS, RESTART_FROM } from "../../engine/engine.ts";
+import { ERROR_MEANING, FAILURE_KIND_MEANING } from "../../errors.ts";
+import { ACCEPTANCES, OFF_REASONS, RESTART_FROM, VARIABLE_SOURCES } from "../../engine/engine.ts";
 import { RESET_REASONS } from "../../feed/node-stream.ts";
 import { CLUSTER_STATES, STAGES } from "../../lifecycle/cluster-state.ts";
-import { ABORT_MODES } from "../../lifecycle/interrupts.ts";
+import { COMMISSION_FROM } from "../../lifecycle/admission.ts";
+import { ABORT_MODES, POWER_ON_FAILURE } from "../../lifecycle/interrupts.ts";
 import { NODE_EVENTS, NODE_STATES } from "../../lifecycle/node-states.ts";
 import { FAILURE_POLICIES, OPERATION_STATES, RUN_STATES } from "../../lifecycle/operation-states.ts";
 import { TOUCHES } from "../../lifecycle/touches.ts";
-import { OPERATION_KINDS } from "../../lifecycle/verbs.ts";
+import { BOOT_DEVICES, OPERATION_KINDS, POWER_CHANGES } from "../../lifecycle/verbs.ts";
+import { NODE_FAULTS } from "../../lifecycle/faults.ts";
 import { WAIT_REASONS } from "../../lifecycle/waiting.ts";
 import { WAVE_STATES } from "../../lifecycle/waves.ts";
 import { builder, enumValues } from "./builder.ts";
@@ -18,12 +20,30 @@ const named = <Name extends string>(
   meanings: Readonly<Record<Name, string | { readonly description: string }>>,
 ) => builder.enumType(name, { description, values: enumValues(meanings) as Record<Name, { description: string }> });
 
+/** An enum in upper case whose values the service stores in lower case. */
+const namedInUpperCase = <Name extends string>(
+  name: string,
+  description: string,
+  meanings: Readonly<Record<Name, string | { readonly description: string }>>,
+) => {
+  const values = Object.entries(enumValues(meanings)).map(([value, meaning]) => [
+    value.toUpperCase(),
+    { ...(meaning as { description: string }), value },
+  ]);
+  return builder.enumType(name, {
+    description,
+    values: Object.fromEntries(values) as {
+      [Value in Name as Uppercase<Value>]: { description: string; value: Value };
+    },
+  });
+};
+
 export const NodeStateEnum = named(
   "NodeState",
   "Lifecycle state of a node. `*_WAIT`: parked until the hardware calls back or a time has passed. `*_FAILED`: an operator has to decide. New values may be added.",
   NODE_STATES,
 );
-export const NodeEventEnum = named("NodeEvent", "Event in the life of a node. New values may be added.", {
+export const NodeEventEnum = namedInUpperCase("NodeEvent", "Event in the life of a node. New values may be added.", {
   ...NODE_EVENTS,
   register: "The node was registered.",
   delete: "The node was deleted.",
@@ -59,16 +79,22 @@ export const AcceptanceEnum = named(
   "Effect of a refused node on the whole request, before any work starts.",
   ACCEPTANCES,
 );
-export const AbortModeEnum = named(
-  "AbortMode",
-  "Effect of an abort while a step runs that must not be interrupted.",
-  ABORT_MODES,
+export const AbortModeEnum = named("AbortMode", "How far an abort goes to end the step that has begun.", ABORT_MODES);
+export const PowerOnFailureEnum = named(
+  "PowerOnFailure",
+  "Power of a node after the failure of its work.",
+  POWER_ON_FAILURE,
 );
 export const RestartFromEnum = named("RestartFrom", "How much completed work a restart keeps.", RESTART_FROM);
 export const ErrorCodeEnum = named(
   "ErrorCode",
   "Machine-readable reason, with the equivalent HTTP status. A code never changes its meaning. New codes may be added.",
   ERROR_MEANING,
+);
+export const FailureKindEnum = named(
+  "FailureKind",
+  "Cause of a failure as the driver classified it. New values may be added.",
+  FAILURE_KIND_MEANING,
 );
 export const StreamResetReasonEnum = named("StreamResetReason", "Reason for the end of a stream.", RESET_REASONS);
 
@@ -78,6 +104,16 @@ export const UntilEnum = named("Until", "State in which a commission ends.", {
   AVAILABLE: "Verify, inspect and clean.",
   ACTIVE: "Verify, inspect, clean and deploy.",
 });
+export const VariableSourceEnum = named(
+  "VariableSource",
+  "Where the value of a variable comes from, lowest precedence first.",
+  VARIABLE_SOURCES,
+);
+export const CommissionFromEnum = named(
+  "CommissionFrom",
+  "What a commission keeps of a node's earlier work.",
+  COMMISSION_FROM,
+);
 export const AbortEffectEnum = named("AbortEffect", "Time at which an accepted abort takes effect.", {
   BEFORE_START: "At once: no step has run, and the node stays in its state.",
   NOW: "At once: no step is running, or the running step can be canceled.",
@@ -110,16 +146,16 @@ export const StepStateEnum = named("StepState", "Progress of a step of a run.", 
 });
 export const InterruptibleEnum = named("Interruptible", "Whether a running step can be interrupted.", {
   ALWAYS: "At any time: an abort cancels the step.",
-  AT_BOUNDARY: "Between steps: an abort waits until the step has ended.",
+  AT_BOUNDARY: "Between steps: an abort waits until the step has ended, unless it has `mode: CUT`.",
   NEVER: "Never: while the step runs, an abort is refused, or waits with `mode: AFTER_STEP`.",
 });
-export const PhaseEnum = named("Phase", "Activity on a node that consists of steps.", {
+export const PhaseEnum = namedInUpperCase("Phase", "Activity on a node that consists of steps.", {
   verify: { description: "Check power and credentials." },
   inspect: { description: "Collect the inventory." },
   clean: { description: "Remove data and configuration." },
   deploy: { description: "Install the system." },
   undeploy: { description: "Remove the system." },
-  power: { description: "Change the power state; the lifecycle state stays." },
+  power: { description: "Change the power state or the boot device; the lifecycle state stays." },
 });
 export const DriverInterfaceEnum = builder.enumType("DriverInterfaceKind", {
   description: "Interface of a driver, or of the service itself (ENGINE).",
@@ -127,7 +163,7 @@ export const DriverInterfaceEnum = builder.enumType("DriverInterfaceKind", {
     POWER: {
       value: "power",
       description:
-        "Read and change power; verify credentials. Includes the reserved steps power_on, power_off, soft_power_off and reboot.",
+        "Read and change power; verify credentials. Includes the reserved steps power_on, power_off, soft_power_off, reboot, soft_reboot and boot_device.",
     },
     INSPECT: { value: "inspect", description: "Collect the inventory." },
     DEPLOY: { value: "deploy", description: "Install and remove the system." },
@@ -135,8 +171,17 @@ export const DriverInterfaceEnum = builder.enumType("DriverInterfaceKind", {
     ENGINE: { value: "engine", description: "The service itself, with the reserved steps wait and hold." },
   } as const,
 });
-export const StepOffEnum = named("StepOff", "Reason why a step does not run automatically.", OFF_REASONS);
-export const TouchEnum = named("Touch", "Part of a machine that a step can change.", TOUCHES);
+export const StepDisabledReasonEnum = named(
+  "StepDisabledReason",
+  "Reason why a step does not run automatically.",
+  OFF_REASONS,
+);
+export const MachinePartEnum = named("MachinePart", "Part of a machine that a step can change.", TOUCHES);
+export const NodeFaultKindEnum = named(
+  "NodeFaultKind",
+  "What the service knows to be wrong with a node. New values may be added.",
+  NODE_FAULTS,
+);
 export const PowerStateEnum = named("PowerState", "Power state as last read from the BMC.", {
   ON: "Powered on.",
   OFF: "Powered off.",
@@ -145,13 +190,9 @@ export const PowerStateEnum = named("PowerState", "Power state as last read from
 export const PowerActionEnum = named(
   "PowerAction",
   "Power action. A node that already has the requested power state succeeds without a call to its BMC.",
-  {
-    ON: "Power on.",
-    OFF: "Power off immediately.",
-    SOFT_OFF: "Ask the system to shut down. If it does not within the timeout, power off.",
-    REBOOT: "Power off, then on.",
-  },
+  POWER_CHANGES,
 );
+export const BootDeviceEnum = named("BootDevice", "Device from which a machine starts.", BOOT_DEVICES);
 export const InventoryChangeKindEnum = named("InventoryChangeKind", "Difference between two inventories at one path.", {
   ADDED: "Only in the later inventory.",
   REMOVED: "Only in the earlier inventory.",
@@ -169,7 +210,15 @@ export const PresenceEnum = named(
 export const NodeOrderFieldEnum = named(
   "NodeOrderField",
   "Sort key of a list of nodes. Nodes with equal keys are sorted by ID, so pages are stable.",
-  { NAME: "By name.", CREATED_AT: "By registration time.", UPDATED_AT: "By time of the last change." },
+  {
+    NAME: "By name, in the order of bytes: `n10` precedes `n2`.",
+    NATURAL_NAME: "By name, with numbers in it by their value: `n2` precedes `n10`.",
+    CLUSTER:
+      "By cluster, so that the nodes of each are together, those without one last. Clusters are in the order of their IDs.",
+    STATE: "By the name of the state; combine it with a filter by `states` in large fleets.",
+    CREATED_AT: "By registration time.",
+    UPDATED_AT: "By time of the last change.",
+  },
 );
 export const OrderDirectionEnum = named("OrderDirection", "Sort direction.", {
   ASC: "Ascending.",

@@ -7,6 +7,9 @@ import { builder } from "./builder.ts";
 import { ErrorCodeEnum, NodeStateEnum } from "./enums.ts";
 import { NodeRef, OperationRef } from "./refs.ts";
 
+/** Names in `NotFoundError.missing`: aliases of the field repeat them. */
+const MISSING_MAX = 100;
+
 export const UserErrorRef = builder.interfaceRef<Refusal>("UserError").implement({
   description: "Expected refusal of a request. Select `code` and `message` always, and further fields by type.",
   fields: (t) => ({
@@ -21,6 +24,15 @@ export const UserErrorRef = builder.interfaceRef<Refusal>("UserError").implement
       description:
         'Path to the invalid input, such as `["input", "nodes", "names"]`; null if no single input is at fault.',
       resolve: ({ path }) => (path ? [...path] : null),
+    }),
+    count: t.int({
+      description:
+        "Number of nodes that this error stands for; 1 if it stands for itself. In `errors` of a payload, nodes that are refused with the same code have one error together, whose other data is that of the first of them; `results` has the error of each node.",
+      resolve: ({ nodes }) => nodes?.count ?? 1,
+    }),
+    refs: t.stringList({
+      description: "Names or IDs of the first 10 of these nodes; empty if the error does not stand for several nodes.",
+      resolve: ({ nodes }) => [...(nodes?.refs ?? [])],
     }),
   }),
   resolveType: ({ code }) => {
@@ -37,6 +49,8 @@ export const UserErrorRef = builder.interfaceRef<Refusal>("UserError").implement
       case "IDEMPOTENCY_MISMATCH":
       case "PROTECTED":
         return "ConflictError";
+      case "CAPACITY":
+        return "CapacityError";
       default:
         return "SimpleError";
     }
@@ -53,8 +67,24 @@ builder.objectRef<Refusal>("NotFoundError").implement({
   interfaces: [UserErrorRef],
   fields: (t) => ({
     missing: t.stringList({
-      description: "All names and IDs in the request that do not exist.",
-      resolve: ({ missing }) => [...(missing ?? [])],
+      description: "Names and IDs in the request that do not exist; the first 100 of them.",
+      resolve: ({ missing = [] }) => missing.slice(0, MISSING_MAX),
+    }),
+    missingCount: t.int({
+      description: "Number of all names and IDs in the request that do not exist.",
+      resolve: ({ missing = [] }) => missing.length,
+    }),
+  }),
+});
+
+builder.objectRef<Refusal>("CapacityError").implement({
+  description: "Refusal because a limit is reached or too few nodes are free. Try again later.",
+  interfaces: [UserErrorRef],
+  fields: (t) => ({
+    available: t.int({
+      nullable: true,
+      description: "For a selection by `pick`: number of nodes that are free. Otherwise null.",
+      resolve: ({ available }) => available ?? null,
     }),
   }),
 });
@@ -67,13 +97,13 @@ builder.objectRef<Refusal>("ConflictError").implement({
     node: t.field({
       type: NodeRef,
       nullable: true,
-      description: "Node that conflicts with the request.",
+      description: "Node that conflicts with the request; the first one if there are several.",
       resolve: ({ nodeId }, _args, { load }) => (nodeId === undefined ? null : load.node.load(nodeId)),
     }),
     operation: t.field({
       type: OperationRef,
       nullable: true,
-      description: "Operation that conflicts with the request.",
+      description: "Operation that conflicts with the request; the first one if there are several.",
       resolve: ({ operationId }, _args, { load }) =>
         operationId === undefined ? null : load.operation.load(operationId),
     }),

@@ -12,8 +12,8 @@ import type { StepHistory, StepKind } from "../../store/step-durations.ts";
 import { addressCounts } from "../../store/discoveries.ts";
 import { inventoriesByIds, newestInventories, nodesByIds, secretFieldsOf } from "../../store/nodes.ts";
 import type { InventoryRow, NodeRow } from "../../store/nodes.ts";
-import { cleanUpFailures, operationsByIds, runStateCounts, workOnClusters } from "../../store/operations.ts";
-import type { OperationRow } from "../../store/operations.ts";
+import { cleanUpFailures, operationsByIds, runGroups, runStateCounts, workOnClusters } from "../../store/operations.ts";
+import type { OperationRow, RunGroup } from "../../store/operations.ts";
 import type { Failure, Plan } from "../../store/records.ts";
 import { anomaliesOf } from "../../store/rejected-callbacks.ts";
 import { attemptsOf } from "../../store/attempts.ts";
@@ -42,6 +42,8 @@ export interface Loaders {
   readonly clusterFacts: DataLoader<string, ClusterFacts>;
   readonly operation: DataLoader<string, OperationRow | null>;
   readonly runCounts: DataLoader<string, Partial<Record<RunState, number>>>;
+  /** Runs of an operation's work, by how far they are. */
+  readonly runGroups: DataLoader<string, readonly RunGroup[]>;
   /** Failures of the clean-up runs of an operation. */
   readonly cleanUpFailures: DataLoader<string, readonly Failure[]>;
   /** Addresses of a discovery per state, in place of run counts. */
@@ -102,6 +104,7 @@ export function createLoaders({ reader }: Database): Loaders {
       { state: "NEW", counts: [] },
     ),
     runCounts: byKey((ids) => runStateCounts(reader, ids), {}),
+    runGroups: byKey((ids) => runGroups(reader, ids), []),
     cleanUpFailures: byKey((ids) => cleanUpFailures(reader, ids), []),
     addressCounts: byKey((ids) => addressCounts(reader, ids), {}),
     currentRun: byKey(

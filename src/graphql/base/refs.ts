@@ -8,7 +8,7 @@ import type { RunRow } from "../../store/runs.ts";
 import type { TransitionRow } from "../../store/transitions.ts";
 import { builder } from "./builder.ts";
 import { FAILURE_FIELDS } from "../../store/node-fields.ts";
-import { ErrorCodeEnum } from "./enums.ts";
+import { ErrorCodeEnum, FailureKindEnum } from "./enums.ts";
 
 export const NodeRef = builder.objectRef<NodeRow>("Node");
 export const ClusterRef = builder.objectRef<ClusterRow>("Cluster");
@@ -30,6 +30,13 @@ export const FailureRef = builder.objectRef<Failure>("Failure").implement({
   description: "Failure of a step, run or operation. Secrets are masked.",
   fields: (t) => ({
     code: t.field({ type: ErrorCodeEnum, description: "Machine-readable reason.", resolve: FAILURE_FIELDS.code.value }),
+    kind: t.field({
+      type: FailureKindEnum,
+      nullable: true,
+      description:
+        "Cause as the driver classified it, and so where to look. Null if Ostler itself found the failure, for example a step that exceeded its time.",
+      resolve: FAILURE_FIELDS.kind.value,
+    }),
     message: t.string({
       description: "What happened, to which node, and what to do; for people.",
       resolve: FAILURE_FIELDS.message.value,

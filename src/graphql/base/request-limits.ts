@@ -12,9 +12,9 @@ export const LIMITS = {
   /** Nesting of brackets in a document, and of objects and lists in the values of variables. */
   nesting: 32,
   /** Nesting of fields. Introspection is not counted: another rule limits it. */
-  depth: 10,
+  depth: 14,
   /** Root fields of an operation, aliases included. */
-  rootFields: 20,
+  rootFields: 32,
   /** Comparisons of fields with the same response name: validation compares each with each. */
   comparisons: 500_000,
   /** Number of objects that the response may contain, as counted in cost.ts. */
@@ -23,7 +23,9 @@ export const LIMITS = {
   alternatives: 100,
   /** Characters of a stream's filter as JSON: memory holds it several times as long as the stream is open. */
   streamFilter: 65_536,
-  /** Approximate number of characters of the response to a query. */
+  /** Values in the results of verbs and plans: the number of nodes times the number of selected fields. */
+  values: 500_000,
+  /** Approximate number of characters of the response to a query or a mutation. */
   answer: 16 * 1024 * 1024,
   /** Maximum duration of a query in seconds. Mutations and streams have no such limit. */
   seconds: 10,
@@ -49,8 +51,12 @@ const UNITS: Readonly<Record<Limit, { readonly what: string; readonly advice: st
     what: "characters in the JSON of a stream's filter",
     advice: "Filter by `cluster` or `labels`, or subscribe without a filter and filter on the client.",
   },
+  values: {
+    what: "values in the results of verbs and plans (nodes times fields)",
+    advice: "Select fewer fields of `results` or `nodes`, or send the request for fewer nodes.",
+  },
   answer: {
-    what: "characters in the response to a query",
+    what: "characters in the response",
     advice: "Select smaller pages (`first`), or large values such as outputs and variables of fewer objects at a time.",
   },
   seconds: { what: "seconds for a query", advice: "Select smaller pages, or fewer fields of each item." },
@@ -63,14 +69,17 @@ export interface Excess {
   readonly status?: number;
   readonly nodes?: readonly ASTNode[];
   readonly more?: Readonly<Record<string, unknown>>;
+  /** A sentence to append to the message. */
+  readonly note?: string;
 }
 
 /** The error of a request that exceeds a limit. */
-export function beyond(limit: Limit, { requested, status = 400, nodes, more }: Excess = {}): GraphQLError {
+export function beyond(limit: Limit, { requested, status = 400, nodes, more, note }: Excess = {}): GraphQLError {
   const { what, advice } = UNITS[limit];
   const max = LIMITS[limit];
   const asked = requested === undefined ? "" : ` This request has ${requested.toLocaleString("en")}.`;
-  const error = new GraphQLError(`At most ${max.toLocaleString("en")} ${what} are allowed.${asked} ${advice}`, {
+  const text = `At most ${max.toLocaleString("en")} ${what} are allowed.${asked} ${advice}`;
+  const error = new GraphQLError(note === undefined ? text : `${text} ${note}`, {
     nodes: nodes ?? null,
     extensions: { code: "LIMIT_EXCEEDED", limit, max, ...(requested !== undefined && { requested }), ...more },
   });

@@ -7,6 +7,8 @@
 import { GraphQLError, OperationTypeNode, getOperationAST } from "graphql";
 import type { ExecutionArgs } from "graphql";
 import type { Plugin } from "graphql-yoga";
+import { createSlots } from "../../runtime/concurrency.ts";
+import type { Slot } from "../../runtime/concurrency.ts";
 import { withStatus } from "../base/error-masking.ts";
 
 /** Default of the maximum number of concurrent queries, and of concurrent mutations. */
@@ -49,9 +51,6 @@ export function atATime({
   };
 }
 
-/** Releases a slot; null if none was available. */
-type Slot = (() => void) | null;
-
 function executed(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionArgs, release: Slot): unknown {
   if (!release) return { errors: [full()] };
   let result: unknown;
@@ -69,48 +68,4 @@ function full(): GraphQLError {
     { extensions: { code: "CAPACITY" } },
   );
   return withStatus(error, { status: UNAVAILABLE, headers: { "retry-after": String(RETRY_SECONDS) } });
-}
-
-function createSlots(count: number, waitingMax: number, waitMs: number) {
-  let free = count;
-  /** In the order of arrival. */
-  const waiting = new Set<(slot: Slot) => void>();
-
-  const release = (): void => {
-    const [next] = waiting;
-    if (next) next(slotOf());
-    else free += 1;
-  };
-  /** A slot that can be released once. */
-  const slotOf = (): Slot => {
-    let isHeld = true;
-    return () => {
-      if (!isHeld) return;
-      isHeld = false;
-      release();
-    };
-  };
-
-  return {
-    /** A slot, at once if one is free; null if too many requests wait, after the maximum wait, or if the client disconnects. */
-    take(signal: AbortSignal | undefined): Slot | Promise<Slot> {
-      if (free > 0) {
-        free -= 1;
-        return slotOf();
-      }
-      if (waiting.size >= waitingMax || signal?.aborted === true) return null;
-      return new Promise((resolve) => {
-        const end = (slot: Slot): void => {
-          clearTimeout(timer);
-          signal?.removeEventListener("abort", give);
-          waiting.delete(end);
-          resolve(slot);
-        };
-        const give = () => end(null);
-        const timer = setTimeout(give, waitMs);
-        signal?.addEventListener("abort", give, { once: true });
-        waiting.add(end);
-      });
-    },
-  };
 }

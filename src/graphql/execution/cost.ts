@@ -39,30 +39,47 @@ export interface CostedRequest {
   readonly fragments: Readonly<Record<string, FragmentDefinitionNode>>;
   /** As received, not validated yet. */
   readonly variables: Readonly<Record<string, unknown>>;
+  /** Weights of the count; default `COST`. */
+  readonly measure?: Measure;
+}
+
+export interface Measure {
+  /** Cost of an object, if its type has no other. */
+  readonly object: number;
+  /** Cost of a JSON value, if it differs. */
+  readonly json?: number;
+  /** Number of results of a verb. */
+  readonly results: number;
 }
 
 /** Assumed number of items in a list without pages. */
 const LIST_SIZE = 5;
-/**
- * Exceptions. The results of a verb are as many as the nodes in the request, without a limit: their number is not counted,
- * but their selection is.
- */
+/** Exceptions. */
 const LIST_SIZES: Readonly<Record<string, number>> = {
-  "Node.verbs": 12,
+  "Node.verbs": 15,
   "Node.labels": 20,
-  "Query.reservedSteps": 6,
-  ...Object.fromEntries(
-    [
-      "NodeWorkPayload.results",
-      "PlanPayload.results",
-      "ReadPowerPayload.results",
-      "ReportPresencePayload.results",
-      "NodesPayload.nodes",
-    ].map((list) => [list, 25]),
-  ),
+  "Query.reservedSteps": 8,
 };
+/** Lists with an item for each node of a request. results-limit.ts counts them by the number of nodes. */
+const RESULT_LISTS: ReadonlySet<string> = new Set([
+  "NodeWorkPayload.results",
+  "PlanPayload.results",
+  "ReadPowerPayload.results",
+  "ReportPresencePayload.results",
+  "NodesPayload.nodes",
+  "NodesPayload.results",
+]);
+/** The cost of a request counts as many results of a verb. */
+const COST: Measure = { object: 1, results: 25 };
+/** Values of a response: objects count as one each, and JSON as if it were small, because the response is not copied. */
+const VALUES: Omit<Measure, "results"> = { object: 0.02, json: 0.2 };
 /** Cost of objects of a type, if not 1: there are many of these, and none needs a read of its own. */
-const OBJECT_COSTS: Readonly<Record<string, number>> = { LogLine: 0.01, Label: 0.01, VerbVerdict: 0.5 };
+const OBJECT_COSTS: Readonly<Record<string, number>> = {
+  LogLine: 0.01,
+  Label: 0.01,
+  EffectiveVariable: 0.01,
+  VerbVerdict: 0.5,
+};
 
 /** A name, a number or a timestamp. */
 const VALUE_COST = 0.02;
@@ -86,7 +103,7 @@ const WITH_LISTED_JSON: ReadonlySet<string> = new Set([
 ]);
 /**
  * Exceptions. Labels have up to 253 characters, log lines 4,000, outputs of steps and inventories 256 KiB, and lists of
- * addresses and names have thousands of items.
+ * addresses and names have thousands of items. The variables of a node have 128 KiB together.
  */
 const VALUE_COSTS: Readonly<Record<string, number>> = {
   "Label.key": 0.03,
@@ -99,17 +116,18 @@ const VALUE_COSTS: Readonly<Record<string, number>> = {
   "DiscoverNodesPayload.addresses": 8,
   "NotFoundError.missing": 8,
   "Rollout.sizes": 1,
+  "EffectiveVariable.value": 1,
 };
 /** Cost of a total count. */
 const TOTAL_COST = 10;
 /** Sums of fractions are rounded down; more than their floating-point error. */
 const INEXACT = 1e-6;
-/** Cost of introspection, whatever its selection: without aliases (document.ts) the schema limits its size. */
+/** Cost of introspection. The schema limits its size, except that each alias in it repeats a part; it costs as much again. */
 const INTROSPECTION_COSTS: Readonly<Record<string, number>> = { __schema: 1_000, __type: 100 };
 const SIZE_ARGUMENTS = ["first", "last", "tail"];
 
 /** The cost of one operation. Linear in the document, except that fragments count once per page size. */
-export function costOf({ schema, operation, fragments, variables }: CostedRequest): number {
+export function costOf({ schema, operation, fragments, variables, measure = COST }: CostedRequest): number {
   const defaults = (operation.variableDefinitions ?? []).map(({ variable, defaultValue }) => [
     variable.name.value,
     defaultValue && constant(defaultValue),
@@ -142,14 +160,16 @@ export function costOf({ schema, operation, fragments, variables }: CostedReques
   function ofField(node: FieldNode, type: GraphQLNamedType | undefined, page: number): number {
     const name = node.name.value;
     const introspection = INTROSPECTION_COSTS[name];
-    if (introspection !== undefined) return introspection;
+    if (introspection !== undefined) return introspection * (1 + aliasesIn(node.selectionSet, fragments, known));
     if (name === "__typename") return VALUE_COST;
     const field = isObjectType(type) || isInterfaceType(type) ? type.getFields()[name] : undefined;
     if (!type || !field) return 0;
     const inner = getNamedType(field.type);
     if (isPage(type)) {
       if (!isCompositeType(inner)) return TOTAL_COST;
-      return (name === "edges" ? page : 1) * ofSet(node.selectionSet, inner, 0);
+      const selected = ofSet(node.selectionSet, inner, 0);
+      if (name === "nodes") return page * (objectCost(inner, measure) + selected);
+      return (name === "edges" ? page : 1) * selected;
     }
     // A page is read whatever its selection.
     if (isPage(inner)) return Math.max(1, ofSet(node.selectionSet, inner, sizeOf(node, field) ?? PAGE_DEFAULT));
@@ -157,11 +177,11 @@ export function costOf({ schema, operation, fragments, variables }: CostedReques
     const special = VALUE_COSTS[place];
     if (special !== undefined) return special;
     const one = isCompositeType(inner)
-      ? (OBJECT_COSTS[inner.name] ?? 1) + ofSet(node.selectionSet, inner, 0)
-      : valueCost(type.name, name, inner);
-    return isListType(getNullableType(field.type))
-      ? (sizeOf(node, field) ?? LIST_SIZES[place] ?? LIST_SIZE) * one
-      : one;
+      ? objectCost(inner, measure) + ofSet(node.selectionSet, inner, 0)
+      : valueCost(type.name, name, inner, measure);
+    if (!isListType(getNullableType(field.type))) return one;
+    if (RESULT_LISTS.has(place)) return measure.results * one;
+    return (sizeOf(node, field) ?? LIST_SIZES[place] ?? LIST_SIZE) * one;
   }
 
   function sizeOf(node: FieldNode, field: GraphQLField<unknown, unknown>): number | undefined {
@@ -186,9 +206,41 @@ export function costOf({ schema, operation, fragments, variables }: CostedReques
   );
 }
 
+/** The number of values in a response with as many results of a verb. */
+export function valuesOf(request: Omit<CostedRequest, "measure">, results: number): number {
+  return Math.round(costOf({ ...request, measure: { ...VALUES, results } }) / VALUE_COST);
+}
+
+/** Whether a type has a list with an item for each node of a request. */
+export function hasResults({ name }: GraphQLNamedOutputType): boolean {
+  return [...RESULT_LISTS].some((list) => list.startsWith(`${name}.`));
+}
+
+/** The number of fields with another response name in a selection of introspection. */
+function aliasesIn(
+  set: SelectionSetNode | undefined,
+  fragments: CostedRequest["fragments"],
+  known: Map<string, number>,
+): number {
+  return (set?.selections ?? []).reduce((sum, selection) => {
+    if (selection.kind === Kind.FRAGMENT_SPREAD) {
+      const name = selection.name.value;
+      const count = ({ selectionSet }: FragmentDefinitionNode) => aliasesIn(selectionSet, fragments, known);
+      return sum + once(known, `aliases ${name}`, fragments[name], count);
+    }
+    const isAlias = selection.kind === Kind.FIELD && (selection.alias ?? selection.name).value !== selection.name.value;
+    return sum + (isAlias ? 1 : 0) + aliasesIn(selection.selectionSet, fragments, known);
+  }, 0);
+}
+
+/** The cost of an object by its type, without its selection. */
+function objectCost({ name }: GraphQLNamedOutputType, { object }: Measure): number {
+  return Math.min(OBJECT_COSTS[name] ?? object, object);
+}
+
 /** The cost of a value by its type and name. */
-function valueCost(owner: string, name: string, type: GraphQLNamedOutputType): number {
-  if (type.name === "JSON") return WITH_LISTED_JSON.has(owner) ? LISTED_JSON_COST : JSON_COST;
+function valueCost(owner: string, name: string, type: GraphQLNamedOutputType, { json }: Measure): number {
+  if (type.name === "JSON") return json ?? (WITH_LISTED_JSON.has(owner) ? LISTED_JSON_COST : JSON_COST);
   return type.name === GraphQLString.name && TEXT.test(name) ? TEXT_COST : VALUE_COST;
 }
 

@@ -93,28 +93,6 @@ function ofFragment(
   return counted;
 }
 
-/**
- * Validation rule against aliases in introspection. No tool needs them, and a hundred aliases would return one field a
- * hundred times: megabytes for a request of a few bytes.
- */
-export function introspectionAliasRule(context: ValidationContext): ASTVisitor {
-  return {
-    Field(field) {
-      const isOfSchema =
-        context.getParentType()?.name.startsWith("__") === true ||
-        field.name.value === "__schema" ||
-        field.name.value === "__type";
-      if (!isOfSchema || field.alias === undefined || field.alias.value === field.name.value) return;
-      context.reportError(
-        new GraphQLError(
-          `Introspection does not support aliases such as "${field.alias.value}". Select the field without an alias.`,
-          { nodes: field },
-        ),
-      );
-    },
-  };
-}
-
 /** Validation rule against introspection. */
 export function noIntrospectionRule(context: ValidationContext): ASTVisitor {
   return {

@@ -14,9 +14,12 @@ import type {
 import type { Plugin } from "graphql-yoga";
 import type { RequestErrorCode } from "../../errors.ts";
 import { costOf } from "./cost.ts";
-import { introspectionAliasRule, noIntrospectionRule, parseBounded, shapeRule } from "./document.ts";
+import { noIntrospectionRule, parseBounded, shapeRule } from "./document.ts";
 import { LIMITS, beyond } from "../base/request-limits.ts";
-import { shown, withStatus } from "../base/error-masking.ts";
+import type { Context } from "../base/context.ts";
+import { databaseUnavailable, shown, withStatus } from "../base/error-masking.ts";
+import { withinTime } from "../../runtime/timeout.ts";
+import type { Reader } from "../../store/postgres/database.ts";
 
 export interface GuardOptions {
   /** Whether introspection is allowed. If not, errors do not suggest names either. */
@@ -30,7 +33,7 @@ const GATEWAY_TIMEOUT = 504;
 
 /** All checks except time. Comes first, so that no other plugin sees a refused request. */
 export function guards({ introspection }: GuardOptions): Plugin {
-  const rules = introspection ? [shapeRule, introspectionAliasRule] : [shapeRule, noIntrospectionRule];
+  const rules = introspection ? [shapeRule] : [shapeRule, noIntrospectionRule];
   return {
     onParse({ setParseFn }) {
       setParseFn((source: Parameters<typeof parseBounded>[0]) => {
@@ -82,17 +85,17 @@ export function guards({ introspection }: GuardOptions): Plugin {
                   ),
                 }
               : {};
-          setResult({
-            ...result,
-            ...unfit,
-            extensions: { ...extensions, cost: { requested: cost, max: LIMITS.cost } },
-          });
+          const counted = (args.contextValue as Partial<Context>).showsCost && {
+            cost: { requested: cost, max: LIMITS.cost },
+          };
+          setResult({ ...result, ...unfit, ...(counted && { extensions: { ...extensions, ...counted } }) });
         },
       };
     },
     onSubscribe({ args, setResultAndStopExecution }) {
       Object.assign(args, { hideSuggestions: !introspection });
-      const { refusal } = check(args);
+      const { refusal, cost } = check(args);
+      Object.assign(args, { eventCost: cost });
       if (refusal) setResultAndStopExecution({ errors: [refusal] });
     },
   };
@@ -103,27 +106,40 @@ export function guards({ introspection }: GuardOptions): Plugin {
  * and no further resolver starts; running statements end by their own timeout. A mutation is never canceled: it may have
  * taken effect.
  */
-export function timeLimit(ms = LIMITS.seconds * 1_000): Plugin {
+export function timeLimit(ms = LIMITS.seconds * 1_000): Plugin<Context> {
   return {
     onExecute({ args, executeFn, setExecuteFn }) {
       if (getOperationAST(args.document, args.operationName)?.operation !== "query") return;
       setExecuteFn((given: ExecutionArgs) => {
         const cut = new AbortController();
-        // `signal` is an option of Yoga's executor.
-        const answer: unknown = executeFn(Object.assign({ signal: cut.signal }, given));
+        const answer: unknown = executeFn(Object.assign({ abortSignal: cut.signal }, given));
         if (!(answer instanceof Promise)) return answer;
         const { promise: late, resolve } = Promise.withResolvers<{ readonly errors: readonly GraphQLError[] }>();
-        const timer = setTimeout(() => {
-          const error = beyond("seconds", { status: GATEWAY_TIMEOUT });
+        const end = async () => {
+          const error = (await isAnswering(args.contextValue.services.database.reader))
+            ? beyond("seconds", { status: GATEWAY_TIMEOUT })
+            : databaseUnavailable();
           resolve({ errors: [error] });
           cut.abort(error);
-        }, ms);
+        };
+        const timer = setTimeout(() => void end(), ms);
         // The promise that loses the race may still reject.
         answer.catch(() => {});
         return Promise.race([answer, late]).finally(() => clearTimeout(timer));
       });
     },
   };
+}
+
+/** Time for the database to answer, in milliseconds: a slow query is another error. */
+const ANSWER_MS = 1_000;
+
+async function isAnswering(reader: Reader): Promise<boolean> {
+  const asked = reader.execute("select 1").then(
+    () => true,
+    () => false,
+  );
+  return withinTime(ANSWER_MS, asked, false);
 }
 
 /** Why a request must not be executed, if so, and its cost. */

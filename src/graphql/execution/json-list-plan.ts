@@ -11,7 +11,7 @@ import type {
   SelectionSetNode,
 } from "graphql";
 import type { SelectedField } from "../../store/json-text.ts";
-import type { NodesJsonRequest } from "../../store/node-json.ts";
+import type { ItemSelection, NodesJsonRequest } from "../../store/node-json.ts";
 import type { Connection } from "../base/connection.ts";
 
 export type PageInfo = Connection<unknown>["pageInfo"];
@@ -26,8 +26,8 @@ export interface ListPlan {
 
 export type ListPart = { readonly key: string } & (
   | { readonly text: string }
-  /** Index of a selection of edges. */
-  | { readonly edges: number }
+  /** Index of a selection of items: of edges, or of nodes without edges. */
+  | { readonly items: number }
   | { readonly pageInfo: readonly PageInfoField[] }
   | { readonly totalCount: true }
 );
@@ -65,7 +65,7 @@ export function planOf(
   sets: readonly SelectionSetNode[],
   fields: WritableFields,
 ): ListPlan | null {
-  const edges: (readonly SelectedField[])[] = [];
+  const items: ItemSelection[] = [];
   const parts: ListPart[] = [];
   for (const [key, nodes] of collectFields(context, connection, sets)) {
     if (!fits(context, key)) return null;
@@ -78,8 +78,8 @@ export function planOf(
   return {
     parts,
     page:
-      edges.length > 0 || selected.length > 0
-        ? { edges, ends: selected.includes("startCursor") || selected.includes("endCursor") }
+      items.length > 0 || selected.length > 0
+        ? { items, ends: selected.includes("startCursor") || selected.includes("endCursor") }
         : null,
     totalCount: parts.some((part) => "totalCount" in part),
   };
@@ -92,7 +92,11 @@ export function planOf(
       case "edges": {
         const writable = { cursor: {}, node: { fields } };
         const selection = selectedFields(context, itemType(connection, name), selectionSets(nodes), writable);
-        return selection && { edges: edges.push(selection) - 1 };
+        return selection && { items: items.push({ of: "edge", selection }) - 1 };
+      }
+      case "nodes": {
+        const selection = selectedFields(context, itemType(connection, name), selectionSets(nodes), fields);
+        return selection && { items: items.push({ of: "node", selection }) - 1 };
       }
       case "pageInfo": {
         const found = pageInfoFields(context, itemType(connection, name), selectionSets(nodes));

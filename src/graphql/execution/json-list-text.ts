@@ -18,6 +18,7 @@ export class JsonText implements Connection<never> {
   readonly text: string;
   readonly edges = [];
   readonly pageInfo: PageInfo = { hasNextPage: false, hasPreviousPage: false, startCursor: null, endCursor: null };
+  readonly totalCount = () => Promise.resolve(0);
 
   constructor(text: string) {
     this.text = text;
@@ -40,7 +41,7 @@ export function listText({ parts }: ListPlan, page: NodesJson | null, totalCount
   const members = parts.map((part) => {
     const key = `${JSON.stringify(part.key)}:`;
     if ("text" in part) return key + part.text;
-    if ("edges" in part) return `${key}[${page?.edges[part.edges] ?? ""}]`;
+    if ("items" in part) return `${key}[${page?.items[part.items] ?? ""}]`;
     if ("totalCount" in part) return key + String(totalCount);
     const fields = part.pageInfo.map(
       (field) => `${JSON.stringify(field.key)}:${"text" in field ? field.text : JSON.stringify(pageInfo[field.field])}`,

@@ -1,7 +1,8 @@
 /**
  * Limits the size of a response. The cost limits the number of values before anything is read, but some values are large
- * (outputs of steps, inventories, reasons), and serializing a response blocks all other requests. So the result of a query
- * is measured before it is serialized, and refused if it is too large.
+ * (outputs of steps, inventories, reasons), and serializing a response blocks all other requests. So a result is
+ * measured before it is serialized, and refused if it is too large. The number of values is limited earlier, before they are
+ * made: by the cost, and for the results of verbs by results-limit.ts.
  */
 import { getOperationAST } from "graphql";
 import type { Plugin } from "graphql-yoga";
@@ -11,15 +12,20 @@ import { JsonText } from "./json-list-text.ts";
 /** Characters of JSON around a value: quotes or brackets, and a comma. */
 const AROUND = 3;
 
-/** A Yoga plugin. Responses to mutations have no limit: they have taken effect, and their size depends on the nodes. */
+const DONE = "The mutation has been executed: read its outcome with queries.";
+
+/** A Yoga plugin. */
 export function answerLimit(): Plugin {
   return {
     onExecute({ args }) {
-      if (getOperationAST(args.document, args.operationName)?.operation !== "query") return undefined;
+      const isMutation = getOperationAST(args.document, args.operationName)?.operation === "mutation";
       return {
         onExecuteDone({ result, setResult }) {
           if (Symbol.asyncIterator in result || charactersLeft(result.data, LIMITS.answer) >= 0) return;
-          setResult({ errors: [beyond("answer")], ...(result.extensions && { extensions: result.extensions }) });
+          setResult({
+            errors: [beyond("answer", isMutation ? { note: DONE } : {})],
+            ...(result.extensions && { extensions: result.extensions }),
+          });
         },
       };
     },

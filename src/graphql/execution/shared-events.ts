@@ -13,6 +13,8 @@
  * its own earlier writes, and no node goes back within a stream. Subscribers that arrive together still share, because all
  * of them arrive before the first result.
  *
+ * An execution is paid for from the budget of the subscriber's connection (event-budget.ts); a shared result is free.
+ *
  * Every subscriber reads its own source at its own pace, without a queue here. Plugins after this one do not see these
  * streams, so errors are masked here.
  */
@@ -21,6 +23,8 @@ import type { ExecutionResult, GraphQLError } from "graphql";
 import type { Plugin } from "graphql-yoga";
 import { ofSubscription } from "../base/context.ts";
 import type { Context } from "../base/context.ts";
+import { createEventBudget } from "./event-budget.ts";
+import type { EventBudget } from "./event-budget.ts";
 import { eventKeyOf, scopeOf } from "./event-scope.ts";
 
 /** A result with its JSON text, as Yoga uses it. */
@@ -33,6 +37,12 @@ const FRESH_MS = 250;
 /** Maximum number of shared results over all groups, and of characters of their texts. */
 const KEPT_MAX = 2_000;
 const CHARACTERS_MAX = 16 * 1024 * 1024;
+
+/** Arguments that others add: the cost of one execution (guards.ts), and the budget of a socket (socket-protocol.ts). */
+interface Costed {
+  readonly eventCost?: number;
+  readonly contextValue: { readonly budget?: EventBudget };
+}
 
 /** Makes an error visible to the caller. */
 type Mask = (error: unknown) => GraphQLError;
@@ -204,13 +214,22 @@ export function shareEvents(mask: Mask): Plugin<Context> {
       const { group, leave } = groups.join(scope);
       const reader: Reader = { group, knows };
       const contextValue = ofSubscription(given.contextValue);
+      const {
+        eventCost = 0,
+        contextValue: { budget = createEventBudget() },
+      } = given as Costed;
       const resultOf = (event: unknown) => {
         const execute = () => {
+          budget.spend(eventCost);
           const executed = executeSubscriptionEvent({ ...args, contextValue, rootValue: event });
           return executed instanceof Promise ? executed.then((result) => masked(result, mask)) : masked(executed, mask);
         };
-        const key = group.members > 1 ? eventKey(event) : null;
-        return key === null ? executions.executeAlone(reader, execute) : executions.resultFor(reader, key, execute);
+        const take = () => {
+          const key = group.members > 1 ? eventKey(event) : null;
+          return key === null ? executions.executeAlone(reader, execute) : executions.resultFor(reader, key, execute);
+        };
+        // Before the execution, not within it: others that share its result do not wait.
+        return budget.paid()?.then(take) ?? take();
       };
       setResultAndStopExecution(mapped(source[Symbol.asyncIterator](), { resultOf, leave, mask }));
     },

@@ -64,9 +64,12 @@ builder.queryField("capacity", (t) =>
     description:
       "Capacity limits of the service: all limits of phases, and the limits of controllers that are in use or waited for.",
     resolve: async (_root, _args, { services }): Promise<Limit[]> => {
-      const [{ policy }, taken, waiting] = await services.database.snapshot((reader) =>
-        Promise.all([readSite(reader), takenSlots(reader), waitingCounts(reader)]),
-      );
+      const { reader } = services.database;
+      const [{ policy }, taken, waiting] = await Promise.all([
+        readSite(reader),
+        takenSlots(reader),
+        waitingCounts(reader),
+      ]);
       return limitsOf(policy, taken, waiting);
     },
   }),

@@ -9,9 +9,16 @@ import { touchesOf } from "../../lifecycle/touches.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import type { StoredJson } from "../../store/records.ts";
 import { cleansAutomatically } from "../../store/site.ts";
-import { builder, needs } from "../base/builder.ts";
+import { builder, needs, wholeSeconds } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";
-import { DriverInterfaceEnum, InterruptibleEnum, PhaseEnum, StageEnum, StepOffEnum, TouchEnum } from "../base/enums.ts";
+import {
+  DriverInterfaceEnum,
+  InterruptibleEnum,
+  PhaseEnum,
+  StageEnum,
+  StepDisabledReasonEnum,
+  MachinePartEnum,
+} from "../base/enums.ts";
 
 export const StepDefinitionRef = builder.objectRef<AnyStep>("StepDefinition").implement({
   description: "Step as declared by a driver.",
@@ -28,19 +35,21 @@ export const StepDefinitionRef = builder.objectRef<AnyStep>("StepDefinition").im
       resolve: ({ interruptible }) => interruptible,
     }),
     idempotent: t.exposeBoolean("idempotent", { description: "Whether the step can safely run again after a crash." }),
-    timeoutSeconds: t.exposeFloat("timeoutSeconds", {
-      description: "Maximum duration of one attempt in seconds, waits included.",
+    timeoutSeconds: t.int({
+      resolve: ({ timeoutSeconds }) => wholeSeconds(timeoutSeconds),
+      description:
+        "Maximum duration of one attempt in seconds, waits included; rounded up. 2147483647 if it never times out.",
     }),
     retries: t.int({
       description: "Maximum number of retries after retryable failures.",
       resolve: ({ retries }) => retries?.times ?? 0,
     }),
-    backoffSeconds: t.float({
-      description: "Delay before a retry, in seconds.",
-      resolve: ({ retries }) => retries?.backoffSeconds ?? 0,
+    backoffSeconds: t.int({
+      description: "Delay before a retry, in seconds; rounded up.",
+      resolve: ({ retries }) => wholeSeconds(retries?.backoffSeconds ?? 0),
     }),
-    touches: t.field({
-      type: [TouchEnum],
+    changes: t.field({
+      type: [MachinePartEnum],
       description:
         "Parts of the machine that the step changes. A clean, deploy or undeploy step without a declaration counts as DISKS.",
       resolve: (step) => [...touchesOf(step)],
@@ -92,13 +101,13 @@ export const CatalogueStepRef = builder.objectRef<Placed>("CatalogueStep").imple
       description: "Priority declared by the driver.",
       resolve: ({ step }) => step.priority,
     }),
-    off: t.field({
-      type: StepOffEnum,
+    disabledReason: t.field({
+      type: StepDisabledReasonEnum,
       nullable: true,
       description: "Reason why the step does not run automatically; null if it does.",
       resolve: ({ off }) => off,
     }),
-    offReason: t.string({
+    disabledMessage: t.string({
       nullable: true,
       description: "The reason as a sentence for people; null if the step runs automatically.",
       resolve: ({ off }) => (off === null ? null : OFF_REASONS[off]),

@@ -1,8 +1,8 @@
 /** Clusters: the type, its queries and its mutations. */
 import type { ClusterEdited } from "../../engine/inventory/clusters.ts";
-import { clusterByName, clustersPage } from "../../store/clusters.ts";
+import { clusterByName, clustersPage, countClusters } from "../../store/clusters.ts";
 import { CLUSTER_FIELDS } from "../../store/node-fields.ts";
-import { operationsOfClusters } from "../../store/operations.ts";
+import { operationCountsOfClusters, operationsOfClusters } from "../../store/operations.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import { QueryRef, builder, given, needs } from "../base/builder.ts";
 import { connectionOf, connectionType, EMPTY_PAGE, pageArgs, pageRequest } from "../base/connection.ts";
@@ -81,12 +81,14 @@ builder.objectType(ClusterRef, {
     }),
     operations: t.field({
       type: OperationConnection,
-      description: "Operations requested for the cluster, newest first.",
+      description:
+        "Operations that were requested for the cluster, or on nodes that were members of it when the operation was accepted, selected in any way; newest first.",
       args: pageArgs(t.arg),
       resolve: async ({ id }, args, { load }) =>
         connectionOf(
           await load.below(operationsOfClusters, id, pageRequest(args, "instant"), EMPTY_PAGE),
           ({ createdAt }) => createdAt,
+          () => load.below(operationCountsOfClusters, id, null, 0),
         ),
     }),
   }),
@@ -116,7 +118,11 @@ builder.queryField("clusters", (t) =>
     description: "All clusters, sorted by name.",
     args: pageArgs(t.arg),
     resolve: async (_root, args, { services }) =>
-      connectionOf(await clustersPage(services.database.reader, pageRequest(args, "text")), ({ name }) => name),
+      connectionOf(
+        await clustersPage(services.database.reader, pageRequest(args, "text")),
+        ({ name }) => name,
+        () => countClusters(services.database.reader),
+      ),
   }),
 );
 
@@ -184,7 +190,6 @@ const ClusterPayloadRef = builder.objectRef<ClusterEdited>("ClusterPayload").imp
 builder.mutationField("createCluster", (t) =>
   t.field({
     type: ClusterPayloadRef,
-    nullable: true,
     ...needs("MANAGE"),
     description: "Create a cluster: a name and settings for a set of nodes.",
     args: { input: t.arg({ type: CreateClusterInput, required: true, description: "Reference to it by ID or name." }) },
@@ -200,7 +205,6 @@ builder.mutationField("createCluster", (t) =>
 builder.mutationField("updateCluster", (t) =>
   t.field({
     type: ClusterPayloadRef,
-    nullable: true,
     ...needs("MANAGE"),
     description: "Rename a cluster, change its settings, add nodes or remove nodes.",
     args: { input: t.arg({ type: UpdateClusterInput, required: true, description: "Changes to make." }) },
@@ -218,7 +222,6 @@ builder.mutationField("updateCluster", (t) =>
 builder.mutationField("deleteCluster", (t) =>
   t.field({
     type: ClusterPayloadRef,
-    nullable: true,
     ...needs("MANAGE"),
     description: "Delete a cluster. Its nodes are kept and belong to no cluster afterwards.",
     args: { input: t.arg({ type: DeleteClusterInput, required: true, description: "Reference to it by ID or name." }) },

@@ -3,7 +3,7 @@ import { PRESENCE_CHANGES, PRESENCE_EVENTS } from "../../engine/engine.ts";
 import type { DiscoverAnswer } from "../../engine/discovery/discover.ts";
 import type { PresenceAnswer, PresenceReported } from "../../engine/inventory/presence.ts";
 import { discoverySchema } from "../../drivers/registry.ts";
-import { DISCOVERY_STATES, addressesMissed, discoveriesPages } from "../../store/discoveries.ts";
+import { DISCOVERY_STATES, addressesMissed, discoveriesPages, discoveryCountsOf } from "../../store/discoveries.ts";
 import type { DiscoveryRow } from "../../store/discoveries.ts";
 import type { JsonObject, StoredJson } from "../../store/records.ts";
 import { QueryRef, builder, enumValues, given, needs } from "../base/builder.ts";
@@ -101,13 +101,18 @@ builder.objectFields(OperationRef, (t) => ({
     type: DiscoveryConnection,
     description: "Addresses of a discovery, in the order of the request; empty for other kinds of operations.",
     args: {
-      states: t.arg({ type: [DiscoveryStateEnum], description: "Only addresses with these results." }),
+      states: t.arg({
+        type: [DiscoveryStateEnum],
+        description: "Only addresses with these results; an empty list matches nothing.",
+      }),
       ...pageArgs(t.arg),
     },
     resolve: async ({ id }, args, { load }) => {
       const asked = { states: given(args.states), ...numberedRequest(args, PAGE_MAX, placeOf) };
-      return connectionWith(await load.below(discoveriesPages, id, asked, EMPTY_PAGE), ({ ordinal }) =>
-        String(ordinal),
+      return connectionWith(
+        await load.below(discoveriesPages, id, asked, EMPTY_PAGE),
+        ({ ordinal }) => String(ordinal),
+        () => load.below(discoveryCountsOf, id, { states: asked.states }, 0),
       );
     },
   }),
@@ -197,7 +202,6 @@ const DiscoverNodesPayloadRef = builder.objectRef<DiscoverAnswer>("DiscoverNodes
 builder.mutationField("discoverNodes", (t) =>
   t.field({
     type: DiscoverNodesPayloadRef,
-    nullable: true,
     ...needs("MANAGE"),
     description:
       "Probe addresses with a driver and register the machines that answer. Starts an operation of kind DISCOVER; `Operation.discoveries` has the result of each address. Nodes that are already registered are not changed.",
@@ -299,7 +303,6 @@ const ReportPresencePayloadRef = builder.objectRef<PresenceReported>("ReportPres
 builder.mutationField("reportPresence", (t) =>
   t.field({
     type: ReportPresencePayloadRef,
-    nullable: true,
     ...needs("MANAGE"),
     description:
       "Report that monitoring sees nodes, or does not see them any more. Changes their presence only: it starts no work, and it is accepted while runs are active. Registers an unknown node that was discovered, if a driver is given. Reporting the same again changes nothing.",

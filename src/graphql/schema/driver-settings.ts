@@ -27,7 +27,7 @@ export const DriverSettingsInput = builder.inputRef<Choice>("DriverSettingsInput
 });
 
 export const DriverSettingsChangeInput = builder.inputRef<Choice>("DriverSettingsChangeInput").implement({
-  description: `Driver and changes to a node's settings for it. ${NAMED} An omitted setting stays as it is, secret or not; null removes it, so that its default applies.`,
+  description: `Driver and changes to a node's settings for it. ${NAMED} An omitted setting stays as it is, secret or not; null removes it, so that its default applies. A change of a setting that decides where secrets are sent is refused unless the secrets are sent with it.`,
   isOneOf: true,
   fields: () => ({}),
 });
@@ -310,7 +310,7 @@ function plainLiteral(value: unknown): string | null {
 // ---- descriptions
 
 /** The description of a setting, with the constraints that its type cannot express. */
-function described({ name, shape, secret, fallback }: Field): string {
+function described({ name, shape, secret, bindsSecret, fallback }: Field): string {
   const fallbackText =
     fallback === undefined || fallback === null || literal(shape, fallback) !== null
       ? []
@@ -318,6 +318,7 @@ function described({ name, shape, secret, fallback }: Field): string {
   return [
     sentence(textOf(shape.schema, "description") ?? `The setting \`${name}\`.`),
     ...(secret ? ["Secret: can be written, but not read."] : []),
+    ...(bindsSecret ? ["To change it, send the secrets again."] : []),
     ...bounds(shape),
     ...fallbackText,
   ].join(" ");

@@ -1,7 +1,7 @@
 /** Lists of nodes: their connection, order and arguments, and the queries `node` and `nodes`. */
 import { NODE_FIELDS } from "../../store/node-fields.ts";
 import { nodesJson } from "../../store/node-json.ts";
-import { countNodes, nodeCounts, nodesByNames, nodesPage, nodesPages } from "../../store/nodes.ts";
+import { clusterKey, countNodes, naturalKey, nodeCounts, nodesPage, nodesPages } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import { builder, needs } from "../base/builder.ts";
 import type { FieldArgs } from "../base/builder.ts";
@@ -9,14 +9,13 @@ import { connectionOf, connectionType, EMPTY_PAGE, NODES_PAGE_MAX, pageArgs, pag
 import type { Connection, PageArgs } from "../base/connection.ts";
 import type { Context } from "../base/context.ts";
 import { NodeOrderFieldEnum, OrderDirectionEnum } from "../base/enums.ts";
-import { keyOf } from "../base/ids.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { listPlan } from "../execution/json-list-rewrite.ts";
 import { listText } from "../execution/json-list-text.ts";
 import type { ListPlan } from "../execution/json-list-plan.ts";
 import { NodeRef } from "../base/refs.ts";
-import { NodeFilterInput, NodeRefInput, nodeFilter } from "./selectors.ts";
-export const NodeConnection = connectionType("Node", NodeRef, { counted: true });
+import { NodeFilterInput, NodeRefInput, nodeFilter, nodeId } from "./selectors.ts";
+export const NodeConnection = connectionType("Node", NodeRef);
 
 const NodeOrderInput = builder.inputType("NodeOrder", {
   description: "Order of a list of nodes.",
@@ -33,6 +32,9 @@ const NodeOrderInput = builder.inputType("NodeOrder", {
 
 const NODE_KEYS = {
   NAME: ({ name }: NodeRow) => name,
+  NATURAL_NAME: ({ name }: NodeRow) => naturalKey(name),
+  STATE: ({ state }: NodeRow) => state,
+  CLUSTER: ({ clusterId }: NodeRow) => clusterKey(clusterId),
   CREATED_AT: ({ createdAt }: NodeRow) => createdAt,
   UPDATED_AT: ({ updatedAt }: NodeRow) => updatedAt,
 } as const;
@@ -65,7 +67,7 @@ export async function nodeList(
   const matching = nodeFilter(args.filter);
   const by = args.orderBy?.field ?? "NAME";
   const order = { by, descending: args.orderBy?.direction === "DESC" };
-  const request = pageRequest(args, by === "NAME" ? "text" : "instant", NODES_PAGE_MAX);
+  const request = pageRequest(args, by === "CREATED_AT" || by === "UPDATED_AT" ? "instant" : "text", NODES_PAGE_MAX);
   if (!asked && clusterId !== undefined) {
     const page = await load.below(nodesPages, clusterId, { filter: matching, order, request }, EMPTY_PAGE);
     return connectionOf(page, NODE_KEYS[by], () => load.below(nodeCounts, clusterId, { filter: matching }, 0));
@@ -90,8 +92,7 @@ builder.queryField("node", (t) =>
     description: "One node by ID, name or UUID; null if it does not exist.",
     args: { by: t.arg({ type: NodeRefInput, required: true, description: "The node." }) },
     resolve: async (_root, { by }, { services, load }) => {
-      if (by.name != null) return (await nodesByNames(services.database.reader, [by.name]))[0] ?? null;
-      const id = by.uuid ?? keyOf("Node", by.id ?? "");
+      const id = await nodeId(by, services.database.reader);
       return isUuid(id) ? load.node.load(id) : null;
     },
   }),

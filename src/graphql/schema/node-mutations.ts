@@ -1,14 +1,22 @@
 /** Mutations that register, change and delete nodes. They start no work. */
-import type { Refusal } from "../../errors.ts";
+import type { Edited } from "../../engine/inventory/edit-nodes.ts";
 import { nodesByIds } from "../../store/nodes.ts";
 import { QueryRef, builder, given, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import { DriverSettingsChangeInput, DriverSettingsInput, chosenDriver } from "./driver-settings.ts";
 import { DriverInterfaceEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
-import { keyOf } from "../base/ids.ts";
 import { NodeRef } from "../base/refs.ts";
-import { ClusterRefInput, LabelInput, NodeSelectorInput, clusterChoice, nodeSelector } from "./selectors.ts";
+import { NodeResultRef } from "./node-work.ts";
+import {
+  ClusterRefInput,
+  LabelInput,
+  NodeRefInput,
+  NodeSelectorInput,
+  clusterChoice,
+  nodeId,
+  nodeSelector,
+} from "./selectors.ts";
 const InterfacesFromInput = builder.inputType("InterfacesFromInput", {
   description: "Interfaces that a node takes from another driver than its own.",
   fields: (t) => ({
@@ -34,12 +42,7 @@ const InterfacesFromChangeInput = builder.inputType("InterfacesFromChangeInput",
   }),
 });
 
-interface NodesPayload {
-  readonly nodeIds: readonly string[];
-  readonly refusals: readonly Refusal[];
-}
-
-const NodesPayloadRef = builder.objectRef<NodesPayload>("NodesPayload").implement({
+const NodesPayloadRef = builder.objectRef<Edited>("NodesPayload").implement({
   description: "Answer to a mutation of nodes.",
   fields: (t) => ({
     nodes: t.field({
@@ -52,9 +55,15 @@ const NodesPayloadRef = builder.objectRef<NodesPayload>("NodesPayload").implemen
       },
     }),
     count: t.int({ description: "Number of nodes that were changed.", resolve: ({ nodeIds }) => nodeIds.length }),
+    results: t.field({
+      type: [NodeResultRef],
+      description: "The nodes that were refused, in the order of the request; empty if the request succeeded.",
+      resolve: ({ results }) => [...results],
+    }),
     errors: t.field({
       type: [UserErrorRef],
-      description: "Reasons why the request was refused; empty if it succeeded.",
+      description:
+        "Reasons why the request was refused; empty if it succeeded. Nodes that are refused with the same code have one together.",
       resolve: ({ refusals }) => [...refusals],
     }),
     query: t.field({
@@ -86,6 +95,9 @@ const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
     hostGroup: t.string({
       description: "Role of the node in its cluster: at most 63 letters, digits, dots, dashes, slashes or underscores.",
     }),
+    description: t.string({
+      description: "Note about the machine: at most 1000 characters on one line, without control characters.",
+    }),
     automaticCleaning: t.boolean({
       description: "Whether automatic clean steps run on the node; by default the site's policy applies.",
     }),
@@ -102,7 +114,6 @@ const RegisterNodesInput = builder.inputType("RegisterNodesInput", {
 builder.mutationField("registerNodes", (t) =>
   t.field({
     type: NodesPayloadRef,
-    nullable: true,
     ...needs("MANAGE"),
     description:
       "Register nodes; they start in state ENROLLED. All or none are registered; `errors` has every error of every node.",
@@ -117,6 +128,7 @@ builder.mutationField("registerNodes", (t) =>
           labels: labelsOf(node.labels),
           cluster: node.cluster ? clusterChoice(node.cluster) : undefined,
           hostGroup: given(node.hostGroup),
+          description: given(node.description),
           automaticCleaning: given(node.automaticCleaning),
         })),
       ),
@@ -126,7 +138,7 @@ builder.mutationField("registerNodes", (t) =>
 const UpdateNodeInput = builder.inputType("UpdateNodeInput", {
   description: "Changes to one node. Omitted fields stay as they are.",
   fields: (t) => ({
-    id: t.id({ required: true, description: "The node." }),
+    node: t.field({ type: NodeRefInput, required: true, description: "Node to change." }),
     ifRevision: t.int({ description: "Refuse the request if the node has another revision." }),
     name: t.string({ description: "New unique name." }),
     driver: t.field({
@@ -141,6 +153,7 @@ const UpdateNodeInput = builder.inputType("UpdateNodeInput", {
     labels: t.field({ type: [LabelInput], description: "Labels; replaces the present ones." }),
     protected: t.boolean({ description: "Protect the node, or remove the protection. An active run continues." }),
     hostGroup: t.string({ description: "New role in its cluster; null removes it." }),
+    description: t.string({ description: "New note about the machine; null removes it." }),
     automaticCleaning: t.boolean({
       description: "Whether automatic clean steps run on the node; null to follow the site's policy.",
     }),
@@ -150,21 +163,25 @@ const UpdateNodeInput = builder.inputType("UpdateNodeInput", {
 builder.mutationField("updateNode", (t) =>
   t.field({
     type: NodesPayloadRef,
-    nullable: true,
     ...needs("MANAGE"),
     description: "Change one node.",
     args: { input: t.arg({ type: UpdateNodeInput, required: true, description: "Changes to make." }) },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.updateNode(callerOf(context), keyOf("Node", input.id), {
-        ifRevision: given(input.ifRevision),
-        name: given(input.name),
-        ...(input.driver && chosenDriver(input.driver)),
-        interfaces: interfacesOf(input.interfaces),
-        labels: labelsOf(input.labels),
-        isProtected: given(input.protected),
-        hostGroup: input.hostGroup,
-        automaticCleaning: input.automaticCleaning,
-      }),
+    resolve: async (_root, { input }, context) =>
+      context.services.engine.updateNode(
+        callerOf(context),
+        await nodeId(input.node, context.services.database.reader),
+        {
+          ifRevision: given(input.ifRevision),
+          name: given(input.name),
+          ...(input.driver && chosenDriver(input.driver)),
+          interfaces: interfacesOf(input.interfaces),
+          labels: labelsOf(input.labels),
+          isProtected: given(input.protected),
+          hostGroup: input.hostGroup,
+          description: input.description,
+          automaticCleaning: input.automaticCleaning,
+        },
+      ),
   }),
 );
 
@@ -182,7 +199,6 @@ const DeleteNodesInput = builder.inputType("DeleteNodesInput", {
 builder.mutationField("deleteNodes", (t) =>
   t.field({
     type: NodesPayloadRef,
-    nullable: true,
     ...needs("MANAGE"),
     description: "Delete nodes. Their transitions and operations are kept.",
     args: { input: t.arg({ type: DeleteNodesInput, required: true, description: "Selection of nodes." }) },
@@ -192,44 +208,79 @@ builder.mutationField("deleteNodes", (t) =>
 );
 
 const SetMaintenanceInput = builder.inputType("SetMaintenanceInput", {
-  description: "Nodes to put into maintenance or back in service.",
+  description: "Nodes to put into maintenance.",
   fields: (t) => ({
     nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
-    reason: t.string({ description: "Reason for the maintenance; omit it, or pass null, to end the maintenance." }),
+    reason: t.string({ required: true, description: "Reason for the maintenance, 1–1000 characters, not blank." }),
   }),
 });
 
 builder.mutationField("setMaintenance", (t) =>
   t.field({
     type: NodesPayloadRef,
-    nullable: true,
     ...needs("OPERATE"),
     description:
-      "Put nodes into maintenance (with a reason) or back in service (without one). Neither starts nor stops work.",
+      "Put nodes into maintenance until `clearMaintenance`: they accept only power changes, inspection and verification. A node that is in maintenance already gets the new reason. Starts and stops no work.",
     args: { input: t.arg({ type: SetMaintenanceInput, required: true, description: "Nodes and reason." }) },
     resolve: (_root, { input }, context) =>
-      context.services.engine.setMaintenance(callerOf(context), nodeSelector(input.nodes), input.reason ?? null),
+      context.services.engine.setMaintenance(callerOf(context), nodeSelector(input.nodes), input.reason),
+  }),
+);
+
+const ClearMaintenanceInput = builder.inputType("ClearMaintenanceInput", {
+  description: "Nodes whose maintenance ends.",
+  fields: (t) => ({
+    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
+  }),
+});
+
+builder.mutationField("clearMaintenance", (t) =>
+  t.field({
+    type: NodesPayloadRef,
+    ...needs("OPERATE"),
+    description:
+      "End the maintenance of nodes. Runs that it paused continue. A node that is not in maintenance stays as it is.",
+    args: { input: t.arg({ type: ClearMaintenanceInput, required: true, description: "Selection of nodes." }) },
+    resolve: (_root, { input }, context) =>
+      context.services.engine.clearMaintenance(callerOf(context), nodeSelector(input.nodes)),
   }),
 );
 
 const SetRetiredInput = builder.inputType("SetRetiredInput", {
-  description: "Nodes to retire or to put back in service.",
+  description: "Nodes to retire.",
   fields: (t) => ({
     nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
-    reason: t.string({ description: "Reason for the retirement; omit it, or pass null, to end the retirement." }),
+    reason: t.string({ required: true, description: "Reason for the retirement, 1–1000 characters, not blank." }),
   }),
 });
 
 builder.mutationField("setRetired", (t) =>
   t.field({
     type: NodesPayloadRef,
-    nullable: true,
     ...needs("OPERATE"),
     description:
-      "Retire nodes (with a reason) or put them back in service (without one). Retired nodes refuse to be commissioned, deployed or updated, and end MANAGEABLE after a tear-down. Neither starts nor stops work.",
+      "Retire nodes until `clearRetired`. Retired nodes refuse to be commissioned, deployed or updated, and end MANAGEABLE after a tear-down. Starts and stops no work.",
     args: { input: t.arg({ type: SetRetiredInput, required: true, description: "Nodes and reason." }) },
     resolve: (_root, { input }, context) =>
-      context.services.engine.setRetired(callerOf(context), nodeSelector(input.nodes), input.reason ?? null),
+      context.services.engine.setRetired(callerOf(context), nodeSelector(input.nodes), input.reason),
+  }),
+);
+
+const ClearRetiredInput = builder.inputType("ClearRetiredInput", {
+  description: "Nodes to put back in service.",
+  fields: (t) => ({
+    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
+  }),
+});
+
+builder.mutationField("clearRetired", (t) =>
+  t.field({
+    type: NodesPayloadRef,
+    ...needs("OPERATE"),
+    description: "Put retired nodes back in service. A node that is not retired stays as it is.",
+    args: { input: t.arg({ type: ClearRetiredInput, required: true, description: "Selection of nodes." }) },
+    resolve: (_root, { input }, context) =>
+      context.services.engine.clearRetired(callerOf(context), nodeSelector(input.nodes)),
   }),
 );
 

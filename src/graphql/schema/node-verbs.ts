@@ -2,9 +2,8 @@
 import type { ErrorCode } from "../../errors.ts";
 import { factsOf } from "../../engine/engine.ts";
 import { judge } from "../../lifecycle/admission.ts";
-import type { AskedOptions } from "../../lifecycle/admission.ts";
-import { NODE_VERBS } from "../../lifecycle/verbs.ts";
-import type { OperationKind } from "../../lifecycle/verbs.ts";
+import { NODE_VERBS, POWER_CHANGES } from "../../lifecycle/verbs.ts";
+import type { OperationKind, PowerChange } from "../../lifecycle/verbs.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import { builder } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";
@@ -13,7 +12,7 @@ import { NodeRef } from "../base/refs.ts";
 
 interface VerbVerdict {
   readonly verb: OperationKind;
-  readonly powerAction: PowerAction | null;
+  readonly powerAction: PowerChange | null;
   readonly refusal: { readonly code: ErrorCode; readonly message: string } | null;
 }
 
@@ -49,20 +48,24 @@ const VerbVerdictRef = builder.objectRef<VerbVerdict>("VerbVerdict").implement({
   }),
 });
 
-type PowerAction = NonNullable<AskedOptions["powerAction"]>;
-
-const POWER_ACTIONS: readonly PowerAction[] = ["ON", "OFF", "SOFT_OFF", "REBOOT"];
-
 async function verdicts(node: NodeRow, { load, services }: Context): Promise<VerbVerdict[]> {
   const run = await load.currentRun.load(node.id);
   const operation = run && (await load.operation.load(run.operationId));
   const facts = factsOf(
     node,
     services.registry.compose(node),
-    operation && { operationId: operation.id, kind: operation.kind },
+    run &&
+      operation && {
+        operationId: operation.id,
+        kind: operation.kind,
+        isEnding: run.interrupt === "ABORT" || run.interruptFailure !== null,
+      },
   );
   const asked = NODE_VERBS.flatMap((verb) =>
-    (verb === "POWER" ? POWER_ACTIONS : [null]).map((powerAction) => ({ verb, powerAction })),
+    (verb === "POWER" ? (Object.keys(POWER_CHANGES) as PowerChange[]) : [null]).map((powerAction) => ({
+      verb,
+      powerAction,
+    })),
   );
   return asked.map(({ verb, powerAction }) => {
     const verdict = judge(facts, { verb, options: powerAction === null ? {} : { powerAction }, force: false });

@@ -73,8 +73,19 @@ export const NodeWorkPayloadRef = builder.objectRef<SubmitAnswer>("NodeWorkPaylo
     operation: t.field({
       type: OperationRef,
       nullable: true,
-      description: "The stored operation; null for a refused request and for a dry run.",
+      description:
+        "The stored operation; null for a refused request and for a dry run, and if a restart or an interrupt concerns several operations.",
       resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
+    }),
+    operations: t.field({
+      type: [OperationRef],
+      description:
+        "All stored operations. A restart by nodes or cluster has one for each earlier request that it takes up; every other request has at most one.",
+      resolve: async ({ operationId, operationIds }, _args, { load }) => {
+        const ids = operationIds ?? (operationId === null ? [] : [operationId]);
+        const found = await Promise.all(ids.map((id) => load.operation.load(id)));
+        return found.filter((operation) => operation !== null);
+      },
     }),
     results: t.field({
       type: [NodeResultRef],
@@ -83,7 +94,8 @@ export const NodeWorkPayloadRef = builder.objectRef<SubmitAnswer>("NodeWorkPaylo
     }),
     errors: t.field({
       type: [UserErrorRef],
-      description: "Reasons why the whole request was refused; empty if it was accepted.",
+      description:
+        "Reasons why the whole request was refused, one for each code; empty if it was accepted. Abort, stop, releaseHolds and withdrawAbort with BEST_EFFORT also name the nodes that do not exist.",
       resolve: ({ refusals }) => [...refusals],
     }),
     replayed: t.exposeBoolean("replayed", {

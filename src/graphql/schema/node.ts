@@ -1,13 +1,15 @@
 /** Nodes: the type with its fields. Lists, verbs and mutations of nodes have files of their own. */
 import { NODE_FIELDS } from "../../store/node-fields.ts";
-import { inventoriesPages } from "../../store/nodes.ts";
+import type { NodeFault } from "../../lifecycle/faults.ts";
+import { inventoriesPages, inventoryCounts } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
-import { operationsOfNodes } from "../../store/operations.ts";
-import { transitionsOfNodes } from "../../store/transitions.ts";
+import { operationCountsOfNodes, operationsOfNodes } from "../../store/operations.ts";
+import { transitionCountsOfNodes, transitionsOfNodes } from "../../store/transitions.ts";
 import { builder } from "../base/builder.ts";
 import {
   connectionOf,
   EMPTY_PAGE,
+  logPositionOf,
   numberedRequest,
   pageArgs,
   pageRequest,
@@ -18,11 +20,13 @@ import { DriverSettingsRef, visibleSettings } from "./driver-settings.ts";
 import type { Context } from "../base/context.ts";
 import {
   DriverInterfaceEnum,
+  NodeFaultKindEnum,
   NodeStateEnum,
   PhaseEnum,
   PowerStateEnum,
   PresenceEnum,
   StageEnum,
+  FailureKindEnum,
 } from "../base/enums.ts";
 import { InventoryChangeRef, InventoryConnection, InventoryRef, inventoryDiff } from "./inventory.ts";
 import { OperationConnection } from "./operation.ts";
@@ -38,13 +42,25 @@ const LabelRef = builder.objectRef<{ readonly key: string; readonly value: strin
 });
 
 const MaintenanceRef = builder
-  .objectRef<{ readonly reason: string; readonly since: Date; readonly by: string }>("Maintenance")
+  .objectRef<{ readonly reason: string; readonly since: Date; readonly startedBy: string }>("Maintenance")
   .implement({
     description: "Maintenance of a node.",
     fields: (t) => ({
       reason: t.exposeString("reason", { description: "Reason given by the operator." }),
       since: t.expose("since", { type: "DateTime", description: "Start time." }),
-      by: t.exposeString("by", { description: "Who started it." }),
+      startedBy: t.exposeString("startedBy", { description: "Who started it." }),
+    }),
+  });
+
+const NodeFaultRef = builder
+  .objectRef<{ readonly kind: NodeFault; readonly since: Date; readonly message: string }>("NodeFault")
+  .implement({
+    description:
+      "Fault of a node: set by the service, and ended by it when the cause is gone. Independent of maintenance, which operators set.",
+    fields: (t) => ({
+      kind: t.field({ type: NodeFaultKindEnum, description: "Fault as a code.", resolve: ({ kind }) => kind }),
+      since: t.expose("since", { type: "DateTime", description: "Start time." }),
+      message: t.exposeString("message", { description: "Cause, as a sentence for people." }),
     }),
   });
 
@@ -159,6 +175,13 @@ builder.objectFields(NodeRef, (t) => ({
     description: "Why the last reading of the power state failed; null if it succeeded.",
     resolve: NODE_FIELDS.powerProblem.value,
   }),
+  powerProblemKind: t.field({
+    type: FailureKindEnum,
+    nullable: true,
+    description:
+      "Cause of `powerProblem` as the driver classified it. Null if there is no problem, or if the driver did not answer in time.",
+    resolve: NODE_FIELDS.powerProblemKind.value,
+  }),
   wantedPower: t.field({
     type: PowerStateEnum,
     nullable: true,
@@ -178,6 +201,13 @@ builder.objectFields(NodeRef, (t) => ({
     nullable: true,
     description: "Maintenance of the node; null if it is not in maintenance.",
     resolve: NODE_FIELDS.maintenance.value,
+  }),
+  fault: t.field({
+    type: NodeFaultRef,
+    nullable: true,
+    description:
+      "What the service knows to be wrong: verbs that need what is at fault are refused unless `force`. Null if nothing is.",
+    resolve: NODE_FIELDS.fault.value,
   }),
   protected: t.boolean({
     description:
@@ -203,6 +233,10 @@ builder.objectFields(NodeRef, (t) => ({
     nullable: true,
     description: "Role of the node in its cluster; null if none is set.",
     resolve: NODE_FIELDS.hostGroup.value,
+  }),
+  description: t.string({
+    description: "Note of operators about the machine, such as its place or a known defect; empty if none is set.",
+    resolve: NODE_FIELDS.description.value,
   }),
   model: t.string({
     nullable: true,
@@ -249,6 +283,7 @@ builder.objectFields(NodeRef, (t) => ({
       connectionOf(
         await load.below(inventoriesPages, id, pageRequest(args, "instant"), EMPTY_PAGE),
         ({ takenAt }) => takenAt,
+        () => load.below(inventoryCounts, id, null, 0),
       ),
   }),
   inventoryDiff: t.field({
@@ -284,6 +319,7 @@ builder.objectFields(NodeRef, (t) => ({
       connectionOf(
         await load.below(operationsOfNodes, id, pageRequest(args, "instant"), EMPTY_PAGE),
         ({ createdAt }) => createdAt,
+        () => load.below(operationCountsOfNodes, id, null, 0),
       ),
   }),
   transitions: t.field({
@@ -291,7 +327,15 @@ builder.objectFields(NodeRef, (t) => ({
     description: "Transitions of this node, oldest first.",
     args: pageArgs(t.arg, TRANSITIONS_PAGE_MAX),
     resolve: async ({ id }, args, { load }) =>
-      transitionConnection(await load.below(transitionsOfNodes, id, numberedRequest(args), EMPTY_PAGE)),
+      transitionConnection(
+        await load.below(
+          transitionsOfNodes,
+          id,
+          numberedRequest(args, TRANSITIONS_PAGE_MAX, logPositionOf),
+          EMPTY_PAGE,
+        ),
+        () => load.below(transitionCountsOfNodes, id, null, 0),
+      ),
   }),
 }));
 

@@ -2,17 +2,18 @@
 import { findCluster } from "../../engine/engine.ts";
 import { UNFINISHED_RUN_STATES } from "../../lifecycle/operation-states.ts";
 import type { RunState } from "../../lifecycle/operation-states.ts";
-import { operationsPage } from "../../store/operations.ts";
+import { countOperations, operationsPage, restartedBy } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { Failure, Waves } from "../../store/records.ts";
-import { runsPages } from "../../store/runs.ts";
-import { transitionsOfOperations } from "../../store/transitions.ts";
+import { runCountsOf, runsPages } from "../../store/runs.ts";
+import { transitionCountsOfOperations, transitionsOfOperations } from "../../store/transitions.ts";
 import { builder, given, needs } from "../base/builder.ts";
 import {
   connectionOf,
   connectionType,
   connectionWith,
   EMPTY_PAGE,
+  logPositionOf,
   numberedRequest,
   PAGE_MAX,
   pageArgs,
@@ -32,7 +33,7 @@ import { globalId, keyOf, uuidOrNone } from "../base/ids.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { ClusterRef, FailureRef, OperationRef, ResourceRef } from "../base/refs.ts";
 import { RunConnection } from "./run.ts";
-import { clusterChoice, ClusterRefInput } from "./selectors.ts";
+import { clusterChoice, ClusterRefInput, nodeId, NodeRefInput } from "./selectors.ts";
 import { TransitionConnection, transitionConnection } from "./transition.ts";
 
 const RunStateCountRef = builder
@@ -59,9 +60,9 @@ const RolloutRef = builder.objectRef<OperationRow & { readonly waves: Waves }>("
     }),
     waves: t.int({ description: "Number of waves.", resolve: ({ waves }) => waves.sizes.length }),
     sizes: t.intList({ description: "Number of nodes in each wave.", resolve: ({ waves }) => [...waves.sizes] }),
-    pauseSeconds: t.float({
+    pauseSeconds: t.int({
       description: "Pause between two waves, in seconds.",
-      resolve: ({ waves }) => waves.pauseSeconds,
+      resolve: ({ waves }) => Math.ceil(waves.pauseSeconds),
     }),
     manual: t.boolean({
       description: "Whether every wave after the first waits for advanceWaves.",
@@ -80,7 +81,7 @@ const RolloutRef = builder.objectRef<OperationRow & { readonly waves: Waves }>("
       nullable: true,
       description: "Reason why no further wave starts now; null if there is none.",
     }),
-    by: t.exposeString("waveBy", {
+    changedBy: t.exposeString("waveBy", {
       nullable: true,
       description: "Who caused this state; `engine` if it followed automatically.",
     }),
@@ -91,6 +92,9 @@ const RolloutRef = builder.objectRef<OperationRow & { readonly waves: Waves }>("
     }),
   }),
 });
+
+/** Operations in `restartOf`: a restart of ten thousand nodes may have as many. */
+const RESTARTED_MAX = 100;
 
 async function countOf(
   operation: OperationRow,
@@ -151,14 +155,18 @@ builder.objectType(OperationRef, {
     cluster: t.field({
       type: ClusterRef,
       nullable: true,
-      description: "Cluster for which the operation was requested; null if nodes were selected in another way.",
+      description:
+        "Cluster for which the operation was requested; null if nodes were selected in another way, also if they are members of a cluster.",
       resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
     }),
     restartOf: t.field({
-      type: OperationRef,
-      nullable: true,
-      description: "Operation that this one restarts; null if it is not a restart.",
-      resolve: ({ restartOf }, _args, { load }) => (restartOf === null ? null : load.operation.load(restartOf)),
+      type: [OperationRef],
+      description: `Operations that this one restarts, newest first: several if they made the same request. The first ${RESTARTED_MAX} of them; empty if it is not a restart.`,
+      resolve: async (operation, _args, { load }) => {
+        const ids = restartedBy(operation).slice(0, RESTARTED_MAX);
+        const found = await Promise.all(ids.map((id) => load.operation.load(id)));
+        return found.filter((earlier) => earlier !== null);
+      },
     }),
     createdAt: t.expose("createdAt", { type: "DateTime", description: "Time when it was accepted." }),
     startedAt: t.expose("startedAt", {
@@ -195,10 +203,6 @@ builder.objectFields(OperationRef, (t) => ({
     description: "Number of failed runs; for a discovery, number of addresses at which no node was found.",
     resolve: (operation, _args, context) => countOf(operation, context, (state) => state === "FAILED"),
   }),
-  progress: t.float({
-    description: "Share of the runs (for a discovery: of the addresses) that have ended, 0 to 1.",
-    resolve: async (operation, _args, context) => (await countOf(operation, context, isFinal)) / operation.totalCount,
-  }),
   runCounts: t.field({
     type: [RunStateCountRef],
     description: "Number of runs per state, without clean-up runs; states without runs are left out.",
@@ -212,12 +216,16 @@ builder.objectFields(OperationRef, (t) => ({
     type: RunConnection,
     description: "Runs of the operation: one per node in the order of the request, then the clean-up runs.",
     args: {
-      states: t.arg({ type: [RunStateEnum], description: "Only runs in these states." }),
+      states: t.arg({ type: [RunStateEnum], description: "Only runs in these states; an empty list matches nothing." }),
       ...pageArgs(t.arg),
     },
     resolve: async ({ id }, args, { load }) => {
       const asked = { states: given(args.states), ...numberedRequest(args, PAGE_MAX, placeOf) };
-      return connectionWith(await load.below(runsPages, id, asked, EMPTY_PAGE), ({ ordinal }) => String(ordinal));
+      return connectionWith(
+        await load.below(runsPages, id, asked, EMPTY_PAGE),
+        ({ ordinal }) => String(ordinal),
+        () => load.below(runCountsOf, id, { states: asked.states }, 0),
+      );
     },
   }),
   transitions: t.field({
@@ -225,7 +233,15 @@ builder.objectFields(OperationRef, (t) => ({
     description: "Transitions that this operation caused, oldest first.",
     args: pageArgs(t.arg, TRANSITIONS_PAGE_MAX),
     resolve: async ({ id }, args, { load }) =>
-      transitionConnection(await load.below(transitionsOfOperations, id, numberedRequest(args), EMPTY_PAGE)),
+      transitionConnection(
+        await load.below(
+          transitionsOfOperations,
+          id,
+          numberedRequest(args, TRANSITIONS_PAGE_MAX, logPositionOf),
+          EMPTY_PAGE,
+        ),
+        () => load.below(transitionCountsOfOperations, id, null, 0),
+      ),
   }),
 }));
 
@@ -234,10 +250,17 @@ export const OperationConnection = connectionType("Operation", OperationRef);
 const OperationFilterInput = builder.inputType("OperationFilter", {
   description: "Filter for operations. The given fields are combined with AND.",
   fields: (t) => ({
-    kinds: t.field({ type: [OperationKindEnum], description: "Of one of these kinds." }),
-    states: t.field({ type: [OperationStateEnum], description: "In one of these states." }),
-    nodeId: t.id({ description: "With a run on this node." }),
-    cluster: t.field({ type: ClusterRefInput, description: "Requested for this cluster." }),
+    kinds: t.field({ type: [OperationKindEnum], description: "Of one of these kinds; an empty list matches nothing." }),
+    states: t.field({
+      type: [OperationStateEnum],
+      description: "In one of these states; an empty list matches nothing.",
+    }),
+    node: t.field({ type: NodeRefInput, description: "With a run on this node." }),
+    cluster: t.field({
+      type: ClusterRefInput,
+      description:
+        "Requested for this cluster, or on nodes that were members of it when the operation was accepted, selected in any way.",
+    }),
   }),
 });
 
@@ -272,12 +295,13 @@ builder.queryField("operations", (t) =>
       const filter = {
         kinds: given(args.filter?.kinds),
         states: given(args.filter?.states),
-        nodeId: args.filter?.nodeId == null ? undefined : uuidOrNone(keyOf("Node", args.filter.nodeId)),
+        nodeId: args.filter?.node ? uuidOrNone(await nodeId(args.filter.node, reader)) : undefined,
         clusterId,
       };
       return connectionOf(
         await operationsPage(reader, filter, pageRequest(args, "instant")),
         ({ createdAt }) => createdAt,
+        () => countOperations(reader, filter),
       );
     },
   }),

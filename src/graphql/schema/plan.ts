@@ -3,6 +3,7 @@
  * use the durations of earlier attempts on this site; without any there is no estimate.
  */
 import { isHold, isReservedWait } from "../../engine/engine.ts";
+import type { EffectiveVariable } from "../../engine/input/variables.ts";
 import type { SubmitAnswer } from "../../engine/input/answers.ts";
 import type { Refusal } from "../../errors.ts";
 import { pointOfNoReturn, touchesOf } from "../../lifecycle/touches.ts";
@@ -14,11 +15,15 @@ import { callerOf } from "../base/context.ts";
 import type { Context } from "../base/context.ts";
 import {
   AcceptanceEnum,
+  BootDeviceEnum,
+  CommissionFromEnum,
+  FailurePolicyEnum,
   NodeStateEnum,
   OperationKindEnum,
   PowerActionEnum,
-  TouchEnum,
+  MachinePartEnum,
   UntilEnum,
+  VariableSourceEnum,
 } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
 import { RunRef } from "../base/refs.ts";
@@ -99,8 +104,8 @@ function stepOfNoReturn(steps: readonly StepView[]): StepView | null {
 }
 
 builder.objectFields(StepRef, (t) => ({
-  touches: t.field({
-    type: [TouchEnum],
+  changes: t.field({
+    type: [MachinePartEnum],
     description:
       "Parts of the machine that the step changes, as its driver declares; DISKS for a clean, deploy or undeploy step without a declaration.",
     resolve: ({ planned }) => [...touchesOf(planned)],
@@ -123,6 +128,19 @@ builder.objectField(RunRef, "pointOfNoReturn", (t) =>
   }),
 );
 
+const EffectiveVariableRef = builder.objectRef<EffectiveVariable>("EffectiveVariable").implement({
+  description: "Variable that the drivers get for a node.",
+  fields: (t) => ({
+    name: t.exposeString("name", { description: "Name of the variable." }),
+    value: t.field({ type: "JSON", description: "JSON value that the drivers get.", resolve: ({ value }) => value }),
+    source: t.field({
+      type: VariableSourceEnum,
+      description: "Where the value comes from.",
+      resolve: ({ source }) => source,
+    }),
+  }),
+});
+
 builder.objectFields(NodeResultRef, (t) => ({
   target: t.field({
     type: NodeStateEnum,
@@ -138,6 +156,18 @@ builder.objectFields(NodeResultRef, (t) => ({
       "First planned step that changes disks or firmware: from there on, the previous state of the machine is lost. Null if there is none.",
     resolve: (result) => stepOfNoReturn(plannedSteps(result) ?? []),
   }),
+  erasesData: t.boolean({
+    nullable: true,
+    description:
+      "Whether the node loses data: a step that will run changes its disks, and the node may hold data. An AVAILABLE node counts as empty. Null for a refused node, and for a request that starts no new work.",
+    resolve: ({ erasesData }) => erasesData ?? null,
+  }),
+  variables: t.field({
+    type: [EffectiveVariableRef],
+    description:
+      "Variables that the drivers get, by name, each with the source of its value; empty for a refused node, and for a request that starts no new work.",
+    resolve: ({ variables }) => [...(variables ?? [])],
+  }),
   estimate: t.field({
     type: EstimateRef,
     nullable: true,
@@ -147,7 +177,7 @@ builder.objectFields(NodeResultRef, (t) => ({
 }));
 
 const PLAN_HASH =
-  "Hash of the plan: the kind of operation and each node's state, steps and target. A later request with this `planHash` is refused unless its plan is the same. Null if the request was refused.";
+  "Hash of the plan: the kind of operation, the failure policy, and each node's state, steps, variables, host group and target. A later request with this `planHash` is refused unless its plan is the same. Null if the request was refused.";
 
 const acceptedCount = ({ results }: SubmitAnswer) => results.filter(({ accepted }) => accepted).length;
 const refusedCount = ({ results }: SubmitAnswer) => results.filter(({ refusal }) => refusal !== null).length;
@@ -175,18 +205,36 @@ const PlanInput = builder.inputType("PlanInput", {
       description: "Effect of a refused node on the whole request.",
     }),
     until: t.field({ type: UntilEnum, description: "For COMMISSION: state in which it ends; ACTIVE by default." }),
+    from: t.field({
+      type: CommissionFromEnum,
+      description: "For COMMISSION: what it keeps of the earlier work; STAGE by default.",
+    }),
+    reinstall: t.boolean({ description: "For DEPLOY: install again on ACTIVE nodes, which erases their systems." }),
     steps: t.field({
       type: [StepInput],
       description: "For CLEAN and DEPLOY: steps to run in this order instead of the automatic ones.",
     }),
-    runbook: t.string({ description: "For CLEAN: name of a runbook whose steps run instead of the automatic ones." }),
+    runbook: t.string({
+      description: "For CLEAN and DEPLOY: name of a runbook whose steps run instead of the automatic ones.",
+    }),
     action: t.field({ type: PowerActionEnum, description: "For POWER: the power action." }),
-    force: t.boolean({ description: "For DECOMMISSION: include nodes that have disappeared." }),
+    timeoutSeconds: t.int({
+      description: "For POWER with SOFT_OFF or SOFT_REBOOT: seconds that the system may take to shut down.",
+    }),
+    device: t.field({ type: BootDeviceEnum, description: "For BOOT_DEVICE: the device." }),
+    persistent: t.boolean({ description: "For BOOT_DEVICE: whether all later starts use the device." }),
+    force: t.boolean({ description: "Include nodes that have disappeared or that have a fault." }),
     maxParallel: t.int({
       description:
         "Maximum number of nodes worked on at the same time; the others are QUEUED in the order of the request.",
     }),
     waves: t.field({ type: WavesInput, description: "Start the nodes in waves; by default all at once." }),
+    hostGroup: t.string({ description: "For UPDATE: host group to deploy the nodes for." }),
+    variables: t.field({
+      type: "JSON",
+      description: "Variables for the drivers, a JSON object. Merged into the cluster's settings; null removes a key.",
+    }),
+    onFailure: t.field({ type: FailurePolicyEnum, description: "Effect of a failed node on the others." }),
   }),
 });
 
@@ -200,7 +248,7 @@ const PlanPayloadRef = builder.objectRef<SubmitAnswer>("PlanPayload").implement(
     }),
     errors: t.field({
       type: [UserErrorRef],
-      description: "Reasons why the whole request would be refused; empty if it would be accepted.",
+      description: "Reasons why the whole request would be refused, one for each code; empty if it would be accepted.",
       resolve: ({ refusals }) => [...refusals],
     }),
     planHash: t.string({ nullable: true, description: PLAN_HASH, resolve: ({ planHash }) => planHash ?? null }),
@@ -214,10 +262,15 @@ type PlanRequest = typeof PlanInput.$inferInput;
 /** Members of the input that only some verbs take. */
 const TAKEN_BY = {
   until: ["COMMISSION"],
+  from: ["COMMISSION"],
+  reinstall: ["DEPLOY"],
   steps: ["CLEAN", "DEPLOY"],
-  runbook: ["CLEAN"],
+  runbook: ["CLEAN", "DEPLOY"],
   action: ["POWER"],
-  force: ["DECOMMISSION"],
+  timeoutSeconds: ["POWER"],
+  device: ["BOOT_DEVICE"],
+  persistent: ["BOOT_DEVICE"],
+  hostGroup: ["UPDATE"],
 } as const satisfies Record<string, readonly OperationKind[]>;
 
 /** Errors that the types of the verbs' mutations rule out: a member that the verb does not have, or a missing one. */
@@ -240,30 +293,49 @@ function flawsOf(input: PlanRequest): Refusal[] {
     message: `${kind} does not accept \`${member}\`; only ${TAKEN_BY[member].join(" and ")} ${TAKEN_BY[member].length > 1 ? "do" : "does"}. Remove it.`,
     path: ["input", member],
   }));
-  if (kind === "POWER" && input.action == null)
-    flaws.push({
-      code: "INVALID_INPUT",
-      message: "POWER requires `action`: ON, OFF, SOFT_OFF or REBOOT.",
-      path: ["input", "action"],
-    });
+  for (const [needy, member] of [
+    ["POWER", "action"],
+    ["BOOT_DEVICE", "device"],
+  ] as const)
+    if (kind === needy && input[member] == null)
+      flaws.push({ code: "INVALID_INPUT", message: `${kind} requires \`${member}\`.`, path: ["input", member] });
   return flaws;
 }
 
-function optionsOf({ kind, until, steps, runbook, action, force }: PlanRequest): VerbOptions {
+function optionsOf({
+  kind,
+  until,
+  from,
+  reinstall,
+  steps,
+  runbook,
+  action,
+  timeoutSeconds,
+  device,
+  persistent,
+  hostGroup,
+  force,
+}: PlanRequest): VerbOptions {
   const chosen = stepChoices(steps, kind === "DEPLOY" ? "deploy" : "clean");
   return {
     ...(until != null && { until }),
+    ...(from != null && { from }),
+    ...(reinstall != null && { reinstall }),
     ...(chosen && { steps: chosen }),
     ...(runbook != null && { runbook }),
     ...(action != null && { powerAction: action }),
-    ...(force != null && { force }),
+    ...(timeoutSeconds != null && { softTimeoutSeconds: timeoutSeconds }),
+    ...(device != null && { bootDevice: { device, persistent: persistent ?? false } }),
+    ...(hostGroup != null && { hostGroup }),
+    ...(force && { force }),
   };
 }
 
 builder.queryField("plan", (t) =>
   t.field({
     type: PlanPayloadRef,
-    ...needs("READ"),
+    // Drivers are asked, so the query reads without a snapshot (query-snapshot.ts).
+    extensions: { ...needs("READ").extensions, waits: true },
     description:
       "Plan of a verb, node by node: the steps in their order with an estimate of their duration and the point of no return, or the reason for a refusal. Same as the verb with `dryRun: true`: it writes nothing and blocks no other request.",
     args: { input: t.arg({ type: PlanInput, required: true, description: "Verb and nodes." }) },
@@ -275,6 +347,8 @@ builder.queryField("plan", (t) =>
         acceptance,
         maxParallel: given(input.maxParallel),
         waves: input.waves ? wavesOf(input.waves) : undefined,
+        variables: given(input.variables),
+        onFailure: given(input.onFailure),
         dryRun: true,
       };
       return context.services.engine.submit(callerOf(context), {

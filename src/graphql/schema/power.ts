@@ -63,7 +63,6 @@ const ReadPowerPayloadRef = builder.objectRef<PowerAnswers>("ReadPowerPayload").
 builder.mutationField("readPower", (t) =>
   t.field({
     type: ReadPowerPayloadRef,
-    nullable: true,
     ...needs("OPERATE"),
     description:
       "Read the power state of nodes from their BMCs now and wait for the answers, at most 30 seconds. A node with an active run is BUSY; the run reads its power state. To get the power state as last read in the background, select `Node.powerState` instead.",

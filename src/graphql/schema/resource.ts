@@ -6,6 +6,7 @@ import { clustersByIds } from "../../store/clusters.ts";
 import { inventoriesByIds, nodesByIds } from "../../store/nodes.ts";
 import { operationsByIds } from "../../store/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
+import { runbooksByIds } from "../../store/runbooks.ts";
 import { runsByIds } from "../../store/runs.ts";
 import { builder, needs } from "../base/builder.ts";
 import type { FieldArgs } from "../base/builder.ts";
@@ -14,6 +15,7 @@ import { readId } from "../base/ids.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import type { IdType } from "../base/ids.ts";
 import { InventoryRef } from "./inventory.ts";
+import { RunbookRef } from "./runbook.ts";
 import { ClusterRef, DriverRef, NodeRef, OperationRef, ResourceRef, RunRef } from "../base/refs.ts";
 
 /** Relay's compiler expects it on types that do not implement Relay's own interface. */
@@ -61,6 +63,7 @@ const findCluster = finderOf("Cluster", clustersByIds);
 const findOperation = finderOf("Operation", operationsByIds);
 const findRun = finderOf("Run", runsByIds);
 const findInventory = finderOf("Inventory", inventoriesByIds);
+const findRunbook = finderOf("Runbook", runbooksByIds);
 
 const FINDERS: Readonly<Record<IdType, Finder<object>>> = {
   Node: findNode,
@@ -69,6 +72,7 @@ const FINDERS: Readonly<Record<IdType, Finder<object>>> = {
   Run: findRun,
   Driver: findDriver,
   Inventory: findInventory,
+  Runbook: findRunbook,
   Transition: () => Promise.resolve(null),
 };
 
@@ -83,7 +87,7 @@ builder.queryField("resource", (t) =>
     type: ResourceRef,
     nullable: true,
     ...needs("READ"),
-    description: "Node, cluster, operation, run, driver or inventory by global ID; null if it does not exist.",
+    description: "Node, cluster, operation, run, driver, inventory or runbook by global ID; null if it does not exist.",
     args: { id: t.arg.id({ required: true, description: "Global ID: opaque and stable." }) },
     resolve: (_root, { id }, context) => resourceOf(id, context),
   }),
@@ -128,7 +132,7 @@ builder.queryField("fetch__Run", (t) =>
     type: RunRef,
     nullable: true,
     ...needs("READ"),
-    description: "Refetch of a `Run` for Relay; other clients use `resource`.",
+    description: "Refetch of a `Run` for Relay; other clients use `run`.",
     args: fetchArgs(t.arg),
     resolve: (_root, { id }, context) => findRun(id, context),
   }),
@@ -151,5 +155,15 @@ builder.queryField("fetch__Inventory", (t) =>
     description: "Refetch of an `Inventory` for Relay; other clients use `resource`.",
     args: fetchArgs(t.arg),
     resolve: (_root, { id }, context) => findInventory(id, context),
+  }),
+);
+builder.queryField("fetch__Runbook", (t) =>
+  t.field({
+    type: RunbookRef,
+    nullable: true,
+    ...needs("READ"),
+    description: "Refetch of a `Runbook` for Relay; other clients use `runbook`.",
+    args: fetchArgs(t.arg),
+    resolve: (_root, { id }, context) => findRunbook(id, context),
   }),
 );

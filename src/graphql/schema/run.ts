@@ -6,7 +6,7 @@ import type { Failure, LeftAs } from "../../store/records.ts";
 import type { AnomalyRow } from "../../store/rejected-callbacks.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { RunRow } from "../../store/runs.ts";
-import { builder } from "../base/builder.ts";
+import { builder, needs } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";
 import {
   AnomalyKindEnum,
@@ -16,7 +16,7 @@ import {
   RunPurposeEnum,
   RunStateEnum,
 } from "../base/enums.ts";
-import { globalId } from "../base/ids.ts";
+import { globalId, keyOf, uuidOrNone } from "../base/ids.ts";
 import { connectionType } from "../base/connection.ts";
 import { FailureRef, NodeRef, OperationRef, ResourceRef, RunRef } from "../base/refs.ts";
 import { StepRef, stepsOf } from "./step.ts";
@@ -33,7 +33,7 @@ const AnomalyRef = builder.objectRef<AnomalyRow>("CallBackAnomaly").implement({
   }),
 });
 
-const LeftAsRef = builder.objectRef<LeftAs>("LeftAs").implement({
+const MachineConditionRef = builder.objectRef<LeftAs>("MachineCondition").implement({
   description: "Condition in which an abort left the node, as far as known.",
   fields: (t) => ({
     power: t.field({
@@ -41,11 +41,11 @@ const LeftAsRef = builder.objectRef<LeftAs>("LeftAs").implement({
       description: "Power state after the abort, as last read.",
       resolve: ({ power }) => power,
     }),
-    disksTouched: t.exposeBoolean("disksTouched", {
+    disksChanged: t.exposeBoolean("disksTouched", {
       description:
-        "Whether a step that changes disks (`Step.touches`) had started, in this run or in an earlier run whose steps it kept.",
+        "Whether a step that changes disks (`Step.changes`) had started, in this run or in an earlier run whose steps it kept.",
     }),
-    firmwareTouched: t.boolean({
+    firmwareChanged: t.boolean({
       nullable: true,
       description: "Whether a step that changes firmware had started; null in records of earlier versions.",
       resolve: ({ firmwareTouched }) => firmwareTouched ?? null,
@@ -55,7 +55,7 @@ const LeftAsRef = builder.objectRef<LeftAs>("LeftAs").implement({
       description: "Whether a step that attaches networks had started; null in records of earlier versions.",
       resolve: ({ networkAttached }) => networkAttached ?? null,
     }),
-    tearDownError: t.exposeString("tearDownError", {
+    cleanUpError: t.exposeString("tearDownError", {
       nullable: true,
       description: "Error of the abort clean-up; null if it succeeded.",
     }),
@@ -88,7 +88,7 @@ builder.objectType(RunRef, {
       resolve: ({ target }) => target,
     }),
     attempt: t.exposeInt("attempt", { description: "Number of the attempt: 1, and one more with each restart." }),
-    restartOf: t.field({
+    restartOfRun: t.field({
       type: RunRef,
       nullable: true,
       description: "Run that this one restarts; null if it is not a restart.",
@@ -136,7 +136,7 @@ builder.objectFields(RunRef, (t) => ({
     type: FailureRef,
     nullable: true,
     description: "Reason why the run failed, or why its abort had problems; null otherwise.",
-    resolve: ({ failure }) => failure,
+    resolve: ({ failure, interruptFailure }) => failure ?? interruptFailure,
   }),
   errors: t.field({
     type: [FailureRef],
@@ -152,8 +152,8 @@ builder.objectFields(RunRef, (t) => ({
     description: "Rejected callbacks of the run, oldest first; at most 100 are recorded.",
     resolve: async ({ id }, _args, { load }) => [...(await load.anomalies.load(id))],
   }),
-  leftAs: t.field({
-    type: LeftAsRef,
+  machineCondition: t.field({
+    type: MachineConditionRef,
     nullable: true,
     description: "Condition in which an abort left the node; null if the run was not aborted.",
     resolve: ({ leftAs }) => leftAs,
@@ -205,9 +205,20 @@ async function abortVerdict(run: RunRow, context: Context) {
   const step = (await stepsOf(run, context))[run.position];
   return judgeAbort(
     { id: run.nodeId, name: run.nodeName },
-    { state: run.state, interrupt: run.interrupt, step: stepUnderWay(step?.planned, step?.attempts.at(-1)) },
+    { ...run, step: stepUnderWay(step?.planned, step?.attempts.at(-1)) },
     "NOW",
   );
 }
 
 export const RunConnection = connectionType("Run", RunRef);
+
+builder.queryField("run", (t) =>
+  t.field({
+    type: RunRef,
+    nullable: true,
+    ...needs("READ"),
+    description: "One run by global ID or UUID; null if it does not exist.",
+    args: { id: t.arg.id({ required: true, description: "Global ID or UUID of the run." }) },
+    resolve: (_root, { id }, { load }) => load.run.load(uuidOrNone(keyOf("Run", id))),
+  }),
+);

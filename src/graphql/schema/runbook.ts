@@ -1,10 +1,13 @@
 /** Lists of steps in requests, and runbooks: stored lists with a name. */
 import type { RunbookEdited } from "../../engine/inventory/runbooks.ts";
 import type { JsonObject, StepChoice } from "../../store/records.ts";
-import { allRunbooks, runbookById, runbookByName } from "../../store/runbooks.ts";
+import { allRunbooks, runbookByName, runbooksByIds } from "../../store/runbooks.ts";
 import type { RunbookRow } from "../../store/runbooks.ts";
 import { QueryRef, builder, given, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
+import type { Context } from "../base/context.ts";
+import { globalId, keyOf, uuidOrNone } from "../base/ids.ts";
+import { ResourceRef } from "../base/refs.ts";
 import { DriverInterfaceEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
 
@@ -14,7 +17,7 @@ export const StepInput = builder.inputType("StepInput", {
     interface: t.field({
       type: DriverInterfaceEnum,
       description:
-        "Interface that provides the step; POWER or ENGINE for reserved steps. By default CLEAN; DEPLOY in deployNodes.",
+        "Interface that provides the step; POWER or ENGINE for reserved steps. By default CLEAN; DEPLOY in deployNodes and in a runbook for DEPLOY.",
     }),
     name: t.string({ required: true, description: "Name of the step in its interface." }),
     args: t.field({
@@ -57,14 +60,31 @@ const RunbookStepRef = builder.objectRef<StepChoice>("RunbookStep").implement({
   }),
 });
 
-const RunbookRef = builder.objectRef<RunbookRow>("Runbook").implement({
+const RunbookPhaseEnum = builder.enumType("RunbookPhase", {
+  description: "Phase whose automatic steps the steps of a runbook replace.",
+  values: {
+    CLEAN: { value: "clean", description: "For `cleanNodes`." },
+    DEPLOY: { value: "deploy", description: "For `deployNodes`." },
+  } as const,
+});
+
+export const RunbookRef = builder.objectRef<RunbookRow>("Runbook");
+builder.objectType(RunbookRef, {
+  interfaces: [ResourceRef],
+  isTypeOf: (value) => typeof value === "object" && value !== null && "steps" in value,
   description:
-    "Named list of clean steps for `cleanNodes(runbook:)`. An operation runs the steps that the runbook has when the request is accepted.",
+    "Named list of steps for `cleanNodes(runbook:)` or `deployNodes(runbook:)`. An operation runs the steps that the runbook has when the request is accepted.",
   fields: (t) => ({
+    id: t.id({ description: "Global ID: opaque and stable.", resolve: ({ id }) => globalId("Runbook", id) }),
     name: t.exposeString("name", { description: "Unique name." }),
-    description: t.exposeString("description", {
-      nullable: true,
-      description: "Purpose, in the operator's words; null if none is given.",
+    description: t.string({
+      description: "Purpose, in the operator's words; empty if none is given.",
+      resolve: ({ description }) => description ?? "",
+    }),
+    phase: t.field({
+      type: RunbookPhaseEnum,
+      description: "Phase that the steps are for. It never changes.",
+      resolve: ({ phase }) => phase,
     }),
     steps: t.field({
       type: [RunbookStepRef],
@@ -79,14 +99,36 @@ const RunbookRef = builder.objectRef<RunbookRow>("Runbook").implement({
   }),
 });
 
+const RunbookRefInput = builder.inputType("RunbookRef", {
+  description: "Reference to a runbook. Exactly one field.",
+  isOneOf: true,
+  fields: (t) => ({
+    id: t.id({ description: "By global ID." }),
+    name: t.string({ description: "By exact name." }),
+  }),
+});
+
+type RunbookChoice = typeof RunbookRefInput.$inferInput;
+
+async function findRunbook({ id, name }: RunbookChoice, { services }: Context): Promise<RunbookRow | null> {
+  const { reader } = services.database;
+  if (name != null) return (await runbookByName(reader, name)) ?? null;
+  return (await runbooksByIds(reader, [uuidOrNone(keyOf("Runbook", id ?? ""))]))[0] ?? null;
+}
+
+/** An unknown runbook as the request named it. */
+function textOf({ id, name }: RunbookChoice): string {
+  return name ?? id ?? "";
+}
+
 builder.queryField("runbook", (t) =>
   t.field({
     type: RunbookRef,
     nullable: true,
     ...needs("READ"),
-    description: "One runbook by name; null if it does not exist.",
-    args: { name: t.arg.string({ required: true, description: "Name of the runbook." }) },
-    resolve: async (_root, { name }, { services }) => (await runbookByName(services.database.reader, name)) ?? null,
+    description: "One runbook by ID or name; null if it does not exist.",
+    args: { by: t.arg({ type: RunbookRefInput, required: true, description: "Reference to it by ID or name." }) },
+    resolve: (_root, { by }, context) => findRunbook(by, context),
   }),
 );
 
@@ -109,6 +151,12 @@ const CreateRunbookInput = builder.inputType("CreateRunbookInput", {
       description: "Unique name: 1–253 letters, digits, dots, dashes or underscores.",
     }),
     description: t.string({ description: "Purpose; at most 1000 characters." }),
+    phase: t.field({
+      type: RunbookPhaseEnum,
+      required: true,
+      defaultValue: "clean",
+      description: "Phase that the steps are for.",
+    }),
     steps: t.field({
       type: [StepInput],
       required: true,
@@ -121,7 +169,7 @@ const CreateRunbookInput = builder.inputType("CreateRunbookInput", {
 const UpdateRunbookInput = builder.inputType("UpdateRunbookInput", {
   description: "Changes to a runbook. Omitted fields stay as they are.",
   fields: (t) => ({
-    runbook: t.string({ required: true, description: "Name of the runbook." }),
+    runbook: t.field({ type: RunbookRefInput, required: true, description: "Reference to it by ID or name." }),
     ifRevision: t.int({ description: "Refuse the request if the runbook has another revision." }),
     name: t.string({ description: "New unique name." }),
     description: t.string({ description: "New description; null removes it." }),
@@ -132,7 +180,7 @@ const UpdateRunbookInput = builder.inputType("UpdateRunbookInput", {
 const DeleteRunbookInput = builder.inputType("DeleteRunbookInput", {
   description: "Runbook to delete. Accepted operations keep its steps.",
   fields: (t) => ({
-    runbook: t.string({ required: true, description: "Name of the runbook." }),
+    runbook: t.field({ type: RunbookRefInput, required: true, description: "Reference to it by ID or name." }),
     ifRevision: t.int({ description: "Refuse the request if the runbook has another revision." }),
   }),
 });
@@ -145,7 +193,7 @@ const RunbookPayloadRef = builder.objectRef<RunbookEdited>("RunbookPayload").imp
       nullable: true,
       description: "The runbook after the change; null if it was deleted or the request was refused.",
       resolve: async ({ runbookId }, _args, { services }) =>
-        runbookId === null ? null : ((await runbookById(services.database.reader, runbookId)) ?? null),
+        runbookId === null ? null : ((await runbooksByIds(services.database.reader, [runbookId]))[0] ?? null),
     }),
     errors: t.field({
       type: [UserErrorRef],
@@ -163,15 +211,15 @@ const RunbookPayloadRef = builder.objectRef<RunbookEdited>("RunbookPayload").imp
 builder.mutationField("createRunbook", (t) =>
   t.field({
     type: RunbookPayloadRef,
-    nullable: true,
     ...needs("MANAGE"),
-    description: "Store a named list of steps for cleanNodes.",
+    description: "Store a named list of steps for cleanNodes or deployNodes.",
     args: { input: t.arg({ type: CreateRunbookInput, required: true, description: "The runbook." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.createRunbook(callerOf(context), {
         name: input.name,
         description: given(input.description),
-        steps: stepChoices(input.steps) ?? [],
+        phase: input.phase,
+        steps: stepChoices(input.steps, input.phase) ?? [],
       }),
   }),
 );
@@ -179,28 +227,32 @@ builder.mutationField("createRunbook", (t) =>
 builder.mutationField("updateRunbook", (t) =>
   t.field({
     type: RunbookPayloadRef,
-    nullable: true,
     ...needs("MANAGE"),
     description: "Rename a runbook, or change its description or its steps.",
     args: { input: t.arg({ type: UpdateRunbookInput, required: true, description: "Changes to make." }) },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.updateRunbook(callerOf(context), input.runbook, {
+    resolve: async (_root, { input }, context) => {
+      const { engine } = context.services;
+      const runbook = await findRunbook(input.runbook, context);
+      return engine.updateRunbook(callerOf(context), runbook?.name ?? textOf(input.runbook), {
         ifRevision: given(input.ifRevision),
         name: given(input.name),
         description: input.description,
-        steps: stepChoices(input.steps),
-      }),
+        steps: stepChoices(input.steps, runbook?.phase),
+      });
+    },
   }),
 );
 
 builder.mutationField("deleteRunbook", (t) =>
   t.field({
     type: RunbookPayloadRef,
-    nullable: true,
     ...needs("MANAGE"),
     description: "Delete a runbook. Accepted operations keep its steps and continue.",
     args: { input: t.arg({ type: DeleteRunbookInput, required: true, description: "Name of the runbook." }) },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.deleteRunbook(callerOf(context), input.runbook, given(input.ifRevision)),
+    resolve: async (_root, { input }, context) => {
+      const runbook = await findRunbook(input.runbook, context);
+      const name = runbook?.name ?? textOf(input.runbook);
+      return context.services.engine.deleteRunbook(callerOf(context), name, given(input.ifRevision));
+    },
   }),
 );

@@ -17,6 +17,7 @@ import { builder } from "../base/builder.ts";
 import { badInput } from "../base/connection.ts";
 import type { Context } from "../base/context.ts";
 import { withDriverSettings } from "./driver-settings.ts";
+import { limitResults } from "./results-limit.ts";
 import { fetchable, withFetchable } from "./resource.ts";
 import { unstorable } from "../base/storable.ts";
 import "./catalogue.ts";
@@ -33,6 +34,7 @@ import "./node-verbs.ts";
 import "./operation.ts";
 import "./power.ts";
 import "./plan.ts";
+import "./progress.ts";
 import "./run.ts";
 import "./step.ts";
 import "./runbook.ts";
@@ -48,6 +50,7 @@ import "./waiting.ts";
 /** Builds the schema for these drivers. Throws if a root field declares no scope, or if types of settings conflict. */
 export function buildSchema(drivers: readonly AnyDriver[]): GraphQLSchema {
   const schema = withDriverSettings(builder.toSchema({ directives: [...specifiedDirectives, fetchable] }), drivers);
+  for (const type of [schema.getQueryType(), schema.getMutationType()]) if (type) limitResults(type);
   for (const type of Object.values(schema.getTypeMap()))
     if (isObjectType(type) && !type.name.startsWith("__")) checkArguments(type);
   for (const type of [schema.getQueryType(), schema.getMutationType(), schema.getSubscriptionType()])

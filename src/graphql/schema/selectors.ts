@@ -1,11 +1,22 @@
 /** Inputs that select nodes, clusters and work, and their conversion for the engine. */
+import { emptyMembers } from "../../runtime/empty-members.ts";
 import type { WorkSelector } from "../../engine/input/work-selector.ts";
-import type { ClusterRef as ClusterChoice, NodeSelector } from "../../engine/input/node-selector.ts";
+import type {
+  ClusterRef as ClusterChoice,
+  FilterSelector,
+  NodeSelector,
+  PickSelector,
+} from "../../engine/input/node-selector.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
+import type { ErrorCode } from "../../errors.ts";
+import { DATABASE_CONDITIONS } from "../../store/node-filter.ts";
 import type { NodeFilter } from "../../store/node-filter.ts";
+import { nodesByNames } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
+import type { Reader } from "../../store/postgres/database.ts";
 import { builder, given } from "../base/builder.ts";
-import { NodeStateEnum, PowerStateEnum, PresenceEnum } from "../base/enums.ts";
+import { ErrorCodeEnum, NodeStateEnum, PowerStateEnum, PresenceEnum } from "../base/enums.ts";
+import { badInput } from "../base/connection.ts";
 import { keyOf, uuidOrNone } from "../base/ids.ts";
 import { LIMITS, beyond } from "../base/request-limits.ts";
 
@@ -51,42 +62,90 @@ export interface NodeFilterShape {
     | undefined;
   states?: NodeState[] | null | undefined;
   powerStates?: NodeRow["powerState"][] | null | undefined;
-  presence?: NodeRow["presence"][] | null | undefined;
+  presences?: NodeRow["presence"][] | null | undefined;
   maintenance?: boolean | null | undefined;
   retired?: boolean | null | undefined;
   protected?: boolean | null | undefined;
+  faulty?: boolean | null | undefined;
   withErrors?: boolean | null | undefined;
   powerDrift?: boolean | null | undefined;
   hostGroup?: string | null | undefined;
   cluster?: { id?: string | null | undefined; name?: string | null | undefined } | null | undefined;
+  inCluster?: boolean | null | undefined;
   driver?: string | null | undefined;
+  model?: string | null | undefined;
+  serial?: string | null | undefined;
+  inventory?: { path: string; eq: string } | null | undefined;
+  errorCodes?: ErrorCode[] | null | undefined;
+  changedSince?: Date | null | undefined;
+  labelKeys?: string[] | null | undefined;
   labels?: { key: string; value: string }[] | null | undefined;
   or?: NodeFilterShape[] | null | undefined;
   not?: NodeFilterShape | null | undefined;
 }
 
+const InventoryFilterInput = builder.inputType("InventoryFilter", {
+  description: "Filter for a value in the newest inventory of a node.",
+  fields: (t) => ({
+    path: t.string({
+      required: true,
+      description:
+        "Names of members from the outside in, joined by dots; a number is an index in a list from 0: `system.vendor`, `disks.0.model`.",
+    }),
+    eq: t.string({ required: true, description: "Value at the path; for a number or a boolean, its JSON text." }),
+  }),
+});
+
 export const NodeFilterInput = builder.inputRef<NodeFilterShape>("NodeFilter");
 NodeFilterInput.implement({
   description:
-    "Filter for nodes. The given fields are combined with AND; an omitted field matches all nodes; an unknown name matches none.",
+    "Filter for nodes. The given fields are combined with AND; an unknown name matches no node, and an empty list matches none. In a query or a subscription, a field that is omitted, null or an empty text matches all nodes. In a selection of nodes for a mutation or a plan, the filter must have a condition, and a field that is null, empty or without a condition is refused with INVALID_INPUT.",
   fields: (t) => ({
-    ids: t.idList({ description: "By global ID." }),
+    ids: t.idList({ description: "By global ID; an empty list matches nothing." }),
     name: t.field({ type: StringFilterInput, description: "With a name that matches this filter." }),
-    states: t.field({ type: [NodeStateEnum], description: "In one of these states." }),
-    powerStates: t.field({ type: [PowerStateEnum], description: "With one of these power states." }),
-    presence: t.field({ type: [PresenceEnum], description: "With one of these values of presence." }),
+    states: t.field({ type: [NodeStateEnum], description: "In one of these states; an empty list matches nothing." }),
+    powerStates: t.field({
+      type: [PowerStateEnum],
+      description: "With one of these power states; an empty list matches nothing.",
+    }),
+    presences: t.field({
+      type: [PresenceEnum],
+      description: "With one of these values of presence; an empty list matches nothing.",
+    }),
     maintenance: t.boolean({ description: "True: in maintenance. False: not in maintenance." }),
     retired: t.boolean({ description: "True: retired. False: not retired." }),
     protected: t.boolean({ description: "True: protected. False: not protected." }),
+    faulty: t.boolean({ description: "True: with a `fault`. False: without one." }),
     withErrors: t.boolean({ description: "True: with a `lastError`. False: without one." }),
     powerDrift: t.boolean({
       description: "True: the power state differs from the one that Ostler last set. False: it does not.",
     }),
     hostGroup: t.string({ description: "With this role in their cluster." }),
     cluster: t.field({ type: ClusterRefInput, description: "Members of this cluster." }),
+    inCluster: t.boolean({ description: "True: member of a cluster. False: of none." }),
     driver: t.string({ description: "With this driver." }),
-    labels: t.field({ type: [LabelInput], description: "With all of these labels." }),
-    or: t.field({ type: [NodeFilterInput], description: "Matching at least one of these filters." }),
+    model: t.string({ description: "With this `model`." }),
+    serial: t.string({
+      description: "With this text as `serial` in the newest inventory. Not in streams.",
+    }),
+    inventory: t.field({
+      type: InventoryFilterInput,
+      description: "With this value in the newest inventory. Slow in large fleets. Not in streams.",
+    }),
+    errorCodes: t.field({
+      type: [ErrorCodeEnum],
+      description: "With a `lastError` that has one of these codes; an empty list matches nothing.",
+    }),
+    changedSince: t.field({ type: "DateTime", description: "With an `updatedAt` at this time or later." }),
+    labelKeys: t.stringList({
+      description:
+        "With a label of each of these keys, of any value; an empty list matches nothing. For nodes without a key, use `not`.",
+    }),
+    labels: t.field({ type: [LabelInput], description: "With all of these labels; an empty list matches nothing." }),
+    or: t.field({
+      type: [NodeFilterInput],
+      description: "Matching at least one of these filters; an empty list matches nothing.",
+    }),
     not: t.field({ type: NodeFilterInput, description: "Not matching this filter." }),
   }),
 });
@@ -101,6 +160,24 @@ export const NodeRefInput = builder.inputType("NodeRef", {
   }),
 });
 
+/** The ID of a node, for the engine; that of an unknown name is the name. */
+export async function nodeId({ id, name, uuid }: typeof NodeRefInput.$inferInput, reader: Reader): Promise<string> {
+  if (name != null) return (await nodesByNames(reader, [name]))[0]?.id ?? name;
+  return uuid ?? keyOf("Node", id ?? "");
+}
+
+const NodePickInput = builder.inputType("NodePickInput", {
+  description:
+    "Free nodes, chosen by the service. The request locks them, so that no other request gets the same ones; a plan does not lock them. A node is free if it is AVAILABLE and not in work, in maintenance, retired, protected, disappeared or with a fault. If there are too few, the request is refused with CAPACITY, and `CapacityError.available` is their number.",
+  fields: (t) => ({
+    count: t.int({ required: true, description: "Number of nodes, 1 to 1000." }),
+    filter: t.field({
+      type: NodeFilterInput,
+      description: "Only matching nodes; by default any. A filter without a condition is refused.",
+    }),
+  }),
+});
+
 export const NodeSelectorInput = builder.inputType("NodeSelector", {
   description: "Selection of nodes. Exactly one field. A node that is selected twice counts once.",
   isOneOf: true,
@@ -110,8 +187,11 @@ export const NodeSelectorInput = builder.inputType("NodeSelector", {
     cluster: t.field({ type: ClusterRefInput, description: "All nodes of a cluster." }),
     filter: t.field({
       type: NodeFilterInput,
-      description: "All nodes that match the filter when the mutation is accepted.",
+      description:
+        "All nodes that match the filter when the mutation is accepted. A filter without a condition is refused.",
     }),
+    all: t.boolean({ description: "All nodes. Only `true` is accepted." }),
+    pick: t.field({ type: NodePickInput, description: "As many free nodes as the request needs." }),
   }),
 });
 
@@ -125,8 +205,10 @@ export const WorkSelectorInput = builder.inputType("WorkSelector", {
     cluster: t.field({ type: ClusterRefInput, description: "Unfinished or last work on the nodes of a cluster." }),
     filter: t.field({
       type: NodeFilterInput,
-      description: "Unfinished or last work on the nodes that match the filter now.",
+      description:
+        "Unfinished or last work on the nodes that match the filter now. A filter without a condition is refused.",
     }),
+    all: t.boolean({ description: "Unfinished or last work on all nodes. Only `true` is accepted." }),
   }),
 });
 
@@ -160,16 +242,24 @@ export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilt
     name,
     states: given(filter.states),
     powerStates: given(filter.powerStates),
-    presence: given(filter.presence),
+    presence: given(filter.presences),
     maintenance: given(filter.maintenance),
     retired: given(filter.retired),
     protected: given(filter.protected),
+    faulty: given(filter.faulty),
     withErrors: given(filter.withErrors),
     powerDrift: given(filter.powerDrift),
     hostGroup: given(filter.hostGroup),
     clusterId: cluster && "id" in cluster ? uuidOrNone(cluster.id) : undefined,
     clusterName: cluster && "name" in cluster ? cluster.name : undefined,
+    inCluster: given(filter.inCluster),
     driver: given(filter.driver),
+    model: given(filter.model),
+    serial: given(filter.serial),
+    inventory: filter.inventory ? { path: filter.inventory.path.split("."), eq: filter.inventory.eq } : undefined,
+    errorCodes: given(filter.errorCodes),
+    changedSince: given(filter.changedSince),
+    labelKeys: given(filter.labelKeys),
     labels: filter.labels ? Object.fromEntries(filter.labels.map(({ key, value }) => [key, value])) : undefined,
     or: filter.or?.map((one) => nodeFilter(one) ?? {}),
     not: filter.not ? nodeFilter(filter.not) : undefined,
@@ -180,25 +270,55 @@ export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilt
 export function streamFilter(filter: NodeFilterShape | null | undefined): NodeFilter | undefined {
   const characters = JSON.stringify(filter ?? {}).length;
   if (characters > LIMITS.streamFilter) throw beyond("streamFilter", { requested: characters });
+  const stray = filter && databaseConditionIn(filter);
+  if (stray)
+    throw badInput(
+      `A stream cannot filter by \`${stray}\`, because it does not read inventories. Read the nodes with a query, and filter the stream by \`ids\`.`,
+    );
   return nodeFilter(filter);
 }
 
-export interface NodeSelectorShape {
+/** The first condition in a filter that only the database can decide. */
+function databaseConditionIn(filter: NodeFilterShape): string | undefined {
+  const inner = [...(filter.or ?? []), ...(filter.not ? [filter.not] : [])];
+  return (
+    DATABASE_CONDITIONS.find((name) => filter[name] != null) ??
+    inner.map(databaseConditionIn).find((name) => name !== undefined)
+  );
+}
+
+interface PlainSelectorShape {
   ids?: string[] | null | undefined;
   names?: string[] | null | undefined;
   cluster?: { id?: string | null | undefined; name?: string | null | undefined } | null | undefined;
   filter?: NodeFilterShape | null | undefined;
+  all?: boolean | null | undefined;
 }
 
-export function nodeSelector(selector: NodeSelectorShape): NodeSelector {
+export interface NodeSelectorShape extends PlainSelectorShape {
+  pick?: { count: number; filter?: NodeFilterShape | null | undefined } | null | undefined;
+}
+
+export function nodeSelector({ pick, ...plain }: NodeSelectorShape): NodeSelector {
+  if (!pick) return plainSelector(plain);
+  const { count, filter } = pick;
+  return filter === undefined ? { pick: { count } } : { pick: { count, ...filterSelector(filter) } };
+}
+
+export function workSelector(selector: PlainSelectorShape & { operationId?: string | null | undefined }): WorkSelector {
+  return selector.operationId == null
+    ? plainSelector(selector)
+    : { operationId: keyOf("Operation", selector.operationId) };
+}
+
+function plainSelector(selector: PlainSelectorShape): Exclude<NodeSelector, PickSelector> {
   if (selector.ids) return { ids: selector.ids.map((id) => keyOf("Node", id)) };
   if (selector.names) return { names: selector.names };
   if (selector.cluster) return { cluster: clusterChoice(selector.cluster) };
-  return { filter: nodeFilter(selector.filter) ?? {} };
+  if (selector.all != null) return { all: selector.all };
+  return filterSelector(selector.filter);
 }
 
-export function workSelector(selector: NodeSelectorShape & { operationId?: string | null | undefined }): WorkSelector {
-  return selector.operationId == null
-    ? nodeSelector(selector)
-    : { operationId: keyOf("Operation", selector.operationId) };
+function filterSelector(filter: NodeFilterShape | null | undefined): FilterSelector {
+  return { filter: nodeFilter(filter) ?? {}, emptyMembers: emptyMembers(filter ?? {}) };
 }

@@ -1,6 +1,6 @@
 /** The service and the caller. */
 import { builder, needs } from "../base/builder.ts";
-import { PAGE_MAX, TRANSITIONS_PAGE_MAX } from "../base/connection.ts";
+import { NODES_PAGE_MAX, PAGE_MAX, TRANSITIONS_PAGE_MAX } from "../base/connection.ts";
 import type { Context } from "../base/context.ts";
 
 const ServiceInfoRef = builder.objectRef<object>("ServiceInfo").implement({
@@ -19,7 +19,14 @@ const ServiceInfoRef = builder.objectRef<object>("ServiceInfo").implement({
       description: "Time of the server, to measure clock skew.",
       resolve: () => new Date(),
     }),
-    maxPageSize: t.int({ description: "Maximum value of `first` and `last` in most lists.", resolve: () => PAGE_MAX }),
+    maxPageSize: t.int({
+      description: "Maximum value of `first` and `last` in lists other than those of nodes and transitions.",
+      resolve: () => PAGE_MAX,
+    }),
+    maxNodesPageSize: t.int({
+      description: "Maximum value of `first` and `last` in lists of nodes.",
+      resolve: () => NODES_PAGE_MAX,
+    }),
     maxTransitionsPageSize: t.int({
       description: "Maximum value of `first` and `last` in lists of transitions.",
       resolve: () => TRANSITIONS_PAGE_MAX,

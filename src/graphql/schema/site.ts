@@ -5,7 +5,7 @@ import { readSite } from "../../store/site.ts";
 import type { SiteRow } from "../../store/site.ts";
 import { QueryRef, builder, given, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
-import { PhaseEnum } from "../base/enums.ts";
+import { PhaseEnum, PowerOnFailureEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
 
 const PhaseLimitRef = builder
@@ -72,6 +72,11 @@ const SiteRef = builder.objectRef<SiteRow>("Site").implement({
     correctPower: t.boolean({
       description: "Whether Ostler changes back a power state that was changed outside it.",
       resolve: ({ policy }) => policy.correctPower ?? false,
+    }),
+    powerOnFailure: t.field({
+      type: PowerOnFailureEnum,
+      description: "Power of a node whose cleaning or deployment fails, unless the request chooses.",
+      resolve: ({ policy }) => policy.powerOnFailure ?? "OFF",
     }),
     steps: t.field({
       type: [StepPolicyRef],
@@ -151,6 +156,11 @@ const UpdateSiteInput = builder.inputType("UpdateSiteInput", {
       description:
         "Whether Ostler changes back a power state that was changed outside it; null restores the default, false.",
     }),
+    powerOnFailure: t.field({
+      type: PowerOnFailureEnum,
+      description:
+        "Power of a node whose cleaning or deployment fails, unless the request chooses; null restores the default, OFF.",
+    }),
     steps: t.field({ type: [StepPolicyInput], description: "Policies for single steps; replaces the present ones." }),
   }),
 });
@@ -180,7 +190,6 @@ const SitePayloadRef = builder.objectRef<SiteEdited>("SitePayload").implement({
 builder.mutationField("updateSite", (t) =>
   t.field({
     type: SitePayloadRef,
-    nullable: true,
     ...needs("MANAGE"),
     description: "Change the site's policy.",
     args: { input: t.arg({ type: UpdateSiteInput, required: true, description: "Changes to make." }) },

@@ -1,7 +1,7 @@
 /** Logs of steps: of a run, of one step, and as a stream. */
 import { logStream } from "../../feed/log-stream.ts";
 import type { LogStreamItem } from "../../feed/log-stream.ts";
-import { logPages } from "../../store/step-log.ts";
+import { lineCounts, logPages } from "../../store/step-log.ts";
 import { builder, needs } from "../base/builder.ts";
 import {
   badInput,
@@ -76,7 +76,11 @@ builder.objectField(RunRef, "log", (t) =>
         load.plan.load(planHash),
       ]);
       const line = (row: Line["row"]): Line => ({ kind: "line", row, label: stepName(plan?.steps[row.step]) });
-      return connectionWith({ ...page, rows: page.rows.map(line) }, ({ row }) => String(row.sequence));
+      return connectionWith(
+        { ...page, rows: page.rows.map(line) },
+        ({ row }) => String(row.sequence),
+        () => load.below(lineCounts, id, null, 0),
+      );
     },
   }),
 );
@@ -94,14 +98,14 @@ builder.subscriptionField("runLog", (t) =>
     description:
       "Log of one run, from the first line or after a cursor, until the run is final; then the stream completes. Lines arrive within a second of being logged, without gaps or repetition. An unknown run is the error NOT_FOUND.",
     args: {
-      runId: t.arg.id({ required: true, description: "Global ID or UUID of the run." }),
+      id: t.arg.id({ required: true, description: "Global ID or UUID of the run." }),
       after: t.arg.string({
         description: "Cursor of the last line received; by default the stream starts with the first line.",
       }),
     },
-    subscribe: async (_root, { runId, after }, { services, load }) => {
-      const run = await load.run.load(uuidOrNone(keyOf("Run", runId)));
-      if (!run) throw notFound(`Run ${JSON.stringify(runId)} does not exist.`);
+    subscribe: async (_root, { id, after }, { services, load }) => {
+      const run = await load.run.load(uuidOrNone(keyOf("Run", id)));
+      if (!run) throw notFound(`Run ${JSON.stringify(id)} does not exist.`);
       return logStream(services, run.id, positionOf(after) ?? 0);
     },
     resolve: (item) => item,

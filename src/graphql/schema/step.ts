@@ -2,7 +2,7 @@
 import type { PlannedStep } from "../../store/records.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import type { RunRow } from "../../store/runs.ts";
-import { builder } from "../base/builder.ts";
+import { builder, wholeSeconds } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";
 import { DriverInterfaceEnum, InterruptibleEnum, PhaseEnum, StepPartEnum, StepStateEnum } from "../base/enums.ts";
 import { FailureRef } from "../base/refs.ts";
@@ -80,17 +80,18 @@ export const StepRef = builder.objectRef<StepView>("Step").implement({
       description: "Whether the step can safely run again after a crash.",
       resolve: ({ planned }) => planned.idempotent,
     }),
-    timeoutSeconds: t.float({
-      description: "Maximum duration of one attempt in seconds, waits included.",
-      resolve: ({ planned }) => planned.timeoutSeconds,
+    timeoutSeconds: t.int({
+      description:
+        "Maximum duration of one attempt in seconds, waits included; rounded up. 2147483647 if it never times out.",
+      resolve: ({ planned }) => wholeSeconds(planned.timeoutSeconds),
     }),
     retries: t.int({
       description: "Maximum number of retries after retryable failures.",
       resolve: ({ planned }) => planned.retries,
     }),
-    backoffSeconds: t.float({
-      description: "Delay before a retry, in seconds.",
-      resolve: ({ planned }) => planned.backoffSeconds,
+    backoffSeconds: t.int({
+      description: "Delay before a retry, in seconds; rounded up.",
+      resolve: ({ planned }) => wholeSeconds(planned.backoffSeconds),
     }),
     state: t.field({ type: StepStateEnum, description: "Current state.", resolve: stepState }),
     startedAt: t.field({
@@ -124,8 +125,9 @@ export const StepRef = builder.objectRef<StepView>("Step").implement({
     }),
     progressPercent: t.int({
       nullable: true,
-      description: "Progress of the last attempt in percent, as reported by the driver; null if it reported none.",
-      resolve: ({ attempts }) => attempts.at(-1)?.progressPercent ?? null,
+      description:
+        "Progress of the last attempt in percent, as reported by the driver: 100 if it succeeded, null if it reported none.",
+      resolve: progressPercent,
     }),
     progressMessage: t.string({
       nullable: true,
@@ -134,6 +136,12 @@ export const StepRef = builder.objectRef<StepView>("Step").implement({
     }),
   }),
 });
+
+function progressPercent({ attempts }: StepView): number | null {
+  const last = attempts.at(-1);
+  const reported = last?.progressPercent ?? null;
+  return last?.state === "SUCCEEDED" && reported !== null ? 100 : reported;
+}
 
 /** `interface.name`, as in messages and logs. */
 export function stepName(planned: Pick<PlannedStep, "interface" | "name"> | undefined): string {

@@ -5,7 +5,7 @@ import type { NodeStreamItem } from "../../feed/node-stream.ts";
 import { operationStream } from "../../feed/operation-stream.ts";
 import type { OperationUpdate } from "../../feed/operation-stream.ts";
 import { builder, needs } from "../base/builder.ts";
-import { badInput, positionOf } from "../base/connection.ts";
+import { badInput, logCursorOf, logCursorText } from "../base/connection.ts";
 import { StreamResetReasonEnum } from "../base/enums.ts";
 import { keyOf, uuidOrNone } from "../base/ids.ts";
 import { NodeRef, OperationRef, RunRef, TransitionRef } from "../base/refs.ts";
@@ -19,7 +19,7 @@ const NodeSnapshotRef = builder.objectRef<Of<"snapshot">>("NodeSnapshot").implem
   fields: (t) => ({
     cursor: t.string({
       description: "Position in the log at which the snapshot was taken.",
-      resolve: ({ position }) => String(position),
+      resolve: ({ cursor }) => logCursorText(cursor),
     }),
     node: t.field({
       type: NodeRef,
@@ -34,7 +34,7 @@ const NodeSnapshotRef = builder.objectRef<Of<"snapshot">>("NodeSnapshot").implem
 const StreamBookmarkRef = builder.objectRef<Of<"bookmark">>("StreamBookmark").implement({
   description: "Progress of the stream: everything up to `cursor` has been delivered. Sent at least every 10 seconds.",
   fields: (t) => ({
-    cursor: t.string({ description: "Position in the log.", resolve: ({ position }) => String(position) }),
+    cursor: t.string({ description: "Position in the log.", resolve: ({ cursor }) => logCursorText(cursor) }),
     at: t.expose("at", { type: "DateTime", description: "Time of the server." }),
     snapshotComplete: t.exposeBoolean("snapshotComplete", {
       description: "True once: directly after the last snapshot.",
@@ -51,7 +51,7 @@ export const StreamResetRef = builder.objectRef<Of<"reset">>("StreamReset").impl
   fields: (t) => ({
     cursor: t.string({
       description: "Earliest cursor that is still valid; after SHUTTING_DOWN, the cursor from which to continue.",
-      resolve: ({ position }) => String(position),
+      resolve: ({ cursor }) => logCursorText(cursor),
     }),
     // Not `reason`: `Transition.reason` is a String, and a query could not select both from the union.
     code: t.field({
@@ -82,11 +82,11 @@ export function notFound(message: string): GraphQLError {
 const eventKey: EventKey<NodeStreamItem> = (item) => {
   switch (item.kind) {
     case "transition":
-      return `t${item.position}`;
+      return `t${logCursorText(item.cursor)}`;
     case "snapshot":
-      return `s${item.position} ${item.node.id} ${item.node.revision}`;
+      return `s${logCursorText(item.cursor)} ${item.node.id} ${item.node.revision}`;
     case "bookmark":
-      return `b${item.position} ${item.snapshotComplete} ${item.caughtUp}`;
+      return `b${logCursorText(item.cursor)} ${item.snapshotComplete} ${item.caughtUp}`;
     case "reset":
       return null;
   }
@@ -114,7 +114,7 @@ builder.subscriptionField("nodeTransitions", (t) =>
     subscribe: (_root, { filter, after, snapshot }, { services }) => {
       if (snapshot && after != null)
         throw badInput("Use either `after` to continue from a cursor, or `snapshot` to start again, not both.");
-      return nodeStream(services, { filter: streamFilter(filter), after: positionOf(after), snapshot });
+      return nodeStream(services, { filter: streamFilter(filter), after: logCursorOf(after), snapshot });
     },
     resolve: (item) => (item.kind === "transition" ? item.row : item),
     extensions: { ...needs("READ").extensions, eventKey },
@@ -124,7 +124,10 @@ builder.subscriptionField("nodeTransitions", (t) =>
 const OperationUpdateRef = builder.objectRef<OperationUpdate>("OperationUpdate").implement({
   description: "Item of the stream `operationUpdates`.",
   fields: (t) => ({
-    cursor: t.string({ description: "Position in the log at that time.", resolve: ({ position }) => String(position) }),
+    cursor: t.string({
+      description: "Position in the log at that time.",
+      resolve: ({ cursor }) => logCursorText(cursor),
+    }),
     operation: t.field({
       type: OperationRef,
       description: "Operation as of this position.",
@@ -144,7 +147,7 @@ builder.subscriptionField("operationUpdates", (t) =>
     type: OperationUpdateRef,
     ...needs("READ"),
     description:
-      "Updates of one operation until it is final; then the stream completes. The first item is the present state, so no important change is missed after a reconnect. The stream also completes when the replica shuts down: if the operation was not final in the last item, subscribe again. An unknown operation is the error NOT_FOUND.",
+      "Updates of one operation until it is final; then the stream completes. The first item is the present state, so no important change is missed after a reconnect. When the replica shuts down, the connection closes and the stream does not complete: subscribe again. An unknown operation is the error NOT_FOUND.",
     args: { id: t.arg.id({ required: true, description: "Global ID or UUID of the operation." }) },
     subscribe: async (_root, { id }, { services, load }) => {
       const operation = await load.operation.load(uuidOrNone(keyOf("Operation", id)));

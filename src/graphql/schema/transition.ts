@@ -1,17 +1,19 @@
 /** Transitions: the type and the list, which has the same cursors as the stream. */
 import { GraphQLError } from "graphql";
 import type { Reader } from "../../store/postgres/database.ts";
-import { newestPosition, oldestPosition, transitionsAfter, transitionsBefore } from "../../store/transitions.ts";
+import { checkCursor, countTransitions, transitionsAfter, transitionsBefore } from "../../store/transitions.ts";
 import type { Page } from "../../store/postgres/pagination.ts";
-import type { TransitionFilter, TransitionRow } from "../../store/transitions.ts";
+import type { LogCursor, TransitionFilter, TransitionRow } from "../../store/transitions.ts";
 import { nodeCondition } from "../../store/node-filter.ts";
 import { builder, needs } from "../base/builder.ts";
 import {
   connectionType,
   connectionWith,
+  logCursorOf,
+  logCursorText,
+  logPositionOf,
   pageArgs,
   pageSize,
-  positionOf,
   TRANSITIONS_PAGE_MAX,
 } from "../base/connection.ts";
 import type { PageArgs } from "../base/connection.ts";
@@ -31,8 +33,8 @@ builder.objectType(TransitionRef, {
     }),
     cursor: t.string({
       description:
-        "Position in the log, a decimal number. Pass it as `after`. Positions follow the commit order without gaps, so an unfiltered stream can prove that it missed nothing.",
-      resolve: ({ position }) => String(position),
+        "Position in the log. Pass it as `after`. It begins with the position, a decimal number; the rest, after a dash, identifies the log. Positions follow the commit order without gaps, so an unfiltered stream can prove that it missed nothing.",
+      resolve: logCursorText,
     }),
     node: t.field({
       type: NodeRef,
@@ -103,14 +105,15 @@ builder.objectType(TransitionRef, {
 export const TransitionConnection = connectionType("Transition", TransitionRef);
 
 /** A page of the log as a connection; its cursors are positions in the log. */
-export function transitionConnection(page: Page<TransitionRow>) {
-  return connectionWith(page, ({ position }) => String(position));
+export function transitionConnection(page: Page<TransitionRow>, totalCount: () => Promise<number>) {
+  return connectionWith(page, logCursorText, totalCount);
 }
 
 export async function transitionsOf(reader: Reader, filter: TransitionFilter | undefined, args: PageArgs) {
   const { limit, fromEnd } = pageSize(args, TRANSITIONS_PAGE_MAX);
-  const after = positionOf(args.after);
-  const before = positionOf(args.before);
+  const cursor = logCursorOf(args.after);
+  const after = cursor?.position;
+  const before = logPositionOf(args.before);
   const scope = filter && { filter };
   const rows = fromEnd
     ? (await transitionsBefore(reader, { before: before ?? null, limit: limit + 1, ...scope })).filter(
@@ -123,23 +126,24 @@ export async function transitionsOf(reader: Reader, filter: TransitionFilter | u
         ...scope,
       });
   // Checked after reading: rows may have been deleted in between.
-  if (after !== undefined && rows[0]?.position !== after + 1) await requireKept(reader, after);
+  if (cursor !== undefined) await requireKept(reader, cursor);
   const kept = rows.slice(0, limit);
   const surplus = rows.length > limit;
   return transitionConnection(
     fromEnd
       ? { rows: kept.toReversed(), hasNext: before !== undefined, hasPrevious: surplus }
       : { rows: kept, hasNext: surplus, hasPrevious: after !== undefined },
+    () => countTransitions(reader, filter),
   );
 }
 
 /** Throws CURSOR_EXPIRED, like a stream, unless everything after the cursor still exists. */
-async function requireKept(reader: Reader, after: number): Promise<void> {
-  const earliest = (await oldestPosition(reader)) - 1;
-  if (after >= earliest && after <= (await newestPosition(reader))) return;
+async function requireKept(reader: Reader, cursor: LogCursor): Promise<void> {
+  const { isValid, earliest } = await checkCursor(reader, cursor);
+  if (isValid) return;
   throw new GraphQLError(
-    `The log after cursor ${after} is no longer kept, or the cursor is not from this log. Continue from ${earliest}, the earliest valid cursor.`,
-    { extensions: { code: "CURSOR_EXPIRED", cursor: String(earliest) } },
+    `The log after cursor ${logCursorText(cursor)} is no longer kept, or the cursor is not from this log. Continue from ${logCursorText(earliest)}, the earliest valid cursor.`,
+    { extensions: { code: "CURSOR_EXPIRED", cursor: logCursorText(earliest) } },
   );
 }
 

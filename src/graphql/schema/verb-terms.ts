@@ -2,7 +2,7 @@
 import type { RequestTerms } from "../../engine/admission/request-terms.ts";
 import { given } from "../base/builder.ts";
 import type { InputFields } from "../base/builder.ts";
-import { AcceptanceEnum, FailurePolicyEnum } from "../base/enums.ts";
+import { AcceptanceEnum, FailurePolicyEnum, PowerOnFailureEnum } from "../base/enums.ts";
 import { NodeSelectorInput } from "./selectors.ts";
 import { WavesInput, wavesOf } from "./waves.ts";
 
@@ -22,6 +22,11 @@ export const termFields = (t: InputFields) => ({
     type: FailurePolicyEnum,
     description:
       "Effect of a failed node on the others. Default CLEAN_UP_ALL for a commission, LEAVE for all other verbs.",
+  }),
+  powerOnFailure: t.field({
+    type: PowerOnFailureEnum,
+    description:
+      "Power of a node whose cleaning or deployment fails. By default as `Site.powerOnFailure` says; a restart keeps the choice of the earlier request.",
   }),
   variables: t.field({
     type: "JSON",
@@ -47,6 +52,12 @@ export const termFields = (t: InputFields) => ({
       "`planHash` of an earlier plan. The request is refused with STALE_REVISION if its plan is not the same.",
   }),
   reason: t.string({ description: "Reason for the request; stored with the transitions." }),
+  force: t.boolean({
+    required: true,
+    defaultValue: false,
+    description:
+      "Include nodes that have disappeared or that have a fault. Their steps will probably fail; a decommission ends DECOMMISSIONED all the same.",
+  }),
 });
 
 /** Fields of the input of a verb on selected nodes. */
@@ -60,6 +71,7 @@ export interface TermsInput {
   readonly acceptance: "ALL_OR_NOTHING" | "BEST_EFFORT";
   readonly idempotencyKey?: string | null | undefined;
   readonly onFailure?: RequestTerms["onFailure"] | null;
+  readonly powerOnFailure?: RequestTerms["powerOnFailure"] | null;
   readonly variables?: unknown;
   readonly maxParallel?: number | null | undefined;
   readonly waves?: typeof WavesInput.$inferInput | null | undefined;
@@ -68,11 +80,17 @@ export interface TermsInput {
   readonly reason?: string | null | undefined;
 }
 
+/** The terms of a restart that null drops, as resolvers receive them. */
+export function keptTermsOf({ onFailure, waves, maxParallel }: TermsInput) {
+  return { onFailure, waves: waves && wavesOf(waves), maxParallel };
+}
+
 export function termsOf(input: TermsInput): RequestTerms {
   return {
     acceptance: input.acceptance,
     idempotencyKey: given(input.idempotencyKey),
     onFailure: given(input.onFailure),
+    powerOnFailure: given(input.powerOnFailure),
     variables: given(input.variables),
     maxParallel: given(input.maxParallel),
     waves: input.waves ? wavesOf(input.waves) : undefined,

@@ -5,7 +5,7 @@ import type { VerbOptions } from "../../store/records.ts";
 import { builder, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import type { Context } from "../base/context.ts";
-import { PowerActionEnum, UntilEnum } from "../base/enums.ts";
+import { BootDeviceEnum, CommissionFromEnum, PowerActionEnum, UntilEnum } from "../base/enums.ts";
 import { NodeWorkPayloadRef } from "./node-work.ts";
 import { StepInput, stepChoices } from "./runbook.ts";
 import { nodeSelector } from "./selectors.ts";
@@ -24,7 +24,12 @@ function submit(
   input: NodeWork,
   options: VerbOptions = {},
 ): Promise<SubmitAnswer> {
-  const request = { ...termsOf(input), kind, nodes: nodeSelector(input.nodes), options };
+  const request = {
+    ...termsOf(input),
+    kind,
+    nodes: nodeSelector(input.nodes),
+    options: { ...options, ...(input.force && { force: true }) },
+  };
   return context.services.engine.submit(callerOf(context), request);
 }
 
@@ -40,6 +45,11 @@ const SIMPLE_VERBS = [
     "Collect the inventory. Allowed from MANAGEABLE and INSPECT_FAILED; also from AVAILABLE and ACTIVE, without a state change, if the driver inspects without a reboot.",
   ],
   [
+    "provideNodes",
+    "PROVIDE",
+    "Make nodes available by cleaning alone, without an inspection; nodes end AVAILABLE. Allowed from MANAGEABLE and CLEAN_FAILED. The automatic clean steps run, unless automatic cleaning is disabled.",
+  ],
+  [
     "undeployNodes",
     "UNDEPLOY",
     "Remove the workload, then clean; nodes end AVAILABLE. Allowed from ACTIVE, STOPPED, DEPLOY_FAILED and UNDEPLOY_FAILED.",
@@ -50,7 +60,6 @@ for (const [name, kind, description] of SIMPLE_VERBS) {
   builder.mutationField(name, (t) =>
     t.field({
       type: NodeWorkPayloadRef,
-      nullable: true,
       ...needs("OPERATE"),
       description,
       args: { input: t.arg({ type: NodeWorkInput, required: true, description: "Nodes and terms." }) },
@@ -69,16 +78,21 @@ const CommissionNodesInput = builder.inputType("CommissionNodesInput", {
       defaultValue: "ACTIVE",
       description: "State in which the commission ends.",
     }),
+    from: t.field({
+      type: CommissionFromEnum,
+      required: true,
+      defaultValue: "STAGE",
+      description: "What the commission keeps of a node's earlier work.",
+    }),
   }),
 });
 
 builder.mutationField("commissionNodes", (t) =>
   t.field({
     type: NodeWorkPayloadRef,
-    nullable: true,
     ...needs("OPERATE"),
     description:
-      "Run the missing phases of verify, inspect, clean and deploy. Allowed from every stable or failed state except ACTIVE. By default, a failure cleans up all nodes of the operation; see `onFailure`.",
+      "Run the missing phases of verify, inspect, clean and deploy. Allowed from every stable or failed state except ACTIVE. An installed system (stage PROVISIONED) is kept, unless `from` is BEGINNING. By default, a failure cleans up all nodes of the operation; see `onFailure`.",
     args: {
       input: t.arg({
         type: CommissionNodesInput,
@@ -86,7 +100,8 @@ builder.mutationField("commissionNodes", (t) =>
         description: "Nodes, final state and terms.",
       }),
     },
-    resolve: (_root, { input }, context) => submit(context, "COMMISSION", input, { until: input.until }),
+    resolve: (_root, { input }, context) =>
+      submit(context, "COMMISSION", input, { until: input.until, from: input.from }),
   }),
 );
 
@@ -100,7 +115,7 @@ const CleanNodesInput = builder.inputType("CleanNodesInput", {
     }),
     runbook: t.string({
       description:
-        "Name of a runbook to use instead of `steps`. The operation runs the steps that the runbook has now.",
+        "Name of a runbook for CLEAN to use instead of `steps`. The operation runs the steps that the runbook has now.",
     }),
   }),
 });
@@ -108,14 +123,13 @@ const CleanNodesInput = builder.inputType("CleanNodesInput", {
 builder.mutationField("cleanNodes", (t) =>
   t.field({
     type: NodeWorkPayloadRef,
-    nullable: true,
     ...needs("OPERATE"),
     description:
       "Run clean steps: the automatic ones, the given ones, or those of a runbook. A node ends in the state in which it started.",
     args: {
       input: t.arg({ type: CleanNodesInput, required: true, description: "Nodes, steps and terms." }),
     },
-    resolve: (_root, { input }, context) => submit(context, "CLEAN", input, cleanOptions(input)),
+    resolve: (_root, { input }, context) => submit(context, "CLEAN", input, stepOptions(input, "clean")),
   }),
 );
 
@@ -125,7 +139,17 @@ const DeployNodesInput = builder.inputType("DeployNodesInput", {
     ...workFields(t),
     steps: t.field({
       type: [StepInput],
-      description: "Deploy steps and reserved steps to run in this order instead of the automatic ones; 1 to 100.",
+      description:
+        "Deploy steps and reserved steps to run in this order instead of the automatic ones; 1 to 100. One of them must reach PROVISIONED, unless the node has an installed system.",
+    }),
+    runbook: t.string({
+      description:
+        "Name of a runbook for DEPLOY to use instead of `steps`. The operation runs the steps that the runbook has now.",
+    }),
+    reinstall: t.boolean({
+      required: true,
+      defaultValue: false,
+      description: "Install again on ACTIVE nodes. This erases their systems; without it ACTIVE nodes are refused.",
     }),
   }),
 });
@@ -133,9 +157,9 @@ const DeployNodesInput = builder.inputType("DeployNodesInput", {
 builder.mutationField("deployNodes", (t) =>
   t.field({
     type: NodeWorkPayloadRef,
-    nullable: true,
     ...needs("OPERATE"),
-    description: "Install the system; nodes end ACTIVE. Allowed from AVAILABLE, DEPLOY_FAILED, and again from ACTIVE.",
+    description:
+      "Install the system; nodes end ACTIVE. Allowed from AVAILABLE and DEPLOY_FAILED, and from ACTIVE with `reinstall: true`.",
     args: {
       input: t.arg({
         type: DeployNodesInput,
@@ -143,43 +167,35 @@ builder.mutationField("deployNodes", (t) =>
         description: "Nodes, steps and terms.",
       }),
     },
-    resolve: (_root, { input }, context) => submit(context, "DEPLOY", input, stepOptions(input.steps, "deploy")),
+    resolve: (_root, { input }, context) =>
+      submit(context, "DEPLOY", input, { ...stepOptions(input, "deploy"), reinstall: input.reinstall }),
   }),
 );
 
-function cleanOptions({ steps, runbook }: typeof CleanNodesInput.$inferInput): VerbOptions {
-  return { ...stepOptions(steps, "clean"), ...(runbook != null && { runbook }) };
-}
-
 /** Options for the steps chosen in a request; the automatic ones run if none are. */
-function stepOptions(steps: Parameters<typeof stepChoices>[0], phase: "clean" | "deploy"): VerbOptions {
+function stepOptions(
+  { steps, runbook }: Pick<typeof CleanNodesInput.$inferInput, "steps" | "runbook">,
+  phase: "clean" | "deploy",
+): VerbOptions {
   const chosen = stepChoices(steps, phase);
-  return chosen ? { steps: chosen } : {};
+  return { ...(chosen && { steps: chosen }), ...(runbook != null && { runbook }) };
 }
 
 const DecommissionNodesInput = builder.inputType("DecommissionNodesInput", {
   description: "Nodes and terms of a decommissioning.",
-  fields: (t) => ({
-    ...workFields(t),
-    force: t.boolean({
-      required: true,
-      defaultValue: false,
-      description: "Include nodes that have disappeared. Their steps will fail, but they end DECOMMISSIONED.",
-    }),
-  }),
+  fields: (t) => workFields(t),
 });
 
 builder.mutationField("decommissionNodes", (t) =>
   t.field({
     type: NodeWorkPayloadRef,
-    nullable: true,
     ...needs("OPERATE"),
     description:
       "Take nodes out of service: tear-down and cleaning, best effort. Nodes end DECOMMISSIONED even if steps fail; failures are recorded in `Run.errors`.",
     args: {
       input: t.arg({ type: DecommissionNodesInput, required: true, description: "Nodes and terms." }),
     },
-    resolve: (_root, { input }, context) => submit(context, "DECOMMISSION", input, { force: input.force }),
+    resolve: (_root, { input }, context) => submit(context, "DECOMMISSION", input),
   }),
 );
 
@@ -197,7 +213,6 @@ const UpdateNodesInput = builder.inputType("UpdateNodesInput", {
 builder.mutationField("updateNodes", (t) =>
   t.field({
     type: NodeWorkPayloadRef,
-    nullable: true,
     ...needs("OPERATE"),
     description:
       "Redeploy nodes: remove the workload, clean, and deploy with the present settings, optionally in another host group. Allowed from ACTIVE. A failed tear-down or cleaning ends the run.",
@@ -212,9 +227,9 @@ const SetPowerInput = builder.inputType("SetPowerInput", {
   fields: (t) => ({
     ...workFields(t),
     action: t.field({ type: PowerActionEnum, required: true, description: "Power action." }),
-    timeoutSeconds: t.float({
+    timeoutSeconds: t.int({
       description:
-        "For SOFT_OFF: seconds that the system may take to shut down before it is powered off, 1 to 86400. Default 600.",
+        "For SOFT_OFF and SOFT_REBOOT: seconds that the system may take to shut down before it is powered off, 1 to 86400. Default 600.",
     }),
   }),
 });
@@ -222,7 +237,6 @@ const SetPowerInput = builder.inputType("SetPowerInput", {
 builder.mutationField("setPower", (t) =>
   t.field({
     type: NodeWorkPayloadRef,
-    nullable: true,
     ...needs("OPERATE"),
     description:
       "Change the power state of nodes. A node that already has the requested state succeeds without a call to its BMC. Refused with BUSY while a node has an unfinished run of any kind. A protected node accepts only ON.",
@@ -234,3 +248,30 @@ builder.mutationField("setPower", (t) =>
 function powerOptions({ action, timeoutSeconds }: typeof SetPowerInput.$inferInput): VerbOptions {
   return { powerAction: action, ...(timeoutSeconds != null && { softTimeoutSeconds: timeoutSeconds }) };
 }
+
+const SetBootDeviceInput = builder.inputType("SetBootDeviceInput", {
+  description: "Nodes, boot device and terms.",
+  fields: (t) => ({
+    ...workFields(t),
+    device: t.field({ type: BootDeviceEnum, required: true, description: "Device from which the machines start." }),
+    persistent: t.boolean({
+      required: true,
+      defaultValue: false,
+      description: "Whether all later starts use the device. By default only the next one does.",
+    }),
+  }),
+});
+
+builder.mutationField("setBootDevice", (t) =>
+  t.field({
+    type: NodeWorkPayloadRef,
+    ...needs("OPERATE"),
+    description:
+      "Set the device from which machines start, for their next start or for all later ones. It restarts no machine; see `setPower`. Refused with BUSY while a node has an unfinished run, because its steps may set the boot device themselves.",
+    args: { input: t.arg({ type: SetBootDeviceInput, required: true, description: "Nodes, boot device and terms." }) },
+    resolve: (_root, { input }, context) => {
+      const { device, persistent } = input;
+      return submit(context, "BOOT_DEVICE", input, { bootDevice: { device, persistent } });
+    },
+  }),
+);

@@ -1,4 +1,6 @@
 /** The reason why a run waits: as data for programs and as a sentence for people. */
+import { stepUnderWay } from "../../engine/engine.ts";
+import { cancels } from "../../lifecycle/interrupts.ts";
 import { waitingOf } from "../../lifecycle/waiting.ts";
 import type { Waiting } from "../../lifecycle/waiting.ts";
 import type { RunRow } from "../../store/runs.ts";
@@ -18,7 +20,7 @@ const WaitingRef = builder.objectRef<Waiting & { readonly run: RunRow }>("Waitin
     since: t.field({
       type: "DateTime",
       description: "Start of the wait.",
-      resolve: ({ run }) => run.waitingSince ?? run.createdAt,
+      resolve: ({ run, reason }) => (reason === "ABORTING" ? run.interruptAt : run.waitingSince) ?? run.updatedAt,
     }),
     until: t.expose("until", {
       type: "DateTime",
@@ -47,27 +49,45 @@ const WaitingRef = builder.objectRef<Waiting & { readonly run: RunRow }>("Waitin
   }),
 });
 
-async function waiting(run: RunRow, { load }: Context): Promise<(Waiting & { readonly run: RunRow }) | null> {
+async function waiting(run: RunRow, context: Context): Promise<(Waiting & { readonly run: RunRow }) | null> {
   // Most runs are running or ended; skip the reads for them.
-  if (run.finishedAt !== null || (run.state === "RUNNING" && run.startedAt !== null)) return null;
-  const [operation, plan] = await Promise.all([load.operation.load(run.operationId), load.plan.load(run.planHash)]);
+  const isEnding = run.interrupt === "ABORT" || run.interruptFailure !== null;
+  if (run.finishedAt !== null || (run.state === "RUNNING" && !isEnding)) return null;
+  const { load } = context;
+  const [operation, plan, node] = await Promise.all([
+    load.operation.load(run.operationId),
+    load.plan.load(run.planHash),
+    load.node.load(run.nodeId),
+  ]);
   if (!operation) return null;
   const step = plan?.steps[run.position];
   const holdReason = step?.args["reason"];
   const found = waitingOf({
     ...run,
     operation,
+    isAborting: isEnding && (await isAborting(run, context)),
     step: step ? stepName(step) : null,
     holdReason: typeof holdReason === "string" ? holdReason : null,
+    inMaintenance: node != null && node.maintenanceSince !== null,
+    hasDisappeared: node?.presence === "DISAPPEARED",
   });
   return found && { ...found, run };
+}
+
+/** Whether the abort or the failure of a run is being carried out, and does not wait for the end of the step. */
+async function isAborting(run: RunRow, context: Context): Promise<boolean> {
+  if (run.interruptFailure !== null) return true;
+  const step = (await stepsOf(run, context))[run.position];
+  const underWay = stepUnderWay(step?.planned, step?.attempts.at(-1));
+  return run.state !== "QUEUED" && (underWay === null || cancels(run.interruptMode, underWay.interruptible));
 }
 
 builder.objectField(RunRef, "waiting", (t) =>
   t.field({
     type: WaitingRef,
     nullable: true,
-    description: "What the run waits for; null if it is running or has ended.",
+    description:
+      "What the run waits for, such as a time, a slot, or the end of an abort (`ABORTING`); null if it is running or has ended.",
     resolve: (run, _args, context) => waiting(run, context),
   }),
 );

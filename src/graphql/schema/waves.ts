@@ -25,7 +25,7 @@ export const WavesInput = builder.inputType("WavesInput", {
       description:
         "Size of each wave, 1 to 1000 entries. The last size is repeated until every node has a wave. Percentages are rounded up.",
     }),
-    pauseSeconds: t.float({ description: "Pause between two waves in seconds, 0 to 2592000. Default 0." }),
+    pauseSeconds: t.int({ description: "Pause between two waves in seconds, 0 to 2592000. Default 0." }),
     manual: t.boolean({
       required: true,
       defaultValue: false,
@@ -99,7 +99,6 @@ for (const [name, action, description] of WAVE_MUTATIONS) {
   builder.mutationField(name, (t) =>
     t.field({
       type: OperationPayloadRef,
-      nullable: true,
       ...needs("OPERATE"),
       description,
       args: { input: t.arg({ type: SteerWavesInput, required: true, description: "The operation." }) },

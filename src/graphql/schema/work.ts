@@ -1,10 +1,24 @@
 /** Mutations of unfinished or ended work: abort, stop, restart, and what undoes an abort or a hold. */
 import { builder, given, needs } from "../base/builder.ts";
+import type { InputFields } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
-import { AbortModeEnum, RestartFromEnum } from "../base/enums.ts";
+import { AbortModeEnum, AcceptanceEnum, FailurePolicyEnum, RestartFromEnum } from "../base/enums.ts";
 import { NodeWorkPayloadRef } from "./node-work.ts";
 import { WorkSelectorInput, workSelector } from "./selectors.ts";
-import { termFields, termsOf } from "./verb-terms.ts";
+import { keptTermsOf, termFields, termsOf } from "./verb-terms.ts";
+import { WavesInput } from "./waves.ts";
+
+/** Fields of every input that interrupts work. */
+const interruptFields = (t: InputFields) => ({
+  acceptance: t.field({
+    type: AcceptanceEnum,
+    required: true,
+    defaultValue: "BEST_EFFORT",
+    description:
+      "Effect of a refused or unknown node on the others. BEST_EFFORT: the others are accepted, and `errors` names the unknown nodes.",
+  }),
+  reason: t.string({ description: "Reason for the request; stored with the transitions." }),
+});
 
 const AbortInput = builder.inputType("AbortInput", {
   description: "Work to abort, and how.",
@@ -14,19 +28,18 @@ const AbortInput = builder.inputType("AbortInput", {
       type: AbortModeEnum,
       required: true,
       defaultValue: "NOW",
-      description: "What to do on nodes where the running step must not be interrupted.",
+      description: "How far to go to end the step that has begun.",
     }),
     powerOff: t.boolean({
       description: "Whether to power the nodes off. By default, nodes in cleaning or deployment are powered off.",
     }),
-    reason: t.string({ description: "Reason for the request; stored with the transitions." }),
+    ...interruptFields(t),
   }),
 });
 
 builder.mutationField("abort", (t) =>
   t.field({
     type: NodeWorkPayloadRef,
-    nullable: true,
     ...needs("OPERATE"),
     description:
       "Give up work now; nodes end in a failed state. Each node has its own result: accepted, or refused with NOTHING_RUNNING, NOT_INTERRUPTIBLE or UNSUPPORTED_BY_DRIVER.",
@@ -49,21 +62,20 @@ const StopInput = builder.inputType("StopInput", {
       description:
         "Operation or nodes whose work to stop. For an operation, or a cluster that an operation was requested for, the whole operation stops.",
     }),
-    timeoutSeconds: t.float({
+    timeoutSeconds: t.int({
       description:
         "Seconds that running steps may take to end before they fail with STOP_TIMEOUT, 1 to 86400. Default 600.",
     }),
-    reason: t.string({ description: "Reason for the request; stored with the transitions." }),
+    ...interruptFields(t),
   }),
 });
 
 builder.mutationField("stop", (t) =>
   t.field({
     type: NodeWorkPayloadRef,
-    nullable: true,
     ...needs("OPERATE"),
     description:
-      "Stop work gracefully: running steps end, no further step starts, and nodes with remaining work end STOPPED, from where they can be restarted. Stopping work that has ended returns it as it ended.",
+      "Stop work gracefully: running steps end, no further step starts, and nodes with remaining work end STOPPED, from where they can be restarted. Work that was stopped already is returned as it is; if all of the work has ended otherwise, the request is refused with NOTHING_RUNNING.",
     args: { input: t.arg({ type: StopInput, required: true, description: "Operation or nodes whose work is meant." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.stop(callerOf(context), {
@@ -84,16 +96,42 @@ const RestartInput = builder.inputType("RestartInput", {
       description: "How much completed work to keep.",
     }),
     ...termFields(t),
+    acceptance: t.field({
+      type: AcceptanceEnum,
+      required: true,
+      defaultValue: "BEST_EFFORT",
+      description:
+        "Effect of a refused node on the whole request. By default the other nodes restart, and `results` has the reason for each refused one.",
+    }),
+    onFailure: t.field({
+      type: FailurePolicyEnum,
+      description:
+        "Effect of a failed node on the others. By default that of the earlier request; null uses the default of its verb.",
+    }),
+    maxParallel: t.int({
+      description:
+        "Maximum number of nodes worked on at the same time. By default that of the earlier request; null sets no limit.",
+    }),
+    waves: t.field({
+      type: WavesInput,
+      description:
+        "Start the nodes in waves. By default those of the earlier request, with `maxFailures`; null starts all nodes at once.",
+    }),
+    keepVariables: t.boolean({
+      required: true,
+      defaultValue: true,
+      description:
+        "Whether the variables of the earlier request apply, below those of this one. With false only the cluster's settings and this request's variables do.",
+    }),
   }),
 });
 
 builder.mutationField("restart", (t) =>
   t.field({
     type: NodeWorkPayloadRef,
-    nullable: true,
     ...needs("OPERATE"),
     description:
-      "Continue stopped, failed or aborted work in a new operation, with the present settings. Nodes whose work succeeded are not touched.",
+      "Continue stopped, failed or aborted work, each node by its own earlier request and with the present settings. Nodes whose work succeeded are not touched. By default the unfinished stage of a node runs again; see `from`.",
     args: {
       input: t.arg({
         type: RestartInput,
@@ -104,8 +142,11 @@ builder.mutationField("restart", (t) =>
     resolve: (_root, { input }, context) =>
       context.services.engine.restart(callerOf(context), {
         ...termsOf(input),
+        ...keptTermsOf(input),
+        keepVariables: input.keepVariables,
         work: workSelector(input.work),
         from: input.from,
+        force: input.force,
       }),
   }),
 );
@@ -114,14 +155,13 @@ const WorkInput = builder.inputType("WorkInput", {
   description: "Unfinished work.",
   fields: (t) => ({
     work: t.field({ type: WorkSelectorInput, required: true, description: "Operation or nodes whose work is meant." }),
-    reason: t.string({ description: "Reason for the request; stored with the transitions." }),
+    ...interruptFields(t),
   }),
 });
 
 builder.mutationField("withdrawAbort", (t) =>
   t.field({
     type: NodeWorkPayloadRef,
-    nullable: true,
     ...needs("OPERATE"),
     description:
       "Withdraw a pending abort: the step that it waits for ends, and the work continues. Refused if the abort has already started. Also withdraws a stop that was requested before the abort.",
@@ -130,10 +170,9 @@ builder.mutationField("withdrawAbort", (t) =>
   }),
 );
 
-builder.mutationField("unhold", (t) =>
+builder.mutationField("releaseHolds", (t) =>
   t.field({
     type: NodeWorkPayloadRef,
-    nullable: true,
     ...needs("OPERATE"),
     description: "Release holds: runs that wait at the reserved step `hold` continue. Each node has its own result.",
     args: { input: t.arg({ type: WorkInput, required: true, description: "Work whose holds to release." }) },
@@ -141,6 +180,6 @@ builder.mutationField("unhold", (t) =>
   }),
 );
 
-function workOf({ work, reason }: typeof WorkInput.$inferInput) {
-  return { work: workSelector(work), reason: given(reason) };
+function workOf({ work, acceptance, reason }: typeof WorkInput.$inferInput) {
+  return { work: workSelector(work), acceptance, reason: given(reason) };
 }

@@ -7,25 +7,44 @@ export interface Example {
 
 export const EXAMPLES: readonly Example[] = [
   {
-    query: `# 1. List the clusters, nodes, and the verbs that each node accepts now.
+    query: `# List the clusters, some nodes,
+# and the verbs that each node accepts now.
 query LookAround {
   clusters(first: 10) {
-    edges { node { name state nodeCounts { state count } variables } }
+    nodes { name state nodeCounts { state count } variables }
   }
-  nodes(first: 5, filter: { cluster: { name: "berlin" } }) {
+  nodes(
+    first: 5
+    filter: { cluster: { name: "berlin" } }
+  ) {
     totalCount
-    edges { node { name state powerState verbs { verb allowed reason } } }
+    nodes {
+      name state powerState
+      verbs { verb allowed reason }
+    }
   }
-  drivers { name description interfaces { kind steps { name phase priority interruptible } } }
+  drivers {
+    name description
+    interfaces {
+      kind
+      steps { name phase priority interruptible }
+    }
+  }
 }
 `,
   },
   {
-    query: `# 2. Watch every state change live; GraphiQL shows the newest. Run it in a separate browser window, and continue here.
+    query: `# Watch every state change: the newest 20 items.
+# Run it in a second browser window,
+# and continue with the next tab here.
 subscription Watch {
-  nodeTransitions(filter: { cluster: { name: "berlin" } }) {
+  nodeTransitions(
+    filter: { cluster: { name: "berlin" } }
+  ) {
     __typename
-    ... on Transition { cursor nodeName from to event step at }
+    ... on Transition {
+      cursor nodeName from to event step at
+    }
     ... on StreamBookmark { cursor caughtUp }
     ... on StreamReset { cursor code }
   }
@@ -33,9 +52,14 @@ subscription Watch {
 `,
   },
   {
-    query: `# 3. Plan a commission: the steps of each node, their usual duration, and the point of no return. Nothing is written.
+    query: `# Plan a commission: the steps of each node,
+# their usual duration, the point of no return.
+# Nothing is written.
 query PlanCommission {
-  plan(input: { kind: COMMISSION, nodes: { cluster: { name: "berlin" } } }) {
+  plan(input: {
+    kind: COMMISSION
+    nodes: { cluster: { name: "berlin" } }
+  }) {
     planHash acceptedCount refusedCount
     results {
       ref accepted error { code message }
@@ -49,9 +73,13 @@ query PlanCommission {
 `,
   },
   {
-    query: `# 4. Verify, inspect, clean and deploy every node of the cluster.
+    query: `# Verify, inspect, clean and deploy
+# every node of the cluster.
 mutation Commission {
-  commissionNodes(input: { nodes: { cluster: { name: "berlin" } }, reason: "first commissioning" }) {
+  commissionNodes(input: {
+    nodes: { cluster: { name: "berlin" } }
+    reason: "first commissioning"
+  }) {
     operation { id uuid state totalCount }
     errors { code message }
   }
@@ -59,9 +87,13 @@ mutation Commission {
 `,
   },
   {
-    query: `# 5. Stop it while it runs: running steps end, and no further step starts.
+    query: `# Stop it while it runs: running steps end,
+# and no further step starts.
 mutation Stop {
-  stop(input: { work: { cluster: { name: "berlin" } }, reason: "wrong time server" }) {
+  stop(input: {
+    work: { cluster: { name: "berlin" } }
+    reason: "wrong time server"
+  }) {
     operation { uuid state }
     errors { code message }
   }
@@ -69,14 +101,22 @@ mutation Stop {
 `,
   },
   {
-    query: `# 6. Check the progress. Repeat until the operation is STOPPED.
+    query: `# Check the progress.
+# Repeat until the operation is STOPPED.
 query HowFar {
-  cluster(by: { name: "berlin" }) { state nodeCounts { state count } }
+  cluster(by: { name: "berlin" }) {
+    state
+    nodeCounts { state count }
+  }
   operations(first: 1) {
-    edges {
-      node {
-        kind state finishedCount totalCount
-        runs(first: 3) { edges { node { nodeName state waiting { reason description } steps { name state startedAt finishedAt } } } }
+    nodes {
+      kind state finishedCount totalCount
+      runs(first: 3) {
+        nodes {
+          nodeName state
+          waiting { reason description }
+          steps { name state startedAt finishedAt }
+        }
       }
     }
   }
@@ -84,9 +124,12 @@ query HowFar {
 `,
   },
   {
-    query: `# 7. Change the setting.
+    query: `# Change a setting of the cluster.
 mutation ChangeSettings {
-  updateCluster(input: { cluster: { name: "berlin" }, variables: { ntp: "10.0.0.2" } }) {
+  updateCluster(input: {
+    cluster: { name: "berlin" }
+    variables: { ntp: "10.0.0.2" }
+  }) {
     cluster { variables revision }
     errors { code message }
   }
@@ -94,10 +137,16 @@ mutation ChangeSettings {
 `,
   },
   {
-    query: `# 8. Restart with the new settings. Completed stages are not repeated.
+    query: `# Restart with the new settings.
+# STAGE repeats the unfinished stage, but no erasure
+# and no installation that succeeded.
+# UNFINISHED_STEP repeats no step that succeeded.
 mutation Restart {
-  restart(input: { work: { cluster: { name: "berlin" } }, acceptance: BEST_EFFORT }) {
-    operation { uuid state totalCount restartOf { uuid } }
+  restart(input: {
+    work: { cluster: { name: "berlin" } }
+    from: STAGE
+  }) {
+    operations { uuid state totalCount restartOf { uuid } }
     results { ref accepted steps { name state } }
     errors { code message }
   }
@@ -105,10 +154,14 @@ mutation Restart {
 `,
   },
   {
-    query: `# 9. Register nodes, with settings for their driver.
+    query: `# Register nodes, with settings for their driver.
 mutation Register {
   registerNodes(input: { nodes: [
-    { name: "own-01", driver: { fake: {} }, labels: [{ key: "room", value: "2" }] }
+    {
+      name: "own-01"
+      driver: { fake: {} }
+      labels: [{ key: "room", value: "2" }]
+    }
     { name: "own-02", driver: { fake: { delayMs: 1000 } } }
   ] }) {
     nodes { name state }
@@ -118,9 +171,14 @@ mutation Register {
 `,
   },
   {
-    query: `# 10. Discover machines at addresses and register them. These are simulated too.
+    query: `# Discover machines and register them.
+# These are simulated too.
 mutation Discover {
-  discoverNodes(input: { driver: { fake: {} }, addresses: ["192.0.2.0/29"], namePrefix: "found-" }) {
+  discoverNodes(input: {
+    driver: { fake: {} }
+    addresses: ["192.0.2.0/29"]
+    namePrefix: "found-"
+  }) {
     operation { uuid }
     addresses
     errors { code message path }
@@ -129,11 +187,17 @@ mutation Discover {
 `,
   },
   {
-    query: `# 11. Commission the other cluster in waves: one node, a quarter, then half of the nodes. A second failure halts it.
+    query: `# Commission the other cluster in waves:
+# one node, a quarter, then half of the nodes.
+# A second failure halts the waves.
 mutation CommissionOslo {
   commissionNodes(input: {
-    nodes: { cluster: { name: "oslo" } }, onFailure: LEAVE
-    waves: { sizes: [{ count: 1 }, { percent: 25 }, { percent: 50 }], maxFailures: { count: 1 } }
+    nodes: { cluster: { name: "oslo" } }
+    onFailure: LEAVE
+    waves: {
+      sizes: [{ count: 1 }, { percent: 25 }, { percent: 50 }]
+      maxFailures: { count: 1 }
+    }
   }) {
     operation { id uuid }
     errors { code message }
@@ -142,14 +206,21 @@ mutation CommissionOslo {
 `,
   },
   {
-    query: `# 12. List the waiting runs and their reasons: a wave, a slot, a retry, a callback.
+    query: `# List the waiting runs and their reasons:
+# a wave, a slot, a retry, a callback.
 query Waiting {
-  operations(first: 1, filter: { cluster: { name: "oslo" } }) {
-    edges {
-      node {
-        state
-        rollout { state wave waves sizes maxFailures }
-        runs { edges { node { nodeName state waiting { reason description position until } } } }
+  operations(
+    first: 1
+    filter: { cluster: { name: "oslo" } }
+  ) {
+    nodes {
+      state
+      rollout { state wave waves sizes maxFailures }
+      runs {
+        nodes {
+          nodeName state
+          waiting { reason description position until }
+        }
       }
     }
   }
@@ -158,20 +229,32 @@ query Waiting {
 `,
   },
   {
-    query: `# 13. Abort it: waiting nodes and interruptible steps end now, the others after their step.
+    query: `# Abort it: waiting nodes and steps that may be
+# interrupted end now, the others after their step.
 mutation AbortOslo {
-  abort(input: { work: { cluster: { name: "oslo" } }, mode: AFTER_STEP }) {
-    results { ref accepted abortEffect abortPendingAfterStep error { code message } }
+  abort(input: {
+    work: { cluster: { name: "oslo" } }
+    mode: AFTER_STEP
+  }) {
+    results {
+      ref accepted
+      abortEffect abortPendingAfterStep
+      error { code message }
+    }
     errors { code message }
   }
 }
 `,
   },
   {
-    query: `# 14. Read the log: every state change in commit order, with positions without gaps.
+    query: `# Read the log: every state change in commit order,
+# with positions without gaps.
 query Log {
   transitions(last: 20) {
-    edges { node { cursor nodeName sequence from to event step actor reason at } }
+    nodes {
+      cursor nodeName sequence
+      from to event step actor reason at
+    }
   }
 }
 `,

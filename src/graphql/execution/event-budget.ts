@@ -1,0 +1,41 @@
+/**
+ * The budget of one connection for its subscriptions, as cost over time. The cost of a request is checked when it arrives; a
+ * subscription has that cost again for each event that is executed for it. A burst is free; beyond it events are delayed,
+ * never refused, and a subscription reads its next event only then.
+ */
+import { setTimeout as delay } from "node:timers/promises";
+
+/** Cost that one connection may spend at once, and the cost per second after that. */
+export const BURST_COST = 100_000;
+export const COST_PER_SECOND = 20_000;
+
+/** Does not keep the process from ending. */
+const unreferenced = (milliseconds: number) => delay(milliseconds, undefined, { ref: false });
+
+export interface EventBudget {
+  /** Settles when there is no debt; undefined if there is none now. */
+  paid(): Promise<void> | undefined;
+  /** Spends the cost of an execution, also beyond what there is. */
+  spend(cost: number): void;
+}
+
+export function createEventBudget(wait: (milliseconds: number) => Promise<unknown> = unreferenced): EventBudget {
+  let left = BURST_COST;
+  let filledAt = performance.now();
+  const fill = () => {
+    const now = performance.now();
+    left = Math.min(BURST_COST, left + ((now - filledAt) / 1_000) * COST_PER_SECOND);
+    filledAt = now;
+    return left;
+  };
+  const waitUntilPaid = async () => {
+    // Another subscription of the connection may have spent more when this one goes on.
+    while (fill() < 0) await wait((-left / COST_PER_SECOND) * 1_000);
+  };
+  return {
+    paid: () => (fill() < 0 ? waitUntilPaid() : undefined),
+    spend(cost) {
+      left = fill() - cost;
+    },
+  };
+}
