@@ -1,4 +1,5 @@
 /** Items that a watcher emits, and items of the server's stream. */
+import type { NodeState } from "./node-state.ts";
 
 /** A node: in a snapshot, or in its current state when a transition is delivered. */
 export type WatchedNode<Fields = NodeFields> = Fields & {
@@ -12,7 +13,7 @@ export type WatchedNode<Fields = NodeFields> = Fields & {
 /** Default fields of a node. */
 export interface NodeFields {
   readonly name: string;
-  readonly state: string;
+  readonly state: NodeState;
 }
 
 export interface Transition {
@@ -25,9 +26,9 @@ export interface Transition {
   /** Revision of the node after the transition. */
   readonly nodeRevision: number;
   /** null: the node was registered. */
-  readonly from: string | null;
+  readonly from: NodeState | null;
   /** null: the node was deleted. */
-  readonly to: string | null;
+  readonly to: NodeState | null;
   readonly event: string;
   /** RFC 3339. */
   readonly at: string;

@@ -19,22 +19,28 @@ export interface Position {
   reset(code: string): void;
 }
 
-/** At most 15 digits, so that a number represents it exactly. */
-const CURSOR = /^\d{1,15}$/;
+/** A position of at most 15 digits, so that a number represents it exactly, and the identity of the log. */
+const CURSOR = /^(\d{1,15})(-[0-9a-z]+)?$/;
 
 export function createPosition(proof: Proof, after: string | null): Position {
-  let cursor = after === null ? null : read(after);
+  let cursor = after;
+  let position = after === null ? null : read(after);
   let reason: BeginReason = "START";
   /** The newest sequence number of each node; used only for the proof SEQUENCES. */
   const sequences = new Map<string, number>();
 
   /** Throws if positions up to `upTo` are missing and the proof is POSITIONS. */
   function checkGap(upTo: number): void {
-    if (proof === "POSITIONS" && cursor !== null && upTo > cursor)
+    if (proof === "POSITIONS" && position !== null && upTo > position)
       throw new WatchError(
         "GAP",
-        upTo === cursor + 1 ? `Position ${upTo} is missing.` : `Positions ${cursor + 1} to ${upTo} are missing.`,
+        upTo === position + 1 ? `Position ${upTo} is missing.` : `Positions ${position + 1} to ${upTo} are missing.`,
       );
+  }
+
+  function moveTo(reached: string, at: number): void {
+    cursor = reached;
+    position = at;
   }
 
   function checkSequence({ nodeUuid, nodeName, sequence, to }: Transition): void {
@@ -48,7 +54,7 @@ export function createPosition(proof: Proof, after: string | null): Position {
 
   return {
     connect() {
-      if (cursor !== null) return { after: String(cursor), snapshot: false, begin: null };
+      if (cursor !== null) return { after: cursor, snapshot: false, begin: null };
       const begin = reason;
       reason = "SNAPSHOT_BROKEN";
       sequences.clear();
@@ -64,12 +70,12 @@ export function createPosition(proof: Proof, after: string | null): Position {
         case "Transition": {
           const { __typename, node, ...transition } = item;
           const at = read(item.cursor);
-          if (cursor === null)
+          if (position === null)
             throw new WatchError("GAP", "The server sent transitions before the snapshot was complete.");
-          if (at <= cursor) return null;
+          if (at <= position) return null;
           checkGap(at - 1);
           checkSequence(transition);
-          cursor = at;
+          moveTo(item.cursor, at);
           return {
             kind: "transition",
             cursor: item.cursor,
@@ -79,15 +85,15 @@ export function createPosition(proof: Proof, after: string | null): Position {
         }
         case "StreamBookmark": {
           const at = read(item.cursor);
-          if (cursor === null) {
+          if (position === null) {
             if (!item.snapshotComplete) return null;
-            cursor = at;
+            moveTo(item.cursor, at);
             return { kind: "complete", cursor: item.cursor };
           }
-          if (at < cursor) return null;
+          if (at < position) return null;
           // A bookmark states that every earlier item was sent.
           checkGap(at);
-          cursor = at;
+          moveTo(item.cursor, at);
           return { kind: "bookmark", cursor: item.cursor, live: item.caughtUp };
         }
       }
@@ -95,6 +101,7 @@ export function createPosition(proof: Proof, after: string | null): Position {
     reset(code) {
       if (code !== "CURSOR_EXPIRED") return;
       cursor = null;
+      position = null;
       reason = "CURSOR_EXPIRED";
     },
   };
@@ -107,7 +114,9 @@ function nodeAfter({ nodeUuid, nodeName, nodeRevision, to, sequence }: Transitio
     : { uuid: nodeUuid, name: nodeName, state: to, transitionCount: sequence, revision: nodeRevision };
 }
 
+/** The position of a cursor. */
 function read(cursor: string): number {
-  if (!CURSOR.test(cursor)) throw new WatchError("REFUSED", `${JSON.stringify(cursor)} is not a cursor of a stream.`);
-  return Number(cursor);
+  const position = CURSOR.exec(cursor)?.[1];
+  if (position === undefined) throw new WatchError("REFUSED", `${JSON.stringify(cursor)} is not a cursor of a stream.`);
+  return Number(position);
 }

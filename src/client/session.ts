@@ -52,8 +52,9 @@ const ACKNOWLEDGE_MS = 10_000;
  */
 const FATAL_CLOSE_CODES = new Set([4400, 4401, 4406, 4409, 4429, 4500]);
 const FORBIDDEN = 4403;
+const WRONG_TOKEN = "The token is missing or wrong. Pass the token of the service as `token`.";
 /** Errors that a retry can resolve. */
-const TRANSIENT_CODES = new Set<unknown>(["INTERNAL", "CAPACITY"]);
+const TRANSIENT_CODES = new Set<unknown>(["INTERNAL", "CAPACITY", "DATABASE_UNAVAILABLE"]);
 
 export function openSession(options: SessionOptions): Session {
   const { url, token, silenceMs, unreadMax, signal } = options;
@@ -166,8 +167,9 @@ function endingOf(cause: unknown, acknowledged: boolean): Ending {
   ) {
     const { code, reason } = cause;
     const why = `the socket was closed with ${code}${reason === "" ? "" : `: ${String(reason)}`}`;
-    const fatal = FATAL_CLOSE_CODES.has(code) || (code === FORBIDDEN && !acknowledged);
-    return fatal
+    if (code === FORBIDDEN && !acknowledged)
+      return { kind: "refused", error: new WatchError("REFUSED", WRONG_TOKEN, code) };
+    return FATAL_CLOSE_CODES.has(code)
       ? { kind: "refused", error: new WatchError("REFUSED", `The server rejects this client: ${why}.`, code) }
       : { kind: "broken", why };
   }
