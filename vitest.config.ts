@@ -1,13 +1,15 @@
 /**
  * Tests run in three tiers; the name of a file decides its tier.
  *
- * - `fast`: `*.test.ts`. Everything that a change needs. `npm test` runs it.
+ * - `fast`: `*.test.ts`. Everything that a change needs. `npm test` runs it, as two projects: `fast-shared` runs the files
+ *   of the engine and the feed in processes that they share, which saves loading the modules for each file; `fast` runs
+ *   every other file in a process of its own.
  * - `long`: `*.long.test.ts`. Real replicas that are killed, chaos, random models, code generators of clients.
  *   `npm run test:all` runs it, beside programs that have no test runner.
  * - `tcp`: the files of `fast` that depend on the database connection, over TCP, as an external server is reached. The
  *   others reach a throw-away embedded PostgreSQL on its Unix socket. `npm run test:all` runs it.
  *
- * `npx vitest run --project fast test/engine/abort.test.ts` runs one file. TEST_DATABASE_URL names another server.
+ * `npm test -- test/engine/abort.test.ts` runs one file. TEST_DATABASE_URL names another server.
  * Tests that need real or simulated hardware have a configuration of their own: vitest.hardware.config.ts.
  *
  * Node runs the modules, as it does in the service; Vite does not transform them.
@@ -16,6 +18,8 @@ import { configDefaults, defineConfig } from "vitest/config";
 
 const LONG = "test/**/*.long.test.ts";
 const HARDWARE = "test/hardware/**";
+/** These change nothing outside of what they create: no global, no schema, no environment. */
+const SHARED = "test/{engine,feed,lifecycle,runtime}/**/*.test.ts";
 /** These start servers of their own, or do not depend on the connection. */
 const SOCKET_ONLY = ["test/store/embedded.test.ts", "test/store/plans.test.ts"];
 
@@ -30,7 +34,17 @@ export default defineConfig({
         test: {
           name: "fast",
           include: ["test/**/*.test.ts"],
-          exclude: [...configDefaults.exclude, HARDWARE, LONG],
+          exclude: [...configDefaults.exclude, HARDWARE, LONG, SHARED],
+          provide: { reachedBy: "socket" },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: "fast-shared",
+          include: [SHARED],
+          exclude: [...configDefaults.exclude, LONG],
+          isolate: false,
           provide: { reachedBy: "socket" },
         },
       },

@@ -6,7 +6,7 @@
  * a step that takes longer expires.
  */
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import type { Config } from "./config.ts";
 import { configForLog } from "./config.ts";
 import { registerDemonstrationFleet } from "./commands/demo.ts";
@@ -20,7 +20,9 @@ import { createTail } from "./feed/tail.ts";
 import { buildSchema, hashOfSchema, schemaText } from "./graphql/schema/schema.ts";
 import { startHealthServer } from "./http/health.ts";
 import type { HealthServer } from "./http/health.ts";
+import { checkPort } from "./http/listen.ts";
 import type { Log } from "./log.ts";
+import { ipNetworks } from "./runtime/ip-networks.ts";
 import type { Observer } from "./observer.ts";
 import { explainDatabaseErrors, openMigrated, waitForDatabase } from "./commands/startup.ts";
 import { startServer } from "./http/server.ts";
@@ -51,10 +53,13 @@ const GIVE_UP_MS = 6_500;
 
 export async function startService(config: Config, log: Log): Promise<Service> {
   log.info({ version: VERSION, config: configForLog(config) }, "starting");
+  await checkPort(config.port, config.host);
   await using parts = new AsyncDisposableStack();
   const workers = config.driverWorkers ?? config.concurrency;
-  const pool = workers > 0 ? parts.use(createPool({ workers, log })) : undefined;
-  const registry = parts.use(await loadPlugins(config.plugins, log, pool));
+  const pool = workers > 0 ? parts.use(createPool({ workers, log, hidden: resolve(config.data) })) : undefined;
+  const registry = parts.use(
+    await loadPlugins(config.plugins, log, { pool, networks: ipNetworks(config.bmcNetworks) }),
+  );
   const connection = await connectionOf(config, parts, log);
   const { database, server, engine } = parts.use(
     await waitForDatabase(config, () => startOnDatabase(config, { connection, registry, pool }, log), log),
@@ -115,6 +120,7 @@ async function startOnDatabase(config: Config, { connection, registry, pool }: R
       observer,
       ...(pool && { endCalls: () => pool.endCalls() }),
       works: config.role !== "api",
+      isAlone: config.databaseUrl === null,
       concurrency: config.concurrency,
       powerSeconds: config.powerSeconds,
       retentionDays: config.retentionDays,

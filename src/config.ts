@@ -2,8 +2,9 @@
 import { parseArgs } from "node:util";
 import { resolve } from "node:path";
 import { messageOf } from "./errors.ts";
-import type { LogLevel } from "./log.ts";
-import { LOG_LEVELS } from "./log.ts";
+import type { LogFormat, LogLevel } from "./log.ts";
+import { LOG_FORMATS, LOG_LEVELS } from "./log.ts";
+import { isNetwork } from "./runtime/ip-networks.ts";
 
 /** The part of the service that a replica runs, so that API and engine can scale separately. */
 export const ROLES = {
@@ -32,9 +33,12 @@ export interface Config {
   /** Seconds that a start waits for a database that cannot be reached. */
   readonly dbWaitSeconds: number;
   readonly plugins: readonly string[];
+  /** Networks of BMCs, in CIDR notation; null: all but loopback, link-local, multicast and broadcast. */
+  readonly bmcNetworks: readonly string[] | null;
   /** Bearer token required of callers; null: none, allowed only on loopback. */
   readonly token: string | null;
   readonly log: LogLevel;
+  readonly logFormat: LogFormat;
   /** Whether introspection queries are allowed. */
   readonly introspection: boolean;
   /** Allowed cross-origin web pages, as `https://name:port`. */
@@ -113,7 +117,12 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   OSTLER_PLUGINS: {
     flag: "plugins",
     fallback: "fake",
-    help: "driver plugins, comma-separated: bundled names, paths or installed packages",
+    help: "driver plugins, comma-separated: bundled names, paths or installed packages; a suffix #sha512-… pins the content of a module",
+  },
+  OSTLER_BMC_NETWORKS: {
+    flag: "bmc-networks",
+    fallback: "",
+    help: "networks of BMCs, comma-separated, as 10.0.0.0/8,fd00:7::/64: discoveries and addresses in drivers' settings outside of them are refused; default: all networks but loopback, link-local, multicast and broadcast",
   },
   OSTLER_TOKEN: {
     flag: "token",
@@ -121,6 +130,11 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
     help: "token that callers send as Authorization: Bearer …; at least 16 characters",
   },
   OSTLER_LOG: { flag: "log", fallback: "info", help: `lowest level that is logged: ${LOG_LEVELS.join(", ")}` },
+  OSTLER_LOG_FORMAT: {
+    flag: "log-format",
+    fallback: "auto",
+    help: "format of the log: json (one object per line), text (short lines for people), auto (text on a terminal, else json)",
+  },
   OSTLER_INTROSPECTION: {
     flag: "introspection",
     fallback: "on",
@@ -180,6 +194,10 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     return flags.values[variable?.flag ?? ""] ?? (environment[name] || (variable?.fallback ?? ""));
   };
   const host = value("OSTLER_HOST");
+  if (environment["OSTLER_TOKEN"] === "" || flags.values["token"] === "")
+    throw new ConfigError(
+      "OSTLER_TOKEN is empty, as if its secret had not been found. Set a token, or remove the variable to run without one.",
+    );
   const token = value("OSTLER_TOKEN") || null;
   if (token !== null && token.length < TOKEN_LENGTH_MIN)
     throw new ConfigError(
@@ -212,8 +230,10 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     prepare: oneOf("OSTLER_PREPARE", value("OSTLER_PREPARE"), PREPARING),
     dbWaitSeconds: wholeNumber("OSTLER_DB_WAIT_SECONDS", value("OSTLER_DB_WAIT_SECONDS"), 0, DB_WAIT_SECONDS_MAX),
     plugins: Object.freeze(words(value("OSTLER_PLUGINS"))),
+    bmcNetworks: networksOf(words(value("OSTLER_BMC_NETWORKS"))),
     token,
     log: oneOf("OSTLER_LOG", value("OSTLER_LOG"), LOG_LEVELS),
+    logFormat: oneOf("OSTLER_LOG_FORMAT", value("OSTLER_LOG_FORMAT"), LOG_FORMATS),
     introspection: introspection === "on",
     origins: Object.freeze(words(value("OSTLER_ORIGINS")).map(originOf)),
     bodyKb: wholeNumber("OSTLER_BODY_KB", value("OSTLER_BODY_KB"), BODY_KB_MIN, BODY_KB_MAX),
@@ -337,6 +357,15 @@ function words(text: string): string[] {
     .split(",")
     .map((word) => word.trim())
     .filter((word) => word !== "");
+}
+
+function networksOf(given: readonly string[]): readonly string[] | null {
+  const wrong = given.find((network) => !isNetwork(network));
+  if (wrong !== undefined)
+    throw new ConfigError(
+      `OSTLER_BMC_NETWORKS has ${JSON.stringify(wrong)}, which is not a network. Use CIDR notation, as 10.0.0.0/8.`,
+    );
+  return given.length === 0 ? null : Object.freeze(given);
 }
 
 /** An origin as browsers send it: no path, and no default port. */

@@ -1,9 +1,12 @@
 /**
- * The service's log: one JSON line per event on standard error, through pino. Callers mask secrets. Every line written
- * while a request is handled carries the request's id; that correlation is the only use of `AsyncLocalStorage` here.
+ * The service's log, through pino, on standard error: one JSON line per event for programs, or short lines for people.
+ * Callers mask secrets. Every line written while a request is handled carries the request's id; that correlation is the
+ * only use of `AsyncLocalStorage` here.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
+import { isatty } from "node:tty";
 import { pino } from "pino";
+import pretty from "pino-pretty";
 import type { DestinationStream, Logger } from "pino";
 
 export type Log = Logger;
@@ -11,13 +14,38 @@ export type Log = Logger;
 export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-/** `to`: destination, standard error by default. */
-export function createLog(level: LogLevel, to: DestinationStream = pino.destination({ dest: 2, sync: true })): Log {
+/** auto: `text` on a terminal, else `json`. */
+export const LOG_FORMATS = ["auto", "json", "text"] as const;
+export type LogFormat = (typeof LOG_FORMATS)[number];
+
+const STANDARD_ERROR = 2;
+
+/** Where the service logs to: standard error, in a format for programs or for people. */
+export function logDestination(format: LogFormat): DestinationStream {
+  const asText = format === "text" || (format === "auto" && isatty(STANDARD_ERROR));
+  return asText ? textDestination(STANDARD_ERROR) : pino.destination({ dest: STANDARD_ERROR, sync: true });
+}
+
+/** Short lines with the local time and the level as a word. Settings that the start logs for programs are left out. */
+export function textDestination(to: number | NodeJS.WritableStream): DestinationStream {
+  return pretty({
+    destination: to,
+    sync: true,
+    colorize: typeof to === "number" && isatty(to) && !process.env["NO_COLOR"],
+    translateTime: "SYS:HH:MM:ss",
+    singleLine: true,
+    ignore: "config",
+  });
+}
+
+/** `to`: destination, standard error as JSON by default. */
+export function createLog(level: LogLevel, to: DestinationStream = logDestination("json")): Log {
   return pino(
     {
       level,
       base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
       serializers: { err: errorToLog },
       mixin: loggedHere,
     },

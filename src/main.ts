@@ -5,7 +5,8 @@
  */
 import { ConfigError, helpText, readConfig, readPlugins } from "./config.ts";
 import { messageOf } from "./errors.ts";
-import { createLog } from "./log.ts";
+import { createLog, logDestination } from "./log.ts";
+import { hideSecrets } from "./runtime/hidden-secrets.ts";
 
 async function main(args: readonly string[]): Promise<void> {
   const [command, ...rest] = args;
@@ -25,8 +26,13 @@ async function main(args: readonly string[]): Promise<void> {
 
 async function serve(args: readonly string[]): Promise<void> {
   const config = readConfig(process.env, args);
+  const log = createLog(config.log, logDestination(config.logFormat));
+  // Before any plugin is loaded.
+  const secrets = [config.token, config.databaseUrl, config.listenUrl].filter((secret) => secret !== null);
+  if (!hideSecrets(process.env, secrets))
+    log.warn("secrets in the environment and the command line of this process cannot be hidden from its drivers");
   const { runService } = await import("./commands/serve.ts");
-  await runService(config, createLog(config.log));
+  await runService(config, log);
 }
 
 async function printSchema(args: readonly string[]): Promise<void> {
@@ -46,7 +52,7 @@ async function migrate(args: readonly string[]): Promise<void> {
   for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => process.exit(1));
   const config = readConfig(process.env, args);
   const { migrateDatabaseOnly } = await import("./commands/migrate.ts");
-  await migrateDatabaseOnly(config, createLog(config.log));
+  await migrateDatabaseOnly(config, createLog(config.log, logDestination(config.logFormat)));
   printAndExit("The database is at the newest migration.\n");
 }
 

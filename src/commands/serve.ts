@@ -1,6 +1,7 @@
 /** `ostler`: runs the service until SIGTERM or SIGINT, then shuts it down in order. */
 import { startService } from "../app.ts";
 import type { Service } from "../app.ts";
+import { urlWithoutSecrets } from "../config.ts";
 import type { Config } from "../config.ts";
 import type { Log } from "../log.ts";
 
@@ -41,4 +42,8 @@ export async function runService(config: Config, log: Log): Promise<void> {
   service = await startService(config, log);
   if (isShuttingDown) return shutDown(service);
   process.stdout.write(`Ostler is ready: ${service.url}${config.role === "engine" ? "" : "/graphql"}\n`);
+  if (process.stdout.isTTY) {
+    const data = config.databaseUrl === null ? config.data : urlWithoutSecrets(config.databaseUrl);
+    process.stdout.write(`The data is in ${data}.\nPress Ctrl-C to stop.\n`);
+  }
 }

@@ -1,0 +1,27 @@
+# The service for a container, with PostgreSQL elsewhere: set DATABASE_URL and OSTLER_TOKEN. compose.yaml is an example.
+FROM node:24-bookworm-slim AS modules
+WORKDIR /opt/ostler
+COPY package.json package-lock.json .npmrc ./
+COPY packages/client/package.json packages/client/package.json
+# The image has its own Node.
+RUN npm ci --omit=dev && rm -r node_modules/node-linux-* node_modules/.bin/node
+
+FROM node:24-bookworm-slim
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends ipmitool \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /opt/ostler
+COPY --from=modules /opt/ostler/node_modules node_modules
+COPY package.json LICENSE ./
+COPY src src
+COPY plugins plugins
+COPY drizzle drizzle
+# The embedded database and the programs of drivers need a user other than root, and a folder of their own.
+RUN install -d -o node -g node -m 0700 /var/lib/ostler
+USER node
+ENV OSTLER_HOST=0.0.0.0 OSTLER_DATA=/var/lib/ostler OSTLER_LOG_FORMAT=json
+EXPOSE 4000
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s \
+    CMD ["node", "-e", "fetch('http://127.0.0.1:4000/readyz').then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
+ENTRYPOINT ["node", "src/main.ts"]
