@@ -7,7 +7,7 @@ import { PLUGIN, registerFleet } from "./fleet.ts";
 import type { Testbed } from "./testbed.ts";
 
 const MUTATION =
-  "mutation { commissionNodes(input: { nodes: { filter: {} } }) { operation { uuid totalCount } errors { code message } } }";
+  "mutation { commissionNodes(input: { nodes: { all: true } }) { operation { uuid totalCount } errors { code message } } }";
 
 export async function measureAdmission(
   testbed: Testbed,

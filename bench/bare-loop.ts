@@ -44,7 +44,7 @@ export async function openBareLoop({
       const [stored] = await sql<{ plan: Plan }[]>`select plan from plans`;
       if (!stored) throw new Error("Nothing was admitted.");
       const runs = await sql<BareRun[]>`
-        select r.id, r.operation_id as "operationId", r.node_id as "nodeId", n.name as "nodeName", n.project, r.target, n.state, 0 as leg
+        select r.id, r.operation_id as "operationId", r.node_id as "nodeId", n.name as "nodeName", n.project, r.target, n.state, r.leg
         from runs r join nodes n on n.id = r.node_id where r.finished_at is null order by r.ordinal`;
       const waiting = [...runs];
       let left = runs.length;
@@ -69,6 +69,7 @@ async function execute(sql: Sql, run: BareRun, plan: Plan): Promise<void> {
   await sql.begin(async (tx) => {
     await tx`update runs set fence = 1, owner = ${randomUUID()}, state = 'RUNNING', started_at = now(), generation = generation + 1, open_generation = generation + 1, revision = revision + 1, updated_at = clock_timestamp() where id = ${run.id}`;
     await beginAttempt(tx, run, plan.steps[0], 0);
+    await append(tx, await enterLegs(tx, run, plan, 0));
   });
   for (const index of plan.steps.keys()) {
     await sql.begin((tx) => passBoundary(tx, run, plan, index));
@@ -89,14 +90,7 @@ async function passBoundary(tx: TransactionSql, run: BareRun, plan: Plan, index:
   const transitions: object[] = [];
   const following = plan.steps[index + 1];
   if (following) {
-    while (run.leg < following.leg) {
-      run.leg += 1;
-      const { enter = [], phase } = plan.legs[run.leg] ?? {};
-      for (const event of enter)
-        transitions.push(
-          await move(tx, run, step, { event, stage: phase === "clean" || phase === "deploy" ? "NONE" : null }),
-        );
-    }
+    transitions.push(...(await enterLegs(tx, run, plan, following.leg)));
     await beginAttempt(tx, run, following, index + 1);
     await tx`update runs set position = ${index + 1}, leg = ${run.leg}, generation = generation + 1, open_generation = generation + 1, revision = revision + 1, updated_at = clock_timestamp() where id = ${run.id}`;
   } else {
@@ -104,6 +98,20 @@ async function passBoundary(tx: TransactionSql, run: BareRun, plan: Plan, index:
     await tx`update runs set state = 'SUCCEEDED', position = ${index + 1}, finished_at = now(), owner = null, open_generation = null, slot_phase = null, slot_controller = null, fence = 2, revision = revision + 1, updated_at = clock_timestamp() where id = ${run.id}`;
   }
   if (transitions.length > 0) await append(tx, transitions);
+}
+
+async function enterLegs(tx: TransactionSql, run: BareRun, plan: Plan, leg: number): Promise<object[]> {
+  const transitions: object[] = [];
+  const step = plan.steps[leg];
+  while (run.leg < leg) {
+    run.leg += 1;
+    const { enter = [], phase } = plan.legs[run.leg] ?? {};
+    for (const event of enter)
+      transitions.push(
+        await move(tx, run, step, { event, stage: phase === "clean" || phase === "deploy" ? "NONE" : null }),
+      );
+  }
+  return transitions;
 }
 
 async function beginAttempt(
@@ -118,7 +126,7 @@ async function beginAttempt(
 async function move(
   tx: TransactionSql,
   run: BareRun,
-  step: PlannedStep,
+  step: PlannedStep | undefined,
   { event, stage }: { readonly event: NodeEvent; readonly stage: string | null },
 ): Promise<object> {
   const from = run.state;
@@ -139,7 +147,7 @@ async function move(
     target: run.target,
     operationId: run.operationId,
     runId: run.id,
-    step: `${step.interface}.${step.name}`,
+    step: step ? `${step.interface}.${step.name}` : null,
     actor: "engine",
     reason: null,
   };

@@ -12,6 +12,7 @@ import { measureIsolation } from "./isolation.ts";
 import { measureLatency } from "./latency.ts";
 import { measureLists } from "./lists.ts";
 import { measureProfile } from "./profile.ts";
+import { measureReaders } from "./readers.ts";
 import { measureRuns } from "./runs.ts";
 import { openTestbed } from "./testbed.ts";
 import type { Testbed } from "./testbed.ts";
@@ -22,7 +23,7 @@ import { measureWholeFleet } from "./whole-fleet.ts";
 const FLAGS = {
   only: { type: "string", help: "subjects, separated by commas; default: all" },
   runs: { type: "string", default: "2000", help: "runs, profile: number of runs" },
-  rounds: { type: "string", default: "2", help: "runs, cycles, admission, lists, start: number of rounds" },
+  rounds: { type: "string", default: "2", help: "runs, cycles, admission, lists, readers, start: number of rounds" },
   concurrency: { type: "string", default: "32", help: "runs, cycles, fleet, profile, statements: nodes at a time" },
   fleets: { type: "string", default: "100,1000,10000", help: "cycles: sizes of the fleets" },
   cycles: { type: "string", default: "10000", help: "cycles: number of cycles of each fleet" },
@@ -34,6 +35,9 @@ const FLAGS = {
   requests: { type: "string", default: "200", help: "lists: requests per round" },
   fanout: { type: "string", default: "1,100,1000,5000", help: "streams: numbers of subscribers" },
   events: { type: "string", default: "40", help: "streams: number of transitions" },
+  readers: { type: "string", default: "20", help: "readers: number of streams that catch up" },
+  log: { type: "string", default: "30000", help: "readers: transitions that each of them catches up over" },
+  writes: { type: "string", default: "200", help: "readers: writes per measurement" },
   calls: { type: "string", default: "20000", help: "isolation: number of calls" },
   help: { type: "boolean" },
 } as const;
@@ -71,6 +75,16 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   streams: {
     flags: ["fanout", "events"],
     measure: (testbed) => measureStreams(testbed, { subscribers: numbers(flags.fanout), events: Number(flags.events) }),
+  },
+  readers: {
+    flags: ["readers", "log", "writes", "rounds"],
+    measure: (testbed) =>
+      measureReaders(testbed, {
+        readers: Number(flags.readers),
+        log: Number(flags.log),
+        writes: Number(flags.writes),
+        rounds,
+      }),
   },
   fleet: {
     flags: ["fleet", "concurrency"],

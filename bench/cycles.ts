@@ -100,7 +100,7 @@ async function measure(
 async function runCycle({ engine, database }: Fleet, size: number): Promise<void> {
   await registerFleet(engine, size);
   for (const kind of ["COMMISSION", "DECOMMISSION"] as const) {
-    const { operationId, refusals } = await engine.submit(CALLER, { kind, nodes: { filter: {} } });
+    const { operationId, refusals } = await engine.submit(CALLER, { kind, nodes: { all: true } });
     if (operationId === null) throw new Error(refusals[0]?.message);
     for (;;) {
       const [operation] = await operationsByIds(database.reader, [operationId]);
@@ -114,7 +114,7 @@ async function runCycle({ engine, database }: Fleet, size: number): Promise<void
       await delay(POLL_MS);
     }
   }
-  const { refusals } = await engine.deleteNodes(CALLER, { filter: {} });
+  const { refusals } = await engine.deleteNodes(CALLER, { all: true });
   if (refusals.length > 0) throw new Error(refusals[0]?.message);
 }
 

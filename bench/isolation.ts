@@ -39,7 +39,7 @@ export async function measureIsolation({ calls }: { readonly calls: number }): P
   const log = createLog("silent");
   const local = await loadPlugins([PLUGIN], log);
   await using pool = createPool({ workers: PARALLEL_CALLS, log });
-  await using isolated = await loadPlugins([PLUGIN], log, pool);
+  await using isolated = await loadPlugins([PLUGIN], log, { pool });
   const rows: [string, Cost][] = [
     ["in this process", await costOf(calls, 1, reading(local))],
     ["in a thread that echoes", await inThread(calls)],
@@ -134,7 +134,7 @@ async function threadStart(): Promise<string[]> {
 /** From the first call to its result. */
 async function workerStart(log: ReturnType<typeof createLog>): Promise<number> {
   await using pool = createPool({ workers: 1, log });
-  await using registry = await loadPlugins([PLUGIN], log, pool);
+  await using registry = await loadPlugins([PLUGIN], log, { pool });
   const began = performance.now();
   await reading(registry)();
   return performance.now() - began;

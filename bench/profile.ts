@@ -52,7 +52,7 @@ async function runAll(
   {
     await using fleet = await openFleet({ connection: made.connection, concurrency: 1 });
     await registerFleet(fleet.engine, runs);
-    const { refusals } = await fleet.engine.submit(CALLER, { kind: "COMMISSION", nodes: { filter: {} } });
+    const { refusals } = await fleet.engine.submit(CALLER, { kind: "COMMISSION", nodes: { all: true } });
     if (refusals.length > 0) throw new Error(refusals[0]?.message);
   }
   const sql = postgres(made.connection.url, { max: 1, onnotice: () => {} });

@@ -104,7 +104,7 @@ async function measure(
 
 async function admit(engine: Parameters<typeof registerFleet>[0], count: number): Promise<void> {
   await registerFleet(engine, count);
-  const { refusals } = await engine.submit(CALLER, { kind: "COMMISSION", nodes: { filter: {} } });
+  const { refusals } = await engine.submit(CALLER, { kind: "COMMISSION", nodes: { all: true } });
   if (refusals.length > 0) throw new Error(refusals[0]?.message);
 }
 

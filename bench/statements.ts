@@ -24,7 +24,7 @@ export async function countStatements(
   {
     await using fleet = await openFleet({ connection, concurrency });
     await registerFleet(fleet.engine, RUNS);
-    const { refusals } = await fleet.engine.submit(CALLER, { kind: "COMMISSION", nodes: { filter: {} } });
+    const { refusals } = await fleet.engine.submit(CALLER, { kind: "COMMISSION", nodes: { all: true } });
     if (refusals.length > 0) throw new Error(refusals[0]?.message);
   }
   const sql = postgres(connection.url, { max: 1, onnotice: () => {} });

@@ -15,7 +15,7 @@ export type FromClients =
 
 /** Number of sockets that are opened at a time. */
 const OPENING = 50;
-const CURSOR = /"cursor":"(\d+)"/;
+const CURSOR = /"cursor":"(\d+)/;
 
 const now = () => performance.timeOrigin + performance.now();
 const documentOf = (name: string) =>

@@ -13,7 +13,7 @@ import { createTransact, move } from "../src/engine/transaction.ts";
 import { createNotifier } from "../src/store/postgres/notifier.ts";
 import { openDatabase } from "../src/store/postgres/database.ts";
 import { nodeKeys } from "../src/store/nodes.ts";
-import { newestPosition } from "../src/store/transitions.ts";
+import { newestCursor } from "../src/store/transitions.ts";
 import { printTable, shown } from "./figures.ts";
 import { openFleet, registerFleet } from "./fleet.ts";
 import { startServed } from "./service.ts";
@@ -95,7 +95,7 @@ async function measure(testbed: Testbed, way: Way, count: number, events: number
   await using notifier = await createNotifier(database, () => {});
   const transact = createTransact(database, notifier);
   const nodes = await nodeKeys(database.reader, {});
-  let position = await newestPosition(database.reader);
+  let { position } = await newestCursor(database.reader);
   const write = async (index: number): Promise<readonly [number, number]> => {
     const id = nodes[index % nodes.length]?.id ?? "";
     await transact((transaction) =>

@@ -13,7 +13,7 @@ import { cpuMs, rssMb } from "./testbed.ts";
 import type { Testbed } from "./testbed.ts";
 
 const MUTATION =
-  "mutation { commissionNodes(input: { nodes: { filter: {} } }) { operation { uuid totalCount } errors { code message } } }";
+  "mutation { commissionNodes(input: { nodes: { all: true } }) { operation { uuid totalCount } errors { code message } } }";
 /** The other clients' request: one row of the database. */
 const TRIVIAL = "{ nodes(first: 1) { edges { node { name } } } }";
 const REQUEST_PAUSE_MS = 5;
