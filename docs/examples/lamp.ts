@@ -23,7 +23,9 @@ import type {
 } from "../../src/drivers/driver.ts";
 
 const settings = z.strictObject({
-  url: z.url({ protocol: /^https?$/ }).meta({ description: "Address of the controller, such as http://10.0.0.7." }),
+  url: z
+    .url({ protocol: /^https?$/ })
+    .meta({ address: true, bindsSecret: true, description: "Address of the controller, such as http://10.0.0.7." }),
   token: z
     .string()
     .min(8, { abort: true })

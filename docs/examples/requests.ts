@@ -46,6 +46,16 @@ export const REQUESTS: readonly ExampleRequest[] = [
 }`,
   },
   {
+    mutation: "provideNodes",
+    query: `mutation {
+  provideNodes(input: { nodes: { names: ["berlin-01", "berlin-02"] } }) {
+    operation { uuid }
+    results { ref accepted error { code message } }
+    errors { code message }
+  }
+}`,
+  },
+  {
     mutation: "commissionNodes",
     query: `mutation {
   commissionNodes(input: {
@@ -113,6 +123,16 @@ export const REQUESTS: readonly ExampleRequest[] = [
 }`,
   },
   {
+    mutation: "setBootDevice",
+    query: `mutation {
+  setBootDevice(input: { nodes: { names: ["berlin-01", "berlin-02"] }, device: NETWORK }) {
+    operation { uuid }
+    results { ref accepted error { code message } }
+    errors { code message }
+  }
+}`,
+  },
+  {
     mutation: "discoverNodes",
     query: `mutation {
   discoverNodes(input: { addresses: ["10.0.7.0/30"], driver: { fake: {} }, namePrefix: "row7-", labels: [{ key: "row", value: "7" }] }) {
@@ -160,9 +180,9 @@ export const REQUESTS: readonly ExampleRequest[] = [
 }`,
   },
   {
-    mutation: "unhold",
+    mutation: "releaseHolds",
     query: `mutation {
-  unhold(input: { work: { names: ["berlin-01"] }, reason: "looked at, all green" }) {
+  releaseHolds(input: { work: { names: ["berlin-01"] }, reason: "looked at, all green" }) {
     results { ref accepted error { code message } }
     errors { code message }
   }
@@ -182,7 +202,7 @@ export const REQUESTS: readonly ExampleRequest[] = [
     mutation: "haltWaves",
     query: `mutation Halt($operation: ID!) {
   haltWaves(input: { operationId: $operation, reason: "the new kernel drops its network" }) {
-    operation { state rollout { state reason by } }
+    operation { state rollout { state reason changedBy } }
     errors { code message }
   }
 }`,
@@ -212,8 +232,8 @@ export const REQUESTS: readonly ExampleRequest[] = [
   },
   {
     mutation: "updateNode",
-    query: `mutation Protect($node: ID!) {
-  updateNode(input: { id: $node, protected: true, labels: [{ key: "rack", value: "4" }] }) {
+    query: `mutation Protect($node: String!) {
+  updateNode(input: { node: { name: $node }, protected: true, labels: [{ key: "rack", value: "4" }] }) {
     nodes { name protected labels { key value } revision }
     errors { code message path }
   }
@@ -233,7 +253,16 @@ export const REQUESTS: readonly ExampleRequest[] = [
     mutation: "setMaintenance",
     query: `mutation {
   setMaintenance(input: { nodes: { names: ["berlin-01"] }, reason: "disk swap" }) {
-    nodes { name maintenance { reason since by } }
+    nodes { name maintenance { reason since startedBy } }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "clearMaintenance",
+    query: `mutation {
+  clearMaintenance(input: { nodes: { names: ["berlin-01"] } }) {
+    nodes { name maintenance { reason } }
     errors { code message }
   }
 }`,
@@ -243,6 +272,15 @@ export const REQUESTS: readonly ExampleRequest[] = [
     query: `mutation {
   setRetired(input: { nodes: { names: ["berlin-01"] }, reason: "warranty ended" }) {
     nodes { name retired retiredReason }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "clearRetired",
+    query: `mutation {
+  clearRetired(input: { nodes: { names: ["berlin-01"] } }) {
+    nodes { name retired }
     errors { code message }
   }
 }`,
@@ -307,7 +345,7 @@ export const REQUESTS: readonly ExampleRequest[] = [
   {
     mutation: "updateRunbook",
     query: `mutation {
-  updateRunbook(input: { runbook: "returned-machine", ifRevision: 1, steps: [{ name: "erase_disks" }] }) {
+  updateRunbook(input: { runbook: { name: "returned-machine" }, ifRevision: 1, steps: [{ name: "erase_disks" }] }) {
     runbook { name revision }
     errors { code message path }
   }
@@ -316,7 +354,7 @@ export const REQUESTS: readonly ExampleRequest[] = [
   {
     mutation: "deleteRunbook",
     query: `mutation {
-  deleteRunbook(input: { runbook: "returned-machine" }) {
+  deleteRunbook(input: { runbook: { name: "returned-machine" } }) {
     errors { code message }
   }
 }`,
@@ -325,7 +363,7 @@ export const REQUESTS: readonly ExampleRequest[] = [
     mutation: "updateSite",
     query: `mutation {
   updateSite(input: {
-    phaseLimits: [{ phase: deploy, limit: 50 }]
+    phaseLimits: [{ phase: DEPLOY, limit: 50 }]
     controllerLimit: 4
     steps: [{ step: "clean.update_firmware", forbidden: true }]
   }) {

@@ -31,10 +31,15 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     node: true,
   },
   "src/errors.ts": { purpose: "The closed list of refusal codes, each with its HTTP status.", node: true },
-  "src/log.ts": { purpose: "The log: JSON lines through pino.", node: true, packages: ["pino"] },
+  "src/log.ts": {
+    purpose: "The log, through pino: JSON lines, or short lines for people.",
+    node: true,
+    packages: ["pino", "pino-pretty"],
+  },
   "src/observer.ts": { purpose: "The interface through which the other layers report to telemetry." },
   "src/config.ts": {
     purpose: "Configuration from flags and environment variables.",
+    layers: ["src/runtime"],
     files: ["src/errors.ts", "src/log.ts"],
     node: true,
   },
@@ -86,7 +91,10 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     ],
     node: true,
   },
-  "src/client": { purpose: "The published package ostler-client, for browsers and Node.", packages: ["graphql-ws"] },
+  "src/client": {
+    purpose: "The published package ostler-client, for browsers and Node.",
+    packages: ["graphql-ws", "react"],
+  },
   "src/access": { purpose: "Who calls, and what the caller may do.", files: ["src/errors.ts"], node: true },
   "src/graphql": {
     purpose: "The API: schema, resolvers, limits of a request.",

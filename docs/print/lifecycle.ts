@@ -55,7 +55,7 @@ function lifecyclePage(): string {
     "## Events",
     meanings("event", NODE_EVENTS),
     "## Transitions",
-    "A user's request can cause the transitions marked “verb”; only the engine causes the others. The registration of a node (from no state to `ENROLLED`) and its deletion are logged as `register` and `delete`.",
+    "A user's request can cause the transitions marked “verb”; only the engine causes the others. The registration of a node (from no state to `ENROLLED`) and its deletion are logged as `register` and `delete`, and the API writes the names of events in upper case.",
     table(
       ["from", "event", "to", "by"],
       MOVES.map(({ from, event, to, by }) => [code(from), event, code(to), by]),

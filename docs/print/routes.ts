@@ -23,6 +23,11 @@ export function verbCases(): readonly VerbCase[] {
     COMMISSION: [
       { label: "until ACTIVE", options: { until: "ACTIVE" } },
       { label: "until AVAILABLE", options: { until: "AVAILABLE" } },
+      { label: "of a node at stage PROVISIONED", options: { keepsSystem: true } },
+    ],
+    DEPLOY: [
+      { label: "", options: {} },
+      { label: "with `reinstall: true`", options: { reinstall: true } },
     ],
   };
   return NODE_VERBS.flatMap((kind) => (special[kind] ?? [{ label: "", options: {} }]).map((one) => ({ kind, ...one })));

@@ -73,6 +73,10 @@ export const RULES: readonly RuleSection[] = [
       },
       { id: "R-023", rule: "Automatic steps are the steps with a priority above 0; the highest runs first." },
       {
+        id: "R-230",
+        rule: "`provideNodes` takes nodes from MANAGEABLE or CLEAN_FAILED to AVAILABLE by automatic cleaning alone, without an inspection.",
+      },
+      {
         id: "R-024",
         rule: "`commissionNodes` does what is missing, from any state at rest before ACTIVE; it ends in ACTIVE by default.",
       },
@@ -81,16 +85,48 @@ export const RULES: readonly RuleSection[] = [
         rule: "By default, one failure of a commission takes all of its nodes back to AVAILABLE, or to the failed state of their clean-up.",
       },
       {
+        id: "R-194",
+        rule: "A clean-up that succeeds leaves the error that it follows from, until the next success of work that changes the state of the node.",
+      },
+      {
+        id: "R-195",
+        rule: "A cleaning of a node in CLEAN_FAILED ends MANAGEABLE if the failed work was to end MANAGEABLE.",
+      },
+      {
         id: "R-026",
         rule: "After such a failure the operation is FAILED with the first cause, and the same request can be sent again.",
       },
       {
         id: "R-027",
-        rule: "`deployNodes` installs from AVAILABLE and DEPLOY_FAILED, and again from ACTIVE; `undeployNodes` undeploys, cleans, and ends in AVAILABLE.",
+        rule: "`deployNodes` installs from AVAILABLE and DEPLOY_FAILED, and with `reinstall` again from ACTIVE; `undeployNodes` undeploys, cleans, and ends in AVAILABLE.",
+      },
+      {
+        id: "R-231",
+        rule: "A runbook is for cleaning or for deployment; `cleanNodes` and `deployNodes` take its steps in place of a list, under the same rules.",
+      },
+      {
+        id: "R-160",
+        rule: "`commissionNodes` keeps the system of a node at stage PROVISIONED and continues after it, or refuses the node; with `from: BEGINNING` it erases the system.",
+      },
+      {
+        id: "R-161",
+        rule: "`deployNodes` refuses an ACTIVE node unless `reinstall` is set, and a plan shows for each node whether it loses data.",
+      },
+      {
+        id: "R-162",
+        rule: "A deployment without a step that reaches PROVISIONED is refused unless the node has an installed system; the site's policy must leave each driver such a step.",
+      },
+      {
+        id: "R-163",
+        rule: "The host group of a node comes from the node or from `updateNodes`, never from a variable; a run sets it only if its request asked for it.",
+      },
+      {
+        id: "R-234",
+        rule: "A node has a description of at most 1000 characters; control characters, and characters that change the direction of text, are refused.",
       },
       { id: "R-028", rule: "`decommissionNodes` continues after every failure, and always ends in DECOMMISSIONED." },
       { id: "R-029", rule: "A decommission records its failures, and the operation is then SUCCEEDED_WITH_ERRORS." },
-      { id: "R-030", rule: "A node that has disappeared can be decommissioned only with force." },
+      { id: "R-030", rule: "Every verb refuses a node that has disappeared, unless the request has `force`." },
       {
         id: "R-031",
         rule: "`updateNodes` undeploys an ACTIVE node, cleans it and deploys it again, with another host group if requested.",
@@ -98,15 +134,27 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-032", rule: "A failed cleaning ends an update." },
       {
         id: "R-033",
-        rule: "`setMaintenance` sets or clears a flag, in any state, and starts no work; all verbs are refused while it is set.",
+        rule: "`setMaintenance` sets a flag, in any state, and starts no work; until `clearMaintenance`, all verbs are refused except a change of power or boot device, an inspection and `manageNodes`.",
       },
       {
         id: "R-034",
-        rule: "Maintenance does not freeze a run: the step ends, and the run is PAUSED_BY_MAINTENANCE before the next one.",
+        rule: "Maintenance does not freeze a step: the step ends, and the run is PAUSED_BY_MAINTENANCE before the next one, unless it only verifies, inspects or changes power.",
+      },
+      {
+        id: "R-171",
+        rule: "The service sets a fault on a node whose power could not be read 3 times in a row, or whose clean-up failed, refuses the work that the fault would spoil unless `force`, and ends the fault when its cause is gone.",
       },
       {
         id: "R-035",
         rule: "`setPower` switches on, switches off, shuts down within a timeout, and reboots, unless the node has an unfinished run.",
+      },
+      {
+        id: "R-232",
+        rule: "`SOFT_REBOOT` shuts the system down within a timeout, cuts the power if the system ignores that, and powers on.",
+      },
+      {
+        id: "R-233",
+        rule: "`setBootDevice` and the reserved step `boot_device` set the device of the next start, or of all later ones; a driver that cannot is refused.",
       },
       { id: "R-036", rule: "A power change to the current state succeeds without a call." },
       {
@@ -125,18 +173,40 @@ export const RULES: readonly RuleSection[] = [
     rules: [
       { id: "R-040", rule: "An empty selection refuses the whole request." },
       {
+        id: "R-150",
+        rule: "A request that changes or plans something is refused if its filter has no condition, or a member that is null or empty. `all: true` selects all nodes.",
+      },
+      {
+        id: "R-154",
+        rule: "Requests that pick free nodes at the same moment get different ones, and each gets all that it needs, or none.",
+      },
+      { id: "R-155", rule: "A pick with too few free nodes is refused with CAPACITY and their number." },
+      {
         id: "R-041",
-        rule: "An unknown node refuses the whole request, also with BEST_EFFORT, and all unknown nodes are listed.",
+        rule: "An unknown node refuses the whole request, also with BEST_EFFORT, and the unknown nodes are listed: up to 100 names, and their number.",
       },
       {
         id: "R-042",
         rule: "A node that is in the wrong state, busy, in maintenance, protected, disappeared, or without the required driver ability refuses the request, unless it has BEST_EFFORT; all such nodes are listed.",
+      },
+      {
+        id: "R-152",
+        rule: "In `errors`, nodes that are refused with the same code have one error together; `results` has the reason of each node.",
+      },
+      {
+        id: "R-264",
+        rule: "Nodes ordered by CLUSTER are grouped by cluster, in the order of the clusters' IDs; nodes without a cluster come last.",
+      },
+      {
+        id: "R-262",
+        rule: "A deletion that is refused has one error for all nodes that are refused with the same code, and the reason of each node in `results`.",
       },
       { id: "R-043", rule: "With BEST_EFFORT the other nodes start, and each refused node has its reason." },
       {
         id: "R-044",
         rule: "Queries are lenient: they ignore unknown names, and without a filter they return all nodes.",
       },
+      { id: "R-151", rule: "In queries and subscriptions, an empty list in a filter matches nothing." },
       {
         id: "R-045",
         rule: "A refused request writes nothing: to no node, no operation, and no result of earlier work.",
@@ -155,6 +225,10 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-051", rule: "A dry run writes nothing and calls no driver." },
       { id: "R-052", rule: "A request with `planHash` does exactly what the plan showed, or is refused." },
       {
+        id: "R-167",
+        rule: "The plan hash covers the effective variables, the host group and the failure policy too.",
+      },
+      {
         id: "R-053",
         rule: "`maxParallel` limits the nodes of an operation that are worked on at the same time; the others begin in the order of the request.",
       },
@@ -169,7 +243,24 @@ export const RULES: readonly RuleSection[] = [
         id: "R-058",
         rule: "After more failures than allowed no further node starts until the operation is resumed; started nodes continue.",
       },
+      {
+        id: "R-184",
+        rule: "A step whose worker is killed before the driver is called takes another worker, up to three in all.",
+      },
       { id: "R-059", rule: "A node that is named twice counts once." },
+      {
+        id: "R-180",
+        rule: "Until a worker takes a run up, the run is QUEUED and its node unchanged; an abort or a stop before that leaves the node as it was, without a call.",
+      },
+      { id: "R-181", rule: "A halt of the waves holds back nodes that wait for a worker, too." },
+      {
+        id: "R-183",
+        rule: "The progress of an operation counts finished steps: work that was left undone is not progress.",
+      },
+      {
+        id: "R-182",
+        rule: "A run that waits between two phases leaves its node in the state at rest between them, where the route has one.",
+      },
     ],
   },
   {
@@ -215,16 +306,41 @@ export const RULES: readonly RuleSection[] = [
         id: "R-072",
         rule: "A driver that hangs, blocks, exits or runs out of memory affects only its own step, and is killed if it does not end.",
       },
+      {
+        id: "R-211",
+        rule: "A failure has the kind with which the driver classified it, and quotes an invalid result.",
+      },
+      {
+        id: "R-212",
+        rule: "A driver connects to no address that a caller wrote outside the networks of OSTLER_BMC_NETWORKS; without it, to none on loopback, links and groups.",
+      },
+      {
+        id: "R-213",
+        rule: "The service's token and database credentials are neither in the environment of a driver's process nor in `/proc` of the service.",
+      },
+      { id: "R-214", rule: "A plugin with another content than its pinned hash is refused." },
+      {
+        id: "R-215",
+        rule: "The embedded database requires a password that is in its data folder, which drivers without the permission FILES or PROGRAMS cannot read.",
+      },
+      {
+        id: "R-210",
+        rule: "A process in which a call has left open files, much memory or changed globals, or in which a call lacked files or memory, receives no further call.",
+      },
     ],
   },
   {
     title: "Abort",
     rules: [
       { id: "R-073", rule: "An abort is recorded, and each node is answered at once according to its own situation." },
+      {
+        id: "R-153",
+        rule: "Abort, stop, releaseHolds and withdrawAbort accept the nodes that they can, and name the others, unless the request has ALL_OR_NOTHING.",
+      },
       { id: "R-074", rule: "An abort of a node without an unfinished run is refused with NOTHING_RUNNING." },
       {
         id: "R-075",
-        rule: "An abort of a run that is parked or on hold, in a step that can be canceled, ends it at once.",
+        rule: "An abort of a run that is parked in a step that can be canceled, on hold, or between two attempts, ends it at once.",
       },
       {
         id: "R-076",
@@ -232,17 +348,33 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-077",
-        rule: "An abort during a running step that ends at its boundary is PENDING, and names the step for which it waits.",
+        rule: "An abort during a step that ends at its boundary, running or parked, is PENDING, and names the step for which it waits.",
       },
       {
         id: "R-078",
         rule: "An abort during a step that must not be interrupted is refused with NOT_INTERRUPTIBLE; with `mode: AFTER_STEP` it is PENDING.",
       },
+      {
+        id: "R-192",
+        rule: "An abort with `mode: CUT` cancels a step that ends at its boundary at once, but none that must not be interrupted.",
+      },
+      {
+        id: "R-193",
+        rule: "An abort with `mode: FORCE` ends the run at once in every state, undoes nothing, and reports the condition of the node as unknown.",
+      },
+      {
+        id: "R-263",
+        rule: "A forced abort kills the process of the driver's call at once, without a grace period, so that nothing runs beside the next work on the node.",
+      },
       { id: "R-079", rule: "An abort in a phase that the driver cannot abort is refused with UNSUPPORTED_BY_DRIVER." },
       { id: "R-080", rule: "A repeated abort returns the same answer." },
       {
         id: "R-081",
-        rule: "In an abort the driver undoes the step, and a node that was being cleaned or deployed is powered off by default; the node ends in a failed state, and its target is cleared.",
+        rule: "In an abort the driver undoes the step, and a node that was being cleaned or deployed is powered off by default; the node ends in a failed state with the error ABORTED, and its target is cleared.",
+      },
+      {
+        id: "R-191",
+        rule: "The final failure of a step, or its timeout, is carried out on the machine like an abort; until that has ended the node takes no other work.",
       },
       {
         id: "R-082",
@@ -273,7 +405,7 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-091", rule: "A stopped node with work left is STOPPED." },
       {
         id: "R-092",
-        rule: "A stopped node that never began is STOPPED with no step run or, if still QUEUED, in its previous state without a call.",
+        rule: "A stopped node that never began is in its previous state, without a call; its run is STOPPED.",
       },
       { id: "R-093", rule: "A stop does not affect nodes outside the operation." },
       { id: "R-094", rule: "A stopped operation is STOPPING, and STOPPED when the last running step has ended." },
@@ -282,7 +414,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "Work that exceeds the timeout of the stop fails with STOP_TIMEOUT, and can be restarted.",
       },
       { id: "R-096", rule: "A second stop returns the same operation." },
-      { id: "R-097", rule: "A stop that coincides with the end returns the finished operation, and never hangs." },
+      {
+        id: "R-097",
+        rule: "A stop that coincides with the end stops the operation or is refused with NOTHING_RUNNING, and never hangs.",
+      },
       { id: "R-098", rule: "An abort is possible while an operation is STOPPING." },
       {
         id: "R-099",
@@ -291,7 +426,27 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-100", rule: "A restart uses the settings as they are now." },
       {
         id: "R-101",
-        rule: "A restart from STAGE, the default, does not reinstall an installed system, and runs all other steps of the unfinished stage again.",
+        rule: "A restart from STAGE, the default, does not reinstall an installed system, and runs the steps of the unfinished stage again, except for erasures that succeeded.",
+      },
+      {
+        id: "R-164",
+        rule: "A restart takes up each node by its own earlier request, with one operation for each such request; a node that it cannot take up is refused alone, unless `acceptance` is ALL_OR_NOTHING.",
+      },
+      {
+        id: "R-261",
+        rule: "A restart of several operations that made the same request is one operation, and `restartOf` lists all of them.",
+      },
+      {
+        id: "R-165",
+        rule: "A restart keeps the failure policy, the waves with `maxFailures`, and the `maxParallel` of the earlier request; a given value replaces one, and null drops it.",
+      },
+      {
+        id: "R-166",
+        rule: "A restart keeps the variables of the earlier request unless `keepVariables` is false, and a plan shows the source of each variable.",
+      },
+      {
+        id: "R-168",
+        rule: "A restart keeps an erasure that succeeded, until a system is installed, unless its step declares `repeatOnRestart`.",
       },
       { id: "R-102", rule: "A restart from UNFINISHED_STEP keeps the steps that succeeded." },
       { id: "R-103", rule: "A restart from BEGINNING runs everything again." },
@@ -300,7 +455,7 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-106", rule: "A restart without anything to do is refused with NOTHING_TO_RESTART." },
       {
         id: "R-107",
-        rule: "The settings of a cluster can be edited unless an operation on it is deploying or stopping; then the edit is refused with CLUSTER_LOCKED.",
+        rule: "The settings and members of a cluster can be changed unless an operation on it is deploying or stopping; then every change is refused with CLUSTER_LOCKED, the registration and deletion of members included.",
       },
     ],
   },
@@ -311,7 +466,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-108",
         rule: "The state of a cluster is derived from its nodes and the work on them; the first matching rule of this section decides.",
       },
-      { id: "R-109", rule: "A cluster is REMOVING if nodes are being undeployed or decommissioned." },
+      {
+        id: "R-109",
+        rule: "A cluster is REMOVING if nodes are being undeployed or decommissioned and no other work is unfinished.",
+      },
       { id: "R-110", rule: "A cluster is STOPPING if a stop was requested." },
       { id: "R-111", rule: "A cluster is DEPLOYING if an operation is in progress." },
       { id: "R-112", rule: "A cluster is NEW if it has no nodes, or none past AVAILABLE." },
@@ -322,11 +480,19 @@ export const RULES: readonly RuleSection[] = [
         rule: "A cluster is STOPPED if any node is STOPPED, else ERROR if any node has failed, else NEW.",
       },
       { id: "R-116", rule: "A dry run never changes the state of a cluster." },
+      {
+        id: "R-260",
+        rule: "The operations of a cluster are those that were requested for it, and those on nodes that were members of it when the operation was accepted, selected in any way.",
+      },
     ],
   },
   {
     title: "Events",
     rules: [
+      {
+        id: "R-185",
+        rule: "All that a query reads is of one moment: a node and its run, or a list and its count, fit together. The query `plan` is an exception, and so is each item of a stream.",
+      },
       {
         id: "R-117",
         rule: "Transitions form one log whose positions follow the order of commits without gaps: once a reader has seen a position, no new row appears at or below it.",
@@ -355,8 +521,28 @@ export const RULES: readonly RuleSection[] = [
         id: "R-126",
         rule: "A slow reader costs a limited number of items, delays no other reader, and can resume; if items were deleted in the meantime, it receives TOO_SLOW.",
       },
+      {
+        id: "R-203",
+        rule: "Items of a stream that are ready at the same time leave in one write to the connection; a stream reads ahead of its client by 64 KiB at most.",
+      },
+      {
+        id: "R-204",
+        rule: "Streams that catch up read one page at a time in the whole process, in order; while the process writes, they get a quarter of the time.",
+      },
+      {
+        id: "R-205",
+        rule: "Each execution of an event counts its cost against a budget of the connection; beyond it, the events of that connection are delayed, and none is lost.",
+      },
       { id: "R-127", rule: "A stream ends at once when its client disconnects, and leaves nothing behind." },
+      {
+        id: "R-221",
+        rule: "A cursor identifies its log: after a restore to an earlier moment, a cursor from after that moment is answered with CURSOR_EXPIRED, even when the log has grown past its position; an older one resumes.",
+      },
       { id: "R-128", rule: "A process that shuts down notifies its streams, with the cursor to resume from." },
+      {
+        id: "R-240",
+        rule: "A shutdown does not complete streams: their connections close in a way on which clients of graphql-ws and graphql-sse subscribe again.",
+      },
       { id: "R-129", rule: "WebSocket and server-sent events deliver the same items." },
       { id: "R-130", rule: "A cursor is valid at every replica." },
     ],
@@ -369,10 +555,22 @@ export const RULES: readonly RuleSection[] = [
         id: "R-132",
         rule: "Another process resumes every run of a dead process within the lease time, or the same process does after it starts.",
       },
+      {
+        id: "R-220",
+        rule: "With the embedded database, a service that was killed continues its runs as soon as it is started again, without waiting for its leases.",
+      },
+      {
+        id: "R-222",
+        rule: "A replica that is suspended before its commit blocks the transitions of other replicas for five seconds at most.",
+      },
       { id: "R-133", rule: "A step that was running is entered again if it is idempotent or has a memo." },
       {
         id: "R-134",
         rule: "If its running step is not idempotent and has no memo, the run fails with INTERRUPTED, and can be restarted.",
+      },
+      {
+        id: "R-190",
+        rule: "An abort of such a run, requested before or after the process died, is carried out instead: the run ends ABORTED.",
       },
       { id: "R-135", rule: "Every recovered run has a transition that records the recovery." },
       { id: "R-136", rule: "No run stays without an owner, however many there are." },
@@ -386,6 +584,23 @@ export const RULES: readonly RuleSection[] = [
         rule: "No operation fails because the database is unavailable; results wait, and leases do not expire because of the outage.",
       },
       { id: "R-140", rule: "Clocks of processes affect no lease, no deadline and no timeout." },
+      {
+        id: "R-223",
+        rule: "A clock of the database that is set back or forward while a replica runs, or back while none does, delays no parked run and ends no step early.",
+      },
+    ],
+  },
+  {
+    title: "Limits",
+    rules: [
+      {
+        id: "R-200",
+        rule: "The results of a verb or a plan are limited by the number of its nodes times the selected fields, before anything is executed.",
+      },
+      {
+        id: "R-201",
+        rule: "A flood of callbacks uses few connections to the database: malformed tokens use none, at most 8 callbacks use one at the same time, and an address with many rejected callbacks has to wait.",
+      },
     ],
   },
   {
@@ -404,6 +619,7 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-145", rule: "A stop has 600 s." },
       { id: "R-146", rule: "A call to a BMC has 30 s." },
       { id: "R-147", rule: "Holds never time out." },
+      { id: "R-170", rule: "The timeout of a parked step stands still while its node is in maintenance." },
       { id: "R-148", rule: "Each timeout has its own timer." },
     ],
   },

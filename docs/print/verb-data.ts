@@ -31,12 +31,17 @@ export interface VerbGroup {
 // ---- shared refusals
 
 const NO_NODES: Refusals = [
-  ["INVALID_INPUT", "an empty list of names or IDs, or a cluster without nodes"],
+  [
+    "INVALID_INPUT",
+    "an empty list of names or IDs, a cluster without nodes, `all: false`, or a filter without a condition or with a member that is null or empty; the message says how many nodes the filter would select",
+  ],
   [
     "NOT_FOUND",
-    "a name, an ID or the cluster does not exist, or no node matches the filter; `missing` lists everything that was not found",
+    "a name, an ID or the cluster does not exist, or no node matches the filter; `missing` has the first 100 of them, `missingCount` their number",
   ],
 ];
+
+const PICK: Refusals = [["CAPACITY", "fewer nodes are free than `pick` needs; `available` is their number"]];
 
 const TERMS: Refusals = [
   [
@@ -47,17 +52,22 @@ const TERMS: Refusals = [
   ["STALE_REVISION", "the plan differs from the one that `planHash` identifies"],
 ];
 
-const VERB: Refusals = [...NO_NODES, ...TERMS];
+const VERB: Refusals = [...NO_NODES, ...PICK, ...TERMS];
 
 const ANY_NODE: Refusals = [
   ["BUSY", "the node has an unfinished run; the refusal names its operation"],
-  ["IN_MAINTENANCE", "the node is in maintenance"],
+  [
+    "INVALID_STATE",
+    "monitoring has reported the node as disappeared, or the node has a fault that is in the way, and `force` is not set",
+  ],
 ];
 
-const NODE: Refusals = [
+/** Of the verbs that a node in maintenance accepts. */
+const MAINTAINABLE: Refusals = [
   ...ANY_NODE,
   ["INVALID_STATE", "the node's state does not allow the verb; `allowedStates` lists the states that do"],
 ];
+const NODE: Refusals = [["IN_MAINTENANCE", "the node is in maintenance"], ...MAINTAINABLE];
 
 const PROTECTED: Refusals = [["PROTECTED", "the node is protected"]];
 const PROTECTED_OR_RETIRED: Refusals = [["PROTECTED", "the node is protected or retired"]];
@@ -65,23 +75,36 @@ const NOT_LOADED: Refusals = [["UNSUPPORTED_BY_DRIVER", "a driver of the node is
 const UNABLE = (what: string): Refusals => [
   ["UNSUPPORTED_BY_DRIVER", `a driver of the node is not loaded, or none of them can ${what}`],
 ];
+const INSTALLS_NOTHING: Refusals = [
+  [
+    "UNSUPPORTED_BY_DRIVER",
+    "no automatic deploy step reaches `PROVISIONED`: the driver has none, or its priority is 0, or the site forbids it",
+  ],
+];
 const STEPS: Refusals = [
   [
     "INVALID_INPUT",
     "a step of the list is not offered by the node's drivers, is forbidden by the site, or has invalid arguments; `results { errors }` has all flaws of all nodes",
   ],
 ];
-const LIST_OF_STEPS: Refusals = [["INVALID_INPUT", "the list of steps is empty or has more than 100"]];
+const LIST_OF_STEPS: Refusals = [
+  ["INVALID_INPUT", "the list of steps is empty or has more than 100"],
+  ["INVALID_INPUT", "the request has both `steps` and `runbook`, or the runbook is for another phase"],
+  ["NOT_FOUND", "the runbook does not exist"],
+];
 
 const WORK: Refusals = [
-  ["INVALID_INPUT", "an empty list of names or IDs, or a cluster without nodes"],
+  [
+    "INVALID_INPUT",
+    "an empty list of names or IDs, a cluster without nodes, `all: false`, or a filter without a condition or with a member that is null or empty; the message says how many nodes the filter would select",
+  ],
   ["NOT_FOUND", "the operation, a node or the cluster does not exist, or no node matches the filter"],
 ];
 
 const REASON: Refusals = [["INVALID_INPUT", "the reason has more than 1000 characters"]];
 
 const EACH_FOR_ITSELF =
-  "Each node has its own result; a refused node does not affect the others. If all nodes are refused, `errors` lists the refusals as well.";
+  "Each node has its own result; a refused or unknown node does not affect the others, unless `acceptance` is ALL_OR_NOTHING. `errors` names the unknown nodes and, if nothing is accepted, has one error for each code.";
 
 const WAVES: Refusals = [
   ["NOT_FOUND", "the operation does not exist"],
@@ -92,7 +115,7 @@ const WAVES: Refusals = [
 const SETTINGS: Refusals = [
   [
     "INVALID_INPUT",
-    "a name, label, host group, driver, interface or setting is invalid, or the name is taken; every flaw of every node has its `path`",
+    "a name, label, host group, description, driver, interface or setting is invalid, or the name is taken; every flaw of every node has its `path`",
   ],
 ];
 const STALE: Refusals = [["STALE_REVISION", "`ifRevision` is not the current revision"]];
@@ -110,18 +133,20 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
   {
     title: "Work on nodes",
     entries: [
-      { mutation: "manageNodes", kind: "MANAGE", whole: VERB, single: [...NODE, ...NOT_LOADED] },
-      { mutation: "inspectNodes", kind: "INSPECT", whole: VERB, single: [...NODE, ...UNABLE("inspect")] },
+      { mutation: "manageNodes", kind: "MANAGE", whole: VERB, single: [...MAINTAINABLE, ...NOT_LOADED] },
+      { mutation: "inspectNodes", kind: "INSPECT", whole: VERB, single: [...MAINTAINABLE, ...UNABLE("inspect")] },
       {
         mutation: "cleanNodes",
         kind: "CLEAN",
-        whole: [
-          ...VERB,
-          ...LIST_OF_STEPS,
-          ["INVALID_INPUT", "the request has both `steps` and `runbook`"],
-          ["NOT_FOUND", "the runbook does not exist"],
-        ],
+        whole: [...VERB, ...LIST_OF_STEPS],
         single: [...NODE, ...PROTECTED, ...UNABLE("clean"), ...STEPS],
+        see: ["cleaning.md"],
+      },
+      {
+        mutation: "provideNodes",
+        kind: "PROVIDE",
+        whole: VERB,
+        single: [...NODE, ...PROTECTED_OR_RETIRED, ...UNABLE("clean")],
         see: ["cleaning.md"],
       },
       {
@@ -130,15 +155,28 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         whole: VERB,
         single: [
           ...NODE,
+          [
+            "INVALID_STATE",
+            "the node has an installed system (stage `PROVISIONED`) which this commission would erase, and `from` is not `BEGINNING`",
+          ],
           ...PROTECTED_OR_RETIRED,
           ...UNABLE("inspect, clean or deploy (only what the node still needs)"),
+          ...INSTALLS_NOTHING,
         ],
       },
       {
         mutation: "deployNodes",
         kind: "DEPLOY",
         whole: [...VERB, ...LIST_OF_STEPS],
-        single: [...NODE, ...PROTECTED_OR_RETIRED, ...UNABLE("deploy"), ...STEPS],
+        single: [
+          ...NODE,
+          ["INVALID_STATE", "the node is `ACTIVE`, and `reinstall` is not set"],
+          ...PROTECTED_OR_RETIRED,
+          ...UNABLE("deploy"),
+          ...STEPS,
+          ["INVALID_INPUT", "no step of the list reaches `PROVISIONED`, and the node has no installed system"],
+          ...INSTALLS_NOTHING,
+        ],
         see: ["cleaning.md"],
       },
       {
@@ -151,18 +189,13 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         mutation: "updateNodes",
         kind: "UPDATE",
         whole: VERB,
-        single: [...NODE, ...PROTECTED_OR_RETIRED, ...UNABLE("deploy and clean")],
+        single: [...NODE, ...PROTECTED_OR_RETIRED, ...UNABLE("deploy and clean"), ...INSTALLS_NOTHING],
       },
       {
         mutation: "decommissionNodes",
         kind: "DECOMMISSION",
         whole: VERB,
-        single: [
-          ...NODE,
-          ["INVALID_STATE", "monitoring has reported the node as disappeared, and `force` is not set"],
-          ...PROTECTED,
-          ...NOT_LOADED,
-        ],
+        single: [...NODE, ...PROTECTED, ...NOT_LOADED],
         see: ["maintenance.md"],
       },
       {
@@ -172,10 +205,17 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ...VERB,
           [
             "INVALID_INPUT",
-            "`timeoutSeconds` is given with an action other than `SOFT_OFF`, or is not between 1 and 86400",
+            "`timeoutSeconds` is given with an action other than `SOFT_OFF` and `SOFT_REBOOT`, or is not between 1 and 86400",
           ],
         ],
-        single: [...NODE, ["PROTECTED", "the node is protected, unless the action is `ON`"], ...NOT_LOADED],
+        single: [...MAINTAINABLE, ["PROTECTED", "the node is protected, unless the action is `ON`"], ...NOT_LOADED],
+        see: ["power.md"],
+      },
+      {
+        mutation: "setBootDevice",
+        kind: "BOOT_DEVICE",
+        whole: VERB,
+        single: [...MAINTAINABLE, ...UNABLE("set the boot device")],
         see: ["power.md"],
       },
       {
@@ -186,6 +226,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
             "an address, the driver, a setting, a label or the prefix is invalid; every flaw is listed",
           ],
           ["NOT_FOUND", "the cluster does not exist"],
+          ["CLUSTER_LOCKED", "an operation on the cluster is deploying or stopping"],
           ["UNSUPPORTED_BY_DRIVER", "the driver cannot discover nodes"],
           ["IDEMPOTENCY_MISMATCH", "the `idempotencyKey` was used with another input"],
         ],
@@ -220,7 +261,12 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       },
       {
         mutation: "stop",
-        whole: [...WORK, ...REASON, ["INVALID_INPUT", "`timeoutSeconds` is not between 1 and 86400"]],
+        whole: [
+          ...WORK,
+          ...REASON,
+          ["INVALID_INPUT", "`timeoutSeconds` is not between 1 and 86400"],
+          ["NOTHING_RUNNING", "the named operation has ended otherwise than by a stop"],
+        ],
         single: [
           [
             "NOTHING_RUNNING",
@@ -236,10 +282,6 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ...TERMS,
           ["BUSY", "the named operation has not ended"],
           ["NOTHING_TO_RESTART", "nothing selected is stopped, failed or aborted, or the operation was a discovery"],
-          [
-            "INVALID_INPUT",
-            "the nodes' last runs come from requests that differ in kind, options, variables or failure policy; restart them by operation",
-          ],
         ],
         single: [
           [
@@ -253,10 +295,10 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ["INVALID_INPUT", "a step of the operation's list is no longer offered, or is now forbidden"],
         ],
         singleMeans:
-          "Nodes whose work is done are skipped, each with its refusal, and do not affect the request. Any other refusal refuses the whole request, unless `acceptance: BEST_EFFORT`.",
+          "Nodes whose work is done are skipped, each with its refusal, and do not affect the request. Any other refusal affects only its node, unless the request has `acceptance: ALL_OR_NOTHING`.",
       },
       {
-        mutation: "unhold",
+        mutation: "releaseHolds",
         whole: [...WORK, ...REASON, ["NOTHING_RUNNING", "the named operation has ended"]],
         single: [
           ["NOTHING_RUNNING", "the node has no unfinished run"],
@@ -278,6 +320,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         whole: [
           ...SETTINGS,
           ["NOT_FOUND", "the cluster does not exist"],
+          ["CLUSTER_LOCKED", "an operation on the cluster is deploying or stopping"],
           ["UNSUPPORTED_BY_DRIVER", "the driver cannot determine the management controller from the settings"],
         ],
       },
@@ -285,9 +328,14 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         mutation: "updateNode",
         whole: [
           ...SETTINGS,
+          [
+            "INVALID_INPUT",
+            "a setting that decides where a stored secret is sent changes, and the secret is not sent again",
+          ],
           ["NOT_FOUND", "the node does not exist"],
           ...STALE,
           ["UNSUPPORTED_BY_DRIVER", "the driver cannot determine the management controller from the settings"],
+          ["BUSY", "an unfinished `updateNodes` deploys the node for another host group than the given one"],
         ],
       },
       {
@@ -297,6 +345,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ["BUSY", "a node has an unfinished run"],
           ["PROTECTED", "a node is protected"],
           ["INVALID_STATE", "a node is `ACTIVE`"],
+          ["CLUSTER_LOCKED", "an operation on the cluster of a node is deploying or stopping"],
         ],
       },
       {
@@ -305,8 +354,18 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         see: ["maintenance.md"],
       },
       {
+        mutation: "clearMaintenance",
+        whole: NODES_ONLY,
+        see: ["maintenance.md"],
+      },
+      {
         mutation: "setRetired",
         whole: [...NODES_ONLY, ["INVALID_INPUT", "the reason is blank or has more than 1000 characters"]],
+        see: ["maintenance.md"],
+      },
+      {
+        mutation: "clearRetired",
+        whole: NODES_ONLY,
         see: ["maintenance.md"],
       },
       {
@@ -372,6 +431,10 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         mutation: "updateSite",
         whole: [
           ["INVALID_INPUT", "a limit, a phase, a step, a driver or a priority is invalid; every flaw has its `path`"],
+          [
+            "INVALID_INPUT",
+            "the policy would leave a driver without a step that installs a system; the message names the drivers",
+          ],
           ...STALE,
         ],
         see: ["cleaning.md"],
