@@ -1,5 +1,6 @@
 /** Runs the programs of docs/clients.md against the service, unchanged, and checks their output. */
 import { execFile, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -109,6 +110,7 @@ test("docs/clients.md has exactly the programs that this test runs", () => {
     "list.py",
     "commission.py",
     "follow.py",
+    "follow_httpx.py",
     "ostler.go",
     "main.go",
   ]);
@@ -150,21 +152,63 @@ describe.each(LANGUAGES)("the client page in $name", ({ tool, commands }) => {
         lines.push(line);
         if (lines.length % 15 === 0) cuts += way.cut();
       });
-      await eventually("the program has printed its snapshot", () => lines.length === 1);
-      const start = Number(/as of (\d+)$/.exec(lines[0] ?? "")?.[1]);
+      const end = await eventually("the program has printed its snapshot", () =>
+        lines.find((line) => / as of \d+/.test(line)),
+      );
+      const start = Number(/ as of (\d+)/.exec(end)?.[1]);
+      const first = lines.indexOf(end) + 1;
       const names = await ostler.register(4, { delayMs: 5, waitSeconds: 0.05 });
       await ostler.commission(names);
       await eventually("the program has printed all transitions to ACTIVE", () =>
-        names.every((name) => lines.some((line) => new RegExp(`^\\d+ ${name} \\w+ -> ACTIVE$`).test(line))),
+        names.every((name) => lines.some((line) => new RegExp(`^[\\w-]+ ${name} \\w+ -> ACTIVE$`).test(line))),
       );
-      expect(lines.slice(1).map((line) => Number.parseInt(line, 10))).toEqual(
-        lines.slice(1).map((_, index) => start + index + 1),
+      expect(lines.slice(first).map((line) => Number.parseInt(line, 10))).toEqual(
+        lines.slice(first).map((_, index) => start + index + 1),
       );
       expect(cuts).toBeGreaterThan(0);
     } finally {
       child.kill();
     }
   });
+});
+
+test("follow.py ends with the reader of its output", async ({ skip }) => {
+  if (!isHere(["python3", "--version"])) skip("python3 is not installed");
+  const follow = spawn("python3", ["follow.py"], {
+    cwd: folder,
+    env: environment(ostler.url),
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  const ended = once(follow, "exit");
+  await once(follow.stdout, "data");
+  follow.stdout.destroy();
+  await ostler.register(1);
+  expect(await ended).toEqual([0, null]);
+});
+
+test("the httpx program of docs/clients.md follows transitions across connection losses", async ({ skip }) => {
+  const python = ["python3", "/usr/bin/python3"].find((path) => isHere([path, "-c", "import httpx"]));
+  if (python === undefined) return skip("httpx is not installed");
+  await using way = await cutter(ostler.url);
+  const child = spawn(python, ["follow_httpx.py"], {
+    cwd: folder,
+    env: environment(way.url),
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  try {
+    const lines: string[] = [];
+    createInterface({ input: child.stdout }).on("line", (line) => lines.push(line));
+    const begin = await eventually("the program follows", () => lines[0]);
+    const [one = ""] = await ostler.register(1);
+    await eventually("the first node is printed", () => lines.some((line) => line.includes(one)));
+    expect(way.cut()).toBeGreaterThan(0);
+    const [other = ""] = await ostler.register(1);
+    await eventually("the second node is printed", () => lines.some((line) => line.includes(other)));
+    const start = Number(/after (\d+)/.exec(begin)?.[1]);
+    expect(lines.slice(1).map((line) => Number.parseInt(line, 10))).toEqual([start + 1, start + 2]);
+  } finally {
+    child.kill();
+  }
 });
 
 describe("the client page with curl", () => {

@@ -29,8 +29,10 @@ describe("default configuration", () => {
       prepare: "auto",
       dbWaitSeconds: 60,
       plugins: ["fake"],
+      bmcNetworks: null,
       token: null,
       log: "info",
+      logFormat: "auto",
       introspection: true,
       origins: [],
       bodyKb: 1024,
@@ -49,9 +51,13 @@ describe("default configuration", () => {
   });
 
   test("an empty variable counts as unset", () => {
-    expect(readConfig(Object.fromEntries(Object.keys(VARIABLES).map((name) => [name, ""])), [])).toEqual(
-      readConfig({}, []),
-    );
+    const empty = Object.keys(VARIABLES).flatMap((name) => (name === "OSTLER_TOKEN" ? [] : [[name, ""]]));
+    expect(readConfig(Object.fromEntries(empty), [])).toEqual(readConfig({}, []));
+  });
+
+  test("an empty OSTLER_TOKEN, as from a secret that was not found, is refused", () => {
+    expect(() => readConfig({ OSTLER_TOKEN: "" }, [])).toThrow("OSTLER_TOKEN is empty");
+    expect(() => readConfig({}, ["--token", ""])).toThrow("OSTLER_TOKEN is empty");
   });
 
   test("variables without the OSTLER_ prefix are ignored", () => {
@@ -111,6 +117,15 @@ describe("each variable", () => {
       readOther: 3600,
     },
     {
+      name: "OSTLER_BMC_NETWORKS",
+      value: "10.0.0.0/8, fd00:7::/64",
+      flag: "bmc-networks",
+      other: "127.0.0.0/8",
+      field: "bmcNetworks",
+      read: ["10.0.0.0/8", "fd00:7::/64"],
+      readOther: ["127.0.0.0/8"],
+    },
+    {
       name: "OSTLER_PLUGINS",
       value: "fake, ipmi,,./mine.ts",
       flag: "plugins",
@@ -127,6 +142,15 @@ describe("each variable", () => {
       field: "token",
       read: TOKEN,
       readOther: `${TOKEN}2`,
+    },
+    {
+      name: "OSTLER_LOG_FORMAT",
+      value: "json",
+      flag: "log-format",
+      other: "text",
+      field: "logFormat",
+      read: "json",
+      readOther: "text",
     },
     {
       name: "OSTLER_LOG",
@@ -220,6 +244,7 @@ describe("each variable", () => {
       [
         ...NEED_A_SERVER,
         "DATABASE_URL",
+        "OSTLER_BMC_NETWORKS",
         "OSTLER_BODY_KB",
         "OSTLER_CONCURRENCY",
         "OSTLER_DATA",
@@ -229,6 +254,7 @@ describe("each variable", () => {
         "OSTLER_HOST",
         "OSTLER_INTROSPECTION",
         "OSTLER_LOG",
+        "OSTLER_LOG_FORMAT",
         "OSTLER_ORIGINS",
         "OSTLER_PLUGINS",
         "OSTLER_PORT",
@@ -308,6 +334,7 @@ describe("invalid configuration", () => {
     ["OSTLER_POWER_SECONDS", "never"],
     ["OSTLER_LOG", "loud"],
     ["OSTLER_LOG", "INFO"],
+    ["OSTLER_LOG_FORMAT", "pretty"],
     ["OSTLER_INTROSPECTION", "yes"],
     ["OSTLER_ORIGINS", "*"],
     ["OSTLER_ORIGINS", "console.example"],

@@ -47,15 +47,15 @@ test("every mutation has a page with an example and an entry in the index", () =
   expect(mutations.filter((name) => !existsSync(join(ROOT, `docs/verbs/${name}.md`)))).toEqual([]);
 });
 
-test("every error code is documented for a mutation, except the codes of failed runs and unused ones", () => {
+test("every error code is documented for a mutation, except those of failed runs and of GraphQL errors", () => {
   const given = new Set(
     VERB_ENTRIES.flatMap(({ whole, single = [] }) => [...whole, ...single].map(([code]) => code as string)),
   );
-  // FORBIDDEN is a GraphQL error; INTERRUPTED and STOP_TIMEOUT are failures of runs; CAPACITY is unused: runs wait.
+  // FORBIDDEN is a GraphQL error; INTERRUPTED, ABORTED and STOP_TIMEOUT are failures of runs.
   expect(Object.keys(ERROR_STATUS).filter((code) => !given.has(code))).toEqual([
     "FORBIDDEN",
     "INTERRUPTED",
-    "CAPACITY",
+    "ABORTED",
     "STOP_TIMEOUT",
   ]);
 });
@@ -71,16 +71,18 @@ test.each(blocks("graphql"))("GraphQL request $number in $file is valid", ({ blo
 });
 
 describe("documentation links", () => {
-  /** Anchors as GitHub derives them from headings. */
-  const anchors = (text: string) =>
-    [...text.replace(/^```[\s\S]*?^```$/gm, "").matchAll(/^#+ (.+)$/gm)].map(([, heading = ""]) =>
+  /** Anchors in the text, and as GitHub derives them from headings. */
+  const anchors = (text: string) => [
+    ...[...text.matchAll(/<a id="([^"]+)">/g)].map(([, id]) => id),
+    ...[...text.replace(/^```[\s\S]*?^```$/gm, "").matchAll(/^#+ (.+)$/gm)].map(([, heading = ""]) =>
       heading
         .toLowerCase()
         .replaceAll(/[^\p{L}\p{N} _-]/gu, "")
         .replaceAll(" ", "-"),
-    );
+    ),
+  ];
 
-  test.each(PAGES)("all links in $file lead to an existing file and heading", ({ file, text }) => {
+  test.each(PAGES)("all links in $file lead to an existing file and anchor", ({ file, text }) => {
     const links = [...text.replace(/^```[\s\S]*?^```$/gm, "").matchAll(/\]\(([^)\s]+)\)/g)].flatMap(([, link = ""]) =>
       /^[a-z]+:/.test(link) ? [] : [link],
     );
@@ -122,7 +124,7 @@ test("docs/README.md lists every page of docs", () => {
 
 test("every log line that docs/operations.md quotes is logged somewhere", () => {
   const page = PAGES.find(({ file }) => file === "docs/operations.md")?.text ?? "";
-  const section = page.slice(page.indexOf("## The log"), page.indexOf("## Backup and restore"));
+  const section = page.slice(page.indexOf("## The log"), page.indexOf("## Traces"));
   const code = globSync("src/**/*.ts", { cwd: ROOT }).map((file) => readFileSync(join(ROOT, file), "utf8"));
   const quoted = [...section.matchAll(/`([a-z][a-z']* [^`]+)`/g)].map(([, line = ""]) => line.split("; …")[0] ?? "");
   expect(quoted.length).toBeGreaterThan(15);
@@ -222,6 +224,7 @@ describe("documentation examples", async () => {
   const GIVEN: Readonly<Record<string, (place: Place) => Promise<Variables | void>>> = {
     inspectNodes: manageable,
     cleanNodes: available,
+    provideNodes: manageable,
     deployNodes: available,
     undeployNodes: active,
     updateNodes: active,
@@ -237,7 +240,7 @@ describe("documentation examples", async () => {
       await ask("stop", theirWork(place), place);
       await ends(operation);
     },
-    async unhold(place) {
+    async releaseHolds(place) {
       await available(place);
       const operation = await ostler.begin("cleanNodes", place.nodes.slice(0, 1), {
         steps: [{ interface: "ENGINE", name: "hold" }],
@@ -258,12 +261,8 @@ describe("documentation examples", async () => {
       await ask("haltWaves", `{ operationId: "${String(operation)}" }`, place);
       return { operation };
     },
-    async updateNode(place) {
-      const { node } = await ostler.query<{ node: { id: string } }>(
-        "query Id($name: String!) { node(by: { name: $name }) { id } }",
-        { name: place.nodes[0] },
-      );
-      return { node: node.id };
+    async updateNode({ nodes }) {
+      return { node: nodes[0] };
     },
   };
   const NEEDS_A_GATE = new Set(["abort", "stop", "withdrawAbort"]);

@@ -1,8 +1,9 @@
 /** Errors in the log: what is logged, and what is left out. */
+import { PassThrough } from "node:stream";
 import { DrizzleQueryError } from "drizzle-orm";
 import { GraphQLError } from "graphql";
 import { expect, test } from "vitest";
-import { errorToLog } from "../src/log.ts";
+import { createLog, errorToLog, textDestination } from "../src/log.ts";
 
 const cause = Object.assign(new Error("canceling statement due to statement timeout"), {
   code: "57014",
@@ -39,4 +40,19 @@ test("a logged error of a lost connection leaves out the client's state", () => 
 test("a thrown value that is not an Error is logged unchanged", () => {
   expect(errorToLog("a text")).toBe("a text");
   expect(errorToLog(undefined)).toBe(undefined);
+});
+
+test("the log for programs has one object per line, with the level as a word", () => {
+  const lines: string[] = [];
+  createLog("info", { write: (line) => void lines.push(line) }).warn({ node: "a" }, "step failed");
+  expect(lines.map((line) => JSON.parse(line) as unknown)).toEqual([
+    { level: "warn", time: expect.stringMatching(/^\d{4}-.*Z$/), node: "a", msg: "step failed" },
+  ]);
+});
+
+test("the log for people has short lines with the time and the level as a word", async () => {
+  const output = new PassThrough({ encoding: "utf8" });
+  const read = new Promise<string>((done) => output.once("data", done));
+  createLog("info", textDestination(output)).info({ config: { port: 1 }, node: "a" }, "step failed");
+  expect(await read).toMatch(/^\[\d\d:\d\d:\d\d\] INFO: step failed \{"node":"a"\}\n$/);
 });

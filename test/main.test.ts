@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -339,7 +339,7 @@ describe("start that fails", () => {
     expect(await exited).toEqual([0, null]);
   }, 60_000);
 
-  test("a start on a port that is in use is refused", async () => {
+  test("a start on a port that is in use is refused before a database is made", async () => {
     const { url, child, exited } = await start(join(folder, "data"));
     const { exited: refused, output } = run([
       "--data",
@@ -353,6 +353,7 @@ describe("start that fails", () => {
     expect(output.stderr).toMatch(
       /^Ostler cannot start: Port \d+ on 127\.0\.0\.1 is in use; choose another one with OSTLER_PORT or --port\.\n$/,
     );
+    expect(existsSync(join(folder, "other"))).toBe(false);
     child.kill("SIGTERM");
     expect(await exited).toEqual([0, null]);
   }, 60_000);

@@ -15,9 +15,10 @@ describe("rules", () => {
     expect(HELD.filter(({ rules }) => rules.includes(id)).length).toBeGreaterThan(0);
   });
 
-  test("rules have unique, consecutive ids", () => {
-    const ids = ALL.map(({ id }) => id).toSorted();
-    expect(ids).toEqual(ids.map((_, index) => `R-${String(index + 1).padStart(3, "0")}`));
+  test("rules have unique ids of the form R-000", () => {
+    const ids = ALL.map(({ id }) => id);
+    expect(ids.filter((id) => !/^R-\d{3}$/.test(id))).toEqual([]);
+    expect(new Set(ids).size).toBe(ids.length);
   });
 
   test("each rule is written once", () => {

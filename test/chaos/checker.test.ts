@@ -168,7 +168,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, message: RegEx
   [
     "a node is in maintenance after maintenance was ended",
     "P1",
-    /n1 has "moved" at the end, which no setMaintenance/,
+    /n1 has "moved" at the end, which no setMaintenance or clearMaintenance/,
     (made) => set(row(made, "nodes", { name: "n1" }), { maintenance_reason: "moved" }),
   ],
   [
@@ -176,7 +176,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, message: RegEx
     "P1",
     /n1 has "UNSEEN" at the end, which no reportPresence/,
     (made) => {
-      const { request, answer } = exchangeOf(made, "setMaintenance", "n1");
+      const { request, answer } = exchangeOf(made, "clearMaintenance", "n1");
       made.requests.push(
         { ...request, id: "seen", verb: "reportPresence", input: { event: "DISCOVERED" } },
         { ...answer, id: "seen" },
@@ -1149,7 +1149,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, message: RegEx
     "P19",
     /ended with: socket hang up/,
     (made) => {
-      const { answer } = exchangeOf(made, "setMaintenance", "n1");
+      const { answer } = exchangeOf(made, "clearMaintenance", "n1");
       made.requests.splice(made.requests.indexOf(answer), 1, {
         t: answer.t,
         k: "answer",
@@ -1165,7 +1165,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, message: RegEx
     "P19",
     /ended with: The operation was aborted due to timeout/,
     (made) => {
-      const { answer } = exchangeOf(made, "setMaintenance", "n1");
+      const { answer } = exchangeOf(made, "clearMaintenance", "n1");
       made.requests.splice(made.requests.indexOf(answer), 1, {
         t: 118_000,
         k: "answer",
@@ -1386,7 +1386,7 @@ const CORRECT: readonly (readonly [what: string, change: (made: Made) => void])[
   [
     "a client times out on a process after SIGTERM",
     (made) => {
-      const { answer } = exchangeOf(made, "setMaintenance", "n1");
+      const { answer } = exchangeOf(made, "clearMaintenance", "n1");
       made.requests.splice(made.requests.indexOf(answer), 1, {
         t: answer.t,
         k: "answer",
@@ -1448,7 +1448,7 @@ const CORRECT: readonly (readonly [what: string, change: (made: Made) => void])[
   [
     "two concurrent requests set maintenance, and either may be the last",
     (made) => {
-      const { request, answer } = exchangeOf(made, "setMaintenance", "n1");
+      const { request, answer } = exchangeOf(made, "clearMaintenance", "n1");
       made.requests.push(
         { ...request, id: "other", t: request.t + 100, input: { reason: "moved" } },
         { ...answer, id: "other" },

@@ -609,7 +609,7 @@ export function goodHistory(): Made {
       replicas.push({ t, k: "sample", what: "memory", replica: at.replica, pid: at.pid, value: 150 * 2 ** 20 + t });
 
   // The second replica receives SIGTERM with a request in progress.
-  ask(110_900, "r2", "setMaintenance", ["n1"], { reason: null }, null, {
+  ask(110_900, "r2", "clearMaintenance", ["n1"], {}, null, {
     operationId: null,
     replayed: null,
     refusals: [],

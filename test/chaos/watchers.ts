@@ -136,7 +136,7 @@ function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand
           const { done, value } = await connection.items.next();
           if (done || hasDisconnected) return close(hasDisconnected ? "LEFT" : "COMPLETE", null);
           if (value.__typename === "StreamReset") return close(value.code, value.cursor);
-          position = Number(value.cursor);
+          position = Number.parseInt(value.cursor, 10);
           take(stream, value);
         }
       } catch (error) {
@@ -161,14 +161,20 @@ function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand
     const t = clock();
     if (message.__typename === "NodeSnapshot") return;
     if (message.__typename === "StreamBookmark")
-      return written.write({ t, k: "mark", stream, position: Number(message.cursor), caughtUp: message.caughtUp });
+      return written.write({
+        t,
+        k: "mark",
+        stream,
+        position: Number.parseInt(message.cursor, 10),
+        caughtUp: message.caughtUp,
+      });
     count.items += 1;
     const { cursor, nodeUuid, nodeName, sequence, from, to, event, step, actor, reason, at, operation, run } = message;
     written.write({
       t,
       k: "item",
       stream,
-      position: Number(cursor),
+      position: Number.parseInt(cursor, 10),
       nodeId: nodeUuid,
       nodeName,
       sequence,

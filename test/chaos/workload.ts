@@ -55,14 +55,17 @@ const VERBS = {
   undeployNodes: ["NodeWorkInput", WORK],
   decommissionNodes: ["DecommissionNodesInput", WORK],
   cleanNodes: ["CleanNodesInput", WORK],
+  provideNodes: ["NodeWorkInput", WORK],
   inspectNodes: ["NodeWorkInput", WORK],
   manageNodes: ["NodeWorkInput", WORK],
   setPower: ["SetPowerInput", WORK],
+  setBootDevice: ["SetBootDeviceInput", WORK],
   abort: ["AbortInput", WORK],
   withdrawAbort: ["WorkInput", WORK],
   stop: ["StopInput", WORK],
   restart: ["RestartInput", WORK],
   setMaintenance: ["SetMaintenanceInput", CHANGE],
+  clearMaintenance: ["ClearMaintenanceInput", CHANGE],
   reportPresence: ["ReportPresenceInput", CHANGE],
   updateCluster: ["UpdateClusterInput", CHANGE],
 } as const;
@@ -202,8 +205,8 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
       await delay(random.whole(...PAUSE_MS));
       number += 1;
       const back = maintained.length > 0 && random.often(0.2) ? maintained.shift() : undefined;
-      const mutation = back ? maintenance(back, null) : choose(random, `${seed}-${name}-${number}`);
-      if (mutation.verb === "setMaintenance" && !back) {
+      const mutation = back ? maintenanceEnd(back) : choose(random, `${seed}-${name}-${number}`);
+      if (mutation.verb === "setMaintenance") {
         maintained.push([...mutation.nodes]);
         nodesToClear.push(...mutation.nodes);
       }
@@ -228,7 +231,7 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
     const pace = random.weighed([
       [some.length > 8 ? 1e6 : 12, {}],
       [1, { maxParallel: random.whole(1, 3) }],
-      [1, { waves: { sizes: [{ count: random.whole(1, 4) }], pauseSeconds: 0.3 } }],
+      [1, { waves: { sizes: [{ count: random.whole(1, 4) }], pauseSeconds: 1 } }],
     ]);
     const start = (verb: Verb, rest: Readonly<Record<string, unknown>> = {}): Mutation => ({
       verb,
@@ -268,9 +271,18 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
       [16, () => start("undeployNodes")],
       [6, () => start("decommissionNodes")],
       [10, () => start("cleanNodes", steps)],
+      [4, () => start("provideNodes")],
       [5, () => start("inspectNodes")],
       [4, () => start("manageNodes")],
-      [6, () => start("setPower", { action: random.one(["ON", "OFF", "REBOOT", "SOFT_OFF"]), timeoutSeconds: 2 })],
+      [
+        6,
+        () =>
+          start("setPower", {
+            action: random.one(["ON", "OFF", "REBOOT", "SOFT_OFF", "SOFT_REBOOT"]),
+            timeoutSeconds: 2,
+          }),
+      ],
+      [2, () => start("setBootDevice", { device: random.one(["NETWORK", "DISK"]) })],
       [9, () => interruptOrRestart("abort", { mode: random.one(["NOW", "AFTER_STEP"]) })],
       [2, () => interruptOrRestart("withdrawAbort")],
       [5, () => interruptOrRestart("stop", { timeoutSeconds: random.whole(2, 20) })],
@@ -296,9 +308,14 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
     ])();
   }
 
-  const maintenance = (some: readonly string[], reason: string | null): Mutation => ({
+  const maintenance = (some: readonly string[], reason: string): Mutation => ({
     verb: "setMaintenance",
     input: { nodes: { names: some }, reason },
+    nodes: some,
+  });
+  const maintenanceEnd = (some: readonly string[]): Mutation => ({
+    verb: "clearMaintenance",
+    input: { nodes: { names: some } },
     nodes: some,
   });
 
@@ -351,7 +368,7 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
         isStorm = false;
         await running;
         for (let from = 0; from < nodesToClear.length; from += CLEARING_BATCH)
-          await mustSucceed(random, maintenance(nodesToClear.slice(from, from + CLEARING_BATCH), null));
+          await mustSucceed(random, maintenanceEnd(nodesToClear.slice(from, from + CLEARING_BATCH)));
         return { ...count } satisfies WorkloadCount;
     }
   };

@@ -1,7 +1,7 @@
-/** The node map: the effect of each item; no node returns to an older revision. */
-import { expect, test } from "vitest";
+/** The node map: the effect of each item; no node returns to an older revision; what readers have does not change. */
+import { expect, test, vi } from "vitest";
 import { createNodeMap } from "../../src/client/index.ts";
-import type { Transition, WatchItem } from "../../src/client/index.ts";
+import type { NodeState, Transition, WatchItem } from "../../src/client/index.ts";
 
 interface Fields {
   readonly label: string;
@@ -11,7 +11,7 @@ const node = (uuid: string, revision: number) => ({ uuid, revision, transitionCo
 const transitionItem = (
   cursor: string,
   known: ReturnType<typeof node> | null,
-  to: string | null = "ACTIVE",
+  to: NodeState | null = "ACTIVE",
 ): WatchItem<Fields> => {
   const transition: Transition = {
     cursor,
@@ -71,4 +71,67 @@ test("a new snapshot replaces all nodes, because it may belong to another log", 
     { kind: "node", node: node("a", 1) },
   );
   expect(apply({ kind: "complete", cursor: "2" })).toBe("a1");
+});
+
+test("nodes that were read do not change, and were one map that React cannot see change", () => {
+  const { map } = mapOf(...SNAPSHOT);
+  const read = map.nodes;
+  expect(map.nodes).toBe(read);
+  map.apply({ kind: "bookmark", cursor: "6", live: true });
+  expect(map.nodes).toBe(read);
+  map.apply(transitionItem("7", node("a", 4)));
+  map.apply(transitionItem("8", null, null));
+  map.apply(transitionItem("9", node("b", 2)));
+  expect([...read.values()].map(({ label }) => label)).toEqual(["a3", "b1"]);
+  expect([...map.nodes.values()].map(({ label }) => label)).toEqual(["b2"]);
+});
+
+test("the version increases and listeners are called exactly when the nodes change", () => {
+  const { map } = mapOf();
+  const seen: (readonly [number, number])[] = [];
+  const stop = map.subscribe(() => seen.push([map.version, map.nodes.size]));
+  for (const item of SNAPSHOT) map.apply(item);
+  expect(seen).toEqual([[1, 2]]);
+  map.apply({ kind: "bookmark", cursor: "6", live: true });
+  map.apply(transitionItem("7", node("a", 2)));
+  map.apply(transitionItem("8", null));
+  map.apply(transitionItem("9", { ...node("z", 1), uuid: "never seen" }, null));
+  expect([map.version, map.cursor]).toEqual([1, "9"]);
+  map.apply(transitionItem("10", node("c", 1)));
+  map.apply(transitionItem("11", null, null));
+  stop();
+  map.apply(transitionItem("12", node("d", 1)));
+  expect(seen).toEqual([
+    [1, 2],
+    [2, 3],
+    [3, 2],
+  ]);
+  expect(map.version).toBe(4);
+});
+
+test("items that are not read in between are applied without copies of the nodes", () => {
+  const { map } = mapOf(
+    { kind: "begin", reason: "START" },
+    ...Array.from({ length: 5_000 }, (_, index): WatchItem<Fields> => ({ kind: "node", node: node(`n${index}`, 1) })),
+    { kind: "complete", cursor: "1" },
+  );
+  let copies = 0;
+  const original = globalThis.Map;
+  vi.stubGlobal(
+    "Map",
+    class<Key, Value> extends original<Key, Value> {
+      constructor(...given: []) {
+        super(...given);
+        copies += 1;
+      }
+    },
+  );
+  try {
+    for (let index = 0; index < 10_000; index += 1) map.apply(transitionItem(`${index + 2}`, node("n7", index + 2)));
+    expect(copies).toBe(0);
+    expect(map.nodes.get("n7")?.revision).toBe(10_001);
+    expect([map.nodes.size, copies]).toEqual([5_000, 1]);
+  } finally {
+    vi.unstubAllGlobals();
+  }
 });

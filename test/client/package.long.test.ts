@@ -25,7 +25,19 @@ afterAll(async () => {
 });
 
 test("the package contains the compiled client, its types, the schema and possible types, and nothing of the service", () => {
-  const modules = ["filter", "index", "items", "node-map", "position", "queue", "session", "watch-nodes"];
+  const modules = [
+    "filter",
+    "index",
+    "items",
+    "node-map",
+    "node-state",
+    "node-store",
+    "position",
+    "queue",
+    "react",
+    "session",
+    "watch-nodes",
+  ];
   expect(files).toEqual(
     [
       "LICENSE",
@@ -47,9 +59,12 @@ test("the package contains the compiled client, its types, the schema and possib
 
 test("the package's types compile in a strict project and reflect the requested fields", async () => {
   const use = (line: string) => `
-    import { createNodeMap, watchNodes, WatchError, type WatchItem } from "ostler-client";
-    const map = createNodeMap<{ name: string; state: string }>();
-    for await (const item of watchNodes<{ name: string; state: string }, { actor: string }>({ url: "http://localhost/graphql", transitionFields: "actor", filter: { ids: [] } })) {
+    import { createNodeMap, watchNodes, WatchError, type NodeState, type WatchItem } from "ostler-client";
+    import { useNodes } from "ostler-client/react";
+    export const stateOf = (uuid: string): NodeState | undefined =>
+      useNodes({ url: "/graphql", filter: { states: ["ACTIVE"] }, throttleMs: 100 }).nodes.get(uuid)?.state;
+    const map = createNodeMap();
+    for await (const item of watchNodes<{ name: string; state: NodeState }, { actor: string }>({ url: "http://localhost/graphql", transitionFields: "actor", filter: { ids: [] } })) {
       map.apply(item);
       if (item.kind === "transition") ${line}
     }
@@ -82,6 +97,7 @@ test("the package's types compile in a strict project and reflect the requested 
     );
   };
   expect(await check("console.log(item.transition.actor.length, item.node?.name.length);")).toBe("");
+  expect(await check('if (item.transition.to === "DEPLOYNG") break;')).toContain("have no overlap");
   expect(await check("console.log(item.transition.reason);")).toContain("Property 'reason' does not exist");
 });
 

@@ -1,8 +1,10 @@
 /** A watcher's position: duplicates are dropped, gaps are found, and the next connection resumes at the right place. */
 import { describe, expect, test } from "vitest";
 import { proofOf } from "../../src/client/filter.ts";
+import type { NodeFilter } from "../../src/client/filter.ts";
 import { createPosition } from "../../src/client/position.ts";
 import type { StreamItem } from "../../src/client/items.ts";
+import type { NodeState } from "../../src/client/node-state.ts";
 
 const snapshot = (uuid: string, transitionCount = 1): Extract<StreamItem, { __typename: "NodeSnapshot" }> => ({
   __typename: "NodeSnapshot",
@@ -23,7 +25,7 @@ const transition = (
   cursor: number,
   sequence = 1,
   nodeUuid = "n",
-  to: string | null = "ACTIVE",
+  to: NodeState | null = "ACTIVE",
 ): Extract<StreamItem, { __typename: "Transition" }> => ({
   __typename: "Transition",
   cursor: String(cursor),
@@ -128,10 +130,22 @@ describe("gap", () => {
   });
 });
 
+test("a state of a later version of the service is passed on unchanged", () => {
+  const later = "RESCUING" as NodeState;
+  expect(following("NONE", null).take({ ...transition(11), to: later })).toMatchObject({
+    transition: { to: later },
+    node: { state: later },
+  });
+});
+
 test("the proof of completeness depends on the filter", () => {
-  expect(
-    [undefined, {}, { ids: null }, { ids: ["a"] }, { ids: ["a"], maintenance: false }, { states: ["ACTIVE"] }].map(
-      proofOf,
-    ),
-  ).toEqual(["POSITIONS", "POSITIONS", "POSITIONS", "SEQUENCES", "NONE", "NONE"]);
+  const filters: readonly (NodeFilter | undefined)[] = [
+    undefined,
+    {},
+    { ids: null },
+    { ids: ["a"] },
+    { ids: ["a"], maintenance: false },
+    { states: ["ACTIVE"] },
+  ];
+  expect(filters.map(proofOf)).toEqual(["POSITIONS", "POSITIONS", "POSITIONS", "SEQUENCES", "NONE", "NONE"]);
 });

@@ -4,10 +4,11 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import { buildSchema, isInputObjectType } from "graphql";
-import { afterAll, afterEach, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, describe, expect, expectTypeOf, test, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
-import { WatchError, createNodeMap, watchNodes } from "../../src/client/index.ts";
-import type { NodeFilter, Transition, WatchItem, WatchOptions } from "../../src/client/index.ts";
+import { NODE_STATES, WatchError, createNodeMap, watchNodes } from "../../src/client/index.ts";
+import type { NodeFields, NodeFilter, NodeState, Transition, WatchItem, WatchOptions } from "../../src/client/index.ts";
+import { NODE_STATES as SERVICE_STATES } from "../../src/lifecycle/node-states.ts";
 import { cutter } from "../support/cutter.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest, takeUntil } from "../support/service.ts";
@@ -23,7 +24,7 @@ afterEach(async () => {
 });
 
 /** A watcher of the service that ends with the test. */
-function watch<Fields = { name: string; state: string }>(options: Partial<WatchOptions> = {}) {
+function watch<Fields = NodeFields>(options: Partial<WatchOptions> = {}) {
   const items = watchNodes<Fields>({ url: `${ostler.url}/graphql`, token: "hunter2", ...QUICK, ...options });
   watchers.add(items);
   return items;
@@ -100,7 +101,7 @@ describe("watcher", () => {
     await ostler.operationEnds(await ostler.begin("manageNodes", [name]));
     const [received] = transitionsIn(await takeUntil(items, ({ kind }) => kind === "transition"));
     expect(received).toMatchObject({
-      transition: { event: "verify", actor: "token" },
+      transition: { event: "VERIFY", actor: "token" },
       node: { name, presence: "UNSEEN" },
     });
   });
@@ -146,6 +147,7 @@ describe("watcher", () => {
       name: "WatchError",
       code: "REFUSED",
       closeCode: 4403,
+      message: "The token is missing or wrong. Pass the token of the service as `token`.",
     });
     await expect(takeUntil(watch({ nodeFields: "nome" }), isLive)).rejects.toThrow(
       /Cannot query field "nome" on type "Node"/,
@@ -155,21 +157,34 @@ describe("watcher", () => {
     );
   });
 
+  test("the client's node states are those of the schema, and states were plain strings", () => {
+    expect([...NODE_STATES].toSorted()).toEqual(Object.keys(SERVICE_STATES).toSorted());
+    expectTypeOf<NodeFields["state"]>().toEqualTypeOf<keyof typeof SERVICE_STATES>();
+    expectTypeOf<Transition["to"]>().toEqualTypeOf<keyof typeof SERVICE_STATES | null>();
+    expectTypeOf<NodeFilter["states"]>().toEqualTypeOf<readonly NodeState[] | null | undefined>();
+  });
+
   test("the client's filter has every field of the schema's", () => {
     const all: Required<NodeFilter> = {
       ids: [],
       name: {},
       states: [],
       powerStates: [],
-      presence: [],
+      presences: [],
       maintenance: null,
       retired: null,
       protected: null,
+      faulty: null,
       withErrors: null,
       powerDrift: null,
       hostGroup: null,
       cluster: null,
+      inCluster: null,
       driver: null,
+      model: null,
+      errorCodes: [],
+      changedSince: null,
+      labelKeys: [],
       labels: [],
       or: [],
       not: null,
@@ -178,7 +193,11 @@ describe("watcher", () => {
       "NodeFilter",
     );
     expect(Object.keys(all).toSorted()).toEqual(
-      isInputObjectType(filter) ? Object.keys(filter.getFields()).toSorted() : [],
+      isInputObjectType(filter)
+        ? Object.keys(filter.getFields())
+            .filter((name) => name !== "serial" && name !== "inventory")
+            .toSorted()
+        : [],
     );
   });
 });
@@ -514,7 +533,7 @@ describe("scripted server", () => {
     const received = await takeUntil(items, ({ kind }) => kind === "complete");
     await eventually("the server has no connections", () => [...servers].every(({ clients }) => clients.size === 0));
     received.push(...(await takeUntil(items, (item) => item.kind === "transition" && item.cursor === "60")));
-    expect(transitionsIn(received).map(({ cursor }) => Number(cursor))).toEqual(
+    expect(transitionsIn(received).map(({ cursor }) => Number.parseInt(cursor, 10))).toEqual(
       Array.from({ length: 50 }, (_, index) => index + 11),
     );
     expect(cursors.length).toBeGreaterThan(1);

@@ -84,6 +84,15 @@ describe("conformance of secrets", () => {
     ).rejects.toThrow("mark a secret by");
   });
 
+  test("conformance rejects a secret that no setting is bound to, which an update would send anywhere", async () => {
+    const title = "marks the settings that decide where its secrets are sent";
+    const address = z.string().meta({ description: "Address." });
+    await expect(prove(title, z.strictObject({ address, password: secret }))).rejects.toThrow("none is marked");
+    const bound = address.meta({ description: "Address.", bindsSecret: true });
+    await expect(prove(title, z.strictObject({ address: bound, password: secret }))).resolves.toBeUndefined();
+    await expect(prove(title, z.strictObject({ address }))).resolves.toBeUndefined();
+  });
+
   test("conformance finds a secret behind a reference, and rejects a message that repeats it", async () => {
     const shared = secret.meta({ id: "shared_secret", writeOnly: true });
     const repeating = z.strictObject({
@@ -97,8 +106,12 @@ describe("conformance of secrets", () => {
 
 describe("conformance of steps on a machine", () => {
   /** Runs the check of inspection on a driver with one step. */
-  async function inspecting(run: Step<AnySettings>["run"], verify: Step<AnySettings>["verify"] & {}): Promise<void> {
-    const step = aStep("look", "inspect", run, { verify });
+  async function inspecting(
+    run: Step<AnySettings>["run"],
+    verify: Step<AnySettings>["verify"] & {},
+    more: Pick<Step<AnySettings>, "abort"> = {},
+  ): Promise<void> {
+    const step = aStep("look", "inspect", run, { verify, ...more });
     const factory = () =>
       aDriver("tried", { inspect: { ...stepsOf(step), withoutReboot: true } }) as unknown as Driver<unknown>;
     const check = conformance({ factory, settings: { address: "192.0.2.70" }, live: true, liveSeconds: 5 }).find(
@@ -119,6 +132,13 @@ describe("conformance of steps on a machine", () => {
       },
     );
     expect(memos).toEqual([null, "of verify", null, "of verify", null, "of verify", null, "of verify"]);
+  });
+
+  test("conformance fails if the abort of a step fails with nothing to undo", async () => {
+    const abort = async () => Promise.reject(new Error("no such job"));
+    await expect(inspecting(done, done, { abort })).rejects.toThrow(
+      "`abort` of step look, called the first time with nothing to undo, fails: Error: no such job",
+    );
   });
 
   test("conformance fails if the verify part of a step fails, also on the second run", async () => {

@@ -3,7 +3,7 @@
  * calls of the same driver for other nodes succeed. Real processes; the driver is `misbehaving/evil.ts`.
  */
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -24,6 +24,7 @@ import { createPool } from "../../src/drivers/isolation/pool.ts";
 import type { Pool, PoolOptions } from "../../src/drivers/isolation/pool.ts";
 import { loadPlugins } from "../../src/drivers/load.ts";
 import type { AnyDriver, AnyStep } from "../../src/drivers/registry.ts";
+import { startEmbedded } from "../../src/store/postgres/embedded.ts";
 import { eventually } from "../support/eventually.ts";
 
 const EVIL = fileURLToPath(new URL("misbehaving/evil.ts", import.meta.url));
@@ -64,7 +65,7 @@ async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
   const lines: string[] = [];
   const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(line) });
   const pool = createPool({ workers: 4, log, ...options });
-  const registry = await loadPlugins([EVIL], log, pool);
+  const registry = await loadPlugins([EVIL], log, { pool });
   const driver = registry.get("evil");
   if (!driver) throw new Error("The driver was not loaded.");
   let nodes = 0;
@@ -152,7 +153,15 @@ const holdUp = (ms: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer
 /** A single worker, ready for a call. */
 async function openWorker() {
   const states: Handle["state"][] = [];
-  const plugin = { module: pathToFileURL(EVIL).href, name: "evil", version: "1.0.0", memory: createMemory() };
+  const plugin = {
+    module: pathToFileURL(EVIL).href,
+    name: "evil",
+    version: "1.0.0",
+    memory: createMemory(),
+    hash: null,
+    permissions: ["FILES", "PROGRAMS"] as const,
+    networks: null,
+  };
   const worker = startWorker({
     plugin,
     log: pino({ enabled: false }),
@@ -323,6 +332,21 @@ describe("step that does not end", () => {
     },
   );
 
+  test.each(HANGING)(
+    "step that %s went on for the grace period after a forced abort: it is killed at once [R-263]",
+    async (does) => {
+      await using lab = await openLab({ graceMs: 60_000 });
+      const [cut, kill] = [new AbortController(), new AbortController()];
+      const bad = thrownBy(lab.run(does, { signal: cut.signal, dispatch: { lane: "STEP", kill: kill.signal } }));
+      expect(await lab.run("sound")).toEqual(SOUND);
+      // Canceled already, as by an abort before the forced one.
+      cut.abort(new Error("The step was aborted."));
+      kill.abort(new Error("The abort was forced."));
+      expect(await bad).toMatchObject({ name: "DriverError", message: expect.stringContaining("was killed") });
+      expect(await lab.run("sound")).toEqual(SOUND);
+    },
+  );
+
   test.each(HANGING.slice(0, 3))("step that %s is killed after its deadline without an abort", async (does) => {
     await using lab = await openLab();
     const bad = thrownBy(lab.run(does, { deadline: new Date(Date.now() + 500) }));
@@ -465,6 +489,32 @@ describe("remains of a call", () => {
     expect(pidOf(await next)).toBe(pid);
   });
 
+  test.each([
+    ["leaves descriptors open", "left 40 file descriptors open"],
+    ["changes a prototype", "changed the global object map"],
+    ["adds to a prototype", "changed the global object extra"],
+    ["replaces a global function", "changed the global object fetch"],
+    ["adds a global variable", "changed the global object globalThis"],
+    ["changes the environment", "changed the environment variables"],
+    ["changes the folder", "changed the working directory"],
+    ["keeps much memory", "left much memory in use"],
+  ])("call that %s: no other call meets it, because its process is replaced [R-210]", async (does, says) => {
+    await using lab = await openLab({ workers: 1 });
+    const first = pidOf(await lab.run(does));
+    expect(lab.log.some((line) => line.includes(`${says}; its process is replaced`))).toBe(true);
+    expect(pidOf(await lab.run("sound"))).not.toBe(first);
+  });
+
+  test.each(["fails without descriptors", "throws without descriptors"])(
+    "call that %s: no other call meets it, because its process is replaced [R-210]",
+    async (does) => {
+      await using lab = await openLab({ workers: 1 });
+      const first = pidOf(await lab.run("sound"));
+      await lab.run(does).catch(() => {});
+      expect(pidOf(await lab.run("sound"))).not.toBe(first);
+    },
+  );
+
   test("worker that is killed only becomes ended, whatever it has sent before", async () => {
     const { worker, states, job } = await openWorker();
     expect(await worker.call(job("leaves a timer for a moment"))).toMatchObject({ kind: "done" });
@@ -491,6 +541,9 @@ describe("remains of a call", () => {
       name: "evil",
       version: "1.0.0",
       memory: createMemory(),
+      hash: null,
+      permissions: ["FILES", "PROGRAMS"] as const,
+      networks: null,
     };
     const worker = startWorker({
       plugin,
@@ -510,11 +563,68 @@ describe("remains of a call", () => {
     },
   );
 
+  test.each([
+    { kills: 2, ends: "done" },
+    { kills: 3, ends: "failed" },
+  ])(
+    "step whose worker is killed $kills times while it starts, before any call, is $ends [R-184]",
+    async ({ kills, ends }) => {
+      const starts = join(folder, `starts-${kills}`);
+      const module = join(folder, `dying-${kills}.ts`);
+      writeFileSync(
+        module,
+        `import { appendFileSync, readFileSync } from "node:fs";
+       appendFileSync(${JSON.stringify(starts)}, ".");
+       if (readFileSync(${JSON.stringify(starts)}, "utf8").length <= ${kills}) process.kill(process.pid, "SIGKILL");
+       export { default } from ${JSON.stringify(pathToFileURL(EVIL).href)};`,
+      );
+      const { job } = await openWorker();
+      await using pool = createPool({ workers: 1, log: pino({ level: "silent" }) });
+      const plugin = {
+        module: pathToFileURL(module).href,
+        name: "evil",
+        version: "1.0.0",
+        memory: createMemory(),
+        hash: null,
+        permissions: ["FILES", "PROGRAMS"] as const,
+        networks: null,
+      };
+      const result = pool.run(plugin, "STEP", job("sound"));
+      if (ends === "done") expect(await result).toMatchObject({ kind: "done" });
+      else
+        expect(await thrownBy(result)).toMatchObject({
+          message: expect.stringContaining("failed to start: signal SIGKILL"),
+        });
+      expect(readFileSync(starts, "utf8")).toHaveLength(3);
+    },
+  );
+
   test("worker that dies between two calls is replaced without a failed call", async () => {
     await using lab = await openLab({ workers: 1 });
     const first = pidOf(await lab.run("sound"));
     process.kill(first, "SIGKILL");
     expect(pidOf(await lab.run("sound"))).not.toBe(first);
+  });
+});
+
+describe("hostile driver", () => {
+  test("driver without permissions can neither read the service's secrets nor use its database [R-215]", async () => {
+    const data = mkdtempSync(join(tmpdir(), "ostler-hidden-"));
+    onTestFinished(() => rmSync(data, { recursive: true, force: true }));
+    await using database = await startEmbedded({ folder: data, durable: false });
+    expect(database.connection).toHaveProperty("password");
+    process.env["EVIL_PERMISSIONS"] = "none";
+    onTestFinished(() => void delete process.env["EVIL_PERMISSIONS"]);
+    await using lab = await openLab({ workers: 1, hidden: data });
+    expect(outputOf(await lab.run("looks for secrets", { file: data }))).toEqual({
+      environment: "ERR_ACCESS_DENIED",
+      memory: "ERR_ACCESS_DENIED",
+      password: "ERR_ACCESS_DENIED",
+      program: "ERR_ACCESS_DENIED",
+      write: "ERR_ACCESS_DENIED",
+      database: expect.not.stringMatching(/^1$/),
+    });
+    expect(await lab.run("sound")).toEqual(SOUND);
   });
 });
 

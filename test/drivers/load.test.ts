@@ -1,7 +1,8 @@
 /**
  * Loading plugins by name, path or package; each way in which a plugin can be broken stops the start with a message.
  */
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { mkdtempSync, rmSync, writeFileSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
@@ -81,7 +82,6 @@ describe("plugin", () => {
       await using registry = await loadPlugins([failing, closing], log);
       expect(registry.drivers).toHaveLength(2);
     }
-    const { readFileSync } = await import("node:fs");
     expect(readFileSync(file, "utf8")).toBe("closed");
   });
 });
@@ -282,6 +282,16 @@ describe("broken plugin", () => {
       await expect(loadPlugins([word], log)).rejects.toThrow(`Plugin "${word}" cannot be used: it cannot be loaded`);
     },
   );
+
+  test("plugin that is pinned by a hash is loaded with that content only [R-214]", async () => {
+    const file = aPlugin(withDriver());
+    const hash = createHash("sha512").update(readFileSync(file)).digest("base64");
+    await using registry = await loadPlugins([`${file}#sha512-${hash}`], log);
+    expect(registry.drivers).toHaveLength(1);
+    const other = createHash("sha512").update("another content").digest("base64");
+    await expect(loadPlugins([`${file}#sha512-${other}`], log)).rejects.toThrow(`has the hash sha512-${hash}, not`);
+    await expect(loadPlugins([`${file}#sha256-abc`], log)).rejects.toThrow("has an invalid hash");
+  });
 
   test("plugin whose driver has a taken name stops the start", async () => {
     const [one, two] = [aPlugin(withDriver()), aPlugin(withDriver())];

@@ -7,6 +7,8 @@ import { createRedactor } from "../../src/engine/input/secret-redactor.ts";
 
 const KEY = "-----BEGIN KEY-----\r\nMIIEvQIB\r\nab\r\n-----END KEY-----\r\n";
 
+const base64 = (text: string) => Buffer.from(text).toString("base64");
+
 test.each([
   ["a secret", "login correct-horse failed", "login *** failed"],
   ["the longer of two overlapping secrets", "correct-horse-battery", "***"],
@@ -23,6 +25,11 @@ test.each([
   ],
   ["a secret in a form", `sent ${new URLSearchParams({ token: 'say "x" to\\me' }).toString()}`, "sent token=***"],
   ["half a secret in a truncated URL", "asked http://10.0.0.7/?token=say%20%22…", "asked http://10.0.0.7/?token=***…"],
+  ["a secret in base64", `key ${base64("correct-horse")}`, "key ***"],
+  ["a secret in base64 behind a user name of one byte", `Basic ${base64("a:correct-horse")}`, "Basic YTp***"],
+  ["a secret in base64 behind a user name of two bytes", `Basic ${base64("ab:correct-horse")}`, "Basic YWI6***"],
+  ["a secret in base64 behind a user name of three bytes", `Basic ${base64("abc:correct-horse")}`, "Basic YWJjOm***U="],
+  ["a secret in hexadecimal", `sent ${Buffer.from("correct-horse").toString("hex")}`, "sent ***"],
   ["the beginning of a secret in a text that is not truncated stays visible", "correct", "correct"],
 ])("mask: %s", (_what, text, shown) => {
   const secrets = ["correct-horse", "correct-horse-battery", KEY, "x", 'say "x" to\\me'];

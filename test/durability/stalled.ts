@@ -40,7 +40,7 @@ const CALLER = { actor: "stalled", project: "default" };
 const HEAVY =
   "subscription Heavy { nodeTransitions { __typename ... on Transition { cursor node { cluster { variables } } } } }";
 const LIGHT = "subscription Light { nodeTransitions { __typename ... on Transition { cursor } } }";
-const CURSOR = /"cursor":"(\d+)"/;
+const CURSOR = /"cursor":"(\d+)/;
 
 let over = false;
 const committedAt = new Map<number, number>();

@@ -134,6 +134,7 @@ export interface NodeThen {
   readonly maintenance: boolean;
   readonly isProtected: boolean;
   readonly isRetired: boolean;
+  readonly lastTarget: string | null;
   readonly presence: string;
   /** Its unfinished runs, this one left out. */
   readonly others: number;
@@ -150,7 +151,9 @@ const WATCH = `
     insert into watch.seen (operation_id, run_id, what, becomes, more)
     select new.operation_id, new.id, 'CREATED', new.state, jsonb_build_object('node', jsonb_build_object(
       'state', n.state, 'stage', n.stage, 'maintenance', n.maintenance_since is not null, 'isProtected', n.is_protected, 'isRetired', n.retired_reason is not null,
-      'presence', n.presence, 'others', (select count(*) from runs r where r.node_id = n.id and r.finished_at is null and r.id <> new.id)))
+      'presence', n.presence,
+      'lastTarget', (select r.target from runs r where r.node_id = n.id and r.id <> new.id and r.purpose = 'WORK' and r.moves_state order by r.created_at desc limit 1),
+      'others', (select count(*) from runs r where r.node_id = n.id and r.finished_at is null and r.id <> new.id)))
     from nodes n where n.id = new.node_id;
     return null; end $$;
   create trigger watch_created after insert on runs for each row execute function watch.run_created();

@@ -1,4 +1,6 @@
-/** How an abort leaves a node: what its steps have touched, its power, and the result of a clean-up that fails. */
+/**
+ * How an abort or a failure leaves a node: what its steps have touched, its power, and the result of a clean-up that fails.
+ */
 import { afterAll, describe, expect, test } from "vitest";
 import type { Script } from "../../plugins/fake/settings.ts";
 import type { AbortRequest } from "../../src/engine/input/interrupt-request.ts";
@@ -199,7 +201,11 @@ describe("power after an abort", () => {
     const caught = await blockedIn(PHASES[phase]);
     const { node, id } = caught;
     await abortAndEnd(caught, phase);
-    expect(await ostler.node(node)).toMatchObject({ state: PHASES[phase].end, powerState: power, lastError: null });
+    expect(await ostler.node(node)).toMatchObject({
+      state: PHASES[phase].end,
+      powerState: power,
+      lastError: { code: "ABORTED" },
+    });
     expect(await ostler.run(id, node)).toMatchObject({ state: "ABORTED", leftAs: { power, tearDownError: null } });
     expect(ostler.powerCalls(node)).toEqual(power === "OFF" ? ["OFF"] : []);
   });
@@ -316,5 +322,177 @@ describe("failed abort clean-up", () => {
     const shown = JSON.stringify([failure, left, (await ostler.node(node)).lastError, await ostler.transitions(node)]);
     expect(shown).toContain("could not be undone: login with");
     expect(shown).not.toContain("hunter22");
+  });
+});
+
+describe("node after a failure", () => {
+  const undone = (node: TestNode) =>
+    ostler.journal(node).flatMap(({ abort: isAbort, step }) => (isAbort ? [step] : []));
+
+  /** An AVAILABLE node whose machine is on, with an operation that fails. */
+  async function failing(
+    kind: "CLEAN" | "DEPLOY" | "UNDEPLOY",
+    scripts: Record<string, Script>,
+    more: Partial<VerbRequest> = {},
+  ) {
+    const node = await ostler
+      .aNode()
+      .in(kind === "UNDEPLOY" ? "ACTIVE" : "AVAILABLE")
+      .scripted(scripts)
+      .made();
+    await ostler.test.sql`update nodes set power_state = 'ON' where id = ${node.id}`;
+    return { node, id: await ostler.begin(kind, [node], more) };
+  }
+
+  test.each([
+    { kind: "CLEAN", step: "clean.erase_disks", end: "CLEAN_FAILED", power: "OFF" },
+    { kind: "DEPLOY", step: "deploy.write_image", end: "DEPLOY_FAILED", power: "OFF" },
+    { kind: "UNDEPLOY", step: "deploy.remove_system", end: "UNDEPLOY_FAILED", power: "ON" },
+  ] as const)(
+    "step that failed was not undone and its machine stayed on: $step [R-191]",
+    async ({ kind, step, end, power }) => {
+      const { node, id } = await failing(kind, { [step]: { fail: "worn out" } });
+      expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+      expect(undone(node)).toEqual([step]);
+      const failure = { step, message: expect.stringContaining("worn out") };
+      expect(await ostler.run(id, node)).toMatchObject({
+        state: "FAILED",
+        failure,
+        leftAs: { power, tearDownError: null },
+      });
+      expect(await ostler.node(node)).toMatchObject({ state: end, powerState: power, lastError: failure });
+      expect((await ostler.transitions(node)).at(-1)).toMatchObject({ event: "fail", actor: "engine" });
+      const attempts = (await ostler.steps(await ostler.run(id, node))).flatMap((one) => one.attempts);
+      expect(attempts.at(-1)).toMatchObject({ state: "FAILED", failure });
+    },
+  );
+
+  test("parked step that ran out of time was not undone, and new work started beside it [R-191]", async () => {
+    const undoing = aGate();
+    const { node, id } = await failing("CLEAN", {
+      "clean.erase_disks": { callback: true },
+      "driver.abort": { gate: undoing.name },
+    });
+    await ostler.nodeBecomes(node, "CLEAN_WAIT");
+    const { id: runId } = await ostler.run(id, node);
+    await ostler.test.sql`update attempts set deadline_at = now() where run_id = ${runId}`;
+    await ostler.test.sql`update runs set wake_at = now() where id = ${runId}`;
+    await ostler.test.sql`update pgboss.job set start_after = now() where singleton_key = ${runId}`;
+    await undoing.arrivals();
+    expect((await ostler.submit("CLEAN", [node])).refusals).toMatchObject([
+      { code: "BUSY", message: expect.stringContaining("being ended after an abort or a failure") },
+    ]);
+    expect(await ostler.run(id, node)).toMatchObject({ state: "RUNNING", interruptFailure: { code: "TIMEOUT" } });
+    undoing.open();
+    expect((await ostler.operationEnds(id)).firstFailure).toMatchObject({ code: "TIMEOUT" });
+    expect(undone(node)).toEqual(["clean.erase_disks"]);
+    expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", leftAs: { power: "OFF" } });
+  });
+
+  test("power was cut under a step that must not be interrupted and whose time was over [R-191]", async () => {
+    const { node, id } = await failing(
+      "CLEAN",
+      { "clean.update_firmware": { callback: true } },
+      { options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } },
+    );
+    await ostler.nodeBecomes(node, "CLEAN_WAIT");
+    const { id: runId } = await ostler.run(id, node);
+    await ostler.test.sql`update attempts set deadline_at = now() where run_id = ${runId}`;
+    await ostler.test.sql`update runs set wake_at = now() where id = ${runId}`;
+    await ostler.test.sql`update pgboss.job set start_after = now() where singleton_key = ${runId}`;
+    expect((await ostler.operationEnds(id)).firstFailure).toMatchObject({ code: "TIMEOUT" });
+    expect(undone(node)).toEqual([]);
+    expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", leftAs: { power: "ON" } });
+  });
+
+  test("step that is retried is undone once, after its last attempt [R-191]", async () => {
+    const { node, id } = await failing("DEPLOY", { "deploy.write_image": { failures: 9 } });
+    await ostler.operationEnds(id);
+    const attempts = (await ostler.steps(await ostler.run(id, node)))[1]?.attempts ?? [];
+    expect(attempts.length).toBeGreaterThan(1);
+    expect(undone(node)).toEqual(["deploy.write_image"]);
+  });
+
+  test("failure with powerOnFailure: LEAVE leaves the machine on, by request or by the site's policy", async () => {
+    const scripts = { "clean.erase_disks": { fail: "worn out" } };
+    const asked = await failing("CLEAN", scripts, { powerOnFailure: "LEAVE" });
+    await ostler.operationEnds(asked.id);
+    await ostler.engine.updateSite(ALICE, { powerOnFailure: "LEAVE" });
+    const bySite = await failing("CLEAN", scripts);
+    await ostler.operationEnds(bySite.id);
+    const overruled = await failing("CLEAN", scripts, { powerOnFailure: "OFF" });
+    await ostler.operationEnds(overruled.id);
+    await ostler.engine.updateSite(ALICE, { powerOnFailure: null });
+    for (const [{ node, id }, power] of [
+      [asked, "ON"],
+      [bySite, "ON"],
+      [overruled, "OFF"],
+    ] as const) {
+      expect(await leftAs(id, node)).toMatchObject({ power });
+      expect(undone(node)).toEqual(["clean.erase_disks"]);
+    }
+  });
+
+  test("failure of a best-effort step is undone before the next step, and leaves the power as it is", async () => {
+    const node = await ostler
+      .aNode()
+      .in("ACTIVE")
+      .scripted({ "deploy.remove_system": { fail: "stuck" }, "clean.erase_metadata": { fail: "worn out" } })
+      .made();
+    await ostler.test.sql`update nodes set power_state = 'ON' where id = ${node.id}`;
+    const id = await ostler.begin("DECOMMISSION", [node]);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED_WITH_ERRORS");
+    expect(undone(node)).toEqual(["deploy.remove_system", "clean.erase_metadata"]);
+    expect((await ostler.run(id, node)).errors).toHaveLength(2);
+    expect(ostler.powerCalls(node)).toEqual([]);
+    expect(await ostler.nodeState(node)).toBe("DECOMMISSIONED");
+  });
+
+  test("failed undoing does not hide the failure", async () => {
+    const { node, id } = await failing("CLEAN", {
+      "clean.erase_disks": { fail: "worn out" },
+      "driver.abort": { throws: "the agent is gone" },
+    });
+    await ostler.operationEnds(id);
+    expect(await ostler.run(id, node)).toMatchObject({
+      state: "FAILED",
+      failure: { message: expect.stringContaining("worn out") },
+      leftAs: { tearDownError: expect.stringContaining("the agent is gone") },
+    });
+  });
+
+  test("abort while a failure is undone is accepted, and the run keeps its failure", async () => {
+    const undoing = aGate();
+    const { node, id } = await failing("CLEAN", {
+      "clean.erase_disks": { fail: "worn out" },
+      "driver.abort": { gate: undoing.name },
+    });
+    await undoing.arrivals();
+    expect((await abort(node)).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
+    undoing.open();
+    await ostler.operationEnds(id);
+    expect(await ostler.run(id, node)).toMatchObject({
+      state: "FAILED",
+      failure: { message: expect.stringContaining("worn out") },
+    });
+    expect(undone(node)).toHaveLength(1);
+  });
+
+  test("process that dies while a failure is undone: another one undoes it, and the failure is kept", async () => {
+    await using lab = await engineUnderTest({ started: false });
+    const node = await lab
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_disks": { fail: "worn out" }, "driver.abort": { gate: aGate().name } })
+      .made();
+    const victim = await lab.inAnotherProcess();
+    const id = await lab.begin("CLEAN", [node]);
+    await eventually("the step is being undone", () => lab.journal(node).some((entry) => entry.abort));
+    await victim.kill();
+    await lab.test.sql`update nodes set settings = settings #- '{fake,steps,driver.abort}' where id = ${node.id}`;
+    await lab.leasesRunOut();
+    await lab.engine.start();
+    expect((await lab.operationEnds(id)).firstFailure).toMatchObject({ message: expect.stringContaining("worn out") });
+    expect(await lab.run(id, node)).toMatchObject({ state: "FAILED", leftAs: { tearDownError: null } });
   });
 });

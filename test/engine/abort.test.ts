@@ -9,7 +9,7 @@ import type { Interruptible } from "../../src/lifecycle/interrupts.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
-import { aDriver, aStep } from "../support/driver.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { unsound } from "../support/soundness.ts";
 
 const inspectionGate = aGate();
@@ -186,6 +186,49 @@ async function parkedIn(step: string, script: Script, kind: "DEPLOY" | "CLEAN" =
 }
 
 describe("abort", () => {
+  test.each(["abort", "stop"] as const)(
+    "%s of eleven nodes is not refused because of one unknown name [R-153]",
+    async (verb) => {
+      const gate = aGate();
+      const nodes = await ostler
+        .aNode()
+        .in("AVAILABLE")
+        .scripted({ "deploy.prepare": { gate: gate.name } })
+        .times(11);
+      const id = await ostler.begin("DEPLOY", nodes);
+      await gate.arrivals(11);
+      const known = nodes.map(({ name }) => name);
+      const work = { names: [...known.slice(0, 5), "ghost", ...known.slice(5)] };
+      const before = await ostler.dump();
+      expect(await ostler.engine[verb](ALICE, { work, acceptance: "ALL_OR_NOTHING" })).toMatchObject({
+        operationId: null,
+        refusals: [{ code: "NOT_FOUND", missing: ["ghost"] }],
+        results: work.names.map((ref) => ({ ref, accepted: false })),
+      });
+      expect(await ostler.changesSince(before)).toEqual([]);
+      expect(await ostler.engine[verb](ALICE, { work })).toMatchObject({
+        operationId: id,
+        refusals: [{ code: "NOT_FOUND", missing: ["ghost"], path: ["input", "work", "names"] }],
+        results: work.names.map((ref) =>
+          ref === "ghost"
+            ? { ref, accepted: false, nodeId: null, refusal: { code: "NOT_FOUND", missing: ["ghost"] } }
+            : { ref, accepted: true },
+        ),
+      });
+      gate.open();
+      await ostler.operationEnds(id);
+    },
+  );
+
+  test("abort of unknown names alone is refused and names all of them", async () => {
+    const answer = await ostler.engine.abort(ALICE, { work: { names: ["ghost-1", "ghost-2"] } });
+    expect(answer).toMatchObject({
+      operationId: null,
+      refusals: [{ code: "NOT_FOUND", missing: ["ghost-1", "ghost-2"] }],
+      results: [{ ref: "ghost-1" }, { ref: "ghost-2" }],
+    });
+  });
+
   test("abort of a node without a running operation answers NOTHING_RUNNING and changes nothing [R-074]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const before = await ostler.dump();
@@ -236,11 +279,17 @@ describe("abort", () => {
       results: [{ accepted: true, effect: "NOW", afterStep: null }],
     });
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+    const failure = {
+      code: "ABORTED",
+      step: "deploy.write_image",
+      message: `Node ${node.name} was aborted by alice at deploy.write_image: wrong image.`,
+    };
     expect(await ostler.run(id, node)).toMatchObject({
       state: "ABORTED",
-      failure: null,
+      failure,
       leftAs: { power: "OFF", disksTouched: true, tearDownError: null },
     });
+    expect((await ostler.node(node)).lastError).toMatchObject(failure);
     expect((await ostler.transitions(node)).at(-1)).toMatchObject({
       fromState: "DEPLOYING",
       toState: "DEPLOY_FAILED",
@@ -276,11 +325,27 @@ describe("abort", () => {
     expect(ostler.journal(node).filter((entry) => entry.abort)).toMatchObject([{ step: "deploy.boot_system" }]);
   });
 
-  test("abort during a parked AT_BOUNDARY step takes effect now [R-075]", async () => {
-    const { node, id } = await parkedIn("clean.erase_metadata", { waitSeconds: 3600 }, "CLEAN");
-    expect((await abort([node])).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
+  test("abort with CUT during an AT_BOUNDARY step takes effect now, parked or running, and also after a pending abort [R-192]", async () => {
+    const parked = await parkedIn("clean.erase_metadata", { waitSeconds: 3600 }, "CLEAN");
+    const running = await blockedIn("clean.erase_metadata", {}, "CLEAN");
+    const twice = await parkedIn("clean.erase_metadata", { waitSeconds: 3600 }, "CLEAN");
+    expect((await abort([twice.node])).results).toMatchObject([{ accepted: true, effect: "PENDING" }]);
+    const nodes = [parked.node, running.node, twice.node];
+    expect((await abort(nodes, { mode: "CUT" })).results).toMatchObject(
+      nodes.map(() => ({ accepted: true, effect: "NOW" })),
+    );
+    for (const { node, id } of [parked, running, twice]) {
+      expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+      expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
+      expect(ostler.journal(node).filter((entry) => entry.abort)).toMatchObject([{ step: "clean.erase_metadata" }]);
+    }
+  });
+
+  test("abort with CUT during a step that must not be interrupted is refused [R-078, R-192]", async () => {
+    const { gate, node, id } = await blockedInFirmware();
+    expect((await abort([node], { mode: "CUT" })).refusals).toMatchObject([{ code: "NOT_INTERRUPTIBLE" }]);
+    gate.open();
     await ostler.operationEnds(id);
-    expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
   });
 
   test("abort during the backoff before a retry takes effect now [R-075]", async () => {
@@ -301,6 +366,14 @@ describe("abort", () => {
     const [first, second] = await ostler.steps(await ostler.run(id, node));
     expect(first?.attempts.map(({ state }) => state)).toEqual(["SUCCEEDED"]);
     expect(second?.attempts).toEqual([]);
+  });
+
+  test("abort that waited for a step was reported as before that step: the error says after it", async () => {
+    const { gate, node, id } = await blockedIn("clean.erase_metadata", {}, "CLEAN");
+    await abort([node]);
+    gate.open();
+    await ostler.operationEnds(id);
+    expect((await ostler.node(node)).lastError?.message).toContain(" after clean.erase_metadata");
   });
 
   test("abort during a step that must not be interrupted is refused and the step runs to its end [R-078]", async () => {
@@ -367,13 +440,16 @@ describe("abort", () => {
     expect(await ostler.nodeState(node)).toBe("ENROLLED");
   });
 
-  test("abort of a run that has started but is not claimed takes effect at once and calls no driver", async () => {
+  test("abort of a run that waits for a worker leaves its node as it is, and calls no driver [R-180]", async () => {
     await using waiting = await engineUnderTest({ started: false });
     const node = await waiting.aNode().in("AVAILABLE").made();
     const id = await waiting.begin("DEPLOY", [node]);
-    await waiting.engine.abort(ALICE, { work: { operationId: id } });
+    expect(await waiting.run(id, node)).toMatchObject({ state: "QUEUED", waitReason: "CONCURRENCY", startedAt: null });
+    const before = await waiting.foldedLog();
+    const { results } = await waiting.engine.abort(ALICE, { work: { operationId: id } });
+    expect(results).toMatchObject([{ accepted: true, effect: "BEFORE_START", afterStep: null }]);
     expect(await waiting.operation(id)).toMatchObject({ state: "ABORTED" });
-    expect(await waiting.nodeState(node)).toBe("DEPLOY_FAILED");
+    expect([await waiting.nodeState(node), await waiting.foldedLog()]).toEqual(["AVAILABLE", before]);
     await waiting.engine.start();
     await eventually(
       "the queue is empty",
@@ -570,12 +646,13 @@ describe.each(PHASES)(
     ): Promise<void> {
       expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
       const run = await ostler.run(id, node);
+      const failure = { code: "ABORTED", message: expect.stringContaining("was aborted by alice") };
       expect(run).toMatchObject({
         state: "ABORTED",
-        failure: null,
+        failure,
         leftAs: { power: cutsPower ? "OFF" : "ON", tearDownError: null },
       });
-      expect(await ostler.node(node)).toMatchObject({ state: failed, lastError: null });
+      expect(await ostler.node(node)).toMatchObject({ state: failed, lastError: failure });
       expect((await ostler.transitions(node)).at(-1)).toMatchObject({
         event: "abort",
         fromState: last,
@@ -594,7 +671,6 @@ describe.each(PHASES)(
     const INTERRUPTED = [
       { driver: "always", where: "running", which: "running interruptible step" },
       { driver: "always", where: "parked", which: "parked interruptible step" },
-      { driver: "boundary", where: "parked", which: "parked AT_BOUNDARY step" },
     ] as const;
 
     test.each(INTERRUPTED)(
@@ -610,6 +686,7 @@ describe.each(PHASES)(
 
     const PENDING = [
       { driver: "boundary", where: "running", which: "running AT_BOUNDARY step", refused: false },
+      { driver: "boundary", where: "parked", which: "parked AT_BOUNDARY step", refused: false },
       { driver: "never", where: "running", which: "running step that must not be interrupted", refused: true },
       { driver: "never", where: "parked", which: "parked step that must not be interrupted", refused: true },
     ] as const;
@@ -771,4 +848,150 @@ test("abort that is pending takes effect although the process that ran the step 
   expect(lab.entered(node)).toEqual(["clean.erase_metadata"]);
   expect(await lab.nodeState(node)).toBe("CLEAN_FAILED");
   expect(await unsound(lab)).toEqual([]);
+});
+
+test.each([
+  { when: "before the process dies", isAskedFirst: true },
+  { when: "while no process holds the run", isAskedFirst: false },
+])(
+  "abort during a step that must not be run twice was lost if the process died in the step: asked $when [R-190]",
+  async ({ isAskedFirst }) => {
+    await using lab = await engineUnderTest({ started: false });
+    const node = await lab
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.update_firmware": { gate: aGate().name } })
+      .made();
+    await lab.test.sql`update nodes set power_state = 'ON' where id = ${node.id}`;
+    const victim = await lab.inAnotherProcess();
+    const steps = [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] as const;
+    const id = await lab.begin("CLEAN", [node], { options: { steps } });
+    await eventually("the step is entered", () => lab.entered(node).length === 1);
+    if (!isAskedFirst) await victim.kill();
+    const asked = await lab.engine.abort(ALICE, { work: { operationId: id }, mode: "AFTER_STEP" });
+    expect(asked.results).toMatchObject([{ accepted: true, effect: "PENDING" }]);
+    if (isAskedFirst) await victim.kill();
+    await lab.leasesRunOut();
+    await lab.engine.start();
+    expect((await lab.operationEnds(id)).state).toBe("ABORTED");
+    expect(await lab.run(id, node)).toMatchObject({
+      state: "ABORTED",
+      leftAs: { power: "OFF", firmwareTouched: true },
+    });
+    expect(lab.entered(node)).toEqual(["clean.update_firmware"]);
+    expect(lab.powerCalls(node)).toEqual(["OFF"]);
+    expect(await lab.nodeState(node)).toBe("CLEAN_FAILED");
+    expect(await unsound(lab)).toEqual([]);
+  },
+);
+
+describe("forced abort", () => {
+  const forced = { mode: "FORCE", reason: "the machine has burnt" } as const;
+  const expectForced = async (lab: typeof ostler, id: string, node: TestNode) => {
+    expect((await lab.operationEnds(id)).state).toBe("ABORTED");
+    expect(await lab.run(id, node)).toMatchObject({
+      state: "ABORTED",
+      interruptMode: "FORCE",
+      interruptReason: forced.reason,
+      failure: { code: "ABORTED", message: expect.stringContaining(forced.reason) },
+      leftAs: { power: "UNKNOWN", tearDownError: expect.stringContaining("forced") },
+    });
+    expect(await lab.node(node)).toMatchObject({ state: "CLEAN_FAILED", lastError: { code: "ABORTED" } });
+    expect(await unsound(lab)).toEqual([]);
+  };
+
+  test("forced abort without a reason is refused", async () => {
+    const { gate, node, id } = await blockedInFirmware();
+    expect((await abort([node], { mode: "FORCE" })).refusals).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "reason"] },
+    ]);
+    gate.open();
+    await ostler.operationEnds(id);
+  });
+
+  test("hung step that must not be interrupted could not be ended by anything: a forced abort ends it at once [R-193]", async () => {
+    await using lab = await engineUnderTest();
+    const node = await lab
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.update_firmware": { silent: true, ignoreSignal: true } })
+      .made();
+    const steps = [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] as const;
+    const id = await lab.begin("CLEAN", [node], { options: { steps } });
+    await eventually("the step is entered", () => lab.entered(node).length === 1);
+    expect((await lab.engine.abort(ALICE, { work: { ids: [node.id] }, ...forced })).results).toMatchObject([
+      { accepted: true, effect: "NOW" },
+    ]);
+    await expectForced(lab, id, node);
+    // The node takes new work.
+    expect((await lab.operationEnds(await lab.begin("MANAGE", [node]))).state).toBe("SUCCEEDED");
+  });
+
+  test("forced abort, also after another abort, left the process of a hung step alive: it is killed [R-263]", async () => {
+    const kills: (AbortSignal | undefined)[] = [];
+    const hanging = aDriver("hanging", {
+      clean: stepsOf(
+        aStep("hang", "clean", async (call) => {
+          kills.push(dispatchOf(call).kill);
+          return new Promise(() => {});
+        }),
+      ),
+    });
+    await using lab = await engineUnderTest({ drivers: [hanging], abortGraceMs: 60_000 });
+    const node = await lab.aNode().in("AVAILABLE").with("hanging").made();
+    const id = await lab.begin("CLEAN", [node]);
+    await eventually("the step is entered", () => kills.length === 1);
+    await lab.engine.abort(ALICE, { work: { ids: [node.id] } });
+    expect(kills[0]?.aborted).toBe(false);
+    await lab.engine.abort(ALICE, { work: { ids: [node.id] }, ...forced });
+    await lab.operationEnds(id);
+    await eventually("its process is killed", () => kills[0]?.aborted === true);
+  });
+
+  test("abort of the driver that hung kept its node busy: a forced abort ends it at once [R-193]", async () => {
+    const [step, undoing] = [aGate(), aGate()];
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_disks": { gate: step.name }, "driver.abort": { gate: undoing.name } })
+      .made();
+    const id = await ostler.begin("CLEAN", [node]);
+    await step.arrivals();
+    await abort([node]);
+    await undoing.arrivals();
+    const busy = await ostler.submit("POWER", [node], { options: { powerAction: "OFF" } });
+    expect(busy.refusals).toMatchObject([
+      { code: "BUSY", message: expect.stringContaining("being ended after an abort or a failure") },
+    ]);
+    await abort([node], forced);
+    await expectForced(ostler, id, node);
+    undoing.open();
+  });
+
+  test("deletion of a node that is being aborted advised to abort it: the refusal says what it waits for", async () => {
+    const undoing = aGate();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_disks": { callback: true }, "driver.abort": { gate: undoing.name } })
+      .made();
+    const id = await ostler.begin("CLEAN", [node]);
+    await ostler.nodeBecomes(node, "CLEAN_WAIT");
+    await abort([node]);
+    await undoing.arrivals();
+    expect((await ostler.engine.deleteNodes(ALICE, { ids: [node.id] })).refusals).toMatchObject([
+      { code: "BUSY", message: expect.stringContaining("being ended after an abort or a failure") },
+    ]);
+    undoing.open();
+    await ostler.operationEnds(id);
+  });
+
+  test.each([
+    { where: "for a callback", script: { callback: true } },
+    { where: "for a time", script: { waitSeconds: 3600 } },
+  ])("forced abort ends a run that is parked $where [R-193]", async ({ script }) => {
+    const { node, id } = await parkedIn("clean.erase_disks", script, "CLEAN");
+    await abort([node], forced);
+    await expectForced(ostler, id, node);
+  });
 });

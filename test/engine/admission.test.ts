@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import type { VerbRequest } from "../../src/engine/admission/request-terms.ts";
+import { expectOrder } from "../support/order.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -71,7 +72,7 @@ describe("request that is refused as a whole", () => {
     const wrong = await ostler.aNode().times(2);
     const answer = await ostler.submit("DEPLOY", [ready, ...wrong]);
     expect(answer.operationId).toBeNull();
-    expect(answer.refusals.map(({ code, nodeId }) => [code, nodeId])).toEqual(
+    expect(answer.results.flatMap(({ refusal }) => (refusal ? [[refusal.code, refusal.nodeId]] : []))).toEqual(
       wrong.map(({ id }) => ["INVALID_STATE", id]),
     );
     expect(answer.results.map(({ accepted }) => accepted)).toEqual([false, false, false]);
@@ -146,7 +147,24 @@ describe("acceptance BEST_EFFORT", () => {
   test("acceptance BEST_EFFORT refuses a request without an admissible node [R-043]", async () => {
     const answer = await ostler.submit("DEPLOY", await ostler.aNode().times(2), { acceptance: "BEST_EFFORT" });
     expect(answer.operationId).toBeNull();
-    expect(answer.refusals).toHaveLength(2);
+    expect(answer.refusals).toMatchObject([{ code: "INVALID_STATE", nodes: { count: 2 } }]);
+  });
+
+  test("a request that is refused for 500 nodes has one error per code, not 500 copies of a sentence [R-152]", async () => {
+    const ready = await ostler.aNode().in("AVAILABLE").made();
+    const wrong = await ostler.aNode().times(500);
+    await ostler.engine.setMaintenance(ALICE, { names: [wrong[0]?.name ?? ""] }, "fan");
+    const { operationId, results, refusals } = await ostler.submit("DEPLOY", [...wrong, ready]);
+    expect(operationId).toBeNull();
+    expect(results.flatMap(({ refusal }) => (refusal ? [refusal.code] : []))).toHaveLength(500);
+    const others = wrong.slice(1, 11).map(({ id }) => id);
+    expect(refusals).toMatchObject([
+      { code: "IN_MAINTENANCE", nodeId: wrong[0]?.id },
+      { code: "INVALID_STATE", nodeId: wrong[1]?.id, nodes: { count: 499, refs: others } },
+    ]);
+    expect(refusals[1]?.message).toMatch(
+      `499 nodes are refused with INVALID_STATE: ${others.join(", ")} and 489 more. The first reason: Node ${wrong[1]?.name}`,
+    );
   });
 });
 
@@ -323,7 +341,8 @@ describe("maxParallel", () => {
     const rows = await ostler.test.sql<
       { node_name: string; event: string }[]
     >`select node_name, event from transitions where operation_id = ${id} order by position`;
-    expect(rows.filter(({ event }) => event === "deploy").map(({ node_name: name }) => name)).toEqual(names(nodes));
+    const begun = rows.filter(({ event }) => event === "deploy").map(({ node_name: name }) => name);
+    expectOrder(begun, names(nodes), 3);
     let active = 0;
     let most = 0;
     for (const { event } of rows) {

@@ -239,16 +239,13 @@ describe("rejected callback", () => {
     const { node, id } = await aWaitingNode();
     const { id: runId } = await ostler.run(id, node);
     const before = await ostler.dump();
-    for (const forged of [
-      `${runId}.`,
-      `${runId}.x`,
-      `${runId}.${token(node).split(".").at(-1)?.toLowerCase()}`,
-      runId,
-    ]) {
+    for (const malformed of [`${runId}.`, `${runId}.x`, `${runId}.${"x".repeat(44)}`, runId])
+      expect(await ostler.engine.receiveCallback(malformed, { ip: "6.6.6.6" }), malformed).toBe("UNKNOWN");
+    expect(await rejectedCallbacks(id)).toEqual([]);
+    for (const forged of [`${runId}.${token(node).split(".").at(-1)?.toLowerCase()}`, `${runId}.${"x".repeat(43)}`])
       expect(await ostler.engine.receiveCallback(forged, { ip: "6.6.6.6" }), forged).toBe("FORGED");
-    }
     expect(await changedSince(before)).toEqual([]);
-    expect(await rejectedCallbacks(id)).toHaveLength(4);
+    expect(await rejectedCallbacks(id)).toHaveLength(2);
     await end(id);
   });
 
@@ -280,7 +277,9 @@ describe("rejected callback", () => {
     const { node, id } = await aWaitingNode();
     const { id: runId } = await ostler.run(id, node);
     const answers = await Promise.all(
-      Array.from({ length: 150 }, (_, index) => ostler.engine.receiveCallback(`${runId}.${index}`, {})),
+      Array.from({ length: 150 }, (_, index) =>
+        ostler.engine.receiveCallback(`${runId}.${`${index}`.padEnd(43, "x")}`, {}),
+      ),
     );
     expect(new Set(answers)).toEqual(new Set(["FORGED"]));
     expect(await rejectedCallbacks(id)).toHaveLength(100);

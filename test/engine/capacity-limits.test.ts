@@ -7,6 +7,7 @@ import type { SiteChange } from "../../src/engine/inventory/site.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
+import { expectOrder } from "../support/order.ts";
 import { unsound } from "../support/soundness.ts";
 
 const ostler = await engineUnderTest();
@@ -73,7 +74,7 @@ describe("phase limit", () => {
     for (const from of [0, 6]) operations.push(await ostler.begin("CLEAN", nodes.slice(from, from + 6)));
     for (const id of operations) expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await mostAtOnce(nodes, CLEANING)).toBe(2);
-    expect(await orderOf("clean", nodes, operations)).toEqual(names(nodes));
+    expectOrder(await orderOf("clean", nodes, operations), names(nodes), 2);
     expect(await unsound(ostler)).toEqual([]);
   });
 
@@ -100,7 +101,7 @@ describe("phase limit", () => {
     expect(await ostler.run(id, second)).toMatchObject({ waitFor: null, waitingSince: null, slotPhase: null });
   });
 
-  test("phase limit applies between two phases too: the run is WAITING for CAPACITY and no process holds it", async () => {
+  test("phase limit between two phases: the run is WAITING, its node at rest, and no process holds it [R-182]", async () => {
     await limit("clean", 1);
     const gate = aGate();
     const [first, second] = (await ostler
@@ -119,12 +120,26 @@ describe("phase limit", () => {
       wakeAt: null,
       slotPhase: null,
     });
-    expect(await ostler.nodeState(other)).toBe("INSPECT_WAIT");
+    expect(await ostler.nodeState(other)).toBe("MANAGEABLE");
     expect(ostler.entered(other)).toEqual(["inspect.collect_inventory"]);
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await mostAtOnce([first, second], CLEANING)).toBe(1);
     expect(await unsound(ostler)).toEqual([]);
+  });
+
+  test("phase limit between tear-down and cleaning: the node waits in UNDEPLOY_WAIT, because the route has no state at rest [R-182]", async () => {
+    await limit("clean", 1);
+    const gate = aGate();
+    const inside = await blockedIn("clean.erase_metadata", gate).made();
+    const cleaning = await ostler.begin("CLEAN", [inside]);
+    await gate.arrivals();
+    const node = await ostler.aNode().in("ACTIVE").made();
+    const id = await ostler.begin("UNDEPLOY", [node]);
+    await ostler.nodeBecomes(node, "UNDEPLOY_WAIT");
+    gate.open();
+    for (const one of [cleaning, id]) expect((await ostler.operationEnds(one)).state).toBe("SUCCEEDED");
+    expect(await ostler.nodeState(node)).toBe("AVAILABLE");
   });
 
   test("phase limit counts a run that is parked in a step of the phase", async () => {
@@ -335,11 +350,11 @@ describe("run that waits for a slot", () => {
   );
 
   test.each([
-    { verb: "abort", run: "ABORTED", state: "INSPECT_FAILED" },
-    { verb: "stop", run: "STOPPED", state: "STOPPED" },
+    { verb: "abort", run: "ABORTED" },
+    { verb: "stop", run: "STOPPED" },
   ] as const)(
-    "run that waits between two phases is ended at once by a(n) $verb: $state",
-    async ({ verb, run, state }) => {
+    "run that waits between two phases is ended at once by a(n) $verb, and its node stays at rest [R-182]",
+    async ({ verb, run }) => {
       await limit("clean", 1);
       const gate = aGate();
       const inside = await blockedIn("clean.erase_metadata", gate).made();
@@ -347,14 +362,17 @@ describe("run that waits for a slot", () => {
       await gate.arrivals();
       const node = await ostler.aNode().made();
       const id = await ostler.begin("COMMISSION", [node]);
-      await ostler.nodeBecomes(node, "INSPECT_WAIT");
+      await eventually("the run waits for a slot", async () => (await ostler.run(id, node)).waitFor !== null);
+      expect(await ostler.nodeState(node)).toBe("MANAGEABLE");
       const answer = await ostler.engine[verb](ALICE, { work: { operationId: id } });
       expect(answer).toMatchObject({ operationId: id, refusals: [], results: [{ accepted: true }] });
       expect((await ostler.operationEnds(id)).state).toBe(run);
-      expect([await ostler.nodeState(node), (await ostler.run(id, node)).state]).toEqual([state, run]);
+      expect([await ostler.nodeState(node), (await ostler.run(id, node)).state]).toEqual(["MANAGEABLE", run]);
       expect(ostler.entered(node)).toEqual(["inspect.collect_inventory"]);
       gate.open();
       await ostler.operationEnds(cleaning);
+      const again = await ostler.engine.restart(ALICE, { work: { operationId: id } });
+      expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
       expect(await unsound(ostler)).toEqual([]);
     },
   );

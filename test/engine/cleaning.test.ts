@@ -20,7 +20,10 @@ const tied = aDriver("tied", {
   ),
 });
 
-const ostler = await engineUnderTest({ drivers: [tied] });
+/** Offers no inspection. */
+const cleaner = aDriver("cleaner", { clean: stepsOf(aStep("wipe", "clean", async () => ({ kind: "done" }))) });
+
+const ostler = await engineUnderTest({ drivers: [tied, cleaner] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 afterEach(() => site({ automaticCleaning: null, steps: null }));
 
@@ -47,6 +50,7 @@ const ALL = ["clean.erase_metadata", "clean.erase_disks"];
 describe("automatic cleaning", () => {
   const WAYS = [
     { kind: "COMMISSION", from: "MANAGEABLE", more: { options: { until: "AVAILABLE" } }, end: "AVAILABLE" },
+    { kind: "PROVIDE", from: "MANAGEABLE", more: {}, end: "AVAILABLE" },
     { kind: "UNDEPLOY", from: "ACTIVE", more: {}, end: "AVAILABLE" },
     { kind: "DECOMMISSION", from: "ACTIVE", more: {}, end: "DECOMMISSIONED" },
   ] as const;
@@ -104,6 +108,33 @@ describe("automatic cleaning", () => {
     expect(cleanSteps(node)).toEqual(ALL);
     await succeeds(await ostler.begin("CLEAN", [node], { options: { steps: [step("erase_disks")] } }));
     expect(cleanSteps(node)).toEqual([...ALL, "clean.erase_disks"]);
+  });
+});
+
+describe("provision", () => {
+  test("a node whose driver cannot inspect becomes AVAILABLE by cleaning alone [R-230]", async () => {
+    const node = await ostler.aNode().in("MANAGEABLE").with("cleaner").made();
+    const id = await ostler.begin("PROVIDE", [node]);
+    await succeeds(id);
+    expect(await ostler.story(node, id)).toEqual(["clean → CLEANING", "done → AVAILABLE"]);
+  });
+
+  test("a failed provision is repeated, and restarted, from CLEAN_FAILED to AVAILABLE [R-230]", async () => {
+    const [again, restarted] = await ostler
+      .aNode()
+      .in("MANAGEABLE")
+      .scripted({ "clean.erase_metadata": { failures: 1, retryable: false } })
+      .times(2);
+    const id = await ostler.begin("PROVIDE", [again as TestNode, restarted as TestNode]);
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    await succeeds(await ostler.begin("PROVIDE", [again as TestNode]));
+    const work = { names: [(restarted as TestNode).name] };
+    const { operationId } = await engine.restart(ALICE, { work });
+    await succeeds(operationId ?? "");
+    expect([await ostler.nodeState(again as TestNode), await ostler.nodeState(restarted as TestNode)]).toEqual([
+      "AVAILABLE",
+      "AVAILABLE",
+    ]);
   });
 });
 
@@ -237,7 +268,7 @@ describe("list of steps", () => {
         [refusal, ...further].map((one) => `${nameOf(one?.nodeId)} ${one?.path?.join(".")}`),
       ),
     ).toEqual(wrong);
-    expect(refusals.map(({ nodeId, path }) => `${nameOf(nodeId)} ${path?.join(".")}`)).toEqual(wrong.flat());
+    expect(refusals).toMatchObject([{ code: "INVALID_INPUT", nodes: { count: 2, refs: [fake.id, other.id] } }]);
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 });
@@ -318,4 +349,22 @@ describe("restart of a list of steps", () => {
       },
     ]);
   });
+});
+
+test("manual cleaning of a MANAGEABLE node that was aborted and repeated ended AVAILABLE: it ends MANAGEABLE [R-195]", async () => {
+  const gate = aGate();
+  const node = await ostler
+    .aNode()
+    .in("MANAGEABLE")
+    .scripted({ "clean.erase_disks": { gate: gate.name } })
+    .made();
+  const steps = [{ interface: "clean", name: "erase_disks", args: {} }] as const;
+  const first = await ostler.begin("CLEAN", [node], { options: { steps } });
+  await gate.arrivals();
+  await ostler.engine.abort(ALICE, { work: { operationId: first } });
+  await ostler.operationEnds(first);
+  expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
+  gate.open();
+  await ostler.operationEnds(await ostler.begin("CLEAN", [node]));
+  expect(await ostler.nodeState(node)).toBe("MANAGEABLE");
 });

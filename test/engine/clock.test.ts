@@ -1,7 +1,11 @@
 /** A process whose clock is wrong: durations are counted, and deadlines come from the database's clock. */
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { stepBetween } from "../../src/engine/jobs/clock-watch.ts";
+import { isServerUpFor } from "../../src/store/jobs.ts";
+import { runStatement } from "../../src/store/postgres/statements.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest } from "../support/builders.ts";
+import { eventually } from "../support/eventually.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 
 const HOUR_MS = 3_600_000;
@@ -32,7 +36,7 @@ test.each(CLOCK_ERRORS)(
     const id = await ostler.begin("DEPLOY", nodes, { maxParallel: 1 });
     expect(
       (await ostler.runs(id)).map(({ waitingSince, createdAt }) => waitingSince?.getTime() === createdAt.getTime()),
-    ).toEqual([false, true]);
+    ).toEqual([true, true]);
     const { operationId } = await ostler.engine.discoverNodes(ALICE, { addresses: ["10.0.0.1"], driver: "fake" });
     await ostler.engine.stop(ALICE, { work: { operationId: operationId ?? "" } });
     const { interruptAt, finishedAt } = await ostler.operation(operationId ?? "");
@@ -60,3 +64,97 @@ test.each(CLOCK_ERRORS)(
     expect((await ostler.run(cleaned, ignoring)).failure).toMatchObject({ code: "TIMEOUT", step: "clean.listen" });
   },
 );
+
+const STEPS = [
+  ["back by ten minutes", -600],
+  ["forward by an hour", 3_600],
+] as const;
+
+/** Makes the clock of the database settable. Returns how to set it, in seconds. */
+async function settableClock({
+  test: { sql },
+  database,
+}: EngineUnderTest): Promise<(seconds: number) => Promise<unknown>> {
+  await sql.unsafe(`
+    create schema settable;
+    create table settable.set as select interval '0' as by;
+    create function settable.clock_timestamp() returns timestamptz language sql volatile as 'select pg_catalog.clock_timestamp() + (select by from settable.set)';
+    create function settable.now() returns timestamptz language sql stable as 'select pg_catalog.now() + (select by from settable.set)';
+    create or replace function pgboss.job_now() returns timestamptz language sql stable as 'select settable.now()';
+    do $$ begin execute format('alter database %I set search_path = settable, pg_catalog, public', current_database()); end $$`);
+  // Connections have the setting when they are opened again.
+  await sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`;
+  await eventually("the engine is connected again", () =>
+    database
+      .transaction(async (tx) => tx.execute("select 1"))
+      .then(
+        () => true,
+        () => false,
+      ),
+  );
+  return (seconds) => sql`update settable.set set by = make_interval(secs => ${seconds})`;
+}
+
+const waiting = () =>
+  ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "deploy.boot_system": { waitSeconds: 2 } })
+    .times(3);
+
+test.each(STEPS)(
+  "clock of the database that is set %s delays no parked run and ends no step early [R-223]",
+  async (_, seconds) => {
+    const setClock = await settableClock(ostler);
+    await ostler.another({ started: true });
+    await ostler.another({ started: true });
+    const nodes = await waiting();
+    const id = await ostler.begin("DEPLOY", nodes);
+    for (const node of nodes) await ostler.nodeBecomes(node, "DEPLOY_WAIT");
+    await setClock(seconds);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    const corrections = () => ostler.test.sql`select steps from clock`;
+    await eventually("the step is corrected", async () => (await corrections())[0]?.["steps"] !== 0);
+    expect(await corrections()).toEqual([{ steps: 1 }]);
+  },
+);
+
+test("clock of the database that was set back while no replica ran delays no parked run [R-223]", async () => {
+  const setClock = await settableClock(ostler);
+  const nodes = await waiting();
+  const first = await ostler.another({ started: true });
+  const id = await ostler.begin("DEPLOY", nodes);
+  for (const node of nodes) await ostler.nodeBecomes(node, "DEPLOY_WAIT");
+  await first[Symbol.asyncDispose]();
+  await setClock(-3_600);
+  await ostler.another({ started: true });
+  expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+});
+
+test("clock of the database that was set back to before the start of its server lets leases of dead replicas expire [R-223]", async () => {
+  const setClock = await settableClock(ostler);
+  const isUp = () =>
+    ostler.database.transaction((tx) =>
+      isServerUpFor(async (text, values) => (await runStatement(tx, text, values)).rows, 8),
+    );
+  await setClock(600);
+  expect(await isUp()).toBe(true);
+  await setClock(-10 * 365 * 86_400);
+  expect(await isUp()).toBe(true);
+});
+
+test.each([
+  { title: "runs evenly", now: 5_000, at: 5_000, seenAt: 4_000, step: 0 },
+  { title: "was set back", now: -595_000, at: 5_000, seenAt: 4_000, step: -600_000 },
+  { title: "was set forward", now: 605_000, at: 5_000, seenAt: 4_000, step: 600_000 },
+  {
+    title: "ran on while this replica was suspended, and another one looked",
+    now: 605_000,
+    at: 5_000,
+    seenAt: 604_000,
+    step: 0,
+  },
+  { title: "was corrected by another replica", now: 605_000, at: 5_000, seenAt: 604_000, steps: 1, step: 0 },
+])("clock that $title: the step is $step ms", ({ step, steps = 0, ...look }) => {
+  expect(stepBetween({ now: 0, at: 0, seenAt: 0, steps: 0 }, { ...look, steps })).toBe(step);
+});

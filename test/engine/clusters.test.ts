@@ -137,6 +137,33 @@ describe("cluster", () => {
     expect((await edit()).refusals).toEqual([]);
   });
 
+  test("locked cluster that took members from registerNodes and lost them to deleteNodes refuses both [R-107]", async () => {
+    const name = await aCluster();
+    const gate = aGate();
+    const busy = await ostler
+      .aNode()
+      .inCluster(name)
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
+    const [idle, elsewhere] = [await ostler.aNode().inCluster(name).made(), await ostler.aNode().made()];
+    const id = await ostler.begin("DEPLOY", [busy]);
+    await gate.arrivals();
+    const newcomers = [`${name}-1`, `${name}-2`, `${name}-3`].map((each, index) => ({
+      name: each,
+      driver: "fake",
+      ...(index > 0 && { cluster: { name } }),
+    }));
+    const register = () => ostler.engine.registerNodes(ALICE, newcomers);
+    const remove = () => ostler.engine.deleteNodes(ALICE, { ids: [idle.id, elsewhere.id] });
+    const locked = { code: "CLUSTER_LOCKED", operationId: id };
+    expect((await register()).refusals).toMatchObject([{ ...locked, path: ["input", "nodes", "1", "cluster"] }]);
+    expect((await remove()).refusals).toMatchObject([{ ...locked, path: ["input", "nodes"] }]);
+    gate.open();
+    await ostler.operationEnds(id);
+    expect([(await register()).refusals, (await remove()).refusals]).toEqual([[], []]);
+  });
+
   test("cluster is not locked by an inspection in place", async () => {
     const name = await aCluster();
     const gate = aGate();

@@ -234,12 +234,22 @@ describe("failed probe", () => {
       {
         address: host(2),
         nodeId: null,
-        failure: { code: "TIMEOUT", message: expect.stringContaining(host(2)), retryable: true },
+        failure: {
+          code: "BACKEND_FAILED",
+          kind: "UNREACHABLE",
+          message: expect.stringContaining(host(2)),
+          retryable: true,
+        },
       },
       {
         address: host(4),
         nodeId: null,
-        failure: { code: "BACKEND_FAILED", message: expect.stringContaining("refuses the login"), retryable: false },
+        failure: {
+          code: "BACKEND_FAILED",
+          kind: "AUTHENTICATION",
+          message: expect.stringContaining("refuses the login"),
+          retryable: false,
+        },
       },
     ]);
   });
@@ -247,7 +257,7 @@ describe("failed probe", () => {
   test("failed probe at every address fails the operation with the first failure", async () => {
     const { host } = aNetwork();
     const id = await begin({ addresses: [host(1), host(2)], settings: { dead: [host(1), host(2)] } });
-    expect(await ostler.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { code: "TIMEOUT" } });
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { kind: "UNREACHABLE" } });
   });
 
   test("failed probe: a probe that exceeds its timeout fails, even if the driver ignores its signal", async () => {
@@ -352,6 +362,35 @@ describe("discovery request", () => {
       "NOT_FOUND cluster",
     ]);
     expect(await ostler.changesSince(before)).toEqual([]);
+  });
+
+  test("discovery into a cluster that is deploying is refused, and one that finds it deploying registers no member", async () => {
+    const { host } = aNetwork();
+    await ostler.engine.createCluster(ALICE, { name: "locked" });
+    const gate = aGate();
+    const [arrived, opened] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const node = await ostler
+      .aNode()
+      .inCluster("locked")
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
+    const request = { addresses: [host(1)], driver: "plain", cluster: { name: "locked" } };
+    probes.set(host(1), async () => {
+      arrived.resolve();
+      await opened.promise;
+      return { settings: { at: host(1) } };
+    });
+    const id = await begin(request);
+    await arrived.promise;
+    const deployment = await ostler.begin("DEPLOY", [node]);
+    await gate.arrivals();
+    expect((await ask(request)).refusals).toMatchObject([{ code: "CLUSTER_LOCKED", operationId: deployment }]);
+    opened.resolve();
+    await ostler.operationEnds(id);
+    expect(await rows(id)).toMatchObject([{ state: "FAILED", failure: { code: "CLUSTER_LOCKED" } }]);
+    gate.open();
+    await ostler.operationEnds(deployment);
   });
 
   test.each([

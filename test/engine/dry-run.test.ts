@@ -82,11 +82,18 @@ describe("dry run", () => {
       from: "ENROLLED",
       more: { idempotencyKey: "dry", maxParallel: 1, variables: { image: "a" } },
     },
+    { what: "PROVIDE", kind: "PROVIDE", from: "MANAGEABLE" },
     { what: "DEPLOY", kind: "DEPLOY", from: "AVAILABLE" },
     { what: "UNDEPLOY", kind: "UNDEPLOY", from: "ACTIVE" },
     { what: "UPDATE", kind: "UPDATE", from: "ACTIVE" },
     { what: "DECOMMISSION", kind: "DECOMMISSION", from: "ACTIVE" },
     { what: "POWER", kind: "POWER", from: "ACTIVE", more: { options: { powerAction: "REBOOT" } } },
+    {
+      what: "BOOT_DEVICE",
+      kind: "BOOT_DEVICE",
+      from: "ACTIVE",
+      more: { options: { bootDevice: { device: "NETWORK", persistent: true } } },
+    },
     { what: "a refused request", kind: "DEPLOY", from: "ENROLLED" },
   ];
 

@@ -31,6 +31,19 @@ describe("CLEAN_UP_ALL", () => {
       expect(await ostler.node(node)).toMatchObject({ state: "AVAILABLE", stage: "NONE" });
   });
 
+  test("clean-up hid which node had failed: the cause stays until the next success of work [R-194]", async () => {
+    const other = await healthy().made();
+    const bad = await failing().made();
+    await ostler.operationEnds(await ostler.begin("COMMISSION", [other, bad]));
+    const cause = { code: "BACKEND_FAILED", nodeName: bad.name };
+    expect(await ostler.node(bad)).toMatchObject({ state: "AVAILABLE", lastError: cause });
+    expect(await ostler.node(other)).toMatchObject({ state: "AVAILABLE", lastError: null });
+    await ostler.operationEnds(await ostler.begin("POWER", [bad], { options: { powerAction: "ON" } }));
+    expect(await ostler.node(bad)).toMatchObject({ lastError: cause });
+    await ostler.operationEnds(await ostler.begin("CLEAN", [bad]));
+    expect(await ostler.node(bad)).toMatchObject({ state: "AVAILABLE", lastError: null });
+  });
+
   test("CLEAN_UP_ALL lets a running step of the other nodes end, keeps its result, and starts no new step before the clean-up", async () => {
     const gate = aGate();
     const misfortune = aGate();
@@ -155,6 +168,7 @@ describe("CLEAN_UP_ALL", () => {
     const steps = [
       { interface: "deploy", name: "prepare", args: {} },
       { interface: "engine", name: "wait", args: { seconds: 86_400 } },
+      { interface: "deploy", name: "write_image", args: {} },
     ] as const;
     const id = await ostler.begin("DEPLOY", [bad, waiting, parked], { onFailure: "CLEAN_UP_ALL", options: { steps } });
     for (const node of [waiting, parked]) await ostler.nodeBecomes(node, "DEPLOY_WAIT");
@@ -245,7 +259,7 @@ test("LEAVE leaves the failed node as it is and continues with the others", asyn
 });
 
 test.each([
-  { at: "verify", node: () => ostler.aNode().with("fake", { dead: true }), state: "ENROLLED", code: "TIMEOUT" },
+  { at: "verify", node: () => ostler.aNode().with("fake", { dead: true }), state: "ENROLLED", code: "BACKEND_FAILED" },
   {
     at: "the login of verify",
     node: () => ostler.aNode().with("fake", { refusesLogin: true }),

@@ -400,7 +400,7 @@ test.each([7, 42])(
             .restart(ALICE, { work: one, from: "UNFINISHED_STEP" })
             .then(({ operationId }) => operationId && ids.push(operationId)),
         () => engine.setMaintenance(ALICE, one, "new fan"),
-        () => engine.setMaintenance(ALICE, all, null),
+        () => engine.clearMaintenance(ALICE, all),
         () =>
           engine.updateSite(ALICE, {
             phaseLimits: [{ phase: "clean", limit: 1 + Math.floor(next() * 3) }],
@@ -412,7 +412,7 @@ test.each([7, 42])(
       await pick(asks)();
       await delay(next() * 10);
     }
-    await lab.engine.setMaintenance(ALICE, all, null);
+    await lab.engine.clearMaintenance(ALICE, all);
     await lab.engine.updateSite(ALICE, { phaseLimits: [{ phase: "clean", limit: 1 }] });
     await eventually("everything ends once holds are lifted and waves resumed", async () => {
       const unfinished = await lab.test.sql<{ id: string }[]>`select id from operations where finished_at is null`;

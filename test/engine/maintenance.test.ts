@@ -16,7 +16,11 @@ async function setMaintenance(
   reason: string | null,
   lab: EngineUnderTest = ostler,
 ): Promise<void> {
-  expect((await lab.engine.setMaintenance(ALICE, { ids: nodes.map(({ id }) => id) }, reason)).refusals).toEqual([]);
+  const selector = { ids: nodes.map(({ id }) => id) };
+  const answer = await (reason === null
+    ? lab.engine.clearMaintenance(ALICE, selector)
+    : lab.engine.setMaintenance(ALICE, selector, reason));
+  expect(answer.refusals).toEqual([]);
 }
 
 async function expectPaused(id: string, node: TestNode, lab: EngineUnderTest = ostler): Promise<void> {
@@ -158,7 +162,7 @@ describe("maintenance during a run", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("maintenance pauses a run between two phases, where the node has no wait state", async () => {
+  test("maintenance between two phases leaves the node in its last state at rest [R-182]", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -169,7 +173,7 @@ describe("maintenance during a run", () => {
     await setMaintenance([node], "new fan");
     gate.open();
     await expectPaused(id, node);
-    expect([await ostler.nodeState(node), ostler.entered(node)]).toEqual(["VERIFYING", []]);
+    expect([await ostler.nodeState(node), ostler.entered(node)]).toEqual(["MANAGEABLE", []]);
     await setMaintenance([node], null);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
@@ -227,6 +231,57 @@ describe("maintenance during a run", () => {
     for (const one of [id, second]) expect((await ostler.operationEnds(one)).state).toBe("SUCCEEDED");
     await ostler.engine.updateSite(ALICE, { phaseLimits: null });
   });
+});
+
+describe("timeout of a parked step", () => {
+  /** A deployment that waits at most ten minutes, for a callback or for a longer time. */
+  async function parked(waitReason: "CALLBACK" | "TIME") {
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.boot_system": { callback: waitReason === "CALLBACK", waitSeconds: 600 } })
+      .made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await ostler.nodeBecomes(node, "DEPLOY_WAIT");
+    const { sql } = ostler.test;
+    const runId = (await ostler.run(id, node)).id;
+    if (waitReason === "TIME")
+      await sql`update attempts set deadline_at = (select wake_at from runs where id = ${runId}) where run_id = ${runId} and state = 'WAITING'`;
+    /** Moves every stored time of the node, its run and its job an hour into the past. */
+    const hourPasses = async () => {
+      const hour = sql`interval '1 hour'`;
+      await sql`update nodes set maintenance_since = maintenance_since - ${hour} where id = ${node.id}`;
+      await sql`update attempts set deadline_at = deadline_at - ${hour} where run_id = ${runId} and state = 'WAITING'`;
+      await sql`update runs set waiting_since = waiting_since - ${hour}, wake_at = wake_at - ${hour} where id = ${runId}`;
+      await sql`update pgboss.job set start_after = start_after - ${hour} where singleton_key = ${runId} and state < 'active'`;
+    };
+    const leftSeconds = async () => ((await ostler.run(id, node)).wakeAt?.getTime() ?? 0) / 1000 - Date.now() / 1000;
+    return { node, id, hourPasses, leftSeconds };
+  }
+  const lasts = async (seconds: Promise<number>) => {
+    expect(await seconds).toBeGreaterThan(500);
+    expect(await seconds).toBeLessThan(601);
+  };
+
+  test.each(["CALLBACK", "TIME"] as const)(
+    "timeout of a parked step that ran on in maintenance stands still, and runs on when the flag is cleared: %s [R-170]",
+    async (waitReason) => {
+      const { node, id, hourPasses, leftSeconds } = await parked(waitReason);
+      await setMaintenance([node], "new fan");
+      await hourPasses();
+      await eventually("the run is parked again", async () => (await leftSeconds()) > 0);
+      await lasts(leftSeconds());
+      await hourPasses();
+      await setMaintenance([node], "another fan");
+      await setMaintenance([node], null);
+      await lasts(leftSeconds());
+      expect((await ostler.run(id, node)).waitReason).toBe(waitReason);
+      await hourPasses();
+      await eventually("the wait is over", async () => (await ostler.run(id, node)).waitReason !== waitReason);
+      await ostler.engine.abort(ALICE, { work: { operationId: id } });
+      await ostler.operationEnds(id);
+    },
+  );
 });
 
 describe("run paused by maintenance", () => {

@@ -7,11 +7,11 @@ import type { TestNode } from "../support/builders.ts";
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const retire = (node: TestNode, reason: string | null = "its lease ends") =>
-  ostler.engine.setRetired(ALICE, { ids: [node.id] }, reason);
+const retire = (node: TestNode) => ostler.engine.setRetired(ALICE, { ids: [node.id] }, "its lease ends");
+const unretire = (node: TestNode) => ostler.engine.clearRetired(ALICE, { ids: [node.id] });
 const protect = (node: TestNode, isProtected = true) => ostler.engine.updateNode(ALICE, node.id, { isProtected });
-const maintain = (node: TestNode, reason: string | null = "new disk") =>
-  ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, reason);
+const maintain = (node: TestNode) => ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, "new disk");
+const endMaintenance = (node: TestNode) => ostler.engine.clearMaintenance(ALICE, { ids: [node.id] });
 const codes = async (answer: ReturnType<typeof ostler.submit>) => (await answer).refusals.map(({ code }) => code);
 
 describe("retired node", () => {
@@ -29,7 +29,7 @@ describe("retired node", () => {
       {
         code: "PROTECTED",
         nodeId: node.id,
-        message: expect.stringContaining(`Node ${node.name} is retired. End the retirement with setRetired`),
+        message: expect.stringContaining(`Node ${node.name} is retired. End the retirement with clearRetired`),
       },
     ]);
     expect(await ostler.changesSince(before)).toEqual([]);
@@ -101,7 +101,7 @@ describe("retired node", () => {
   test("retired node is back in service when the flag is cleared", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     await retire(node);
-    await retire(node, null);
+    await unretire(node);
     expect((await ostler.node(node)).retiredReason).toBeNull();
     expect((await ostler.operationEnds(await ostler.begin("DEPLOY", [node]))).state).toBe("SUCCEEDED");
   });
@@ -137,7 +137,11 @@ describe("retirement", () => {
       { code: "INVALID_INPUT" },
     ]);
     expect((await ostler.node(one as TestNode)).retiredReason).toBeNull();
-    expect(await ostler.engine.setRetired(ALICE, { ids }, "too old")).toEqual({ nodeIds: ids, refusals: [] });
+    expect(await ostler.engine.setRetired(ALICE, { ids }, "too old")).toEqual({
+      nodeIds: ids,
+      refusals: [],
+      results: [],
+    });
     expect(await ostler.node(two as TestNode)).toMatchObject({ retiredReason: "too old", state: "ACTIVE" });
   });
 });
@@ -202,15 +206,12 @@ describe("protected node", () => {
 
 describe("node in maintenance", () => {
   test.each([
-    ["MANAGE", "ENROLLED"],
-    ["INSPECT", "MANAGEABLE"],
     ["CLEAN", "AVAILABLE"],
     ["COMMISSION", "ENROLLED"],
     ["DEPLOY", "AVAILABLE"],
     ["UNDEPLOY", "ACTIVE"],
     ["UPDATE", "ACTIVE"],
     ["DECOMMISSION", "ACTIVE"],
-    ["POWER", "ACTIVE"],
   ] as const)("node in maintenance refuses %s [R-033]", async (kind, state) => {
     const node = await ostler.aNode().in(state).made();
     await maintain(node);
@@ -218,11 +219,26 @@ describe("node in maintenance", () => {
       {
         code: "IN_MAINTENANCE",
         nodeId: node.id,
-        message: expect.stringContaining("End the maintenance with setMaintenance"),
+        message: expect.stringContaining("End the maintenance with clearMaintenance"),
       },
     ]);
     expect(ostler.journal(node)).toEqual([]);
   });
+
+  test.each([
+    ["MANAGE", "ENROLLED"],
+    ["INSPECT", "MANAGEABLE"],
+    ["POWER", "ACTIVE"],
+  ] as const)(
+    "node in maintenance that kept the technician out accepts %s, and the run does not pause [R-033]",
+    async (kind, state) => {
+      const node = await ostler.aNode().in(state).made();
+      await maintain(node);
+      const id = await ostler.begin(kind, [node], kind === "POWER" ? { options: { powerAction: "REBOOT" } } : {});
+      expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+      expect(await ostler.node(node)).toMatchObject({ maintenanceReason: "new disk" });
+    },
+  );
 
   test("node in maintenance refuses a restart, and accepts it when the flag is cleared", async () => {
     const node = await ostler
@@ -236,7 +252,7 @@ describe("node in maintenance", () => {
     expect((await ostler.engine.restart(ALICE, { work: { operationId: id } })).results).toMatchObject([
       { accepted: false, refusal: { code: "IN_MAINTENANCE" } },
     ]);
-    await maintain(node, null);
+    await endMaintenance(node);
     const again = await ostler.engine.restart(ALICE, { work: { operationId: id } });
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
   });
@@ -256,9 +272,9 @@ describe("node with several flags", () => {
     const power = (powerAction: PowerAction) => codes(ostler.submit("POWER", [node], { options: { powerAction } }));
     expect([await codes(ostler.submit("DEPLOY", [node])), await power("OFF")]).toEqual([
       ["IN_MAINTENANCE"],
-      ["IN_MAINTENANCE"],
+      ["PROTECTED"],
     ]);
-    await maintain(node, null);
+    await endMaintenance(node);
     expect([await codes(ostler.submit("DEPLOY", [node])), await power("OFF")]).toEqual([["PROTECTED"], ["PROTECTED"]]);
     await protect(node, false);
     expect((await ostler.submit("DEPLOY", [node])).refusals[0]?.message).toContain("is retired");

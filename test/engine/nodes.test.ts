@@ -1,4 +1,5 @@
 /** Registering, updating and deleting nodes: all or none, and never while something depends on the node. */
+import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";
 import type { BorrowedInterfaces } from "../../src/engine/inventory/node-settings.ts";
 import { secretFieldsOf, secretsOf } from "../../src/store/nodes.ts";
@@ -30,6 +31,27 @@ const ostler = await engineUnderTest({ drivers: [cleaner, bare, blade, mute] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 const count = async () => (await ostler.test.sql`select count(*)::int from nodes`)[0]?.["count"];
+
+test("description of a node is set, changed with its settings, removed, and refused if it would deceive a terminal [R-234]", async () => {
+  const { nodeIds } = await ostler.engine.registerNodes(ALICE, [
+    { name: "described", driver: "fake", description: "Rack 3, fan replaced" },
+  ]);
+  const [id = ""] = nodeIds;
+  const node = { id, name: "described" };
+  expect(await ostler.node(node)).toMatchObject({ description: "Rack 3, fan replaced", revision: 1 });
+  for (const settings of [undefined, { delayMs: 1 }])
+    for (const description of ["two\nlines", "\u202Ereversed", "\u001B[2J", "x".repeat(1_001)])
+      expect((await ostler.engine.updateNode(ALICE, id, { description, settings })).refusals).toMatchObject([
+        { code: "INVALID_INPUT", path: ["input", "description"] },
+      ]);
+  await ostler.engine.updateNode(ALICE, id, { description: "Rack 4", settings: { delayMs: 1 } });
+  expect(await ostler.node(node)).toMatchObject({ description: "Rack 4", revision: 2 });
+  await ostler.engine.updateNode(ALICE, id, { description: null });
+  expect(await ostler.node(node)).toMatchObject({ description: null, revision: 3 });
+  expect(
+    (await ostler.engine.registerNodes(ALICE, [{ name: "odd", driver: "fake", description: "\0" }])).refusals,
+  ).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "nodes", "0", "description"] }]);
+});
 
 describe("registerNodes", () => {
   test("registerNodes makes every node ENROLLED, with its transition [R-015]", async () => {
@@ -291,7 +313,11 @@ describe("updateNode", () => {
       { driver: "fake" },
       { hostGroup: null, automaticCleaning: null, isProtected: false },
     ]) {
-      expect(await ostler.engine.updateNode(ALICE, node.id, change)).toEqual({ nodeIds: [node.id], refusals: [] });
+      expect(await ostler.engine.updateNode(ALICE, node.id, change)).toEqual({
+        nodeIds: [node.id],
+        refusals: [],
+        results: [],
+      });
       expect(await ostler.node(node)).toEqual(before);
     }
     await ostler.engine.updateNode(ALICE, node.id, { settings: { password: "battery-staple" } });
@@ -380,5 +406,86 @@ describe("deleteNodes", () => {
     expect(await ostler.nodeState(free)).toBe("ENROLLED");
     gate.open();
     await ostler.operationEnds(id);
+  });
+});
+
+describe("refusals of deleteNodes", () => {
+  test("deleteNodes does not list every refused node in errors [R-262]", async () => {
+    const guarded = await ostler.aNode().times(12);
+    const free = await ostler.aNode().made();
+    for (const { id } of guarded) await ostler.engine.updateNode(ALICE, id, { isProtected: true });
+    const answer = await ostler.engine.deleteNodes(ALICE, { names: [...guarded, free].map(({ name }) => name) });
+    expect(answer).toMatchObject({
+      nodeIds: [],
+      refusals: [
+        {
+          code: "PROTECTED",
+          nodeId: guarded[0]?.id,
+          nodes: { count: 12, refs: guarded.slice(0, 10).map(({ name }) => name) },
+        },
+      ],
+      results: guarded.map(({ id, name }) => ({
+        ref: name,
+        nodeId: id,
+        accepted: false,
+        refusal: { code: "PROTECTED", message: expect.stringContaining(name) },
+      })),
+    });
+    expect(answer.refusals).toHaveLength(1);
+    expect(answer.results).toHaveLength(12);
+  });
+});
+
+describe("settings that bind a secret", () => {
+  const PASSWORD = "correct-horse";
+  const registered = async (controller?: string) => {
+    const name = `bound-${randomUUID()}`;
+    const { nodeIds } = await ostler.engine.registerNodes(ALICE, [
+      { name, driver: "fake", settings: { password: PASSWORD, ...(controller && { controller }) } },
+    ]);
+    return nodeIds[0] ?? "";
+  };
+  const change = (id: string, settings: object) => ostler.engine.updateNode(ALICE, id, { settings });
+
+  test.each([
+    ["a new value", undefined, { controller: "203.0.113.9" }],
+    ["another value", "10.0.0.7", { controller: "203.0.113.9" }],
+    ["its default", "10.0.0.7", { controller: null }],
+    ["another value, and null for the secret's neighbours", "10.0.0.7", { controller: "203.0.113.9", serial: null }],
+  ])("stored secret is not sent to an address of the caller's choice: %s", async (_what, controller, settings) => {
+    const id = await registered(controller);
+    const before = await ostler.dump();
+    expect((await change(id, settings)).refusals).toMatchObject([
+      {
+        code: "INVALID_INPUT",
+        message: expect.stringContaining(
+          "controller decides where the stored password is sent. Send the password again",
+        ),
+        path: ["input", "driver", "fake", "controller"],
+      },
+    ]);
+    expect(await ostler.changesSince(before)).toEqual([]);
+    expect((await change(id, { ...settings, password: PASSWORD })).refusals).toEqual([]);
+  });
+
+  test("stored secret is kept by a change of other settings, and needs no repetition where it is removed", async () => {
+    const id = await registered("10.0.0.7");
+    for (const settings of [{ delayMs: 3 }, { controller: "10.0.0.7" }, { controller: "10.0.0.8", password: null }])
+      expect((await change(id, settings)).refusals).toEqual([]);
+    expect((await change(id, { controller: "10.0.0.9" })).refusals).toEqual([]);
+  });
+
+  test("stored secret of a borrowed driver does not follow it to another address when the drivers change places", async () => {
+    const { nodeIds } = await ostler.engine.registerNodes(ALICE, [
+      {
+        name: `bound-${randomUUID()}`,
+        driver: "blade",
+        interfaces: [{ kinds: ["clean"], driver: "fake", settings: { password: PASSWORD, controller: "10.0.0.7" } }],
+      },
+    ]);
+    const next = { driver: "fake", settings: { controller: "203.0.113.9" }, interfaces: [] };
+    expect((await ostler.engine.updateNode(ALICE, nodeIds[0] ?? "", next)).refusals).toMatchObject([
+      { path: ["input", "driver", "fake", "controller"] },
+    ]);
   });
 });

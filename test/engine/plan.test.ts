@@ -27,7 +27,8 @@ function composed(...clean: Step<AnySettings>[]): Composition {
     clean: stepsOf(...clean),
     deploy: stepsOf(aStep("install", "deploy", succeed), aStep("remove", "undeploy", succeed)),
   });
-  const found = createRegistry([driver]).compose({ driver: "maker", borrowed: {} });
+  const power = { ...driver.power, setBootDevice: async () => {} };
+  const found = createRegistry([{ ...driver, power }]).compose({ driver: "maker", borrowed: {} });
   if ("problem" in found) throw new Error(found.problem);
   return found.composition;
 }
@@ -302,7 +303,9 @@ describe("list of steps in a plan", () => {
     expect(refusals[0]?.message).toContain("they offer clean.wipe, clean.flash.");
     expect(refusals[1]?.message).toMatch(/^Step clean\.flash on node n1: version: .+\.$/);
     expect(refusals[3]?.message).toBe("Step clean.wipe on node n1: twice: this step takes no arguments.");
-    expect(refusals[8]?.message).toContain("(there are power_on, power_off, soft_power_off, reboot).");
+    expect(refusals[8]?.message).toContain(
+      "(there are power_on, power_off, soft_power_off, reboot, soft_reboot, boot_device).",
+    );
     expect(refusals[10]?.message).toContain("(there are wait, hold).");
   });
 
@@ -360,6 +363,7 @@ describe("reserved steps", () => {
   const good: Readonly<Record<string, object>> = {
     "engine.wait": { seconds: 90 },
     "power.soft_power_off": { timeoutSeconds: 30 },
+    "power.boot_device": { device: "NETWORK", persistent: true },
     "engine.hold": { reason: "look at the disks" },
   };
 

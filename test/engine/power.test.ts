@@ -4,6 +4,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { PowerAction, PowerState } from "../../src/drivers/driver.ts";
+import type { PowerChange } from "../../src/lifecycle/verbs.ts";
 import { dispatchOf } from "../../src/drivers/isolation/dispatch.ts";
 import type { Lane } from "../../src/drivers/isolation/lanes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
@@ -102,7 +103,7 @@ const aMachine = async (state: "ACTIVE" | "AVAILABLE" = "ACTIVE") => {
   return { node, at: machine(node) };
 };
 
-const change = async (node: TestNode, powerAction: PowerAction, softTimeoutSeconds?: number) => {
+const change = async (node: TestNode, powerAction: PowerChange, softTimeoutSeconds?: number) => {
   const id = await ostler.begin("POWER", [node], {
     options: { powerAction, ...(softTimeoutSeconds !== undefined && { softTimeoutSeconds }) },
   });
@@ -110,6 +111,69 @@ const change = async (node: TestNode, powerAction: PowerAction, softTimeoutSecon
   const [step] = await ostler.steps(await ostler.run(id, node));
   return { state: operation.state, failure: operation.firstFailure, output: step?.attempts[0]?.output };
 };
+
+describe("boot device", () => {
+  test("boot device of a machine is set once or for good, also in maintenance, and no node state changes [R-233]", async () => {
+    const node = await ostler.aNode().in("ACTIVE").made();
+    await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, "new disk");
+    for (const bootDevice of [
+      { device: "NETWORK", persistent: false },
+      { device: "DISK", persistent: true },
+    ] as const) {
+      const id = await ostler.begin("BOOT_DEVICE", [node], { options: { bootDevice } });
+      expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+      expect(await ostler.story(node, id)).toEqual([]);
+    }
+    expect(ostler.journal(node)).toMatchObject([
+      { boot: "PXE", persistent: false },
+      { boot: "DISK", persistent: true },
+    ]);
+  });
+
+  test("boot device is set by a step of a list, whose device is checked [R-233]", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").made();
+    const before = ostler.journal(node).length;
+    const list = (args: Record<string, string | boolean>) => ({
+      options: { steps: [{ interface: "power", name: "boot_device", args } as const] },
+    });
+    for (const args of [{}, { device: "PXE" }, { device: "DISK", persistent: "yes" }])
+      expect((await ostler.submit("CLEAN", [node], list(args))).refusals).toMatchObject([{ code: "INVALID_INPUT" }]);
+    await ostler.operationEnds(await ostler.begin("CLEAN", [node], list({ device: "CDROM" })));
+    expect(ostler.journal(node).slice(before)).toMatchObject([{ boot: "CDROM", persistent: false }]);
+  });
+
+  test("boot device is refused by a driver that cannot set it, as a verb and as a step [R-233]", async () => {
+    const { node } = await aMachine("AVAILABLE");
+    const bootDevice = { device: "DISK", persistent: false } as const;
+    expect((await ostler.submit("BOOT_DEVICE", [node], { options: { bootDevice } })).refusals).toMatchObject([
+      { code: "UNSUPPORTED_BY_DRIVER", message: expect.stringContaining("driver lab cannot set the boot device") },
+    ]);
+    const steps = [{ interface: "power", name: "boot_device", args: { device: "DISK" } } as const];
+    expect((await ostler.submit("CLEAN", [node], { options: { steps } })).refusals).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "steps", "0", "name"] },
+    ]);
+  });
+});
+
+describe("soft reboot", () => {
+  test("soft reboot of a system that shuts down powers it on again without force [R-232]", async () => {
+    const { node, at } = await aMachine();
+    expect(await change(node, "SOFT_REBOOT")).toEqual({ state: "SUCCEEDED", failure: null, output: null });
+    expect(at.calls).toEqual(["SOFT_OFF", "ON"]);
+    expect(await ostler.node(node)).toMatchObject({ powerState: "ON", wantedPower: "ON" });
+  });
+
+  test("soft reboot that the system ignores is forced after the timeout [R-232]", async () => {
+    const { node, at } = await aMachine();
+    at.ignoresSoftOff = "until the signal";
+    expect(await change(node, "SOFT_REBOOT", 1)).toEqual({
+      state: "SUCCEEDED",
+      failure: null,
+      output: { forced: true },
+    });
+    expect(at.calls).toEqual(["SOFT_OFF", "OFF", "ON"]);
+  });
+});
 
 describe("soft power off", () => {
   test("soft power off of a system that shuts down does not force the power off", async () => {
@@ -298,7 +362,7 @@ describe("power reading on request", () => {
     });
     expect(refusals).toEqual([]);
     expect(answers.map(({ nodeId, state, refusal }) => [nodeId, state, refusal?.code ?? null])).toEqual([
-      [dead.node.id, null, "TIMEOUT"],
+      [dead.node.id, null, "BACKEND_FAILED"],
       [on.node.id, "ON", null],
       [off.node.id, "OFF", null],
     ]);
@@ -308,6 +372,7 @@ describe("power reading on request", () => {
     expect(await ostler.node(dead.node)).toMatchObject({
       powerState: "UNKNOWN",
       powerProblem: "no route to the BMC",
+      powerProblemKind: "UNREACHABLE",
       powerReadAt: null,
       powerCheckedAt: expect.any(Date),
     });
@@ -491,7 +556,7 @@ describe("background power reading", () => {
     expect([machine(busy), machine(enrolled), machine(gone), resting.at].map(({ reads }) => reads)).toEqual([
       0, 0, 0, 0,
     ]);
-    await ostler.engine.setMaintenance(ALICE, { ids: [resting.node.id] }, null);
+    await ostler.engine.clearMaintenance(ALICE, { ids: [resting.node.id] });
     gate.open();
     await ostler.operationEnds(id);
     await Promise.all([isRead(machine(busy)), isRead(resting.at)]);

@@ -43,6 +43,26 @@ describe("two processes", () => {
     await worker[Symbol.asyncDispose]();
   });
 
+  test("process that is alone on its database continues the work of a killed one at once, whatever its leases say [R-220]", async () => {
+    const victim = await ostler.inAnotherProcess();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { delayMs: 600_000 } })
+      .made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await eventually("the step is entered", () => ostler.entered(node).includes("deploy.write_image"));
+    await victim.kill();
+    await ostler.test.sql`update pgboss.job set heartbeat_on = now() + interval '1 day' where state = 'active'`;
+    await ostler.another({ started: true, isAlone: true });
+    await eventually(
+      "the step is entered again",
+      () => ostler.entered(node).filter((step) => step === "deploy.write_image").length === 2,
+    );
+    await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+  });
+
   test("two processes take over parked runs from each other [R-006]", async () => {
     const first = await ostler.another({ started: true });
     const node = await ostler

@@ -220,7 +220,9 @@ describe("cleaning by a runbook", () => {
       [`${fake.id} input.runbook.steps.1.args.version`, `${fake.id} input.runbook.steps.2.name`],
       [`${other.id} input.runbook.steps.0.name`, `${other.id} input.runbook.steps.1.name`],
     ]);
-    expect(answer.refusals.map(({ message }) => message)).toEqual([
+    expect(
+      answer.results.flatMap(({ refusal, further = [] }) => [refusal, ...further].map((one) => one?.message)),
+    ).toEqual([
       expect.stringContaining(`Step clean.update_firmware on node ${fake.name}: `),
       expect.stringContaining(`Step clean.wipe on node ${fake.name}: `),
       expect.stringContaining(`Step clean.erase_disks on node ${other.name}: `),
@@ -232,9 +234,9 @@ describe("cleaning by a runbook", () => {
     const name = await aRunbook(step("polish"));
     const nodes = await ostler.aNode().in("AVAILABLE").times(3);
     expect(
-      (await clean(nodes, { runbook: name })).refusals.map(({ message, nodeId }) => [
+      (await clean(nodes, { runbook: name })).results.map(({ refusal, nodeId }) => [
         nodeId,
-        /on node (\S+):/.exec(message)?.[1],
+        /on node (\S+):/.exec(refusal?.message ?? "")?.[1],
       ]),
     ).toEqual(nodes.map(({ id, name: of }) => [id, of]));
   });

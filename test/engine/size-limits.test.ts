@@ -122,7 +122,11 @@ test("size limit of reasons applies to every request with a reason", async () =>
   ];
   for (const ask of asked)
     expect((await ask("x".repeat(REASON_LENGTH_MAX + 1))).refusals).toEqual([
-      { code: "INVALID_INPUT", path: ["input", "reason"], message: "Invalid reason: use at most 1000 characters." },
+      {
+        code: "INVALID_INPUT",
+        path: ["input", "reason"],
+        message: "Invalid reason: use at most 1000 characters on one line, without control characters.",
+      },
     ]);
   expect(await ostler.changesSince(before)).toEqual([]);
   expect((await engine.abort(ALICE, { work, reason: "x".repeat(REASON_LENGTH_MAX) })).refusals).toEqual([]);

@@ -178,8 +178,8 @@ describe("step with a verify part", () => {
       state: "FAILED",
       firstFailure: { step: "clean.work", message: `Node ${node.name}: clean.work failed: version 2.0 still runs.` },
     });
-    expect(partsOn(node)).toEqual(["run", "verify"]);
-    expect(attempts).toMatchObject([{ state: "FAILED", part: "VERIFY" }]);
+    expect(partsOn(node)).toEqual(["run", "verify", "abort"]);
+    expect(attempts).toMatchObject([{ state: "FAILED", part: "ABORT" }]);
   });
 
   test("step with a verify part is retried as a whole if that part fails as retryable", async () => {

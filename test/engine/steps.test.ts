@@ -67,7 +67,7 @@ const DRIVERS = [
   }),
   aDriver("patient", {
     clean: stepsOf(
-      aStep("patient", "clean", async () => ({ kind: "wait", seconds: 0.05, memo: null }), { timeoutSeconds: 0.3 }),
+      aStep("patient", "clean", async () => ({ kind: "wait", seconds: 0.05, memo: null }), { timeoutSeconds: 1.5 }),
     ),
   }),
   aDriver("counting", {
@@ -179,6 +179,21 @@ const crashingDriver = {
   }),
 } as unknown as ReturnType<typeof aDriver>;
 
+/** Returns or throws as its settings say. */
+const quotableDriver = {
+  ...aDriver("quotable", {
+    clean: stepsOf(
+      aStep("answer", "clean", async ({ settings }) => {
+        const { result, throws } = settings as { result?: object; throws?: string };
+        if (throws !== undefined)
+          throw Object.assign(new Error("no luck"), { name: "DriverError", kind: throws, retryable: false });
+        return { token: (settings as { password: string }).password, ...result } as unknown as StepResult;
+      }),
+    ),
+  }),
+  settings: z.looseObject({ password: z.string().meta({ writeOnly: true }) }),
+} as unknown as ReturnType<typeof aDriver>;
+
 /** Return values of drivers that are not valid results. */
 const JUNK: readonly { what: string; result: unknown }[] = [
   { what: "nothing", result: undefined },
@@ -207,7 +222,9 @@ const junkDrivers = JUNK.map(({ result }, index) =>
   aDriver(`junk${index}`, { clean: stepsOf(aStep("junk", "clean", async () => result as StepResult)) }),
 );
 
-const ostler = await engineUnderTest({ drivers: [...DRIVERS, fussyDriver, crashingDriver, ...junkDrivers] });
+const ostler = await engineUnderTest({
+  drivers: [...DRIVERS, quotableDriver, fussyDriver, crashingDriver, ...junkDrivers],
+});
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 async function cleanedBy(driver: string, settings: Record<string, unknown> = {}) {
@@ -324,6 +341,31 @@ describe("characters that the database cannot store", () => {
   });
 });
 
+test("invalid result of a driver is quoted in the failure, 200 characters of it and without secrets [R-211]", async () => {
+  const seen = await cleanedBy("quotable", {
+    result: { kind: "perhaps", text: "x".repeat(500) },
+    password: "correct-horse",
+  });
+  expect(seen.run?.failure?.message).toMatch(
+    /returned a result of kind "perhaps": \{"token":"\*\*\*","kind":"perhaps","text":"x{100,}…/,
+  );
+  expect(seen.run?.failure).toMatchObject({ code: "BACKEND_FAILED", kind: "OTHER" });
+});
+
+test.each([
+  ["AUTHENTICATION", "BACKEND_FAILED"],
+  ["UNREACHABLE", "BACKEND_FAILED"],
+  ["TIMEOUT", "TIMEOUT"],
+  ["REFUSED", "BACKEND_FAILED"],
+  ["OTHER", "BACKEND_FAILED"],
+])("failure of kind %s keeps its kind on run, attempt and node, with code %s [R-211]", async (kind, code) => {
+  const seen = await cleanedBy("quotable", { throws: kind, password: "correct-horse" });
+  expect(seen.run?.failure).toMatchObject({ kind, code });
+  expect(seen.steps[0]?.attempts[0]?.failure).toMatchObject({ kind, code });
+  expect(seen.operation.firstFailure).toMatchObject({ kind, code });
+  expect((await ostler.node(seen.node)).lastError).toMatchObject({ kind, code });
+});
+
 test.each(JUNK.map(({ what }, index) => ({ what, driver: `junk${index}` })))(
   "driver that returns $what fails its node and affects nothing else [R-066]",
   async ({ driver }) => {
@@ -336,7 +378,7 @@ test.each(JUNK.map(({ what }, index) => ({ what, driver: `junk${index}` })))(
 );
 
 // The job of the run used to be retried indefinitely, and neither abort nor stop could end it.
-test("driver that throws while it checks settings fails its node, and the error is not exposed", async () => {
+test("driver that throws while it checks settings fails the run before it begins, and the error is not exposed", async () => {
   const node = await ostler.aNode().in("AVAILABLE").with("crashing").made();
   isCrashing = true;
   const id = await ostler.begin("CLEAN", [node]);
@@ -344,7 +386,7 @@ test("driver that throws while it checks settings fails its node, and the error 
     code: "UNSUPPORTED_BY_DRIVER",
     message: expect.stringContaining("report that to the author of the driver"),
   });
-  expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
+  expect(await ostler.nodeState(node)).toBe("AVAILABLE");
   expect((await ostler.dump()).filter((row) => row.includes("correct-horse") && row.includes(node.id))).toEqual([]);
 });
 

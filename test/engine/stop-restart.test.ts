@@ -141,14 +141,17 @@ describe("stop", () => {
     expect([ostler.journal(queued), await ostler.story(queued, id)]).toEqual([[], []]);
   });
 
-  test("stop of a run that is not claimed takes effect at once and runs no step [R-092]", async () => {
+  test("stop of a run that waits for a worker leaves its node as it is, and runs no step [R-092, R-180]", async () => {
     await using waiting = await engineUnderTest({ started: false });
     const node = await waiting.aNode().in("AVAILABLE").made();
     const id = await waiting.begin("DEPLOY", [node]);
     await waiting.engine.stop(ALICE, { work: { operationId: id } });
     expect((await waiting.operation(id)).state).toBe("STOPPED");
-    expect(await waiting.nodeState(node)).toBe("STOPPED");
+    expect(await waiting.nodeState(node)).toBe("AVAILABLE");
     expect(waiting.entered(node)).toEqual([]);
+    await waiting.engine.start();
+    const again = await waiting.engine.restart(ALICE, { work: { operationId: id } });
+    expect((await waiting.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
   });
 
   test("stop during a step that fails starts no retry [R-088, R-090]", async () => {
@@ -227,6 +230,26 @@ describe("stop", () => {
     gate.open();
   });
 
+  test("stop of an operation waited for the rows that its steps were writing: it is recorded without them [R-088]", async () => {
+    const { gate, node, id } = await blockedIn("deploy.prepare");
+    const { id: runId } = await ostler.run(id, node);
+    const [locked, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const writing = ostler.test.sql.begin(async (sql) => {
+      await sql`select id from runs where id = ${runId} for no key update`;
+      locked.resolve();
+      await release.promise;
+    });
+    await locked.promise;
+    expect(await stop(id)).toMatchObject({ operationId: id, refusals: [] });
+    expect(await ostler.operation(id)).toMatchObject({ state: "STOPPING", interrupt: "STOP" });
+    release.resolve();
+    await writing;
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+    expect((await ostler.transitions(node)).at(-1)).toMatchObject({ event: "stop", actor: "alice" });
+    expect(ostler.entered(node)).toEqual(["deploy.prepare"]);
+  });
+
   test("stop that is repeated returns the same operation [R-096]", async () => {
     const { gate, id } = await blockedIn("deploy.prepare");
     const first = await stop(id);
@@ -235,11 +258,15 @@ describe("stop", () => {
     await ostler.operationEnds(id);
   });
 
-  test("stop of an operation that has ended returns it and changes nothing [R-097]", async () => {
+  test("stop of an operation that has ended does not return it as if it had been stopped [R-097]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.operationEnds(id);
-    expect(await stop(id)).toMatchObject({ operationId: id, refusals: [] });
+    expect(await stop(id)).toMatchObject({
+      operationId: null,
+      refusals: [{ code: "NOTHING_RUNNING", operationId: id, message: expect.stringContaining("SUCCEEDED") }],
+      results: [{ nodeId: node.id, accepted: false, refusal: { code: "NOTHING_RUNNING" } }],
+    });
     expect((await ostler.operation(id)).state).toBe("SUCCEEDED");
   });
 
@@ -371,12 +398,23 @@ describe("stop of nodes", () => {
     expect(await stopNodes([node])).toEqual(first);
   });
 
-  test("stop of nodes whose work has ended returns the operation and how it ended", async () => {
+  test("stop with nothing to stop returns no operation, and one error for all nodes", async () => {
+    const [one, two, idle] = (await ostler.aNode().in("AVAILABLE").times(3)) as [TestNode, TestNode, TestNode];
+    await ostler.operationEnds(await ostler.begin("DEPLOY", [one, two]));
+    const answer = await stopNodes([one, two, idle]);
+    expect(answer).toMatchObject({
+      operationId: null,
+      refusals: [{ code: "NOTHING_RUNNING", nodes: { count: 3, refs: [one.id, two.id, idle.id] } }],
+    });
+    expect(answer.results.map(({ refusal }) => refusal?.code)).toEqual(Array(3).fill("NOTHING_RUNNING"));
+  });
+
+  test("stop of a node whose work has ended names the operation and how it ended", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.operationEnds(id);
     expect(await stopNodes([node])).toMatchObject({
-      operationId: id,
+      operationId: null,
       refusals: [{ code: "NOTHING_RUNNING", operationId: id, message: expect.stringContaining("SUCCEEDED") }],
     });
   });
@@ -601,13 +639,12 @@ describe("restart", () => {
     expect(kept).toEqual(["deploy.prepare", "deploy.write_image"]);
   });
 
-  test("restart repeats the whole unfinished stage before a system is installed [R-011, R-101]", async () => {
+  test("restart repeats the unfinished stage before a system is installed, except for erasures [R-011, R-101]", async () => {
     const { node, id } = await stoppedAfter("clean.erase_metadata", "COMMISSION");
     const mark = ostler.entered(node).length;
     await ostler.operationEnds((await restart(id)).operationId ?? "");
     expect(enteredSince(node, mark)).toEqual([
       "inspect.collect_inventory",
-      "clean.erase_metadata",
       "clean.erase_disks",
       "deploy.prepare",
       "deploy.write_image",
@@ -729,8 +766,13 @@ describe("restart", () => {
   });
 
   test("restart of a restart continues like the first one", async () => {
-    const { gate, node, id } = await blockedIn("deploy.configure", { failures: 2 });
-    gate.open();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.configure": { failures: 2 } })
+      .made();
+    // With the power off, the restart would boot the system again.
+    const id = await ostler.begin("DEPLOY", [node], { powerOnFailure: "LEAVE" });
     await ostler.operationEnds(id);
     const second = (await restart(id, "UNFINISHED_STEP")).operationId ?? "";
     expect((await ostler.operationEnds(second)).state).toBe("FAILED");
@@ -887,23 +929,31 @@ describe("restart", () => {
     ["options", { options: { steps: [{ interface: "clean", name: "erase_metadata", args: {} }] } }],
     ["variables", { variables: { image: "debian-13" } }],
     ["a failure policy", { onFailure: "CLEAN_UP_FAILED" }],
-  ] as const)("restart of nodes from two requests with different %s is refused", async (_what, second) => {
-    const nodes = (await ostler
-      .aNode()
-      .in("AVAILABLE")
-      .scripted({ "clean.erase_metadata": { fail: "no luck" }, "clean.erase_disks": { fail: "no luck" } })
-      .times(2)) as [TestNode, TestNode];
-    const ids = [await ostler.begin("CLEAN", [nodes[0]]), await ostler.begin("CLEAN", [nodes[1]], second)];
-    for (const id of ids) await ostler.operationEnds(id);
-    const before = await ostler.dump();
-    const answer = await ostler.engine.restart(ALICE, { work: { ids: nodes.map(({ id }) => id) } });
-    expect(answer).toMatchObject({
-      operationId: null,
-      refusals: [{ code: "INVALID_INPUT", path: ["input", "work"] }],
-    });
-    for (const id of ids) expect(answer.refusals[0]?.message).toContain(`CLEAN ${id}`);
-    expect(await ostler.changesSince(before)).toEqual([]);
-  });
+  ] as const)(
+    "restart of nodes from two requests with different %s has an operation for each",
+    async (_what, second) => {
+      const nodes = (await ostler
+        .aNode()
+        .in("AVAILABLE")
+        .scripted({ "clean.erase_metadata": { fail: "no luck" }, "clean.erase_disks": { fail: "no luck" } })
+        .times(2)) as [TestNode, TestNode];
+      const ids = [await ostler.begin("CLEAN", [nodes[0]]), await ostler.begin("CLEAN", [nodes[1]], second)];
+      for (const id of ids) await ostler.operationEnds(id);
+      const { operationIds = [], refusals } = await ostler.engine.restart(ALICE, {
+        work: { ids: nodes.map(({ id }) => id) },
+      });
+      expect(refusals).toEqual([]);
+      const again = await Promise.all(operationIds.map((id) => ostler.operationEnds(id)));
+      const earlier = new Map(await Promise.all(ids.map(async (id) => [id, await ostler.operation(id)] as const)));
+      expect(new Set(again.map(({ restartOf }) => restartOf))).toEqual(new Set(ids));
+      for (const { restartOf, options, variables, onFailure } of again)
+        expect({ options, variables, onFailure }).toEqual(
+          ((of) => of && { options: of.options, variables: of.variables, onFailure: of.onFailure })(
+            earlier.get(restartOf ?? ""),
+          ),
+        );
+    },
+  );
 
   test("restart of nodes from two equal requests includes both", async () => {
     const nodes = (await ostler

@@ -146,8 +146,12 @@ describe("updateNodes that fails", () => {
 describe("restart of updateNodes", () => {
   test.each([
     { after: "a failed undeployment", script: "deploy.remove_system", again: STEPS },
-    { after: "a failed cleaning", script: "clean.erase_disks", again: STEPS.slice(1) },
-    { after: "a failure before the system was installed", script: "deploy.prepare", again: STEPS },
+    { after: "a failed cleaning", script: "clean.erase_disks", again: STEPS.slice(2) },
+    {
+      after: "a failure before the system was installed",
+      script: "deploy.prepare",
+      again: STEPS.filter((step) => !step.startsWith("clean.")),
+    },
     { after: "a failure after the system was installed", script: "deploy.boot_system", again: STEPS.slice(5) },
   ])(
     "restart of updateNodes after $after continues, and ends in the requested host group",
@@ -181,6 +185,58 @@ describe("restart of updateNodes", () => {
       (await ostler.engine.restart(ALICE, { work: { operationId: id }, from: "UNFINISHED_STEP" })).operationId ?? "";
     expect((await ostler.operationEnds(again)).state).toBe("SUCCEEDED");
     expect(ostler.entered(node)).toEqual(STEPS);
+    expect((await ostler.node(node)).hostGroup).toBe("service-master");
+  });
+});
+
+describe("host group of a node", () => {
+  test("variable host_group does not rewrite the role of a node: the name is reserved [R-163]", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").made();
+    const variables = { host_group: "evil" };
+    const refusal = { code: "INVALID_INPUT", path: ["input", "variables", "host_group"] };
+    expect((await ostler.submit("DEPLOY", [node], { variables })).refusals).toMatchObject([refusal]);
+    expect((await ostler.engine.createCluster(ALICE, { name: "evil", variables })).refusals).toMatchObject([refusal]);
+    await ostler.engine.createCluster(ALICE, { name: "good" });
+    expect((await ostler.engine.updateCluster(ALICE, { name: "good" }, { variables })).refusals).toMatchObject([
+      refusal,
+    ]);
+  });
+
+  test("variable host_group from before it was reserved gives no node a role [R-163]", async () => {
+    await ostler.engine.createCluster(ALICE, { name: "old", variables: { image: "debian-13" } });
+    await ostler.test.sql`update clusters set variables = '{"host_group": "evil"}' where name = 'old'`;
+    const node = await ostler.aNode().in("AVAILABLE").inCluster("old").made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await ostler.operationEnds(id);
+    expect((await ostler.run(id, node)).variables).toEqual({});
+    expect((await ostler.node(node)).hostGroup).toBeNull();
+  });
+
+  test("updateNode of the host group during a deployment is not undone at its end [R-163]", async () => {
+    const gate = aGate();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.configure": { gate: gate.name } })
+      .made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await gate.arrivals();
+    expect((await ostler.engine.updateNode(ALICE, node.id, { hostGroup: "service-master" })).refusals).toEqual([]);
+    gate.open();
+    await ostler.operationEnds(id);
+    expect((await ostler.node(node)).hostGroup).toBe("service-master");
+  });
+
+  test("updateNode to a host group other than the one of the running updateNodes is refused [R-163]", async () => {
+    const gate = aGate();
+    const node = await active({ "deploy.configure": { gate: gate.name } });
+    const id = await update([node], "service-master");
+    await gate.arrivals();
+    expect((await ostler.engine.updateNode(ALICE, node.id, { hostGroup: "service-worker" })).refusals).toMatchObject([
+      { code: "BUSY", operationId: id, path: ["input", "hostGroup"] },
+    ]);
+    gate.open();
+    await ostler.operationEnds(id);
     expect((await ostler.node(node)).hostGroup).toBe("service-master");
   });
 });

@@ -55,6 +55,23 @@ describe("decommission", () => {
     expect(ostler.journal(node)).toEqual([]);
   });
 
+  test("node that has DISAPPEARED is not deployed, nor is its work restarted, without force [R-030]", async () => {
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { failures: 1, retryable: false } })
+      .made();
+    const failed = await ostler.begin("DEPLOY", [node]);
+    await ostler.operationEnds(failed);
+    await ostler.test.sql`update nodes set presence = 'DISAPPEARED' where id = ${node.id}`;
+    const refused = { refusals: [{ code: "INVALID_STATE", message: expect.stringContaining("force: true") }] };
+    expect(await ostler.submit("DEPLOY", [node])).toMatchObject(refused);
+    const work = { operationId: failed };
+    expect(await ostler.engine.restart(ALICE, { work })).toMatchObject(refused);
+    const { operationId } = await ostler.engine.restart(ALICE, { work, force: true });
+    expect((await ostler.operationEnds(operationId ?? "")).state).toBe("SUCCEEDED");
+  });
+
   test("decommission of a DISAPPEARED node is refused without force [R-030]", async () => {
     const node = await ostler.aNode().in("ACTIVE").made();
     await ostler.test.sql`update nodes set presence = 'DISAPPEARED' where id = ${node.id}`;
@@ -140,9 +157,9 @@ describe("power verb", () => {
     const node = await ostler.aNode().in("ACTIVE").with("fake", { dead: true }).made();
     expect(await power(node, "OFF")).toMatchObject({
       state: "FAILED",
-      firstFailure: { code: "TIMEOUT", step: "power.power_off" },
+      firstFailure: { code: "BACKEND_FAILED", kind: "UNREACHABLE", step: "power.power_off" },
     });
-    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: { code: "TIMEOUT" } });
+    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: { kind: "UNREACHABLE" } });
   });
 
   test("power verb changes no node state and writes no transition", async () => {
@@ -155,7 +172,7 @@ describe("power verb", () => {
 describe("deployment", () => {
   test("deployment of an ACTIVE node installs it again, and undeployment ends AVAILABLE [R-027]", async () => {
     const node = await ostler.aNode().in("ACTIVE").made();
-    await ostler.operationEnds(await ostler.begin("DEPLOY", [node], { variables: { image: "debian-13" } }));
+    await ostler.operationEnds(await ostler.begin("DEPLOY", [node], { options: { reinstall: true } }));
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED" });
     const id = await ostler.begin("UNDEPLOY", [node]);
     await ostler.operationEnds(id);
@@ -207,10 +224,8 @@ describe("maintenance flag", () => {
       maintenanceSince: expect.any(Date),
       state: "AVAILABLE",
     });
-    expect((await ostler.submit("POWER", [node], { options: { powerAction: "ON" } })).refusals).toMatchObject([
-      { code: "IN_MAINTENANCE" },
-    ]);
-    await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, null);
+    expect((await ostler.submit("CLEAN", [node])).refusals).toMatchObject([{ code: "IN_MAINTENANCE" }]);
+    await ostler.engine.clearMaintenance(ALICE, { ids: [node.id] });
     expect(await ostler.node(node)).toMatchObject({
       maintenanceReason: null,
       maintenanceBy: null,

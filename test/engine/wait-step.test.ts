@@ -32,7 +32,7 @@ async function node(
 
 const LISTS = [
   { kind: "CLEAN", work: ERASE, end: "AVAILABLE" },
-  { kind: "DEPLOY", work: step("deploy", "prepare"), end: "ACTIVE" },
+  { kind: "DEPLOY", work: step("deploy", "write_image"), end: "ACTIVE" },
 ] as const;
 
 describe.each(LISTS)("reserved steps among the steps of $kind", ({ kind, work, end }) => {

@@ -363,6 +363,25 @@ test("failure under CLEAN_UP_ALL ends all waves: started nodes are cleaned up, t
 });
 
 describe("halt by request", () => {
+  test("halt by request holds back nodes that wait for a worker, too [R-181]", async () => {
+    await using lab = await engineUnderTest({ started: false });
+    const nodes = await lab.aNode().in("AVAILABLE").times(3);
+    const id = await lab.begin("DEPLOY", nodes, { waves: { sizes: [{ count: 3 }] } });
+    await lab.engine.steerWaves(ALICE, { operationId: id, action: "HALT" });
+    expect((await lab.runs(id)).map(({ state, waitReason }) => [state, waitReason])).toEqual(
+      nodes.map(() => ["QUEUED", null]),
+    );
+    await lab.engine.start();
+    await eventually(
+      "the queue is empty",
+      async () =>
+        (await lab.test.sql`select 1 from pgboss.job where name = 'runs' and state < 'completed'`).length === 0,
+    );
+    expect(nodes.flatMap((node) => lab.entered(node))).toEqual([]);
+    await lab.engine.steerWaves(ALICE, { operationId: id, action: "RESUME" });
+    expect((await lab.operationEnds(id)).state).toBe("SUCCEEDED");
+  });
+
   test("halt by request starts no more nodes, and records caller and reason", async () => {
     const gate = aGate();
     const nodes = [await blocked(gate).made(), ...(await healthy().times(2))];
@@ -526,7 +545,7 @@ describe("waves when the process ends", () => {
   });
 });
 
-test("waves of ten thousand nodes are admitted, and only the first wave is touched", async () => {
+test("waves of ten thousand nodes are admitted, and only the first wave may start", async () => {
   await using lab = await engineUnderTest({ started: false });
   const nodes = await lab.aNode().times(10_000);
   const begun = performance.now();
@@ -536,16 +555,16 @@ test("waves of ten thousand nodes are admitted, and only the first wave is touch
   console.log(`10,000 nodes were admitted in waves within ${Math.round(performance.now() - begun)} ms`);
   expect(await lab.operation(id)).toMatchObject({ totalCount: 10_000, waves: { maxFailures: 100 } });
   const waves = await lab.test.sql<
-    { wave: number; state: string; runs: number }[]
-  >`select wave, state, count(*)::int as runs from runs group by wave, state order by wave`;
+    { wave: number; reason: string | null; runs: number }[]
+  >`select wave, wait_reason as reason, count(*)::int as runs from runs where state = 'QUEUED' group by wave, wait_reason order by wave`;
   expect(waves.slice(0, 3)).toEqual([
-    { wave: 0, state: "RUNNING", runs: 10 },
-    { wave: 1, state: "QUEUED", runs: 100 },
-    { wave: 2, state: "QUEUED", runs: 100 },
+    { wave: 0, reason: "CONCURRENCY", runs: 10 },
+    { wave: 1, reason: null, runs: 100 },
+    { wave: 2, reason: null, runs: 100 },
   ]);
   expect(waves.reduce((sum, { runs }) => sum + runs, 0)).toBe(10_000);
   const [touched] = await lab.test.sql<
     { nodes: number }[]
   >`select count(*)::int as nodes from nodes where state <> 'ENROLLED'`;
-  expect(touched?.nodes).toBe(10);
+  expect(touched?.nodes).toBe(0);
 });

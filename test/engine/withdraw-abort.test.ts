@@ -288,10 +288,11 @@ describe("refused withdrawal", () => {
     const idle = await ostler.aNode().in("AVAILABLE").made();
     const before = await ostler.dump();
     const answer = await ostler.engine.withdrawAbort(ALICE, byNodes(node, idle));
-    expect(answer.refusals).toMatchObject([
+    expect(answer.results.map(({ refusal }) => refusal)).toMatchObject([
       { code: "NOTHING_RUNNING", nodeId: node.id },
       { code: "NOTHING_RUNNING", nodeId: idle.id },
     ]);
+    expect(answer.refusals).toMatchObject([{ code: "NOTHING_RUNNING", nodes: { count: 2 } }]);
     expect(await ostler.changesSince(before)).toEqual([]);
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
     expect((await withdraw(node)).refusals).toMatchObject([{ code: "NOTHING_RUNNING" }]);

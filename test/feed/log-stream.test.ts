@@ -159,7 +159,9 @@ describe("log stream", () => {
 
   test("log stream with an invalid cursor ends with CURSOR_EXPIRED and the first valid cursor", async () => {
     const { runId } = await ended("speaking");
-    expect(await takeAll(stream(runId, 4))).toEqual([{ kind: "reset", position: 0, reason: "CURSOR_EXPIRED" }]);
+    expect(await takeAll(stream(runId, 4))).toEqual([
+      { kind: "reset", cursor: { position: 0, at: null }, reason: "CURSOR_EXPIRED" },
+    ]);
   });
 
   test("log stream ends at once when its client leaves, and removes its listener", async () => {
@@ -194,7 +196,9 @@ describe("log stream", () => {
     const items = logStream({ database, tail: leaving }, (await ostler.run(id, node)).id, 0);
     await takeUntil(items, (item) => sequences([item])[0] === 2);
     leaving.close();
-    expect(await takeAll(items)).toEqual([{ kind: "reset", position: 2, reason: "SHUTTING_DOWN" }]);
+    expect(await takeAll(items)).toEqual([
+      { kind: "reset", cursor: { position: 2, at: null }, reason: "SHUTTING_DOWN" },
+    ]);
     gate.open();
     await ostler.operationEnds(id);
   });

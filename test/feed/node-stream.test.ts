@@ -1,8 +1,8 @@
 /** The stream of transitions: no gaps, no duplicates, in order, whenever a reader subscribes or leaves. */
 import { afterAll, describe, expect, test } from "vitest";
 import { move } from "../../src/engine/transaction.ts";
-import type { NodeStreamItem } from "../../src/feed/node-stream.ts";
 import { feedUnderTest, positionsOf, range } from "../support/feed.ts";
+import type { SeenItem } from "../support/feed.ts";
 import type { TestNode } from "../support/builders.ts";
 import { takeAll, takeUntil } from "../support/service.ts";
 
@@ -10,8 +10,8 @@ const feed = await feedUnderTest();
 afterAll(() => feed[Symbol.asyncDispose]());
 const { ostler } = feed;
 
-const isCaughtUp = (item: NodeStreamItem) => item.kind === "bookmark" && item.caughtUp;
-const isAt = (position: number) => (item: NodeStreamItem) => item.position >= position;
+const isCaughtUp = (item: SeenItem) => item.kind === "bookmark" && item.caughtUp;
+const isAt = (position: number) => (item: SeenItem) => item.position >= position;
 const newest = async () => (await feed.log()).at(-1)?.position ?? 0;
 
 /** Eight concurrent writers, each on its own nodes; some change one node per transaction, some many. */
@@ -42,7 +42,7 @@ describe("live node stream", () => {
 
   test("node stream emits every later transition once, in order and without gaps, while eight writers write [R-117]", async () => {
     const stream = feed.stream();
-    const { value: first } = (await stream.next()) as { value: NodeStreamItem };
+    const { value: first } = (await stream.next()) as { value: SeenItem };
     const { until, done } = await severalWriters(10);
     const [items] = await Promise.all([takeUntil(stream, isAt(until)), done]);
     await stream.return?.();
@@ -87,7 +87,7 @@ describe("node stream from a cursor", () => {
       const stream = feed.stream({ after: cursor });
       const items = Math.floor(Math.random() * 100);
       for (let taken = 0; taken < items && cursor < until; taken += 1) {
-        const { value } = (await stream.next()) as { value: NodeStreamItem };
+        const { value } = (await stream.next()) as { value: SeenItem };
         cursor = value.position;
         if (value.kind === "transition") seen.push(value.position);
       }

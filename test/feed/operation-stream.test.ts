@@ -79,10 +79,12 @@ describe("operation stream", () => {
     await ostler.operationEnds(id);
     const reads = vi.spyOn(database.reader, "select");
     // A log that advances with every read of the database.
-    const moving = Object.create(tail, { head: { get: () => reads.mock.calls.length } }) as Tail;
+    const moving = Object.create(tail, {
+      newest: { get: () => ({ position: reads.mock.calls.length, at: null }) },
+    }) as Tail;
     const [update] = await takeAll(operationStream({ database, tail: moving }, id));
     reads.mockRestore();
-    expect(update?.position).toBe(0);
+    expect(update?.cursor.position).toBe(0);
   });
 
   test("operation stream of many runs emits the end of each", async () => {

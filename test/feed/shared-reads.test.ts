@@ -1,7 +1,6 @@
 /** Reads that many streams request at the same time are shared, and are never older than the request. */
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createFacts } from "../../src/feed/facts.ts";
-import type { NodeStreamItem } from "../../src/feed/node-stream.ts";
 import { createSnapshots } from "../../src/feed/snapshots.ts";
 import type { Claim, Snapshot } from "../../src/feed/snapshots.ts";
 import type { NodeFacts } from "../../src/store/node-facts.ts";
@@ -9,6 +8,7 @@ import type { NodeFilter } from "../../src/store/node-filter.ts";
 import type { TransitionRow } from "../../src/store/transitions.ts";
 import { ALICE } from "../support/builders.ts";
 import { feedUnderTest } from "../support/feed.ts";
+import type { SeenItem } from "../support/feed.ts";
 import { takeAll, takeUntil } from "../support/service.ts";
 
 const feed = await feedUnderTest();
@@ -16,11 +16,11 @@ afterAll(() => feed[Symbol.asyncDispose]());
 const { ostler } = feed;
 const { reader } = ostler.database;
 
-const isCaughtUp = (item: NodeStreamItem) => item.kind === "bookmark" && item.caughtUp;
+const isCaughtUp = (item: SeenItem) => item.kind === "bookmark" && item.caughtUp;
 const newest = async () => (await feed.log()).at(-1)?.position ?? 0;
 const tailIsAt = (position: number) =>
   vi.waitFor(() => expect(feed.tail.head).toBe(position), { timeout: 5_000, interval: 5 });
-const namesOf = (items: readonly NodeStreamItem[]) =>
+const namesOf = (items: readonly SeenItem[]) =>
   items.flatMap((item) => (item.kind === "transition" ? [item.row.nodeName] : []));
 
 /** Number of statements that started while `work` ran. */

@@ -85,18 +85,51 @@ describe("a cluster", () => {
     expect(await show(name)).toMatchObject({ state: "OPERATIONAL", nodeCounts: [{ state: "ACTIVE", count: 2 }] });
   });
 
-  test("Cluster.operations lists the operations requested for it", async () => {
-    const names = await ostler.register(1);
-    const { name } = await aCluster({ nodes: { names } });
-    const { manageNodes } = await ostler.query<{ manageNodes: { operation: { uuid: string } } }>(
-      "mutation Manage($name: String!) { manageNodes(input: { nodes: { cluster: { name: $name } } }) { operation { uuid } } }",
-      { name },
-    );
-    await ostler.operationEnds(manageNodes.operation.uuid);
-    await ostler.operationEnds(await ostler.begin("inspectNodes", names));
-    expect(await show(name)).toMatchObject({
-      operations: { edges: [{ node: { kind: "MANAGE", state: "SUCCEEDED" } }] },
+  test("Cluster.operations does not leave out work that selected its members without naming the cluster [R-260]", async () => {
+    const [member = "", other = ""] = await ostler.register(2);
+    const { name } = await aCluster({ nodes: { names: [member] } });
+    const empty = await aCluster();
+    const begin = async (nodes: string) => {
+      const { setPower } = await ostler.query<{ setPower: { operation: { uuid: string } } }>(
+        `mutation { setPower(input: { nodes: ${nodes}, action: ON }) { operation { uuid } } }`,
+      );
+      await ostler.operationEnds(setPower.operation.uuid);
+      return setPower.operation.uuid;
+    };
+    const list = async (filter: object) =>
+      (
+        await ostler.query<{ operations: { edges: { node: { uuid: string } }[] } }>(
+          "query List($filter: OperationFilter) { operations(filter: $filter) { edges { node { uuid } } } }",
+          { filter },
+        )
+      ).operations.edges.map(({ node }) => node.uuid);
+    const uuids = [
+      await begin(`{ names: ["${member}", "${other}"] }`),
+      await begin(`{ cluster: { name: "${name}" } }`),
+      await begin(`{ filter: { name: { eq: "${member}" } } }`),
+    ];
+    await begin(`{ names: ["${other}"] }`);
+    const newestFirst = uuids.toReversed();
+    const read = async () =>
+      ostler.query(
+        "query Show($name: String!) { cluster(by: { name: $name }) { operations { edges { node { uuid cluster { name } } } } first: operations(first: 1) { edges { node { uuid } } pageInfo { hasNextPage } } } }",
+        { name },
+      );
+    expect(await read()).toEqual({
+      cluster: {
+        operations: {
+          edges: newestFirst.map((uuid, index) => ({ node: { uuid, cluster: index === 1 ? { name } : null } })),
+        },
+        first: { edges: [{ node: { uuid: newestFirst[0] } }], pageInfo: { hasNextPage: true } },
+      },
     });
+    expect(await list({ cluster: { name } })).toEqual(newestFirst);
+    expect(await list({ cluster: { name }, kinds: ["POWER"], states: ["SUCCEEDED"] })).toEqual(newestFirst);
+    expect(await list({ cluster: { name }, kinds: ["CLEAN"] })).toEqual([]);
+    expect(await list({ cluster: { name: empty.name } })).toEqual([]);
+    // It was a member when the work was accepted.
+    await change("updateCluster", { cluster: { name }, remove: { names: [member] } });
+    expect(await list({ cluster: { name } })).toEqual(newestFirst);
   });
 
   test("createCluster refuses duplicate or invalid names, invalid settings, and nodes of another cluster", async () => {

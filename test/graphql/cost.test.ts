@@ -55,6 +55,16 @@ describe("cost", () => {
       is: 2_000,
     },
     {
+      what: "the nodes of a page count like the nodes of its edges",
+      text: `{ nodes(first: 500) { nodes { ${aliased(10, "name")} } } }`,
+      is: 500 * (1 + 0.2),
+    },
+    {
+      what: "the total count of a page counts ten in each item of an outer page",
+      text: "{ nodes(first: 100) { nodes { operations { totalCount } } } }",
+      is: 100 * (1 + 10),
+    },
+    {
       what: "the fields of pageInfo are values too, under each alias",
       text: `{ nodes(first: 1) { ${aliased(100, "pageInfo { hasNextPage }")} } }`,
       is: 2,
@@ -85,9 +95,9 @@ describe("cost", () => {
       is: 100 * (1 + 1 + 20),
     },
     {
-      what: "verbs count as twelve items of half an object each",
+      what: "verbs count as fifteen items of half an object each",
       text: "{ nodes(first: 10) { edges { node { verbs { verb reason } } } } }",
-      is: 10 * (1 + 12 * (0.5 + 0.02 + 0.06)),
+      is: 10 * (1 + 15 * (0.5 + 0.02 + 0.06)),
     },
     {
       what: "labels count as twenty items",
@@ -217,7 +227,7 @@ describe("time to count", () => {
     const { OperationDefinition: visit } = shapeRule(context) as { OperationDefinition(node: unknown): void };
     visit(document.definitions[0]);
     expect(lookUps).toBe(2 * (2 * LEVELS - 1));
-    expect(reported).toEqual([expect.stringMatching(/^At most 20 root fields/)]);
+    expect(reported).toEqual([expect.stringMatching(/^At most 32 root fields/)]);
   });
 
   test("counting a document with circular fragments ends", () => {

@@ -78,7 +78,7 @@ describe("discoverNodes", () => {
       },
       failedAddresses: ["10.1.0.2"],
       runCounts: [],
-      firstFailure: { code: "TIMEOUT" },
+      firstFailure: { code: "BACKEND_FAILED" },
       discoveries: {
         edges: [
           {
@@ -95,7 +95,7 @@ describe("discoverNodes", () => {
               address: "10.1.0.2",
               state: "FAILED",
               node: null,
-              failure: { code: "TIMEOUT", message: expect.stringContaining("10.1.0.2"), retryable: true },
+              failure: { code: "BACKEND_FAILED", message: expect.stringContaining("10.1.0.2"), retryable: true },
             },
           },
           { node: { address: "bmc-7.example", state: "REGISTERED", node: { name: "rack7-u1", ...found } } },

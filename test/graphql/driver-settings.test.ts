@@ -441,7 +441,7 @@ const update = async (id: string, more: object) =>
     (
       await ostler.query<{ updateNode: Answer }>(
         `mutation Update($input: UpdateNodeInput!) { updateNode(input: $input) { ${SHOWN} } }`,
-        { input: { id, ...more } },
+        { input: { node: { id }, ...more } },
       )
     ).updateNode,
   );
@@ -544,8 +544,8 @@ describe("given settings", () => {
   });
 
   test.each<[string, object, string]>([
-    ["a type", { port: "443" }, "driver.rich_blade.port"],
-    ["an enum", { mode: "SLOW" }, "driver.rich_blade.mode"],
+    ["a type", { port: "443" }, ".rich_blade.port"],
+    ["an enum", { mode: "SLOW" }, ".rich_blade.mode"],
     ["the known settings", { prot: 1 }, 'unknown field \\"prot\\"'],
     ["the known settings of a nested object", { proxy: { host: "p", prot: 1 } }, 'unknown field \\"prot\\"'],
     ["a required setting", { address: undefined }, 'required field \\"address\\"'],

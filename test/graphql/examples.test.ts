@@ -14,6 +14,13 @@ const ostler = await serviceUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 const schema = buildSchema(await describeDrivers());
+const streamOf = (parts: readonly string[]) =>
+  new ReadableStream<string>({
+    start(output) {
+      for (const part of parts) output.enqueue(part);
+      output.close();
+    },
+  });
 const titleOf = (query: string) => query.split("\n")[0]?.replace(/^# /, "") ?? "";
 const definitionsOf = (query: string) =>
   parse(query).definitions.filter(
@@ -31,11 +38,12 @@ describe("an example", () => {
     },
   );
 
-  test("GraphiQL examples are numbered in order and have unique names", () => {
-    expect(EXAMPLES.map(({ query }) => Number.parseInt(titleOf(query), 10))).toEqual(
-      EXAMPLES.map((_, index) => index + 1),
-    );
+  test("GraphiQL examples have unique names, begin with a comment, and fit beside the answer on a small screen", () => {
     expect(new Set(EXAMPLES.map(({ query }) => definitionsOf(query)[0]?.name?.value)).size).toBe(EXAMPLES.length);
+    for (const { query } of EXAMPLES) {
+      expect(query).toMatch(/^# /);
+      for (const line of query.split("\n")) expect(line.length, line).toBeLessThanOrEqual(62);
+    }
   });
 });
 
@@ -48,7 +56,7 @@ describe("the examples, one after another, on the demonstration fleet", () => {
     expect(nodes.edges).toHaveLength(20);
     for (const { node } of nodes.edges) {
       const { updateNode } = await ostler.query<{ updateNode: { errors: unknown[] } }>(
-        "mutation Hurry($id: ID!) { updateNode(input: { id: $id, driver: { fake: { delayMs: 25, waitSeconds: 0.2 } } }) { errors { message } } }",
+        "mutation Hurry($id: ID!) { updateNode(input: { node: { id: $id }, driver: { fake: { delayMs: 25, waitSeconds: 0.2 } } }) { errors { message } } }",
         { id: node.id },
       );
       expect(updateNode.errors).toEqual([]);
@@ -181,26 +189,59 @@ describe("the page", () => {
     expect([...markup.matchAll(/@import\s+[^;]+/g)].map(([rule]) => rule)).toEqual([]);
   });
 
-  test("the GraphiQL page sends a token of one tab with every later request, and does not move tabs", async () => {
+  /** `fetch` as the page replaces it: only running the script, as the page carries it, shows what it does. */
+  async function fetchOfPage(send: (headers: Headers) => Response) {
     const { text } = await page();
-    expect(text).toMatch(
-      /^\s*<!doctype html>\s*<html[^>]*>\s*<head><style>\.graphiql-tab { transform: none !important; }<\/style><script>/,
-    );
-    const script = /<head>.*?<script>([\s\S]*?)<\/script>/.exec(text)?.[1] ?? "";
-    const sent: (string | null)[] = [];
-    const window = {
-      fetch: (_address: string, { headers }: { headers: Headers }) => void sent.push(headers.get("authorization")),
-    };
-    // The script is ours, as the page carries it: only running it shows what it does to `fetch`.
+    const script = /<head>.*?<script>([\s\S]*?)<\/script>/s.exec(text)?.[1] ?? "";
+    const window = { fetch: (_address: string, { headers }: { headers: Headers }) => send(headers) };
     // oxlint-disable-next-line typescript/no-implied-eval
     new Function("window", script)(window);
-    const ask = window.fetch as unknown as (address: string, request?: { headers: Record<string, string> }) => void;
-    ask("/graphql");
-    ask("/graphql", { headers: { Authorization: "Bearer one" } });
-    ask("/graphql", { headers: { accept: "text/event-stream" } });
-    ask("/graphql", { headers: { authorization: "Bearer two" } });
-    ask("/graphql");
+    return window.fetch as unknown as (
+      address: string,
+      request?: { headers: Record<string, string> },
+    ) => Promise<Response>;
+  }
+
+  test("the GraphiQL page numbers its tabs, and does not move them", async () => {
+    const { text } = await page();
+    expect(text).toMatch(/^\s*<!doctype html>\s*<html[^>]*>\s*<head><style>/);
+    expect(text).toContain(".graphiql-tab { transform: none !important; counter-increment: tab; }");
+  });
+
+  test("the GraphiQL page sends a token of one tab with every later request", async () => {
+    const sent: (string | null)[] = [];
+    const ask = await fetchOfPage((headers) => {
+      sent.push(headers.get("authorization"));
+      return Response.json({});
+    });
+    await ask("/graphql");
+    await ask("/graphql", { headers: { Authorization: "Bearer one" } });
+    await ask("/graphql", { headers: { accept: "text/event-stream" } });
+    await ask("/graphql", { headers: { authorization: "Bearer two" } });
+    await ask("/graphql");
     expect(sent).toEqual([null, "Bearer one", "Bearer one", "Bearer two", "Bearer two"]);
+  });
+
+  test("the GraphiQL page shows the newest twenty items of a subscription, and one bookmark", async () => {
+    const items = [
+      ...Array.from({ length: 25 }, (_, index) => ({ __typename: "Transition", cursor: String(index) })),
+      { __typename: "StreamBookmark", cursor: "25" },
+      { __typename: "StreamBookmark", cursor: "26" },
+    ];
+    const events = items.map((item) => `event: next\ndata: ${JSON.stringify({ data: { watch: item } })}\n\n`).join("");
+    const halves = [events.slice(0, 1_000), `${events.slice(1_000)}event: complete\ndata\n\n`];
+    const ask = await fetchOfPage(
+      () =>
+        new Response(streamOf(halves).pipeThrough(new TextEncoderStream()), {
+          headers: { "content-type": "text/event-stream" },
+        }),
+    );
+    const text = await (await ask("/graphql")).text();
+    const shown = text.split("\n").flatMap((line) => (line.startsWith("data: ") ? [JSON.parse(line.slice(6))] : []));
+    expect(shown).toHaveLength(items.length);
+    expect(shown[1].data.watch).toEqual([items[1], items[0]]);
+    expect(shown.at(-1).data.watch).toEqual([items[26], ...items.slice(6, 25).toReversed()]);
+    expect(text.endsWith("event: complete\ndata\n\n")).toBe(true);
   });
 
   test("the GraphiQL page opens a query in its URL", async () => {

@@ -35,12 +35,13 @@ beforeAll(async () => {
     await tx`set local session_replication_role = replica`;
     await tx`
     insert into nodes (id, name, project, state, stage, power_state, power_read_at, power_checked_at, power_problem, presence, maintenance_reason, maintenance_since, maintenance_by, is_protected, retired_reason,
-      automatic_cleaning, host_group, model, controller, wanted_power, driver, borrowed, settings, labels, cluster_id, last_error, transition_count, revision, created_at, updated_at)
+      automatic_cleaning, host_group, model, controller, wanted_power, driver, borrowed, settings, labels, cluster_id, fault_kind, fault_since, fault_message, last_error, transition_count, revision, created_at, updated_at)
     select gen_random_uuid(), 'list-' || (array['a', 'Ä', '😀', '"', E'\\\\', E'\\n\\t\\u0001\\u001f', '</script>', E'\\u2028', '{}', 'ready'])[1 + n % 10] || n, 'default', 'ENROLLED', (array['NONE', 'PROVISIONED', 'DEPLOYED'])[1 + n % 3],
       (array['ON', 'OFF', 'UNKNOWN'])[1 + n % 3], case when n % 4 > 0 then at end, case when n % 5 > 0 then at end, case when n % 6 = 0 then E'no "answer"\\u007f' end, (array['DISCOVERED', 'DISAPPEARED', 'UNSEEN'])[1 + n % 3],
       case when n % 3 = 0 then 'fan' end, case when n % 3 < 2 then at end, case when n % 2 = 0 then 'me' end, n % 2 = 0, case when n % 4 = 0 then 'old' end,
       case n % 3 when 0 then true when 1 then false end, case when n % 2 = 0 then 'service/worker' end, case when n % 2 = 1 then 'R640' end, case when n % 7 = 0 then '::1' end, case n % 4 when 0 then 'ON' when 1 then 'OFF' end,
       'fake', '{}', '{}', case n % 3 when 0 then '{}' when 1 then '{"rack":"9","room":"1","10":"x","9":"y","Z":"ü"}'::jsonb else '{"one":""}'::jsonb end, case when n % 2 = 0 then (select id from clusters) end,
+      case when n % 5 = 1 then 'BMC_UNREACHABLE' end, case when n % 5 = 1 then at end, case when n % 5 = 1 then 'no "answer"' end,
       case when n % 4 = 1 then jsonb_build_object('code', 'TIMEOUT', 'message', E'it "broke"\\n', 'step', case when n % 8 = 1 then 'clean.erase' end, 'nodeId', null, 'nodeName', 'x', 'at', '2026-01-31T09:30:00.120Z', 'retryable', n % 8 = 1) end,
       1, n + 1, at, at + interval '1 day'
     from (select n, '2026-01-31T09:30:00Z'::timestamptz + n * interval '1 ms' + n / 10 * interval '100 ms' as at from generate_series(0, ${NODES - 1}) n) made`;
@@ -139,6 +140,7 @@ function anyDocument(seed: number): { readonly query: string; readonly variables
     one([
       () => `${alias("edges")} ${edge()}`,
       () => `edges ${edge()}`,
+      () => `${alias("nodes")} ${directive()} ${selection("Node", NODE_FIELDS, ["Node"])}`,
       () =>
         `${alias("pageInfo")} { ${one(["hasNextPage", "startCursor endCursor", "__typename", "endCursor hasPreviousPage e: endCursor"])} }`,
       () => `${alias("totalCount")} ${directive()}`,
@@ -168,6 +170,7 @@ function anyDocument(seed: number): { readonly query: string; readonly variables
 
 const TYPES: Readonly<Record<string, string>> = {
   maintenance: "Maintenance",
+  fault: "NodeFault",
   labels: "Label",
   lastError: "Failure",
   cluster: "Cluster",
@@ -248,9 +251,11 @@ describe("JSON list", () => {
         .map(([name, field]) => ("fields" in field ? `${name} { __typename ${all(field.fields)} }` : name))
         .join(" ");
     const text = await expectSame(
-      `{ nodes(first: 50) { __typename totalCount edges { __typename cursor node { __typename ${all(NODE_FIELDS)} } } pageInfo { __typename hasNextPage hasPreviousPage startCursor endCursor } } }`,
+      `{ nodes(first: 50) { __typename totalCount edges { __typename cursor node { __typename ${all(NODE_FIELDS)} } } nodes { __typename ${all(NODE_FIELDS)} } pageInfo { __typename hasNextPage hasPreviousPage startCursor endCursor } } }`,
     );
-    expect(JSON.parse(text).data.nodes.edges).toHaveLength(NODES);
+    const { edges, nodes } = JSON.parse(text).data.nodes;
+    expect(nodes).toHaveLength(NODES);
+    expect(nodes).toEqual(edges.map(({ node }: { node: unknown }) => node));
   });
 
   test.each(Array.from({ length: 150 }, (_, index) => index + 1))(
@@ -368,7 +373,7 @@ describe("the hidden field", () => {
   test("the hidden field of JSON lists is not in the schema and cannot be selected", async () => {
     const { text } = await ostler.ask(`{ __type(name: "NodeConnection") { fields { name } } }`);
     const [type] = Object.values((JSON.parse(text) as { data: Record<string, { fields: { name: string }[] }> }).data);
-    expect(type?.fields.map(({ name }) => name).toSorted()).toEqual(["edges", "pageInfo", "totalCount"]);
+    expect(type?.fields.map(({ name }) => name).toSorted()).toEqual(["edges", "nodes", "pageInfo", "totalCount"]);
     expect(await (await fetch(`${ostler.url}/schema.graphql`)).text()).not.toMatch(/ready_|ready text|JsonText/);
     expect((await ostler.ask("{ nodes { ready text } }")).errors).not.toEqual([]);
   });

@@ -56,7 +56,9 @@ describe("pages", () => {
   const all = Array.from({ length: COUNT }, (_, index) => `page-${String(index).padStart(3, "0")}`);
 
   test.each(
-    ["NAME", "CREATED_AT", "UPDATED_AT"].flatMap((field) => ["ASC", "DESC"].map((direction) => ({ field, direction }))),
+    ["NAME", "NATURAL_NAME", "STATE", "CLUSTER", "CREATED_AT", "UPDATED_AT"].flatMap((field) =>
+      ["ASC", "DESC"].map((direction) => ({ field, direction })),
+    ),
   )(
     `pages by $field $direction return ${COUNT} nodes forward and backward without gaps or duplicates`,
     async (orderBy) => {
@@ -83,6 +85,52 @@ describe("pages", () => {
       expect(backward).toEqual(forward);
     },
   );
+
+  test("nodes could not be ordered by cluster: members of each are together, nodes without one last [R-264]", async () => {
+    for (const name of ["grouped-a", "grouped-b"])
+      await ostler
+        .register(1)
+        .then(([node]) =>
+          ostler.query(
+            "mutation Create($name: String!, $node: String!) { createCluster(input: { name: $name, nodes: { names: [$node] } }) { errors { message } } }",
+            { name, node },
+          ),
+        );
+    const { nodes } = await ostler.query<{ nodes: { edges: { node: { cluster: { id: string } | null } }[] } }>(
+      "{ nodes(orderBy: { field: CLUSTER }, first: 1000) { edges { node { cluster { id } } } } }",
+    );
+    const clusters = nodes.edges.map(({ node }) => node.cluster?.id ?? null);
+    const members = clusters.filter((id) => id !== null);
+    expect(new Set(members).size).toBeGreaterThan(1);
+    expect(clusters.slice(0, members.length)).toEqual(members);
+    expect(members.filter((id, index) => id !== members[index - 1])).toHaveLength(new Set(members).size);
+  });
+
+  test("the natural order of names has n2 before n10, on every page, forward and backward", async () => {
+    const ordered = [
+      "natural-1",
+      "natural-2",
+      "natural-2-b3",
+      "natural-2-b20",
+      "natural-010",
+      "natural-11",
+      "natural-x",
+    ];
+    await ostler.register(ordered.toReversed());
+    const natural = { filter: { name: { startsWith: "natural-" } }, orderBy: { field: "NATURAL_NAME" } };
+    expect(namesOf(await list(natural))).toEqual(ordered);
+    const { nodes } = await list({ ...natural, first: 3 });
+    expect(namesOf(await list({ ...natural, first: 9, after: nodes.pageInfo.endCursor }))).toEqual(ordered.slice(3));
+    const descending = { ...natural, orderBy: { field: "NATURAL_NAME", direction: "DESC" }, first: 2 };
+    expect(namesOf(await list(descending))).toEqual(ordered.toReversed().slice(0, 2));
+  });
+
+  test("nodes are sorted by state", async () => {
+    await ostler.register(["by-state-1", "by-state-2", "by-state-3"]);
+    await ostler.operationEnds(await ostler.begin("manageNodes", ["by-state-1"]));
+    const byState = { filter: { name: { startsWith: "by-state-" } }, orderBy: { field: "STATE" } };
+    expect(namesOf(await list(byState)).at(-1)).toBe("by-state-1");
+  });
 
   test("pages of nodes stay stable while nodes before the cursor are added and deleted", async () => {
     await ostler.register(Array.from({ length: 10 }, (_, index) => `shift-${index}`));
@@ -187,7 +235,7 @@ describe("a filter", () => {
     expect(await matching({ ...ours, states: ["AVAILABLE", "ACTIVE"] })).toEqual(["filter-d"]);
     expect(await matching({ ...ours, states: [] })).toEqual([]);
     expect(await matching({ ...ours, powerStates: ["ON"] })).toEqual(["filter-b"]);
-    expect(await matching({ ...ours, presence: ["DISAPPEARED"] })).toEqual([]);
+    expect(await matching({ ...ours, presences: ["DISAPPEARED"] })).toEqual([]);
     expect(await matching({ ...ours, maintenance: true })).toEqual(["filter_c"]);
     expect(await matching({ ...ours, maintenance: false, powerStates: ["UNKNOWN"] })).toEqual(["Filter-a"]);
     expect(await matching({ cluster: { name: "filters" } })).toEqual(["Filter-a"]);
@@ -212,6 +260,56 @@ describe("a filter", () => {
     ]);
     expect(await matching({ ...ours, cluster: null, states: null, labels: null })).toHaveLength(4);
   });
+
+  test("a filter finds nodes by model, serial, inventory, label key, error code, cluster and time of change", async () => {
+    const names = ["facts-1", "facts-2", "facts-3"];
+    await ostler.register(names);
+    const { sql } = ostler.test;
+    await sql`update nodes set model = 'R740', labels = '{"owner": ""}', last_error = '{"code": "TIMEOUT", "message": "late"}'::jsonb where name = 'facts-1'`;
+    for (const [name, vendor, serial, daysAgo] of [
+      ["facts-1", "Acme", "S-1", 2],
+      ["facts-1", "Apex", "S-2", 1],
+      ["facts-2", "Acme", "S-3", 1],
+    ] as const)
+      await sql`insert into inventories (id, node_id, run_id, taken_at, data)
+        select gen_random_uuid(), id, gen_random_uuid(), now() - ${daysAgo} * interval '1 day', ${sql.json({ serial, system: { vendor }, disks: [{ size: 8 }] })} from nodes where name = ${name}`;
+    const ours = { name: { startsWith: "facts-" } };
+    const found = (filter: object) => matching({ ...ours, ...filter });
+    expect(await found({ model: "R740" })).toEqual(["facts-1"]);
+    expect(await found({ serial: "S-2" })).toEqual(["facts-1"]);
+    expect(await found({ serial: "S-1" })).toEqual([]);
+    expect(await found({ inventory: { path: "system.vendor", eq: "Acme" } })).toEqual(["facts-2"]);
+    expect(await found({ inventory: { path: "disks.0.size", eq: "8" } })).toEqual(["facts-1", "facts-2"]);
+    expect(await found({ not: { inventory: { path: "system.vendor", eq: "Acme" } } })).toEqual(["facts-1", "facts-3"]);
+    expect(await found({ labelKeys: ["owner"] })).toEqual(["facts-1"]);
+    expect(await found({ not: { labelKeys: ["owner"] } })).toEqual(["facts-2", "facts-3"]);
+    expect(await found({ labelKeys: [] })).toEqual([]);
+    expect(await found({ errorCodes: ["TIMEOUT", "INTERRUPTED"] })).toEqual(["facts-1"]);
+    expect(await found({ errorCodes: ["BACKEND_FAILED"] })).toEqual([]);
+    expect(await found({ errorCodes: [] })).toEqual([]);
+    expect(await found({ inCluster: true })).toEqual([]);
+    expect(await found({ inCluster: false })).toEqual(names);
+    const { nodes } = await ostler.query<{ nodes: { edges: { node: { updatedAt: string } }[] } }>(
+      `{ nodes(filter: { name: { eq: "facts-3" } }) { edges { node { updatedAt } } } }`,
+    );
+    const changedSince = nodes.edges[0]?.node.updatedAt;
+    expect(await found({ changedSince })).toContain("facts-3");
+    expect(await found({ changedSince: "2999-01-01T00:00:00Z" })).toEqual([]);
+  });
+
+  test.each([{ serial: "S-1" }, { or: [{ not: { inventory: { path: "a", eq: "b" } } }] }])(
+    "a stream with the filter %j is refused, because it cannot decide by inventories",
+    async (filter) => {
+      const client = ostler.client();
+      const results = client.iterate({
+        query: "subscription S($filter: NodeFilter) { nodeTransitions(filter: $filter) { __typename } }",
+        variables: { filter },
+      });
+      const { value } = await results.next();
+      expect(JSON.stringify(value)).toMatch(/A stream cannot filter by `(serial|inventory)`/);
+      await client.dispose();
+    },
+  );
 
   test.each(["%", "_", "\\", "'", '"; drop table nodes; --'])("a node filter takes %j literally", async (text) => {
     expect(await matching({ name: { contains: text, startsWith: "page-" } })).toEqual([]);

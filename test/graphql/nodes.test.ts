@@ -24,7 +24,7 @@ interface Payload {
 const ERRORS =
   "errors { type: __typename code status message path ... on NotFoundError { missing } ... on ConflictError { node { name } operation { uuid } allowedStates } }";
 const SHOWN =
-  "id uuid name project state stage powerState presence revision transitionCount protected retired retiredReason hostGroup automaticCleaning labels { key value } cluster { name } drivers { name interfaces settings { fake { delayMs serial } } secretsSet } maintenance { reason by since }";
+  "id uuid name project state stage powerState presence revision transitionCount protected retired retiredReason hostGroup description automaticCleaning labels { key value } cluster { name } drivers { name interfaces settings { fake { delayMs serial } } secretsSet } maintenance { reason startedBy since }";
 
 async function change(verb: string, type: string, input: unknown): Promise<Payload> {
   const data = await ostler.query<Record<string, Payload>>(
@@ -37,10 +37,13 @@ async function change(verb: string, type: string, input: unknown): Promise<Paylo
 const register = (nodes: readonly object[]) => change("registerNodes", "RegisterNodesInput", { nodes });
 const update = (input: object) => change("updateNode", "UpdateNodeInput", input);
 const remove = (nodes: object) => change("deleteNodes", "DeleteNodesInput", { nodes });
-const setRetired = (names: readonly string[], reason: string | null) =>
+const setRetired = (names: readonly string[], reason: string) =>
   change("setRetired", "SetRetiredInput", { nodes: { names }, reason });
-const setMaintenance = (names: readonly string[], reason: string | null) =>
+const clearRetired = (names: readonly string[]) => change("clearRetired", "ClearRetiredInput", { nodes: { names } });
+const setMaintenance = (names: readonly string[], reason: string) =>
   change("setMaintenance", "SetMaintenanceInput", { nodes: { names }, reason });
+const clearMaintenance = (names: readonly string[]) =>
+  change("clearMaintenance", "ClearMaintenanceInput", { nodes: { names } });
 
 async function aNode({
   settings = {},
@@ -195,6 +198,7 @@ describe("a node", () => {
       MANAGE: true,
       INSPECT: "INVALID_STATE",
       CLEAN: "INVALID_STATE",
+      PROVIDE: "INVALID_STATE",
       COMMISSION: true,
       DEPLOY: "INVALID_STATE",
       UNDEPLOY: "INVALID_STATE",
@@ -203,6 +207,8 @@ describe("a node", () => {
       OFF: true,
       SOFT_OFF: true,
       REBOOT: true,
+      SOFT_REBOOT: true,
+      BOOT_DEVICE: true,
       UPDATE: "INVALID_STATE",
     });
     for (const { verb, allowed, reason } of verbs)
@@ -232,9 +238,9 @@ describe("a node", () => {
       (edge) => edge.node,
     );
     expect(rows.map(({ sequence }) => sequence)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9]);
-    expect(rows[0]).toMatchObject({ event: "register", from: null, to: "ENROLLED", operation: null, run: null });
+    expect(rows[0]).toMatchObject({ event: "REGISTER", from: null, to: "ENROLLED", operation: null, run: null });
     expect(rows[8]).toMatchObject({
-      event: "done",
+      event: "DONE",
       from: "DEPLOYING",
       to: "ACTIVE",
       operation: { kind: "COMMISSION" },
@@ -260,7 +266,7 @@ describe("updating a node", () => {
   test("updateNode changes only the given fields and increases the revision", async () => {
     const node = await aNode({ labels: [{ key: "room", value: "1" }], settings: { delayMs: 3 } });
     expect(
-      (await update({ id: node.id, ifRevision: node.revision, labels: [{ key: "rack", value: "7" }] })).nodes,
+      (await update({ node: { id: node.id }, ifRevision: node.revision, labels: [{ key: "rack", value: "7" }] })).nodes,
     ).toMatchObject([
       {
         name: node.name,
@@ -269,20 +275,33 @@ describe("updating a node", () => {
         drivers: [{ settings: { fake: { delayMs: 3 } } }],
       },
     ]);
-    expect((await update({ id: node.id, name: `${node.name}-new`, protected: true })).nodes).toMatchObject([
+    expect((await update({ node: { id: node.id }, name: `${node.name}-new`, protected: true })).nodes).toMatchObject([
       { name: `${node.name}-new`, protected: true, labels: [{ key: "rack", value: "7" }] },
     ]);
-    expect((await update({ id: node.id, labels: [], protected: false })).nodes).toMatchObject([
+    expect((await update({ node: { id: node.id }, labels: [], protected: false })).nodes).toMatchObject([
       { labels: [], protected: false },
+    ]);
+  });
+
+  test("a node to change is named like any one node: by name, UUID or ID, not only by ID", async () => {
+    const node = await aNode();
+    const { by } = await ostler.query<{ by: { uuid: string } }>(
+      "query Uuid($name: String!) { by: node(by: { name: $name }) { uuid } }",
+      { name: node.name },
+    );
+    for (const ref of [{ name: node.name }, by, { id: node.id }])
+      expect((await update({ node: ref, labels: [] })).nodes).toMatchObject([{ name: node.name }]);
+    expect((await update({ node: { name: "ghost" }, labels: [] })).errors).toMatchObject([
+      { code: "NOT_FOUND", missing: ["ghost"] },
     ]);
   });
 
   test("updateNode with an outdated revision is refused", async () => {
     const node = await aNode();
-    await update({ id: node.id, labels: [{ key: "a", value: "1" }] });
+    await update({ node: { id: node.id }, labels: [{ key: "a", value: "1" }] });
     const before = await ostler.dump();
     const { nodes, errors } = await update({
-      id: node.id,
+      node: { id: node.id },
       ifRevision: node.revision,
       labels: [{ key: "a", value: "2" }],
     });
@@ -306,11 +325,11 @@ describe("updating a node", () => {
         await ostler.test
           .sql`select secrets from node_secrets s join nodes n on n.id = s.node_id where n.name = ${node.name}`
       )[0]?.["secrets"];
-    expect((await update({ id: node.id, driver: { fake: { delayMs: 9 } } })).nodes).toMatchObject([
+    expect((await update({ node: { id: node.id }, driver: { fake: { delayMs: 9 } } })).nodes).toMatchObject([
       { drivers: [{ settings: { fake: { delayMs: 9 } }, secretsSet: ["password"] }] },
     ]);
     expect(await secrets()).toEqual({ fake: { password: "first-secret" } });
-    await update({ id: node.id, driver: { fake: { password: "second-secret" } } });
+    await update({ node: { id: node.id }, driver: { fake: { password: "second-secret" } } });
     expect(await secrets()).toEqual({ fake: { password: "second-secret" } });
   });
 
@@ -330,13 +349,13 @@ describe("updating a node", () => {
     { what: "a bad label", input: { labels: [{ key: "", value: "" }] }, path: ["input", "labels"] },
   ])("updateNode to $what is refused", async ({ input, path }) => {
     const node = await aNode();
-    expect((await update({ id: node.id, ...input })).errors).toMatchObject([
+    expect((await update({ node: { id: node.id }, ...input })).errors).toMatchObject([
       { type: "SimpleError", code: "INVALID_INPUT", status: 400, path },
     ]);
   });
 
   test("updateNode of an unknown node is refused", async () => {
-    expect((await update({ id: "garbage", name: "x" })).errors).toMatchObject([
+    expect((await update({ node: { id: "garbage" }, name: "x" })).errors).toMatchObject([
       { type: "NotFoundError", code: "NOT_FOUND", status: 404, missing: ["garbage"], path: ["input", "id"] },
     ]);
   });
@@ -346,15 +365,17 @@ describe("maintenance", () => {
   test("setMaintenance stores reason, caller and time, and makes the node refuse work", async () => {
     const { name } = await aNode();
     const { nodes } = await setMaintenance([name], "fan is loud");
-    expect(nodes).toMatchObject([{ name, state: "ENROLLED", maintenance: { reason: "fan is loud", by: "anonymous" } }]);
-    const { manageNodes } = await ostler.query<Record<string, Payload>>(
-      `mutation Manage($name: String!) { manageNodes(input: { nodes: { names: [$name] } }) { ${ERRORS} } }`,
+    expect(nodes).toMatchObject([
+      { name, state: "ENROLLED", maintenance: { reason: "fan is loud", startedBy: "anonymous" } },
+    ]);
+    const { commissionNodes } = await ostler.query<Record<string, Payload>>(
+      `mutation Commission($name: String!) { commissionNodes(input: { nodes: { names: [$name] } }) { ${ERRORS} } }`,
       { name },
     );
-    expect(manageNodes?.errors).toMatchObject([
+    expect(commissionNodes?.errors).toMatchObject([
       { type: "ConflictError", code: "IN_MAINTENANCE", status: 409, node: { name } },
     ]);
-    expect((await setMaintenance([name], null)).nodes).toMatchObject([{ maintenance: null }]);
+    expect((await clearMaintenance([name])).nodes).toMatchObject([{ maintenance: null }]);
     expect(await ostler.operationEnds(await ostler.begin("manageNodes", [name]))).toBe("SUCCEEDED");
   });
 
@@ -364,6 +385,21 @@ describe("maintenance", () => {
       expect((await setMaintenance([name], reason)).errors).toMatchObject([
         { code: "INVALID_INPUT", path: ["input", "reason"] },
       ]);
+  });
+
+  test.each([
+    ["setMaintenance", "SetMaintenanceInput"],
+    ["setRetired", "SetRetiredInput"],
+  ])("%s with a reason that was left out does not clear the mark", async (verb, type) => {
+    const { name } = await aNode();
+    await change(verb, type, { nodes: { names: [name] }, reason: "its reason" });
+    for (const input of [{ nodes: { names: [name] } }, { nodes: { names: [name] }, reason: null }])
+      await expect(change(verb, type, input)).rejects.toThrow("reason");
+    const shown = await ostler.query<{ node: unknown }>(
+      `query Shown($name: String!) { node(by: { name: $name }) { maintenance { reason } retiredReason } }`,
+      { name },
+    );
+    expect(JSON.stringify(shown)).toContain("its reason");
   });
 
   test("setMaintenance with unknown nodes is refused and names them", async () => {
@@ -384,7 +420,7 @@ describe("flags of a node", () => {
       .filter(({ verb }) => verb === "POWER")
       .map(({ powerAction, allowed, code }) => [powerAction, allowed ? null : code]);
     const actual = [];
-    for (const action of ["ON", "OFF", "SOFT_OFF", "REBOOT"]) {
+    for (const action of ["ON", "OFF", "SOFT_OFF", "REBOOT", "SOFT_REBOOT"]) {
       const { setPower } = await ostler.query<Record<string, { errors: { code: string }[] }>>(
         "mutation Power($input: SetPowerInput!) { setPower(input: $input) { errors { code } } }",
         { input: { nodes: { names: [name] }, action, dryRun: true } },
@@ -396,12 +432,13 @@ describe("flags of a node", () => {
 
   test("Node.verbs of a protected node has the same result per power action as setPower", async () => {
     const { name, id } = await aNode();
-    await update({ id, protected: true });
+    await update({ node: { id }, protected: true });
     const expected = [
       ["ON", null],
       ["OFF", "PROTECTED"],
       ["SOFT_OFF", "PROTECTED"],
       ["REBOOT", "PROTECTED"],
+      ["SOFT_REBOOT", "PROTECTED"],
     ];
     expect(await predictedAndActual(name)).toEqual({ predicted: expected, actual: expected });
   });
@@ -415,7 +452,7 @@ describe("flags of a node", () => {
     expect(commission).toMatchObject({
       allowed: false,
       code: "PROTECTED",
-      reason: `Node ${name} is retired. End the retirement with setRetired first, or decommission the node.`,
+      reason: `Node ${name} is retired. End the retirement with clearRetired first, or decommission the node.`,
     });
     const { commissionNodes } = await ostler.query<Record<string, Payload>>(
       `mutation Try($name: String!) { commissionNodes(input: { nodes: { names: [$name] } }) { ${ERRORS} } }`,
@@ -424,7 +461,7 @@ describe("flags of a node", () => {
     expect(commissionNodes?.errors).toMatchObject([
       { type: "ConflictError", code: "PROTECTED", status: 403, node: { name } },
     ]);
-    expect((await setRetired([name], null)).nodes).toMatchObject([{ retired: false, retiredReason: null }]);
+    expect((await clearRetired([name])).nodes).toMatchObject([{ retired: false, retiredReason: null }]);
     expect((await verbsOf(name)).find(({ verb }) => verb === "COMMISSION")?.allowed).toBe(true);
   });
 
@@ -456,7 +493,7 @@ describe("flags of a node", () => {
       ),
     );
     await setRetired([named["retired"]?.name ?? ""], "old");
-    await update({ id: named["guarded"]?.id, protected: true });
+    await update({ node: { id: named["guarded"]?.id }, protected: true });
     await ostler.operationEnds(await ostler.begin("manageNodes", [named["failed"]?.name ?? ""]));
     await ostler.test
       .sql`update nodes set wanted_power = 'ON', power_state = case when name = ${named["silent"]?.name ?? ""} then 'UNKNOWN' else 'OFF' end where name in (${named["drifted"]?.name ?? ""}, ${named["silent"]?.name ?? ""})`;
@@ -497,16 +534,23 @@ describe("flags of a node", () => {
 
 describe("optional settings of a node", () => {
   test("optional settings of a node are returned, changed, and removed with null", async () => {
-    const node = await aNode({ hostGroup: "service-worker", automaticCleaning: false });
-    expect((await update({ id: node.id, labels: [] })).nodes).toMatchObject([
-      { hostGroup: "service-worker", automaticCleaning: false },
+    const node = await aNode({ hostGroup: "service-worker", description: "Rack 3", automaticCleaning: false });
+    expect((await update({ node: { id: node.id }, labels: [] })).nodes).toMatchObject([
+      { hostGroup: "service-worker", description: "Rack 3", automaticCleaning: false },
     ]);
-    expect((await update({ id: node.id, hostGroup: "service-master", automaticCleaning: true })).nodes).toMatchObject([
-      { hostGroup: "service-master", automaticCleaning: true },
-    ]);
-    expect((await update({ id: node.id, hostGroup: null, automaticCleaning: null })).nodes).toMatchObject([
-      { hostGroup: null, automaticCleaning: null },
-    ]);
+    expect(
+      (
+        await update({
+          node: { id: node.id },
+          hostGroup: "service-master",
+          description: "Rack 4",
+          automaticCleaning: true,
+        })
+      ).nodes,
+    ).toMatchObject([{ hostGroup: "service-master", description: "Rack 4", automaticCleaning: true }]);
+    expect(
+      (await update({ node: { id: node.id }, hostGroup: null, description: null, automaticCleaning: null })).nodes,
+    ).toMatchObject([{ hostGroup: null, description: "", automaticCleaning: null }]);
     expect((await register([{ name: "ungrouped", driver: { fake: {} }, hostGroup: "no good" }])).errors).toMatchObject([
       { code: "INVALID_INPUT", path: ["input", "nodes", "0", "hostGroup"] },
     ]);
@@ -518,7 +562,7 @@ describe("inventories", () => {
     const node = await aNode({ settings: { serial: "A" } });
     await ostler.commission([node.name], "AVAILABLE");
     for (const serial of ["B", "C"]) {
-      await update({ id: node.id, driver: { fake: { serial } } });
+      await update({ node: { id: node.id }, driver: { fake: { serial } } });
       await ostler.operationEnds(await ostler.begin("inspectNodes", [node.name]));
     }
     return node;
@@ -656,7 +700,7 @@ describe("reading power", () => {
           errors: Refusal[];
         };
       }>(
-        `mutation Read($input: ReadPowerInput!) { readPower(input: $input) { results { ref powerState node { name powerProblem powerCheckedAt } error { type: __typename code status message ... on ConflictError { operation { uuid } } } } ${ERRORS} } }`,
+        `mutation Read($input: ReadPowerInput!) { readPower(input: $input) { results { ref powerState node { name powerProblem powerProblemKind powerCheckedAt } error { type: __typename code status message ... on ConflictError { operation { uuid } } } } ${ERRORS} } }`,
         { input: { nodes } },
       )
     ).readPower;
@@ -677,18 +721,18 @@ describe("reading power", () => {
         ref: fine.name,
         powerState: "OFF",
         error: null,
-        node: { powerProblem: null, powerCheckedAt: expect.any(String) },
+        node: { powerProblem: null, powerProblemKind: null, powerCheckedAt: expect.any(String) },
       },
       {
         ref: dead.name,
         powerState: null,
         error: {
           type: "SimpleError",
-          code: "TIMEOUT",
-          status: 504,
+          code: "BACKEND_FAILED",
+          status: 502,
           message: expect.stringContaining("does not answer"),
         },
-        node: { powerProblem: expect.stringContaining("does not answer") },
+        node: { powerProblem: expect.stringContaining("does not answer"), powerProblemKind: "UNREACHABLE" },
       },
       {
         ref: busy.name,
@@ -724,7 +768,7 @@ describe("a soft power off", () => {
     expect((await softOff({ nodes, action: "SOFT_OFF", timeoutSeconds: 30, dryRun: true })).results).toMatchObject([
       { steps: [{ args: { timeoutSeconds: 30 } }] },
     ]);
-    for (const timeoutSeconds of [0, 0.5, 86_401, -1])
+    for (const timeoutSeconds of [0, 86_401, -1])
       expect((await softOff({ nodes, action: "SOFT_OFF", timeoutSeconds })).errors).toMatchObject([
         {
           code: "INVALID_INPUT",
@@ -769,7 +813,7 @@ describe("deleting nodes", () => {
     const guarded = await aNode();
     const active = await aNode();
     const free = await aNode();
-    await update({ id: guarded.id, protected: true });
+    await update({ node: { id: guarded.id }, protected: true });
     await ostler.commission([active.name]);
     const uuid = await ostler.begin("manageNodes", [busy.name]);
     await gate.arrivals();
@@ -781,6 +825,13 @@ describe("deleting nodes", () => {
       INVALID_STATE: { type: "ConflictError", status: 409, node: { name: active.name } },
     });
     expect(errors).toHaveLength(3);
+    const { deleteNodes } = await ostler.query(
+      "mutation Delete($names: [String!]!) { deleteNodes(input: { nodes: { names: $names } }) { results { ref accepted error { code } } } }",
+      { names: [free.name, guarded.name] },
+    );
+    expect(deleteNodes).toEqual({
+      results: [{ ref: guarded.name, accepted: false, error: { code: "PROTECTED" } }],
+    });
     gate.open();
     await ostler.operationEnds(uuid);
     expect((await remove({ names: [busy.name, free.name] })).count).toBe(2);

@@ -10,6 +10,37 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 const id = (text: string) => Buffer.from(text).toString("base64url");
 
 describe("an operation", () => {
+  test("a stopped operation that did nothing for a node does not report it as progress [R-183]", async () => {
+    const gate = aGate();
+    const names = await ostler.register(4, { steps: { "power.read": { gate: gate.name } } });
+    const uuid = await ostler.begin("manageNodes", names, { maxParallel: 1 });
+    await gate.arrivals();
+    const read = async () =>
+      (
+        await ostler.query<{ operation: unknown }>(
+          `query Far($uuid: ID!) { operation(id: $uuid) {
+             state progress reachedCount etaSeconds finishedCount runs { edges { node { progress steps { progressPercent } } } }
+           } }`,
+          { uuid },
+        )
+      ).operation;
+    await ostler.query(
+      "mutation Stop($id: ID!) { stop(input: { work: { operationId: $id } }) { errors { message } } }",
+      {
+        id: uuid,
+      },
+    );
+    gate.open();
+    await ostler.operationEnds(uuid);
+    expect(await read()).toMatchObject({
+      progress: 0.25,
+      reachedCount: 1,
+      etaSeconds: null,
+      finishedCount: 4,
+      runs: { edges: [1, 0, 0, 0].map((progress) => ({ node: { progress } })) },
+    });
+  });
+
   test("a running operation returns the state of each node and its overall progress [R-070]", async () => {
     const gate = aGate();
     const quick = await ostler.register(3);
@@ -30,7 +61,7 @@ describe("an operation", () => {
       .toEqual({ finishedCount: 3 });
     const { operation } = await ostler.query(
       `query Far($uuid: ID!) { operation(id: $uuid) {
-        kind state totalCount finishedCount failedCount progress runCounts { state count } onFailure maxParallel variables startedAt finishedAt
+        kind state totalCount finishedCount failedCount reachedCount progress etaSeconds runCounts { state count } onFailure maxParallel variables startedAt finishedAt
         runs(states: [RUNNING, WAITING]) { edges { node { nodeName state currentStep { name index } steps { name state attempts { number entries state } } } } }
       } }`,
       { uuid },
@@ -41,7 +72,9 @@ describe("an operation", () => {
       totalCount: 4,
       finishedCount: 3,
       failedCount: 0,
-      progress: 0.75,
+      reachedCount: 3,
+      // The running step counts when it has ended.
+      progress: expect.closeTo(0.85, 0.11),
       onFailure: "CLEAN_UP_ALL",
       maxParallel: 4,
       variables: { a: 1 },
@@ -167,7 +200,7 @@ describe("an operation", () => {
         )
       ).operation.transitions;
     const whole = await page({ first: 500 });
-    const cursors = whole.edges.map(({ cursor }) => Number(cursor));
+    const cursors = whole.edges.map(({ cursor }) => Number.parseInt(cursor, 10));
     expect(cursors).toEqual(range(cursors[0] ?? 0, (cursors[0] ?? 0) + 31));
     expect(whole.pageInfo).toMatchObject({ hasNextPage: false, hasPreviousPage: false });
     const [first, second] = [await page({ first: 20 }), await page({ first: 20, after: String(cursors[19]) })];
@@ -215,13 +248,13 @@ describe("the list of operations", () => {
         )
       ).operations.edges.map((edge) => edge.node.uuid);
     const newestFirst = [setPower.operation.uuid, ...uuids.toReversed()];
-    expect(await list({ nodeId: node.id })).toEqual(newestFirst);
+    expect(await list({ node: { id: node.id } })).toEqual(newestFirst);
     expect((await list({})).slice(0, 4)).toEqual(newestFirst);
-    expect(await list({ nodeId: node.id, kinds: ["CLEAN", "MANAGE"] })).toEqual([uuids[2], uuids[0]]);
-    expect(await list({ nodeId: node.id, states: ["FAILED"] })).toEqual([]);
-    expect(await list({ cluster: { name: "listed" } })).toEqual([setPower.operation.uuid]);
+    expect(await list({ node: { id: node.id }, kinds: ["CLEAN", "MANAGE"] })).toEqual([uuids[2], uuids[0]]);
+    expect(await list({ node: { id: node.id }, states: ["FAILED"] })).toEqual([]);
+    expect(await list({ cluster: { name: "listed" } })).toEqual(newestFirst);
     expect(await list({ cluster: { name: "nowhere" } })).toEqual([]);
-    expect(await list({ nodeId: "garbage" })).toEqual([]);
+    expect(await list({ node: { id: "garbage" } })).toEqual([]);
   });
 });
 
@@ -237,7 +270,7 @@ describe("the log", () => {
         "query Log($after: String) { transitions(first: 40, after: $after) { edges { node { cursor } } pageInfo { hasNextPage endCursor } } }",
         { after },
       );
-      seen.push(...transitions.edges.map(({ node }) => Number(node.cursor)));
+      seen.push(...transitions.edges.map(({ node }) => Number.parseInt(node.cursor, 10)));
       after = transitions.pageInfo.endCursor;
       more = transitions.pageInfo.hasNextPage;
     }
@@ -247,8 +280,8 @@ describe("the log", () => {
   });
 
   test("transitions return at most 500 per page, as ServiceInfo states", async () => {
-    expect(await ostler.query("{ service { maxPageSize maxTransitionsPageSize } }")).toEqual({
-      service: { maxPageSize: 100, maxTransitionsPageSize: 500 },
+    expect(await ostler.query("{ service { maxPageSize maxNodesPageSize maxTransitionsPageSize } }")).toEqual({
+      service: { maxPageSize: 100, maxNodesPageSize: 1_000, maxTransitionsPageSize: 500 },
     });
     expect((await ostler.ask("{ transitions(first: 501) { edges { cursor } } }")).errors).toMatchObject([
       { message: expect.stringContaining("1 to 500") as string, extensions: { code: "BAD_USER_INPUT" } },
@@ -279,7 +312,7 @@ describe("garbage", () => {
       `query Garbage($id: ID!) {
         node(by: { id: $id }) { name } cluster(by: { id: $id }) { name } operation(id: $id) { kind } resource(id: $id) { id }
         fetch__Node(id: $id) { name } fetch__Cluster(id: $id) { name } fetch__Operation(id: $id) { kind }
-        nodes(filter: { ids: [$id] }) { edges { cursor } } operations(filter: { nodeId: $id, cluster: { id: $id } }) { edges { cursor } }
+        nodes(filter: { ids: [$id] }) { edges { cursor } } operations(filter: { node: { id: $id }, cluster: { id: $id } }) { edges { cursor } }
       }`,
       { id: garbage },
     );
@@ -299,7 +332,7 @@ describe("garbage", () => {
   test.each(GARBAGE)("a mutation of an invalid ID is refused with a typed error (%#)", async (garbage) => {
     const answer = await ostler.query<Record<string, { errors: { code: string }[] }>>(
       `mutation Garbage($id: ID!) {
-        updateNode(input: { id: $id, name: "x" }) { errors { code } }
+        updateNode(input: { node: { id: $id }, name: "x" }) { errors { code } }
         deleteNodes(input: { nodes: { ids: [$id] } }) { errors { code } }
         deleteCluster(input: { cluster: { id: $id } }) { errors { code } }
         abort(input: { work: { operationId: $id } }) { errors { code } }

@@ -30,13 +30,13 @@ interface Plan {
     readonly pointOfNoReturn: { readonly index: number; readonly name: string } | null;
     readonly estimate: Estimate | null;
     readonly steps:
-      | readonly { readonly name: string; readonly touches: readonly string[]; readonly estimate: Estimate | null }[]
+      | readonly { readonly name: string; readonly changes: readonly string[]; readonly estimate: Estimate | null }[]
       | null;
   }[];
 }
 
 const ESTIMATE = "estimate { medianSeconds p90Seconds samples model }";
-const FIELDS = `planHash acceptedCount refusedCount errors { code path message } results { ref accepted target error { code } pointOfNoReturn { index name } ${ESTIMATE} steps { name touches ${ESTIMATE} } }`;
+const FIELDS = `planHash acceptedCount refusedCount errors { code path message } results { ref accepted target error { code } pointOfNoReturn { index name } ${ESTIMATE} steps { name changes ${ESTIMATE} } }`;
 
 async function plan(kind: string, names: readonly string[], more: object = {}): Promise<Plan> {
   const data = await ostler.query<{ plan: Plan }>(
@@ -59,15 +59,18 @@ async function ask(
   return data[verb] as never;
 }
 
-/** A node in the state that a commission leads to. */
-async function aNode(until: "ENROLLED" | "AVAILABLE" | "ACTIVE" = "ENROLLED", steps: object = {}): Promise<string> {
+type From = "ENROLLED" | "MANAGEABLE" | "AVAILABLE" | "ACTIVE";
+
+/** A node in the state that a commission or a verification leads to. */
+async function aNode(until: From = "ENROLLED", steps: object = {}): Promise<string> {
   const [name = ""] = await ostler.register(1, { steps });
-  if (until !== "ENROLLED") await ostler.commission([name], until);
+  if (until === "MANAGEABLE") await ostler.operationEnds(await ostler.begin("manageNodes", [name]));
+  else if (until !== "ENROLLED") await ostler.commission([name], until);
   return name;
 }
 
 describe("the query plan", () => {
-  test.each<{ kind: string; verb: string; type?: string; from?: "AVAILABLE" | "ACTIVE"; more?: object }>([
+  test.each<{ kind: string; verb: string; type?: string; from?: From; more?: object }>([
     { kind: "MANAGE", verb: "manageNodes" },
     { kind: "INSPECT", verb: "inspectNodes", from: "ACTIVE" },
     { kind: "CLEAN", verb: "cleanNodes", type: "CleanNodesInput", from: "AVAILABLE" },
@@ -91,6 +94,7 @@ describe("the query plan", () => {
       more: { until: "AVAILABLE", maxParallel: 3, waves: { sizes: [{ count: 1 }] } },
     },
     { kind: "DEPLOY", verb: "deployNodes", type: "DeployNodesInput", from: "AVAILABLE" },
+    { kind: "PROVIDE", verb: "provideNodes", from: "MANAGEABLE" },
     { kind: "UNDEPLOY", verb: "undeployNodes", from: "ACTIVE" },
     { kind: "UPDATE", verb: "updateNodes", type: "UpdateNodesInput", from: "ACTIVE" },
     {
@@ -101,6 +105,20 @@ describe("the query plan", () => {
       more: { force: true },
     },
     { kind: "POWER", verb: "setPower", type: "SetPowerInput", from: "AVAILABLE", more: { action: "ON" } },
+    {
+      kind: "POWER",
+      verb: "setPower",
+      type: "SetPowerInput",
+      from: "ACTIVE",
+      more: { action: "SOFT_REBOOT", timeoutSeconds: 30 },
+    },
+    {
+      kind: "BOOT_DEVICE",
+      verb: "setBootDevice",
+      type: "SetBootDeviceInput",
+      from: "AVAILABLE",
+      more: { device: "DISK", persistent: true },
+    },
     { kind: "DEPLOY", verb: "deployNodes", type: "DeployNodesInput", from: "AVAILABLE", more: { maxParallel: 0 } },
   ])(
     "plan of $kind $more equals $verb with dryRun, including the hash [R-049]",
@@ -131,10 +149,10 @@ describe("the query plan", () => {
       { ref: ready, accepted: true, target: "ACTIVE", error: null, pointOfNoReturn: { index: 1, name: "write_image" } },
     ]);
     expect(found.results[1]?.steps).toMatchObject([
-      { name: "prepare", touches: ["NETWORK"] },
-      { name: "write_image", touches: ["DISKS"] },
-      { name: "boot_system", touches: [] },
-      { name: "configure", touches: [] },
+      { name: "prepare", changes: ["NETWORK"] },
+      { name: "write_image", changes: ["DISKS"] },
+      { name: "boot_system", changes: [] },
+      { name: "configure", changes: [] },
     ]);
     expect(await plan("DEPLOY", [wrong, ready])).toMatchObject({
       acceptedCount: 0,
@@ -165,9 +183,9 @@ describe("the query plan", () => {
   test.each([
     { what: "until of another verb", kind: "DEPLOY", more: { until: "ACTIVE" }, path: "until" },
     { what: "steps of a verb that takes none", kind: "MANAGE", more: { steps: [] }, path: "steps" },
-    { what: "a runbook of another verb", kind: "DEPLOY", more: { runbook: "usual" }, path: "runbook" },
+    { what: "a runbook of another verb", kind: "UNDEPLOY", more: { runbook: "usual" }, path: "runbook" },
     { what: "an action of another verb", kind: "CLEAN", more: { action: "ON" }, path: "action" },
-    { what: "force of another verb", kind: "UNDEPLOY", more: { force: true }, path: "force" },
+    { what: "a boot device that does not say which", kind: "BOOT_DEVICE", more: {}, path: "device" },
     { what: "a change of power that does not say which", kind: "POWER", more: {}, path: "action" },
     { what: "a discovery", kind: "DISCOVER", more: {}, path: "kind" },
   ])("plan with $what is refused", async ({ kind, more, path }) => {
@@ -204,7 +222,7 @@ describe("planHash", () => {
       results: [{ target: "ACTIVE", pointOfNoReturn: { name: "write_image" } }],
     });
     expect(await ostler.operationEnds(taken.operation?.uuid ?? "")).toBe("SUCCEEDED");
-    expect(await ask("deployNodes", "DeployNodesInput", [name], { planHash })).toMatchObject({
+    expect(await ask("deployNodes", "DeployNodesInput", [name], { planHash, reinstall: true })).toMatchObject({
       operation: null,
       errors: [{ code: "STALE_REVISION", path: ["input", "planHash"] }],
       planHash: null,
@@ -282,7 +300,7 @@ describe("an estimate", () => {
     const waited = await plan("CLEAN", [name], { steps: [wait, { name: "erase_disks" }] });
     expect(waited.results[0]).toMatchObject({
       estimate: { medianSeconds: 150 },
-      steps: [{ touches: [], estimate: { medianSeconds: 90, samples: 0 } }, {}],
+      steps: [{ changes: [], estimate: { medianSeconds: 90, samples: 0 } }, {}],
     });
     const held = await plan("CLEAN", [name], {
       steps: [{ name: "erase_disks" }, { interface: "ENGINE", name: "hold" }],
@@ -308,7 +326,7 @@ describe("an estimate", () => {
 });
 
 describe("a run", () => {
-  test("a run returns touches, estimates and point of no return before, during and after it [R-070]", async () => {
+  test("a run returns changes, estimates and point of no return before, during and after it [R-070]", async () => {
     const gate = aGate();
     const name = await aNode("AVAILABLE", { "deploy.prepare": { gate: gate.name } });
     const uuid = await ostler.begin("deployNodes", [name]);
@@ -317,7 +335,7 @@ describe("a run", () => {
       const { operation } = await ostler.query<{
         operation: { runs: { edges: { node: { pointOfNoReturn: object; steps: object[] } }[] } };
       }>(
-        `query Look($uuid: ID!) { operation(id: $uuid) { runs { edges { node { pointOfNoReturn { name index state } steps { name touches ${ESTIMATE} } } } } } }`,
+        `query Look($uuid: ID!) { operation(id: $uuid) { runs { edges { node { pointOfNoReturn { name index state } steps { name changes ${ESTIMATE} } } } } } }`,
         { uuid },
       );
       return operation.runs.edges[0]?.node;
@@ -325,8 +343,8 @@ describe("a run", () => {
     expect(await look()).toMatchObject({
       pointOfNoReturn: { name: "write_image", index: 1, state: "PENDING" },
       steps: [
-        { name: "prepare", touches: ["NETWORK"], estimate: { medianSeconds: expect.any(Number) } },
-        { touches: ["DISKS"] },
+        { name: "prepare", changes: ["NETWORK"], estimate: { medianSeconds: expect.any(Number) } },
+        { changes: ["DISKS"] },
         {},
         {},
       ],
@@ -336,7 +354,7 @@ describe("a run", () => {
     expect(await look()).toMatchObject({ pointOfNoReturn: { name: "write_image", state: "SUCCEEDED" } });
   });
 
-  test("Run.leftAs of an aborted run returns what its steps touched [R-084]", async () => {
+  test("Run.machineCondition of an aborted run returns what its steps touched [R-084]", async () => {
     const gate = aGate();
     const name = await aNode("AVAILABLE", { "deploy.prepare": { gate: gate.name } });
     const uuid = await ostler.begin("deployNodes", [name]);
@@ -347,11 +365,13 @@ describe("a run", () => {
     );
     await ostler.operationEnds(uuid);
     const { operation } = await ostler.query(
-      "query Left($uuid: ID!) { operation(id: $uuid) { runs { edges { node { leftAs { disksTouched firmwareTouched networkAttached } } } } } }",
+      "query Left($uuid: ID!) { operation(id: $uuid) { runs { edges { node { machineCondition { disksChanged firmwareChanged networkAttached } } } } } }",
       { uuid },
     );
     expect(operation).toEqual({
-      runs: { edges: [{ node: { leftAs: { disksTouched: false, firmwareTouched: false, networkAttached: true } } }] },
+      runs: {
+        edges: [{ node: { machineCondition: { disksChanged: false, firmwareChanged: false, networkAttached: true } } }],
+      },
     });
   });
 });

@@ -19,7 +19,7 @@ const IDS = await oneOfEach();
 async function oneOfEach(): Promise<Readonly<Record<string, string>>> {
   const [name = ""] = await ostler.register(1);
   await ostler.commission([name]);
-  const { node, createCluster, drivers } = {
+  const { node, createCluster, createRunbook, drivers } = {
     ...(await ostler.query<{
       node: {
         id: string;
@@ -34,6 +34,9 @@ async function oneOfEach(): Promise<Readonly<Record<string, string>>> {
     ...(await ostler.query<{ createCluster: { cluster: { id: string } } }>(
       'mutation { createCluster(input: { name: "refetched" }) { cluster { id } } }',
     )),
+    ...(await ostler.query<{ createRunbook: { runbook: { id: string } } }>(
+      'mutation { createRunbook(input: { name: "refetched", steps: [{ name: "erase_disks" }] }) { runbook { id } } }',
+    )),
   };
   const operation = node.operations.edges[0]?.node;
   return {
@@ -43,10 +46,21 @@ async function oneOfEach(): Promise<Readonly<Record<string, string>>> {
     Run: operation?.runs.edges[0]?.node.id ?? "",
     Driver: drivers[0]?.id ?? "",
     Inventory: node.inventory.id,
+    Runbook: createRunbook.runbook.id,
   };
 }
 
 describe("a type with global IDs", () => {
+  test("a run is found by `run(id:)`, by ID and by UUID", async () => {
+    const id = IDS["Run"] ?? "";
+    const uuid = Buffer.from(id, "base64url").toString().replace("Run:", "");
+    const found = await ostler.query(
+      'query Run($id: ID!, $uuid: ID!) { byId: run(id: $id) { id } byUuid: run(id: $uuid) { id } none: run(id: "x") { id } }',
+      { id, uuid },
+    );
+    expect(found).toEqual({ byId: { id }, byUuid: { id }, none: null });
+  });
+
   test("types with global IDs are the expected ones", () => {
     expect(RESOURCES.toSorted()).toEqual(Object.keys(IDS).toSorted());
   });

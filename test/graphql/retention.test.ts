@@ -15,7 +15,7 @@ const STREAM =
   "subscription Log($after: String, $snapshot: Boolean! = false) { nodeTransitions(after: $after, snapshot: $snapshot) { type: __typename ... on Transition { cursor } ... on StreamReset { cursor code } ... on StreamBookmark { caughtUp snapshotComplete } } }";
 
 const cursors = ({ edges }: { readonly edges: readonly { readonly cursor: string }[] }) =>
-  edges.map(({ cursor }) => Number(cursor));
+  edges.map(({ cursor }) => Number.parseInt(cursor, 10));
 const kept = [11, 12, 13, 14, 15, 16, 17, 18, 19, 20];
 
 interface Item {
@@ -68,7 +68,7 @@ describe("log whose first ten transitions were deleted", () => {
       const resumed = await takeUntil(again, ({ nodeTransitions }) => nodeTransitions.caughtUp === true);
       expect(
         resumed.flatMap(({ nodeTransitions }) =>
-          nodeTransitions.type === "Transition" ? [Number(nodeTransitions.cursor)] : [],
+          nodeTransitions.type === "Transition" ? [Number.parseInt(nodeTransitions.cursor ?? "", 10)] : [],
         ),
       ).toEqual(kept);
       await again.return?.();

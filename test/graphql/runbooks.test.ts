@@ -25,23 +25,23 @@ interface Payload {
 async function change(verb: "createRunbook" | "updateRunbook" | "deleteRunbook", input: object): Promise<Payload> {
   const type = `${verb[0]?.toUpperCase()}${verb.slice(1)}Input`;
   const data = await ostler.query<Record<string, Payload>>(
-    `mutation Change($input: ${type}!) { ${verb}(input: $input) { runbook { name description steps { interface name args } revision createdAt updatedAt } errors { ${ERROR} } query { runbooks { name } } } }`,
+    `mutation Change($input: ${type}!) { ${verb}(input: $input) { runbook { name description phase steps { interface name args } revision createdAt updatedAt } errors { ${ERROR} } query { runbooks { name } } } }`,
     { input },
   );
   return data[verb] as Payload;
 }
 
 let made = 0;
-async function aRunbook(steps: object[]): Promise<string> {
+async function aRunbook(steps: object[], phase: "CLEAN" | "DEPLOY" = "CLEAN"): Promise<string> {
   const name = `runbook-${(made += 1)}`;
-  expect((await change("createRunbook", { name, steps })).errors).toEqual([]);
+  expect((await change("createRunbook", { name, phase, steps })).errors).toEqual([]);
   return name;
 }
 
 const show = async (name: string) =>
   (
     await ostler.query<{ runbook: Runbook | null }>(
-      "query Show($name: String!) { runbook(name: $name) { name description steps { interface name args } revision } }",
+      "query Show($name: String!) { runbook(by: { name: $name }) { name description steps { interface name args } revision } }",
       { name },
     )
   ).runbook;
@@ -102,9 +102,9 @@ describe("a runbook", () => {
     const { runbooks } = await ostler.query<{ runbooks: { name: string }[] }>("{ runbooks { name } }");
     expect(runbooks.map(({ name }) => name).filter((name) => !name.startsWith("runbook-"))).toEqual(["ant", "zebra"]);
     expect(
-      await change("updateRunbook", { runbook: "zebra", ifRevision: 1, name: "zebu", description: null }),
-    ).toMatchObject({ runbook: { name: "zebu", description: null, steps: shown, revision: 2 }, errors: [] });
-    expect(await change("deleteRunbook", { runbook: "zebu", ifRevision: 2 })).toMatchObject({
+      await change("updateRunbook", { runbook: { name: "zebra" }, ifRevision: 1, name: "zebu", description: null }),
+    ).toMatchObject({ runbook: { name: "zebu", description: "", steps: shown, revision: 2 }, errors: [] });
+    expect(await change("deleteRunbook", { runbook: { name: "zebu" }, ifRevision: 2 })).toMatchObject({
       runbook: null,
       errors: [],
     });
@@ -133,18 +133,37 @@ describe("a runbook", () => {
 
   test("an outdated revision, a duplicate name and an unknown runbook have different errors", async () => {
     const [first, second] = [await aRunbook([{ name: "erase_disks" }]), await aRunbook([{ name: "erase_disks" }])];
-    await change("updateRunbook", { runbook: first, description: "x" });
-    expect((await change("updateRunbook", { runbook: first, ifRevision: 1, description: "y" })).errors).toMatchObject([
-      { type: "ConflictError", code: "STALE_REVISION", status: 409, path: ["input", "ifRevision"] },
-    ]);
-    expect((await change("updateRunbook", { runbook: second, name: first })).errors).toMatchObject([
+    await change("updateRunbook", { runbook: { name: first }, description: "x" });
+    expect(
+      (await change("updateRunbook", { runbook: { name: first }, ifRevision: 1, description: "y" })).errors,
+    ).toMatchObject([{ type: "ConflictError", code: "STALE_REVISION", status: 409, path: ["input", "ifRevision"] }]);
+    expect((await change("updateRunbook", { runbook: { name: second }, name: first })).errors).toMatchObject([
       { type: "SimpleError", code: "INVALID_INPUT", path: ["input", "name"] },
     ]);
     for (const verb of ["updateRunbook", "deleteRunbook"] as const)
-      expect((await change(verb, { runbook: "nowhere" })).errors).toMatchObject([
+      expect((await change(verb, { runbook: { name: "nowhere" } })).errors).toMatchObject([
         { type: "NotFoundError", code: "NOT_FOUND", status: 404, missing: ["nowhere"], path: ["input", "runbook"] },
       ]);
   });
+});
+
+test("a runbook has an ID, by which it is found, changed and deleted", async () => {
+  const name = await aRunbook([{ name: "erase_disks" }]);
+  const { runbook } = await ostler.query<{ runbook: { id: string } }>(
+    "query Show($name: String!) { runbook(by: { name: $name }) { id } }",
+    { name },
+  );
+  expect(await ostler.query("query Show($by: RunbookRef!) { runbook(by: $by) { name } }", { by: runbook })).toEqual({
+    runbook: { name },
+  });
+  expect(await change("updateRunbook", { runbook, description: "by ID" })).toMatchObject({
+    runbook: { description: "by ID" },
+    errors: [],
+  });
+  expect((await change("deleteRunbook", { runbook })).errors).toEqual([]);
+  expect((await change("deleteRunbook", { runbook })).errors).toMatchObject([
+    { code: "NOT_FOUND", missing: [runbook.id] },
+  ]);
 });
 
 describe("cleaning by a runbook", () => {
@@ -189,6 +208,38 @@ describe("cleaning by a runbook", () => {
   });
 });
 
+describe("deployment by a runbook", () => {
+  test("deployNodes with a runbook runs its steps, whose interface is DEPLOY by default [R-231]", async () => {
+    const runbook = await aRunbook([{ name: "configure" }], "DEPLOY");
+    const steps = [{ name: "write_image" }, { interface: "ENGINE", name: "wait", args: { seconds: 0 } }];
+    const { runbook: changed } = await change("updateRunbook", { runbook: { name: runbook }, steps });
+    expect(changed).toMatchObject({ phase: "DEPLOY", steps: [{ interface: "DEPLOY" }, { interface: "ENGINE" }] });
+    const { operation, errors } = await ask("deployNodes", { nodes: { names: await available(1) }, runbook });
+    expect(errors).toEqual([]);
+    expect(operation).toMatchObject({ runbook });
+    expect(await ostler.operationEnds(operation?.uuid ?? "")).toBe("SUCCEEDED");
+  });
+
+  test("deployNodes with a runbook that installs no system is refused like a list that installs none [R-231, R-162]", async () => {
+    const runbook = await aRunbook([{ name: "configure" }], "DEPLOY");
+    expect(await ask("deployNodes", { nodes: { names: await available(1) }, runbook })).toMatchObject({
+      operation: null,
+      errors: [{ code: "INVALID_INPUT", path: ["input", "runbook", "steps"] }],
+    });
+  });
+
+  test.each([
+    ["deployNodes", "CLEAN", "erase_disks"],
+    ["cleanNodes", "DEPLOY", "write_image"],
+  ] as const)("%s with a runbook for %s is refused [R-231]", async (verb, phase, name) => {
+    const runbook = await aRunbook([{ name }], phase);
+    expect(await ask(verb, { nodes: { names: await available(1) }, runbook })).toMatchObject({
+      operation: null,
+      errors: [{ code: "INVALID_INPUT", path: ["input", "runbook"] }],
+    });
+  });
+});
+
 describe("a list of steps", () => {
   test.each(["cleanNodes", "deployNodes"] as const)("an empty list of steps in %s is refused", async (verb) => {
     const names = await available(1);
@@ -205,7 +256,7 @@ describe("a list of steps", () => {
       steps: [
         { interface: "DEPLOY", name: "configure" },
         { interface: "ENGINE", name: "wait", args: { seconds: 0 } },
-        { interface: "DEPLOY", name: "prepare" },
+        { interface: "DEPLOY", name: "write_image" },
       ],
     });
     expect(await ostler.operationEnds(operation?.uuid ?? "")).toBe("SUCCEEDED");
@@ -220,12 +271,12 @@ describe("a list of steps", () => {
       steps: [
         { interface: "DEPLOY", name: "configure", driver: "fake", state: "SUCCEEDED" },
         { interface: "ENGINE", name: "wait", driver: "ostler", state: "SUCCEEDED" },
-        { interface: "DEPLOY", name: "prepare", driver: "fake", state: "SUCCEEDED" },
+        { interface: "DEPLOY", name: "write_image", driver: "fake", state: "SUCCEEDED" },
       ],
     });
   });
 
-  test("invalid steps are refused with every error per node, in results and errors", async () => {
+  test("invalid steps are refused with every error per node in results, and one summary in errors", async () => {
     const names = await available(2);
     const { operation, results, errors } = await ask("deployNodes", {
       nodes: { names },
@@ -242,7 +293,7 @@ describe("a list of steps", () => {
       names.map((name) => [name, false, wrong]),
     );
     for (const { error, errors: all } of results) expect(error).toEqual(all[0]);
-    expect(places(errors)).toEqual([...wrong, ...wrong]);
+    expect(errors).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "steps", "0", "name"] }]);
   });
 
   test("an accepted node in a refused request has no errors of its own", async () => {

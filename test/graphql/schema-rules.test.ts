@@ -51,10 +51,10 @@ const BROKEN: Readonly<Record<RuleName, readonly { readonly sdl: string; readonl
       offences: ["Query.snake_case", "Query.snake_case(Pascal:)", "Query.fetch__node", "In.UPPER"],
     },
   ],
-  "enum values are UPPER_CASE, but for words of the lifecycle": [
+  "enum values are UPPER_CASE, those of the lifecycle too": [
     {
       sdl: "type Query { a: Colour b: Phase } enum Colour { RED DARK_RED_2 red Dark RED_ } enum Phase { clean CLEAN }",
-      offences: ["Colour.red", "Colour.Dark", "Colour.RED_", "Phase.CLEAN"],
+      offences: ["Colour.red", "Colour.Dark", "Colour.RED_", "Phase.clean"],
     },
   ],
   "inputs end in Input, but for what selects, filters or orders; nothing else ends so": [
@@ -105,13 +105,13 @@ const BROKEN: Readonly<Record<RuleName, readonly { readonly sdl: string; readonl
       offences: ["Mutation.none", "Mutation.two", "Mutation.loose", "Mutation.named"],
     },
   ],
-  "a mutation answers a nullable payload with errors and the root query": [
+  "a mutation answers a payload, never null, with errors and the root query": [
     {
       sdl: `
         type Query { a: Int } interface UserError { code: Int }
         type GoodPayload { errors: [UserError!]! query: Query! } type LoosePayload { errors: [UserError!] query: Query! } type LonelyPayload { errors: [UserError!]! }
-        type Mutation { strict: GoodPayload! loose: LoosePayload lonely: LonelyPayload scalar: Int good: GoodPayload }`,
-      offences: ["Mutation.strict", "Mutation.loose", "Mutation.lonely", "Mutation.scalar"],
+        type Mutation { nullable: GoodPayload loose: LoosePayload! lonely: LonelyPayload! scalar: Int! good: GoodPayload! }`,
+      offences: ["Mutation.nullable", "Mutation.loose", "Mutation.lonely", "Mutation.scalar"],
     },
   ],
   "connections are Relay's": [

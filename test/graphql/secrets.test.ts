@@ -233,11 +233,11 @@ beforeAll(async () => {
   await askAll('node(by: { name: "leaky-1" })', "Node");
   const { node } = (await ask(`{ node(by: { name: "leaky-1" }) { id } }`)) as { node: { id: string } };
   await ask(
-    "mutation Change($id: ID!, $settings: JSON!) { updateNode(input: { id: $id, driver: { leaky: $settings } }) { nodes { drivers { settings { leaky } secretsSet } } errors { message } } }",
+    "mutation Change($id: ID!, $settings: JSON!) { updateNode(input: { node: { id: $id }, driver: { leaky: $settings } }) { nodes { drivers { settings { leaky } secretsSet } } errors { message } } }",
     { id: node.id, settings: { password: NEWER, note: "open" } },
   );
   await askAll("nodes(first: 5)", "NodeConnection");
-  await askAll("operations(first: 5)", "OperationConnection");
+  await askAll("operations(first: 4)", "OperationConnection");
   await askAll("transitions(first: 5)", "TransitionConnection");
   await askAll("drivers", "Driver");
   await ask(

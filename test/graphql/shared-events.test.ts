@@ -124,7 +124,13 @@ describe.each(["overSocket", "overEvents"] as const)("shared events %s", (way) =
 describe("rows of events", () => {
   const contexts = (count: number) =>
     Array.from({ length: count }, () =>
-      ofSubscription(createContext({ database: ostler.database } as Services, {} as Actor, "")),
+      ofSubscription(
+        createContext({ database: ostler.database } as Services, {
+          actor: {} as Actor,
+          requestId: "",
+          showsCost: false,
+        }),
+      ),
     );
   const loaders = ["node", "operation", "run"] as const;
 
@@ -182,7 +188,7 @@ describe("shared result", () => {
     );
     await ostler.query(
       "mutation Label($input: UpdateNodeInput!) { updateNode(input: $input) { errors { message } } }",
-      { input: { id: node.id, ifRevision: node.revision, labels: [{ key: "seen", value: "later" }] } },
+      { input: { node: { id: node.id }, ifRevision: node.revision, labels: [{ key: "seen", value: "later" }] } },
     );
     const labels = async () => {
       const items = ostler.overSocket<{ nodeTransitions: { node?: { labels: unknown[] } } }>(FOLLOW, {
@@ -276,7 +282,7 @@ describe("snapshot", () => {
       expect(await readNode()).toMatchObject({ revision, labels: revision === 1 ? [] : [{ value: String(revision) }] });
       await ostler.query(
         "mutation Label($input: UpdateNodeInput!) { updateNode(input: $input) { errors { message } } }",
-        { input: { id: node.id, labels: [{ key: "seen", value: String(revision + 1) }] } },
+        { input: { node: { id: node.id }, labels: [{ key: "seen", value: String(revision + 1) }] } },
       );
     }
   });
@@ -284,7 +290,9 @@ describe("snapshot", () => {
   test("snapshots with the same position and different revisions have different event keys", () => {
     const field = buildOstler([]).getSubscriptionType()?.getFields()["nodeTransitions"];
     const eventKey = field?.extensions["eventKey"] as EventKey<unknown>;
-    const keys = [1, 2, 2].map((revision) => eventKey({ kind: "snapshot", position: 7, node: { id: "n", revision } }));
+    const keys = [1, 2, 2].map((revision) =>
+      eventKey({ kind: "snapshot", cursor: { position: 7, at: null }, node: { id: "n", revision } }),
+    );
     expect(new Set(keys).size).toBe(2);
   });
 

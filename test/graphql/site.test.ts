@@ -65,7 +65,7 @@ interface Entry {
 
 async function catalogue(name: string, phase: string): Promise<Entry[]> {
   const { node } = await ostler.query<{ node: { stepCatalogue: Entry[] } }>(
-    `query Catalogue($name: String!, $phase: Phase!) { node(by: { name: $name }) { stepCatalogue(phase: $phase) { order driver interface name title priority declaredPriority off offReason definition { name priority } } } }`,
+    `query Catalogue($name: String!, $phase: Phase!) { node(by: { name: $name }) { stepCatalogue(phase: $phase) { order driver interface name title priority declaredPriority disabledReason disabledMessage definition { name priority } } } }`,
     { name, phase },
   );
   return node.stepCatalogue;
@@ -96,8 +96,8 @@ describe("the site", () => {
     const { revision } = await site();
     const policy = {
       phaseLimits: [
-        { phase: "clean", limit: 2 },
-        { phase: "deploy", limit: 40 },
+        { phase: "CLEAN", limit: 2 },
+        { phase: "DEPLOY", limit: 40 },
       ],
       controllerLimit: 1,
       automaticCleaning: false,
@@ -132,7 +132,7 @@ describe("the site", () => {
   test("updateSite with invalid input returns every error", async () => {
     const before = await site();
     const { site: after, errors } = await change({
-      phaseLimits: [{ phase: "power", limit: 0 }],
+      phaseLimits: [{ phase: "POWER", limit: 0 }],
       controllerLimit: 0,
       steps: [
         { step: "clean.polish", priority: 1 },
@@ -175,7 +175,7 @@ describe("the site", () => {
 describe("a limit that is lifted", () => {
   test("removing a limit lets the waiting runs continue", async () => {
     const gate = aGate();
-    expect((await change({ phaseLimits: [{ phase: "verify", limit: 1 }] })).errors).toEqual([]);
+    expect((await change({ phaseLimits: [{ phase: "VERIFY", limit: 1 }] })).errors).toEqual([]);
     const names = await ostler.register(3, { steps: { "power.read": { gate: gate.name } } });
     const uuid = await ostler.begin("manageNodes", names);
     expect(await gate.arrivals()).toHaveLength(1);
@@ -194,7 +194,7 @@ describe("a limit that is lifted", () => {
 describe("the catalogue of a node", () => {
   test("Node.stepCatalogue lists automatic steps in order, and the others with a reason", async () => {
     const [name = ""] = await ostler.register(1);
-    expect(await catalogue(name, "clean")).toMatchObject([
+    expect(await catalogue(name, "CLEAN")).toMatchObject([
       {
         order: 0,
         driver: "fake",
@@ -203,27 +203,27 @@ describe("the catalogue of a node", () => {
         title: "Erase partition tables",
         priority: 20,
         declaredPriority: 20,
-        off: null,
-        offReason: null,
+        disabledReason: null,
+        disabledMessage: null,
         definition: { name: "erase_metadata", priority: 20 },
       },
-      { order: 1, name: "erase_disks", priority: 10, off: null },
+      { order: 1, name: "erase_disks", priority: 10, disabledReason: null },
       {
         order: null,
         name: "update_firmware",
         priority: 0,
-        off: "PRIORITY",
-        offReason: expect.stringContaining("runs only if requested by name"),
+        disabledReason: "PRIORITY",
+        disabledMessage: expect.stringContaining("runs only if requested by name"),
       },
     ]);
-    expect((await catalogue(name, "deploy")).map((step) => [step.name, step.order])).toEqual([
+    expect((await catalogue(name, "DEPLOY")).map((step) => [step.name, step.order])).toEqual([
       ["prepare", 0],
       ["write_image", 1],
       ["boot_system", 2],
       ["configure", 3],
     ]);
-    expect((await catalogue(name, "undeploy")).map((step) => step.name)).toEqual(["remove_system"]);
-    expect((await catalogue(name, "inspect")).map((step) => step.name)).toEqual(["collect_inventory"]);
+    expect((await catalogue(name, "UNDEPLOY")).map((step) => step.name)).toEqual(["remove_system"]);
+    expect((await catalogue(name, "INSPECT")).map((step) => step.name)).toEqual(["collect_inventory"]);
   });
 
   test("Node.stepCatalogue follows the site's policy and matches the plan", async () => {
@@ -235,10 +235,10 @@ describe("the catalogue of a node", () => {
         { step: "clean.update_firmware", forbidden: true },
       ],
     });
-    expect(await catalogue(name, "clean")).toMatchObject([
-      { order: 0, name: "erase_disks", priority: 30, declaredPriority: 10, off: null },
-      { order: null, name: "erase_metadata", priority: 0, declaredPriority: 20, off: "SITE_PRIORITY" },
-      { order: null, name: "update_firmware", off: "FORBIDDEN" },
+    expect(await catalogue(name, "CLEAN")).toMatchObject([
+      { order: 0, name: "erase_disks", priority: 30, declaredPriority: 10, disabledReason: null },
+      { order: null, name: "erase_metadata", priority: 0, declaredPriority: 20, disabledReason: "SITE_PRIORITY" },
+      { order: null, name: "update_firmware", disabledReason: "FORBIDDEN" },
     ]);
     const { commissionNodes } = await ostler.query<{
       commissionNodes: { results: { steps: { phase: string; name: string; priority: number }[] }[] };
@@ -246,22 +246,22 @@ describe("the catalogue of a node", () => {
       "mutation Plan($input: CommissionNodesInput!) { commissionNodes(input: $input) { results { steps { phase name priority } } } }",
       { input: { nodes: { names: [name] }, dryRun: true } },
     );
-    expect(commissionNodes.results[0]?.steps.filter(({ phase }) => phase === "clean")).toEqual([
-      { phase: "clean", name: "erase_disks", priority: 30 },
+    expect(commissionNodes.results[0]?.steps.filter(({ phase }) => phase === "CLEAN")).toEqual([
+      { phase: "CLEAN", name: "erase_disks", priority: 30 },
     ]);
     await change({ steps: null, automaticCleaning: false });
-    expect((await catalogue(name, "clean")).map(({ off, order }) => [off, order])).toEqual([
+    expect((await catalogue(name, "CLEAN")).map(({ disabledReason, order }) => [disabledReason, order])).toEqual([
       ["CLEANING_OFF", null],
       ["CLEANING_OFF", null],
       ["PRIORITY", null],
     ]);
-    expect((await catalogue(name, "deploy")).every(({ off }) => off === null)).toBe(true);
+    expect((await catalogue(name, "DEPLOY")).every(({ disabledReason }) => disabledReason === null)).toBe(true);
   });
 
   test("Node.stepCatalogue of a phase without declared steps is empty", async () => {
     const [name = ""] = await ostler.register(1);
-    expect(await catalogue(name, "verify")).toEqual([]);
-    expect(await catalogue(name, "power")).toEqual([]);
+    expect(await catalogue(name, "VERIFY")).toEqual([]);
+    expect(await catalogue(name, "POWER")).toEqual([]);
   });
 });
 
@@ -270,7 +270,7 @@ describe("the catalogue of a driver", () => {
     const { drivers } = await ostler.query<{
       drivers: { name: string; interfaces: { kind: string; steps: object[] }[] }[];
     }>(
-      "{ drivers { name interfaces { kind steps { name priority interruptible idempotent timeoutSeconds retries backoffSeconds touches reaches verifies argsSchema } } } }",
+      "{ drivers { name interfaces { kind steps { name priority interruptible idempotent timeoutSeconds retries backoffSeconds changes reaches verifies argsSchema } } } }",
     );
     const interfaces = drivers.find(({ name }) => name === "careful")?.interfaces ?? [];
     expect(interfaces.find(({ kind }) => kind === "CLEAN")?.steps).toEqual([
@@ -281,8 +281,8 @@ describe("the catalogue of a driver", () => {
         idempotent: false,
         timeoutSeconds: 90,
         retries: 4,
-        backoffSeconds: 2.5,
-        touches: ["FIRMWARE", "NETWORK"],
+        backoffSeconds: 3,
+        changes: ["FIRMWARE", "NETWORK"],
         reaches: null,
         verifies: true,
         argsSchema: null,
@@ -295,15 +295,15 @@ describe("the catalogue of a driver", () => {
         timeoutSeconds: 60,
         retries: 0,
         backoffSeconds: 0,
-        touches: ["DISKS"],
+        changes: ["DISKS"],
         reaches: null,
         verifies: false,
         argsSchema: expect.objectContaining({ required: ["level"] }),
       },
     ]);
     expect(interfaces.find(({ kind }) => kind === "DEPLOY")?.steps).toMatchObject([
-      { name: "install", reaches: "PROVISIONED", touches: [] },
-      { name: "remove", touches: ["DISKS"] },
+      { name: "install", reaches: "PROVISIONED", changes: [] },
+      { name: "remove", changes: ["DISKS"] },
     ]);
   });
 });
@@ -323,20 +323,23 @@ describe("the reserved steps", () => {
       "POWER power_off",
       "POWER soft_power_off",
       "POWER reboot",
+      "POWER soft_reboot",
+      "POWER boot_device",
       "ENGINE wait",
       "ENGINE hold",
     ]);
-    expect(reservedSteps[4]?.argsSchema).toMatchObject({
+    expect(reservedSteps[6]?.argsSchema).toMatchObject({
       type: "object",
       required: ["seconds"],
       properties: { seconds: { type: "number" } },
     });
     const [name = ""] = await ostler.register(1);
     expect(await ostler.operationEnds(await ostler.begin("manageNodes", [name]))).toBe("SUCCEEDED");
+    const args: Readonly<Record<string, object>> = { wait: { seconds: 1 }, boot_device: { device: "DISK" } };
     const steps = reservedSteps.map((step) => ({
       interface: step.interface,
       name: step.name,
-      args: step.name === "wait" ? { seconds: 1 } : null,
+      args: args[step.name] ?? null,
     }));
     const { cleanNodes } = await ostler.query<{
       cleanNodes: { errors: object[]; results: { steps: { interface: string; name: string }[] }[] };

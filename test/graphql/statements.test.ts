@@ -35,7 +35,7 @@ const LISTS: Readonly<Record<string, string>> = {
   NodeResult: "{ plan(input: { kind: COMMISSION, nodes: { names: [NAMES] } }) { results { ITEM } } }",
 };
 /** Values for arguments that must be given. */
-const ARGUMENTS: Readonly<Record<string, string>> = { "Node.stepCatalogue": "phase: clean" };
+const ARGUMENTS: Readonly<Record<string, string>> = { "Node.stepCatalogue": "phase: CLEAN" };
 /** Fields that take more statements the more items there are, and why. */
 const EXCEPTIONS: Readonly<Record<string, string>> = {};
 /** Roots of further requests, which are asked for once. */
@@ -212,7 +212,7 @@ describe("for twenty items as many statements as for two", () => {
 
   test("runs that wait for each capacity limit take a constant number of statements", async () => {
     const counts: number[] = [];
-    for (const phases of [["inspect"], ["verify", "inspect", "clean", "deploy", "undeploy"]]) {
+    for (const phases of [["INSPECT"], ["VERIFY", "INSPECT", "CLEAN", "DEPLOY", "UNDEPLOY"]]) {
       const limits = phases.map((phase) => `{ phase: ${phase}, limit: 1 }`).join(" ");
       await ostler.query(`mutation { updateSite(input: { phaseLimits: [${limits}] }) { errors { message } } }`);
       const before = statements;
@@ -228,6 +228,8 @@ describe("for twenty items as many statements as for two", () => {
       "{ clusters(first: SIZE) { edges { node { nodes(first: 2) { totalCount edges { node { operations(first: 2) { edges { node { kind } } } } } } } } } }",
       "{ operations(first: SIZE) { edges { node { runs(first: 2) { edges { node { log(first: 2) { edges { node { text } } } } } } } } } }",
       "{ nodes(first: SIZE) { edges { node { transitions(last: 2) { edges { node { from operation { kind } } } } inventories(first: 1) { edges { node { takenAt } } } inventoryDiff { path } } } } }",
+      "{ nodes(first: SIZE) { nodes { operations(first: 2) { totalCount nodes { runs { totalCount } transitions { totalCount } } } transitions { totalCount } inventories { totalCount } } } }",
+      "{ operations(first: SIZE) { totalCount nodes { discoveries { totalCount } runs(first: 2) { nodes { log { totalCount } } } } } }",
     ]) {
       const counts: number[] = [];
       for (const size of [FEW, MANY]) {

@@ -306,9 +306,9 @@ async function failsOnlyOnBadNodes({ good, locked, dead, api }: Fixture): Promis
         { input },
       )
     ).updateNode.errors;
-  const refusals = await update({ id: lockedNode?.id, driver: { ipmi: { password: locked.bmc.password } } });
+  const refusals = await update({ node: { id: lockedNode?.id }, driver: { ipmi: { password: locked.bmc.password } } });
   // Without the password: an omitted secret is kept.
-  refusals.push(...(await update({ id: deadNode?.id, driver: { ipmi: IMPATIENT } })));
+  refusals.push(...(await update({ node: { id: deadNode?.id }, driver: { ipmi: IMPATIENT } })));
   dead.bmc.thaw();
   const repaired = await api.end(await api.work("commissionNodes", { nodes: { names: [locked.name, dead.name] } }));
   check(
@@ -395,10 +395,10 @@ async function abortsOnBmcsThatHang({ good, dead, api, spy }: Fixture): Promise<
     `a deployment on a BMC that hangs is aborted within ${ABORT_DEAD_BMC_MAX} s, and reports that the power is unknown`,
     aborted.ended.state === "ABORTED" &&
       left?.state === "DEPLOY_FAILED" &&
-      aborted.run?.leftAs?.power === "UNKNOWN" &&
-      /does not answer/.test(aborted.run.leftAs.tearDownError ?? "") &&
+      aborted.run?.machineCondition?.power === "UNKNOWN" &&
+      /does not answer/.test(aborted.run.machineCondition.cleanUpError ?? "") &&
       aborted.seconds < ABORT_DEAD_BMC_MAX,
-    `${aborted.seconds} s; ${aborted.run?.leftAs?.tearDownError}`,
+    `${aborted.seconds} s; ${aborted.run?.machineCondition?.cleanUpError}`,
   );
   dead.bmc.thaw();
   const restarted = await api.end(await api.work("restart", { work: { names: [dead.name] } }));
@@ -567,7 +567,7 @@ function described(run: Run | undefined): string {
 
 /** Number of transitions whose cursor does not follow the one before; the log begins at 1. */
 function gaps(transitions: readonly Transition[]): number {
-  return transitions.filter(({ cursor }, index) => Number(cursor) !== index + 1).length;
+  return transitions.filter(({ cursor }, index) => Number.parseInt(cursor, 10) !== index + 1).length;
 }
 
 async function everyPower(machines: readonly Machine[], wanted: "ON" | "OFF"): Promise<boolean> {
@@ -624,7 +624,7 @@ interface Run {
   readonly finishedAt: string | null;
   readonly failure: Failure | null;
   /** Condition of the node after an abort. */
-  readonly leftAs: { readonly power: string; readonly tearDownError: string | null } | null;
+  readonly machineCondition: { readonly power: string; readonly cleanUpError: string | null } | null;
 }
 
 interface Operation {
@@ -681,7 +681,7 @@ function createApi(service: Service): Api {
     ask<Data>(service.url, text, { variables, onAnswer: (answer) => answers.push(answer) });
   const operation = async (id: string): Promise<Operation> => {
     const { operation: found } = await query<{ operation: Omit<Operation, "runs"> & { readonly runs: Page<Run> } }>(
-      "query ($id: ID!) { operation(id: $id) { state startedAt finishedAt runs(first: 100) { edges { node { nodeName state startedAt finishedAt failure { code message retryable } leftAs { power tearDownError } } } } } }",
+      "query ($id: ID!) { operation(id: $id) { state startedAt finishedAt runs(first: 100) { edges { node { nodeName state startedAt finishedAt failure { code message retryable } machineCondition { power cleanUpError } } } } } }",
       { id },
     );
     return { ...found, runs: found.runs.edges.map(({ node }) => node) };
@@ -842,6 +842,7 @@ function createService(folder: string): Service {
         PATH: process.env["PATH"],
         TMPDIR: temporary,
         OSTLER_PLUGINS: "ipmi,fake",
+        OSTLER_BMC_NETWORKS: "127.0.0.0/8",
         OSTLER_DATA: data,
         OSTLER_PORT: "0",
         OSTLER_LOG: "debug",
@@ -894,6 +895,11 @@ function createService(folder: string): Service {
         port: 5432,
         user: "ostler",
         database: "postgres",
+        password:
+          readFileSync(join(data, "postgres", "pgpass"), "utf8")
+            .trim()
+            .split(":")
+            .at(-1) ?? "",
         max: 1,
         onnotice: () => {},
       });

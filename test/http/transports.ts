@@ -7,6 +7,8 @@ export interface ApiRequest {
   readonly query: string;
   readonly variables?: Readonly<Record<string, unknown>>;
   readonly operationName?: string;
+  /** Further headers of the request, or of the upgrade. */
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 export type Result = FormattedExecutionResult<Record<string, unknown>>;
@@ -15,28 +17,30 @@ export type Result = FormattedExecutionResult<Record<string, unknown>>;
 type Transport = (url: string, request: ApiRequest) => Promise<Result>;
 
 export const TRANSPORTS: Readonly<Record<"POST" | "GET" | "server-sent events" | "WebSocket", Transport>> = {
-  async POST(url, request) {
+  async POST(url, { headers, ...request }) {
     const response = await fetch(`${url}/graphql`, {
       method: "POST",
-      headers: { "content-type": "application/json" },
+      headers: { "content-type": "application/json", ...headers },
       body: JSON.stringify(request),
     });
     return (await response.json()) as Result;
   },
-  async GET(url, { query, variables, operationName }) {
+  async GET(url, { query, variables, operationName, headers }) {
     const search = new URLSearchParams({
       query,
       ...(variables && { variables: JSON.stringify(variables) }),
       ...(operationName !== undefined && { operationName }),
     });
-    const response = await fetch(`${url}/graphql?${search.toString()}`, { headers: { accept: "application/json" } });
+    const response = await fetch(`${url}/graphql?${search.toString()}`, {
+      headers: { accept: "application/json", ...headers },
+    });
     return (await response.json()) as Result;
   },
-  async "server-sent events"(url, request) {
+  async "server-sent events"(url, { headers, ...request }) {
     const leave = new AbortController();
     const response = await fetch(`${url}/graphql`, {
       method: "POST",
-      headers: { "content-type": "application/json", accept: "text/event-stream" },
+      headers: { "content-type": "application/json", accept: "text/event-stream", ...headers },
       body: JSON.stringify(request),
       signal: leave.signal,
     });
@@ -51,10 +55,14 @@ export const TRANSPORTS: Readonly<Record<"POST" | "GET" | "server-sent events" |
     }
     throw new Error(`The stream ended without an item: ${text}`);
   },
-  async WebSocket(url, request) {
+  async WebSocket(url, { headers = {}, ...request }) {
     const client = createClient({
       url: `${url.replace("http", "ws")}/graphql`,
-      webSocketImpl: WebSocket,
+      webSocketImpl: class extends WebSocket {
+        constructor(address: string, protocols: string[]) {
+          super(address, protocols, { headers });
+        }
+      },
       retryAttempts: 0,
     });
     try {

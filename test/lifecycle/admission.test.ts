@@ -2,6 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { judge } from "../../src/lifecycle/admission.ts";
 import type { NodeFacts, VerbRequest } from "../../src/lifecycle/admission.ts";
+import type { NODE_FAULTS } from "../../src/lifecycle/faults.ts";
 import { follow } from "../../src/lifecycle/machine.ts";
 import { NODE_STATE_NAMES } from "../../src/lifecycle/node-states.ts";
 import { NODE_VERBS, OPERATION_KINDS, route } from "../../src/lifecycle/verbs.ts";
@@ -11,13 +12,15 @@ const AVAILABLE: NodeFacts = {
   id: "1",
   name: "rack3-u12",
   state: "AVAILABLE",
+  stage: "NONE",
   inMaintenance: false,
   isProtected: false,
   isRetired: false,
   hasDisappeared: false,
+  fault: null,
   busyWith: null,
   driverProblem: null,
-  can: { inspect: true, clean: true, deploy: true },
+  can: { inspect: true, clean: true, deploy: true, setBootDevice: true },
   inspectsWithoutReboot: false,
   driver: "ipmi",
 };
@@ -30,7 +33,7 @@ const aRequest = (verb: OperationKind, more: Partial<VerbRequest> = {}): VerbReq
 });
 
 const BUSY = { operationId: "7f2", kind: "DEPLOY" } as const;
-const CANNOT = { inspect: false, clean: false, deploy: false };
+const CANNOT = { inspect: false, clean: false, deploy: false, setBootDevice: false };
 
 describe("refused verb", () => {
   test.each<{ why: string; node: Partial<NodeFacts>; request: VerbRequest; code: string; says: string }>([
@@ -46,7 +49,7 @@ describe("refused verb", () => {
       node: { inMaintenance: true },
       request: aRequest("DEPLOY"),
       code: "IN_MAINTENANCE",
-      says: "End the maintenance with setMaintenance",
+      says: "End the maintenance with clearMaintenance",
     },
     {
       why: "on a protected node that it would destroy",
@@ -67,12 +70,33 @@ describe("refused verb", () => {
       node: { isRetired: true },
       request: aRequest("DEPLOY"),
       code: "PROTECTED",
-      says: "is retired. End the retirement with setRetired first, or decommission the node",
+      says: "is retired. End the retirement with clearRetired first, or decommission the node",
     },
     {
       why: "DECOMMISSION on a DISAPPEARED node",
       node: { hasDisappeared: true },
       request: aRequest("DECOMMISSION"),
+      code: "INVALID_STATE",
+      says: "force: true",
+    },
+    {
+      why: "on a DISAPPEARED node",
+      node: { hasDisappeared: true },
+      request: aRequest("DEPLOY"),
+      code: "INVALID_STATE",
+      says: "as disappeared. Wait until monitoring sees it again, or send the request with force: true",
+    },
+    {
+      why: "on a node whose BMC is unreachable",
+      node: { fault: { kind: "BMC_UNREACHABLE", since: new Date(0), message: "No answer." } },
+      request: aRequest("POWER"),
+      code: "INVALID_STATE",
+      says: "has had the fault BMC_UNREACHABLE since 1970-01-01T00:00:00.000Z: No answer. Repair its connection",
+    },
+    {
+      why: "that deploys without cleaning after a failed clean-up",
+      node: { fault: { kind: "CLEAN_UP_FAILED", since: new Date(0), message: "Tear-down failed." } },
+      request: aRequest("DEPLOY"),
       code: "INVALID_STATE",
       says: "force: true",
     },
@@ -88,7 +112,28 @@ describe("refused verb", () => {
       node: { state: "ENROLLED" },
       request: aRequest("DEPLOY"),
       code: "INVALID_STATE",
-      says: "is ENROLLED. DEPLOY is allowed from AVAILABLE, ACTIVE, DEPLOY_FAILED",
+      says: "is ENROLLED. DEPLOY is allowed from AVAILABLE, DEPLOY_FAILED.",
+    },
+    {
+      why: "DEPLOY on an ACTIVE node, which would be reinstalled unasked",
+      node: { state: "ACTIVE", stage: "DEPLOYED" },
+      request: aRequest("DEPLOY"),
+      code: "INVALID_STATE",
+      says: "Send reinstall: true to erase its system and install again, or use updateNodes",
+    },
+    ...(["MANAGEABLE", "ENROLLED"] as const).map((state) => ({
+      why: `COMMISSION on a node that is ${state} with an installed system`,
+      node: { state, stage: "PROVISIONED" as const },
+      request: aRequest("COMMISSION"),
+      code: "INVALID_STATE",
+      says: "which this commission would erase. Send from: BEGINNING to erase it",
+    })),
+    {
+      why: "COMMISSION until AVAILABLE on a node with an installed system",
+      node: { state: "STOPPED", stage: "PROVISIONED" },
+      request: aRequest("COMMISSION", { options: { until: "AVAILABLE" } }),
+      code: "INVALID_STATE",
+      says: "Send from: BEGINNING to erase it",
     },
     {
       why: "on a node whose driver cannot inspect",
@@ -96,6 +141,13 @@ describe("refused verb", () => {
       request: aRequest("INSPECT"),
       code: "UNSUPPORTED_BY_DRIVER",
       says: "driver ipmi cannot inspect. Take this interface from another driver (interfaces: [{ kinds: [INSPECT]",
+    },
+    {
+      why: "on a node whose driver cannot set the boot device",
+      node: { can: CANNOT },
+      request: aRequest("BOOT_DEVICE"),
+      code: "UNSUPPORTED_BY_DRIVER",
+      says: "driver ipmi cannot set the boot device. Take this interface from another driver (interfaces: [{ kinds: [POWER]",
     },
     {
       why: "on a node whose driver cannot clean",
@@ -129,7 +181,7 @@ describe("refused verb", () => {
 
   test("refusal INVALID_STATE names the states in which the verb is allowed", () => {
     expect(judge({ ...AVAILABLE, state: "ENROLLED" }, aRequest("DEPLOY"))).toMatchObject({
-      refusal: { allowedStates: ["AVAILABLE", "ACTIVE", "DEPLOY_FAILED"] },
+      refusal: { allowedStates: ["AVAILABLE", "DEPLOY_FAILED"] },
     });
   });
 
@@ -228,6 +280,20 @@ describe("retired node in admission", () => {
 });
 
 describe("admitted verb", () => {
+  test("verb is admitted on a node with a fault if it leads out of it, and with force", () => {
+    const node: NodeFacts = { ...AVAILABLE, state: "CLEAN_FAILED" };
+    const fault = { since: new Date(0), message: "No answer." };
+    const accepted = (kind: keyof typeof NODE_FAULTS, force = false) =>
+      NODE_VERBS.filter((verb) =>
+        NODE_STATE_NAMES.some(
+          (state) => judge({ ...node, state, fault: { ...fault, kind } }, aRequest(verb, { force })).admitted,
+        ),
+      );
+    expect(accepted("BMC_UNREACHABLE")).toEqual(["MANAGE"]);
+    expect(accepted("CLEAN_UP_FAILED")).toEqual(NODE_VERBS.filter((verb) => verb !== "DEPLOY"));
+    expect(accepted("BMC_UNREACHABLE", true)).toEqual([...NODE_VERBS]);
+  });
+
   test("verb is admitted in exactly the states that have a route, with that route [R-009]", () => {
     for (const verb of Object.keys(OPERATION_KINDS) as OperationKind[]) {
       for (const state of NODE_STATE_NAMES) {
@@ -248,7 +314,7 @@ describe("admitted verb", () => {
   );
 
   test("verb POWER is admitted on a protected node for ON only", () => {
-    const admitted = (["ON", "OFF", "SOFT_OFF", "REBOOT"] as const).filter(
+    const admitted = (["ON", "OFF", "SOFT_OFF", "REBOOT", "SOFT_REBOOT"] as const).filter(
       (powerAction) =>
         judge({ ...AVAILABLE, isProtected: true }, aRequest("POWER", { options: { powerAction } })).admitted,
     );
@@ -260,13 +326,18 @@ describe("admitted verb", () => {
     const retired: NodeFacts = { ...AVAILABLE, isRetired: true, inspectsWithoutReboot: true };
     const verdictOf = (verb: OperationKind) =>
       NODE_STATE_NAMES.some((state) => judge({ ...retired, state }, aRequest(verb)).admitted);
-    expect(NODE_VERBS.filter((verb) => !verdictOf(verb))).toEqual(["COMMISSION", "DEPLOY", "UPDATE"]);
+    expect(NODE_VERBS.filter((verb) => !verdictOf(verb))).toEqual(["PROVIDE", "COMMISSION", "DEPLOY", "UPDATE"]);
   });
 
-  test("verb DECOMMISSION is admitted on a DISAPPEARED node with force [R-030]", () => {
-    expect(judge({ ...AVAILABLE, hasDisappeared: true }, aRequest("DECOMMISSION", { force: true })).admitted).toBe(
-      true,
-    );
+  test("every verb that ignored that a node had DISAPPEARED is admitted on it with force only [R-030]", () => {
+    for (const verb of NODE_VERBS)
+      for (const state of NODE_STATE_NAMES) {
+        const gone: NodeFacts = { ...AVAILABLE, state, hasDisappeared: true };
+        expect(judge(gone, aRequest(verb)).admitted, `${verb} from ${state}`).toBe(false);
+        expect(judge(gone, aRequest(verb, { force: true }))).toEqual(
+          judge({ ...gone, hasDisappeared: false }, aRequest(verb)),
+        );
+      }
   });
 
   test("verb DECOMMISSION is admitted for a driver that can neither clean nor deploy", () => {

@@ -50,11 +50,18 @@ describe("state of a cluster", () => {
     { what: "running work", nodes: [ACTIVE], work: [deploying], is: "DEPLOYING" },
     { what: "running work and a failed node", nodes: [node("DEPLOY_FAILED")], work: [deploying], is: "DEPLOYING" },
     { what: "stopping work", nodes: [ACTIVE], work: [deploying, stopping], is: "STOPPING" },
+    { what: "a stopping removal", nodes: [ACTIVE], work: [{ ...removing, stopping: true }], is: "REMOVING" },
     {
-      what: "nodes being decommissioned, and stopping work",
+      what: "nodes being deployed and others being decommissioned",
+      nodes: [ACTIVE],
+      work: [removing, deploying],
+      is: "DEPLOYING",
+    },
+    {
+      what: "nodes being decommissioned, and stopping work on others",
       nodes: [ACTIVE],
       work: [stopping, removing],
-      is: "REMOVING",
+      is: "STOPPING",
     },
     {
       what: "a running undeployment",

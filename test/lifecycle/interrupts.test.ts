@@ -4,12 +4,18 @@ import { atBoundary, judgeAbort } from "../../src/lifecycle/interrupts.ts";
 import type { RunFacts } from "../../src/lifecycle/interrupts.ts";
 
 const NODE = { id: "1", name: "rack3-u12" };
-const run = (change: Partial<RunFacts>): RunFacts => ({ state: "RUNNING", interrupt: null, step: null, ...change });
-const inStep = (
-  interruptible: "ALWAYS" | "AT_BOUNDARY" | "NEVER",
-  running = true,
-  supportsAbort = true,
-): RunFacts["step"] => ({ name: "clean.step", interruptible, running, supportsAbort });
+const run = (change: Partial<RunFacts>): RunFacts => ({
+  state: "RUNNING",
+  interrupt: null,
+  interruptMode: null,
+  step: null,
+  ...change,
+});
+const inStep = (interruptible: "ALWAYS" | "AT_BOUNDARY" | "NEVER", supportsAbort = true): RunFacts["step"] => ({
+  name: "clean.step",
+  interruptible,
+  supportsAbort,
+});
 
 describe("abort answer", () => {
   test.each([
@@ -23,7 +29,7 @@ describe("abort answer", () => {
     },
     {
       is: "parked in a step that is interruptible ALWAYS",
-      facts: run({ state: "WAITING", step: inStep("ALWAYS", false) }),
+      facts: run({ state: "WAITING", step: inStep("ALWAYS") }),
       mode: "NOW",
       answer: "NOW",
     },
@@ -35,8 +41,38 @@ describe("abort answer", () => {
     },
     {
       is: "parked in a step that is interruptible AT_BOUNDARY",
-      facts: run({ state: "WAITING", step: inStep("AT_BOUNDARY", false) }),
+      facts: run({ state: "WAITING", step: inStep("AT_BOUNDARY") }),
       mode: "NOW",
+      answer: "PENDING after clean.step",
+    },
+    {
+      is: "in a step that is interruptible AT_BOUNDARY, with CUT,",
+      facts: run({ step: inStep("AT_BOUNDARY") }),
+      mode: "CUT",
+      answer: "NOW",
+    },
+    {
+      is: "being cut in a step that is interruptible AT_BOUNDARY, repeated without the mode,",
+      facts: run({ interrupt: "ABORT", interruptMode: "CUT", step: inStep("AT_BOUNDARY") }),
+      mode: "NOW",
+      answer: "NOW",
+    },
+    {
+      is: "in a step that is interruptible NEVER, with CUT,",
+      facts: run({ step: inStep("NEVER") }),
+      mode: "CUT",
+      answer: "NOT_INTERRUPTIBLE",
+    },
+    {
+      is: "in a step that is interruptible NEVER, with FORCE,",
+      facts: run({ step: inStep("NEVER") }),
+      mode: "FORCE",
+      answer: "NOW",
+    },
+    {
+      is: "in a step whose interface has no abort, with FORCE,",
+      facts: run({ step: inStep("ALWAYS", false) }),
+      mode: "FORCE",
       answer: "NOW",
     },
     {
@@ -47,7 +83,7 @@ describe("abort answer", () => {
     },
     {
       is: "parked in a step that is interruptible NEVER",
-      facts: run({ state: "WAITING", step: inStep("NEVER", false) }),
+      facts: run({ state: "WAITING", step: inStep("NEVER") }),
       mode: "NOW",
       answer: "NOT_INTERRUPTIBLE",
     },
@@ -65,7 +101,7 @@ describe("abort answer", () => {
     },
     {
       is: "in a step whose interface has no abort",
-      facts: run({ step: inStep("ALWAYS", true, false) }),
+      facts: run({ step: inStep("ALWAYS", false) }),
       mode: "NOW",
       answer: "UNSUPPORTED_BY_DRIVER",
     },
@@ -86,7 +122,7 @@ describe("abort answer", () => {
 
 test.each([
   { code: "NOT_INTERRUPTIBLE", step: inStep("NEVER") },
-  { code: "UNSUPPORTED_BY_DRIVER", step: inStep("ALWAYS", true, false) },
+  { code: "UNSUPPORTED_BY_DRIVER", step: inStep("ALWAYS", false) },
 ])("abort that is refused with $code names the node and the step", ({ code, step }) => {
   expect(judgeAbort(NODE, run({ step }), "NOW")).toMatchObject({
     accepted: false,

@@ -32,6 +32,8 @@ function endOf(state: NodeState, { legs, finish }: Pick<Route, "legs" | "finish"
   return follow(state, [...legs.flatMap(({ enter }) => enter), ...finish]);
 }
 
+const IN_PLACE = Object.fromEntries(NODE_STATE_NAMES.filter(isAtRest).map((state) => [state, `power > ${state}`]));
+
 /** Verb → state → `phases > target`; the verb is refused in states that are missing. */
 const EXPECTED: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   MANAGE: {
@@ -49,6 +51,7 @@ const EXPECTED: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     CLEAN_FAILED: "clean > AVAILABLE",
     DECOMMISSIONED: "clean > DECOMMISSIONED",
   },
+  PROVIDE: { MANAGEABLE: "clean > AVAILABLE", CLEAN_FAILED: "clean > AVAILABLE" },
   COMMISSION: {
     ENROLLED: "verify inspect clean deploy > ACTIVE",
     MANAGEABLE: "inspect clean deploy > ACTIVE",
@@ -60,7 +63,7 @@ const EXPECTED: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     STOPPED: "verify inspect clean deploy > ACTIVE",
     DECOMMISSIONED: "verify inspect clean deploy > ACTIVE",
   },
-  DEPLOY: { AVAILABLE: "deploy > ACTIVE", ACTIVE: "deploy > ACTIVE", DEPLOY_FAILED: "deploy > ACTIVE" },
+  DEPLOY: { AVAILABLE: "deploy > ACTIVE", DEPLOY_FAILED: "deploy > ACTIVE" },
   UNDEPLOY: {
     ACTIVE: "undeploy clean > AVAILABLE",
     DEPLOY_FAILED: "undeploy clean > AVAILABLE",
@@ -80,7 +83,8 @@ const EXPECTED: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     UNDEPLOY_FAILED: "undeploy clean > DECOMMISSIONED",
     DECOMMISSIONED: "> DECOMMISSIONED",
   },
-  POWER: Object.fromEntries(NODE_STATE_NAMES.filter(isAtRest).map((state) => [state, `power > ${state}`])),
+  POWER: IN_PLACE,
+  BOOT_DEVICE: IN_PLACE,
 };
 
 describe("route", () => {
@@ -134,6 +138,21 @@ describe("route", () => {
       target: "AVAILABLE",
     });
   });
+
+  test("route of a deployment of an ACTIVE node requires reinstall", () => {
+    expect(route("DEPLOY", "ACTIVE", { reinstall: true })).toMatchObject({ legs: [{ phase: "deploy" }] });
+    expect(route("DEPLOY", "ACTIVE", { reinstall: false })).toBeNull();
+  });
+
+  test.each(["STOPPED", "DEPLOY_FAILED"] as const)(
+    "route of a commission of a %s node keeps its installed system [R-160]",
+    (state) => {
+      expect(route("COMMISSION", state, { keepsSystem: true })).toMatchObject({
+        legs: [{ phase: "deploy" }],
+        target: "ACTIVE",
+      });
+    },
+  );
 
   test("route of an update passes through the states of an undeployment and a deployment", () => {
     expect(route("UPDATE", "ACTIVE")?.legs.map(({ enter }) => enter)).toEqual([

@@ -17,18 +17,27 @@ const facts = (
   change: Partial<Omit<WaitingFacts, "operation">> & { readonly operation?: Partial<WaitingFacts["operation"]> },
 ): WaitingFacts => ({
   state: "WAITING",
+  isAborting: false,
   waitReason: null,
   waitFor: null,
   wakeAt: null,
-  startedAt: AT,
   wave: 0,
   step: "deploy.boot_system",
   holdReason: null,
+  hasDisappeared: false,
+  inMaintenance: false,
   ...change,
   operation: { ...operation, ...change.operation },
 });
 
 const CASES = [
+  {
+    why: "parked and being aborted",
+    facts: facts({ waitReason: "TIME", wakeAt: AT, isAborting: true }),
+    reason: "ABORTING",
+    until: null,
+    says: "The run is being ended: deploy.boot_system is canceled and undone, and the power is set. If that does not end, abort with `mode: FORCE`.",
+  },
   {
     why: "parked for a time",
     facts: facts({ waitReason: "TIME", wakeAt: AT }),
@@ -44,6 +53,13 @@ const CASES = [
     says: "deploy.boot_system waits for a callback of the machine, until 2026-01-31T09:30:00.000Z.",
   },
   {
+    why: "parked for a callback in maintenance",
+    facts: facts({ waitReason: "CALLBACK", wakeAt: AT, inMaintenance: true }),
+    reason: "CALLBACK",
+    until: AT,
+    says: "deploy.boot_system waits for a callback of the machine, until 2026-01-31T09:30:00.000Z. Its timeout stands still, because the node is in maintenance.",
+  },
+  {
     why: "parked for a retry",
     facts: facts({ waitReason: "RETRY", wakeAt: AT }),
     reason: "RETRY",
@@ -51,15 +67,29 @@ const CASES = [
     says: "deploy.boot_system failed and will be retried at 2026-01-31T09:30:00.000Z.",
   },
   {
+    why: "parked for the callback of a node that has disappeared",
+    facts: facts({ waitReason: "CALLBACK", wakeAt: AT, hasDisappeared: true }),
+    reason: "DISAPPEARED",
+    until: AT,
+    says: "deploy.boot_system waits for a callback of the machine, until 2026-01-31T09:30:00.000Z. Monitoring has reported the node as disappeared: abort the run if the node will not come back.",
+  },
+  {
+    why: "on hold on a node that has disappeared",
+    facts: facts({ state: "HOLDING", waitReason: "HOLD", hasDisappeared: true }),
+    reason: "HOLD",
+    until: null,
+    says: "The run is on hold. Release it with `releaseHolds`. Monitoring has reported the node as disappeared: abort the run if the node will not come back.",
+  },
+  {
     why: "on hold",
     facts: facts({ state: "HOLDING", waitReason: "HOLD", step: "engine.hold", holdReason: "look at the cables" }),
     reason: "HOLD",
     until: null,
-    says: "The run is on hold (look at the cables). Release it with `unhold`.",
+    says: "The run is on hold (look at the cables). Release it with `releaseHolds`.",
   },
   {
-    why: "admitted and not claimed yet",
-    facts: facts({ state: "RUNNING", startedAt: null }),
+    why: "queued for a worker",
+    facts: facts({ state: "QUEUED", waitReason: "CONCURRENCY" }),
     reason: "CONCURRENCY",
     until: null,
     says: "The run can start. It waits for a replica with free capacity.",

@@ -79,8 +79,8 @@ export const MUTATIONS: readonly Mutation[] = [
     id: "M08",
     breaks: "a plan hash depends on the state of each node",
     file: "src/engine/admission/plan-hash.ts",
-    from: "JSON.stringify([node.id, node.state, planHash, target])",
-    to: "JSON.stringify([node.id, planHash, target])",
+    from: "JSON.stringify([node.id, node.state, planHash, target, variables.hash])",
+    to: "JSON.stringify([node.id, planHash, target, variables.hash])",
     tests: ["test/engine/dry-run.test.ts", "test/engine/plan.test.ts"],
   },
   {
@@ -129,8 +129,8 @@ export const MUTATIONS: readonly Mutation[] = [
     id: "M14",
     breaks: "a step that is not idempotent is not entered a second time",
     file: `${EXECUTION}/claim.ts`,
-    from: 'if (!step.idempotent && attempt.memo === null && attempt.part === "RUN") {',
-    to: "if (!step.idempotent && attempt.memo !== null) {",
+    from: "!step.idempotent && attempt.memo === null",
+    to: "!step.idempotent && attempt.memo !== null",
     tests: ["test/engine/sweep.test.ts"],
   },
   {
@@ -217,9 +217,9 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M25",
     breaks: "a cursor that is older than the log is expired",
-    file: "src/feed/node-stream.ts",
-    from: "after < oldest - 1)",
-    to: "after < oldest - 1_000_000)",
+    file: "src/store/transitions.ts",
+    from: "isSame && position >= earliest.position &&",
+    to: "isSame && position >= earliest.position - 1_000_000 &&",
     tests: ["test/graphql/retention.test.ts", "test/engine/retention.test.ts"],
   },
   {
@@ -300,8 +300,8 @@ export const MUTATIONS: readonly Mutation[] = [
     id: "M35",
     breaks: "a client that reconnects continues after its cursor",
     file: "src/client/position.ts",
-    from: "if (at <= cursor) return null;",
-    to: "if (at < cursor) return null;",
+    from: "if (at <= position) return null;",
+    to: "if (at < position) return null;",
     tests: ["test/client/position.test.ts", "test/client/watch-nodes.test.ts"],
   },
   {

@@ -53,7 +53,7 @@ function firstFailure(copy: string, files: readonly string[]): string | null {
   rmSync(report, { force: true });
   const { status } = spawnSync(
     process.execPath,
-    [VITEST, "run", "--project", "fast", "--bail=1", "--reporter=json", `--outputFile.json=${report}`, ...files],
+    [VITEST, "run", "--project", "fast*", "--bail=1", "--reporter=json", `--outputFile.json=${report}`, ...files],
     { cwd: copy, stdio: "ignore" },
   );
   if (status === 0) return null;

@@ -37,7 +37,7 @@ describe("driver fake", () => {
 test("driver fake: a delay that is aborted leaves no timer behind", async () => {
   const log = pino({ enabled: false });
   await using pool = createPool({ workers: 1, log });
-  await using registry = await loadPlugins(["fake"], log, pool);
+  await using registry = await loadPlugins(["fake"], log, { pool });
   const cut = new AbortController();
   const reading = registry.get("fake")?.power.read({
     node: { id: "n", name: "n", powerState: "OFF", labels: {} },

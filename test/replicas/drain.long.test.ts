@@ -49,7 +49,7 @@ test("shutdown stores the results of steps that end in time and releases the oth
   expect(inside(other)).toEqual(["slow-1", "slow-2"]);
   expect(
     (await wholeLog(other.url))
-      .filter(({ event }) => event === "recover")
+      .filter(({ event }) => event === "RECOVER")
       .map(({ nodeName }) => nodeName)
       .toSorted((a, b) => a.localeCompare(b)),
   ).toEqual(["slow-1", "slow-2"]);

@@ -57,7 +57,7 @@ async function succeedsThrough(prefix: string, trouble: () => Promise<void>): Pr
   const log = await wholeLog(other().url);
   expect(log.filter(({ nodeName, to }) => nodeName.startsWith(prefix) && to?.includes("FAILED"))).toEqual([]);
   await eventually("the follower has seen all", () => follower.seen.length >= log.length);
-  expect(follower.seen.map(({ cursor }) => Number(cursor))).toEqual(log.map((_, index) => index + 1));
+  expect(follower.seen.map(({ cursor }) => Number.parseInt(cursor, 10))).toEqual(log.map((_, index) => index + 1));
 }
 
 test("a replica that starts before its database waits and logs it", async () => {

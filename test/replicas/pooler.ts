@@ -139,13 +139,14 @@ async function main(): Promise<void> {
   const log = await wholeLog(api.url);
   check(
     "the log has no hole",
-    log.every(({ cursor }, index) => Number(cursor) === index + 1),
+    log.every(({ cursor }, index) => Number.parseInt(cursor, 10) === index + 1),
     `${log.length} transitions`,
   );
   await eventually("the subscriber has seen all", () => reader.seen.length >= log.length, 20_000);
   check(
     "the subscriber has missed nothing and seen nothing twice",
-    reader.seen.length === log.length && reader.seen.every(({ cursor }, index) => Number(cursor) === index + 1),
+    reader.seen.length === log.length &&
+      reader.seen.every(({ cursor }, index) => Number.parseInt(cursor, 10) === index + 1),
     `${reader.seen.length} of ${log.length}`,
   );
   await reader.close();

@@ -4,7 +4,7 @@ import { createTail } from "../../src/feed/tail.ts";
 import { nodeStream } from "../../src/feed/node-stream.ts";
 import { createLog } from "../../src/log.ts";
 import type { Notifier } from "../../src/store/postgres/notifier.ts";
-import { newestPosition } from "../../src/store/transitions.ts";
+import { newestCursor } from "../../src/store/transitions.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
@@ -56,7 +56,7 @@ test("a disconnected subscriber resumes at another replica, which is killed, and
   const log = await wholeLog(other.url);
   for (const follower of followers) {
     await eventually("it has seen all", () => follower.seen.length >= log.length);
-    expect(follower.seen.map(({ cursor }) => Number(cursor))).toEqual(log.map((_, index) => index + 1));
+    expect(follower.seen.map(({ cursor }) => Number.parseInt(cursor, 10))).toEqual(log.map((_, index) => index + 1));
     expect(follower.resets).toEqual([]);
   }
 }, 120_000);
@@ -68,15 +68,16 @@ test("a replica whose tail lags behind a cursor does not reject it as a cursor o
   const tail = parts.use(await createTail({ database, notifier: deaf, log: createLog("silent") }));
   const heard = tail.head;
   await ostler.aNode().times(3);
-  const after = await newestPosition(database.reader);
+  const newest = await newestCursor(database.reader);
+  const after = newest.position;
   expect(after).toBe(heard + 3);
-  const items = nodeStream({ database, tail }, { snapshot: false, after });
+  const items = nodeStream({ database, tail }, { snapshot: false, after: newest });
   // The tail receives no notifications and has not polled yet, so it is behind the cursor.
-  expect((await items.next()).value).toMatchObject({ kind: "bookmark", position: after, caughtUp: true });
+  expect((await items.next()).value).toMatchObject({ kind: "bookmark", cursor: newest, caughtUp: true });
   await ostler.aNode().times(2);
   expect([(await items.next()).value, (await items.next()).value]).toMatchObject([
-    { kind: "transition", position: after + 1 },
-    { kind: "transition", position: after + 2 },
+    { kind: "transition", cursor: { position: after + 1 } },
+    { kind: "transition", cursor: { position: after + 2 } },
   ]);
   await items.return?.();
 });

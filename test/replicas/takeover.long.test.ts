@@ -51,7 +51,7 @@ function flaws(log: readonly Seen[]): Seen[] {
     const before = last.get(one.nodeName);
     last.set(one.nodeName, one);
     return (
-      Number(one.cursor) !== index + 1 ||
+      Number.parseInt(one.cursor, 10) !== index + 1 ||
       (before?.to ?? null) !== one.from ||
       (before?.sequence ?? 0) + 1 !== one.sequence
     );
@@ -90,7 +90,7 @@ test("after a kill of one of three replicas inside many steps, the others enter 
   expect(flaws(log)).toEqual([]);
   expect(
     log
-      .filter(({ event }) => event === "recover")
+      .filter(({ event }) => event === "RECOVER")
       .map(({ nodeName }) => nodeName)
       .toSorted((a, b) => a.localeCompare(b)),
   ).toEqual(lost.map(({ node }) => node).toSorted((a, b) => a.localeCompare(b)));

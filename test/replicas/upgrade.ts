@@ -63,7 +63,7 @@ function flaws(log: readonly Seen[]): number {
     const before = last.get(one.nodeName);
     last.set(one.nodeName, one);
     return (
-      Number(one.cursor) !== index + 1 ||
+      Number.parseInt(one.cursor, 10) !== index + 1 ||
       (before?.to ?? null) !== one.from ||
       (before?.sequence ?? 0) + 1 !== one.sequence
     );
@@ -132,11 +132,12 @@ async function main(): Promise<void> {
   await eventually("the subscriber has seen all", () => follower.seen.length >= log.length).catch(() => {});
   check(
     "the subscriber has missed nothing and seen nothing twice",
-    follower.seen.length === log.length && follower.seen.every(({ cursor }, index) => Number(cursor) === index + 1),
+    follower.seen.length === log.length &&
+      follower.seen.every(({ cursor }, index) => Number.parseInt(cursor, 10) === index + 1),
     `${follower.seen.length} of ${log.length}`,
   );
   await follower.close();
-  const recovered = log.filter(({ event }) => event === "recover").length;
+  const recovered = log.filter(({ event }) => event === "RECOVER").length;
   const entries = all.flatMap((replica) => entered(replica.journal())).filter(({ memo }) => memo === null);
   const repeated = entries.length - new Set(entries.map(({ attempt }) => attempt)).size;
   check(

@@ -1,7 +1,7 @@
 /** The embedded PostgreSQL: one owner per folder, and acknowledged data survives the death of the owner. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -55,6 +55,50 @@ function isRunning(pid: number): boolean {
 }
 
 describe("embedded database", () => {
+  test("embedded database refuses a process of the same user that does not have its password [R-215]", async () => {
+    await using embedded = await startEmbedded({ folder: aFolder(), durable: false });
+    if ("url" in embedded.connection) throw new Error("The embedded database is reached by its socket.");
+    const { password, ...without } = embedded.connection;
+    expect(password).toHaveLength(64);
+    const stranger = postgres({ ...without, max: 1, onnotice: () => {} });
+    await expect(stranger`select 1`).rejects.toThrow(/./);
+    await stranger.end();
+    const owner = connect(embedded.connection);
+    expect(await owner`select 1 as one`).toEqual([{ one: 1 }]);
+    await owner.end();
+  });
+
+  test("embedded database of an earlier release, without a password, keeps its data and gets one [R-215]", async () => {
+    const folder = aFolder();
+    {
+      await using first = await startEmbedded({ folder, durable: false });
+      const sql = connect(first.connection);
+      await sql`create table kept (id int)`;
+      await sql`alter role ostler password null`;
+      await sql.end();
+    }
+    // As an earlier release left it.
+    rmSync(join(folder, "pgpass"));
+    writeFileSync(join(folder, "data", "pg_hba.conf"), "local all all trust\n");
+    await using second = await startEmbedded({ folder, durable: false });
+    expect(second.connection).toMatchObject({ password: expect.stringMatching(/^[0-9a-f]{64}$/) });
+    const sql = connect(second.connection);
+    expect(await sql`select id from kept`).toEqual([]);
+    await sql.end();
+    expect(readFileSync(join(folder, "data", "pg_hba.conf"), "utf8")).not.toContain("local all all trust");
+  });
+
+  test("embedded database trusts connections by TCP only where it is started with a port [R-215]", async () => {
+    const folder = aFolder();
+    const rules = () => readFileSync(join(folder, "data", "pg_hba.conf"), "utf8");
+    {
+      await using _ = await startEmbedded({ folder, durable: false, tcpPort: 20_000 + (process.pid % 12_000) });
+      expect(rules()).toContain("127.0.0.1/32 trust");
+    }
+    await using _ = await startEmbedded({ folder, durable: false });
+    expect(rules()).toBe("local all all scram-sha-256\n");
+  });
+
   test("embedded database creates its folder, keeps its data, and starts again", async () => {
     const folder = join(aFolder(), "new", "folder");
     {
@@ -86,6 +130,40 @@ describe("embedded database", () => {
     expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
     await sql.end();
     if (!("url" in deep.connection)) folders.push(deep.connection.host);
+  });
+
+  test.each(["comma, and spaces", "colon:1", `quotes "double" 'single' $HOME`])(
+    "embedded database runs in a folder named %s",
+    async (name) => {
+      const folder = join(aFolder(), name);
+      for (const _ of ["first start", "second start"]) {
+        await using named = await startEmbedded({ folder, durable: false });
+        const sql = connect(named.connection);
+        expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
+        await sql.end();
+        if (!("url" in named.connection)) folders.push(named.connection.host);
+      }
+    },
+  );
+
+  test("embedded database starts over a zombie postmaster", async () => {
+    const folder = aFolder();
+    await (await startEmbedded({ folder, durable: false }))[Symbol.asyncDispose]();
+    // A parent that never waits for its child, which ends after the shell has become another program.
+    const parent = spawn("sh", ["-c", "sleep 0.2 & echo $!; exec sleep 60"], { stdio: ["ignore", "pipe", "inherit"] });
+    try {
+      const [zombie] = (await once(createInterface({ input: parent.stdout }), "line")) as [string];
+      await eventually("the child is a zombie", () => /\) Z /.test(readFileSync(`/proc/${zombie}/stat`, "latin1")));
+      const lock = `${zombie}\n${join(folder, "data")}\n0\n5432\n${folder}\n\n`;
+      writeFileSync(join(folder, "data", "postmaster.pid"), lock);
+      writeFileSync(join(folder, ".s.PGSQL.5432.lock"), lock);
+      await using again = await startEmbedded({ folder, durable: false });
+      const sql = connect(again.connection);
+      expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
+      await sql.end();
+    } finally {
+      parent.kill();
+    }
   });
 
   test("embedded database refuses a second owner of its folder, and the first one continues", async () => {

@@ -8,7 +8,7 @@ import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Reader } from "../../src/store/postgres/database.ts";
 import { nodesJson } from "../../src/store/node-json.ts";
 import { nodeCondition } from "../../src/store/node-filter.ts";
-import { inventoriesPages, nodesPage, nodesPages } from "../../src/store/nodes.ts";
+import { inventoriesPages, nodesPage, nodesPages, naturalKey } from "../../src/store/nodes.ts";
 import type { NodeFilter } from "../../src/store/node-filter.ts";
 import type { NodeOrder } from "../../src/store/nodes.ts";
 import { operationsOfClusters, operationsOfNodes, operationsPage } from "../../src/store/operations.ts";
@@ -25,10 +25,10 @@ import { testDatabase } from "../support/database.ts";
 const COUNT = 100_000;
 const PAGE = 50;
 /**
- * Rows that a page may read beyond its own: the surplus row, rows that a filter skips, and a parent's few rows before
- * they are sorted.
+ * Rows that a page may read: its own, the surplus row, rows that a filter skips, a parent's few rows before they are
+ * sorted, and the same page of each list from which it is merged.
  */
-const READ_MAX = 4 * PAGE;
+const READ_MAX = 6 * PAGE;
 /** Nodes of a cluster. */
 const OF_CLUSTER = 1_000;
 
@@ -54,6 +54,10 @@ await own.sql.begin(async (sql) => {
     select id, case when n % 5000 = 0 then 'DISCOVER' else 'POWER' end, case when n % 5000 = 1 then 'RUNNING' else 'SUCCEEDED' end, 'default', 'alice', '{}', 'STOP', '{}',
       ('00000000-0000-4000-8000-' || lpad((n % ${COUNT / OF_CLUSTER})::text, 12, '0'))::uuid, 1, at, case when n % 5000 = 1 then null else at end
     from made`;
+  // As if the next cluster's operations had been requested for its nodes.
+  await sql`
+    insert into operation_clusters (cluster_id, operation_id, created_at)
+    select ('00000000-0000-4000-8000-' || lpad(((n + 1) % ${COUNT / OF_CLUSTER})::text, 12, '0'))::uuid, id, at from made`;
   // Each node has a run of its own operation, and a run of the first operation, which has all nodes.
   await sql`
     insert into runs (id, operation_id, node_id, node_name, ordinal, state, plan_hash, variables, target, moves_state, created_at, finished_at)
@@ -152,9 +156,16 @@ const MIDDLE = COUNT / 2;
 const NAME = `rack${String(MIDDLE / 40).padStart(4, "0")}-u00`;
 const CREATED = new Date(Date.UTC(2026, 0, 1) + MIDDLE * 1000).toISOString();
 const UPDATED = new Date(Date.UTC(2026, 5, 1) + ((MIDDLE * 7919) % COUNT) * 1000).toISOString();
-const KEYS = { NAME, CREATED_AT: CREATED, UPDATED_AT: UPDATED } as const;
+const KEYS = {
+  NAME,
+  CREATED_AT: CREATED,
+  UPDATED_AT: UPDATED,
+  NATURAL_NAME: naturalKey(NAME),
+  STATE: "ACTIVE",
+  CLUSTER: idOf(MIDDLE % (COUNT / OF_CLUSTER)),
+} as const;
 
-const ORDERS = (["NAME", "CREATED_AT", "UPDATED_AT"] as const).flatMap((by) =>
+const ORDERS = (["NAME", "NATURAL_NAME", "STATE", "CLUSTER", "CREATED_AT", "UPDATED_AT"] as const).flatMap((by) =>
   [false, true].map((descending): NodeOrder => ({ by, descending })),
 );
 
@@ -178,11 +189,14 @@ describe.each(ORDERS)("page of nodes by $by, descending: $descending", (order) =
         reader,
         { filter: undefined, order, request },
         {
-          edges: [
-            [
-              { key: "cursor", field: "cursor" },
-              { key: "node", field: "node", selection: [{ key: "name", field: "name" }] },
-            ],
+          items: [
+            {
+              of: "edge",
+              selection: [
+                { key: "cursor", field: "cursor" },
+                { key: "node", field: "node", selection: [{ key: "name", field: "name" }] },
+              ],
+            },
           ],
           ends: true,
         },
@@ -251,6 +265,7 @@ describe("page of operations", () => {
     ["of a kind that is common", { kinds: ["POWER" as const] }],
     ["that are running", { states: ["RUNNING" as const] }],
     ["of a cluster", { clusterId: idOf(7) }],
+    ["of a cluster and a common kind", { clusterId: idOf(7), kinds: ["POWER" as const] }],
     ["of a node", { nodeId: idOf(7) }],
   ])("page of operations: %s, newest first, is read by index", async (_what, filter) => {
     await expectKeyset((reader) => operationsPage(reader, filter, { limit: PAGE }));
@@ -261,7 +276,7 @@ describe("page of operations", () => {
   test("pages of operations of many nodes or clusters read as many pages", async () => {
     const parents = Array.from({ length: 20 }, (_, n) => idOf(n));
     await expectKeyset((reader) => operationsOfNodes(reader, parents, { limit: 5 }), 20 * 12);
-    await expectKeyset((reader) => operationsOfClusters(reader, parents, { limit: 5 }), 20 * 12);
+    await expectKeyset((reader) => operationsOfClusters(reader, parents, { limit: 5 }), 20 * 4 * 6);
   });
 });
 

@@ -2,18 +2,21 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, expect, test } from "vitest";
+import { isConnectionLoss } from "../../src/store/postgres/connection-errors.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Tx } from "../../src/store/postgres/database.ts";
 import { insertNodes, moveNodes } from "../../src/store/nodes.ts";
 import {
   appendTransitions,
-  newestPosition,
-  oldestPosition,
+  BEFORE_FIRST,
+  checkCursor,
+  newestCursor,
   transitionsAfter,
   transitionsBefore,
 } from "../../src/store/transitions.ts";
 import type { NewTransition } from "../../src/store/transitions.ts";
 import { testDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
 
 const given = await testDatabase();
 const database = await openDatabase({ connection: given.connection, connectionsMax: 14 });
@@ -21,6 +24,14 @@ afterAll(async () => {
   await database[Symbol.asyncDispose]();
   await given[Symbol.asyncDispose]();
 });
+
+const newestPosition = async () => (await newestCursor(database.reader)).position;
+
+/** Positions of the oldest and of the newest transition that are kept. */
+async function keptPositions() {
+  const { earliest, newest } = await checkCursor(database.reader, BEFORE_FIRST);
+  return { oldest: earliest.position + 1, newest };
+}
 
 const row = (nodeId: string, sequence: number, more: Partial<NewTransition> = {}): NewTransition => ({
   nodeId,
@@ -108,7 +119,7 @@ test("positions: a reader never sees a new row at or below a position that it ha
   const readers = [read(), read()];
   await Promise.all(nodes.map((_, writer) => write(writer)));
   writing = false;
-  const newest = await newestPosition(database.reader);
+  const newest = await newestPosition();
   for (const seen of await Promise.all(readers))
     expect(seen).toEqual(Array.from({ length: newest }, (_, index) => index + 1));
   expect(givenUp).toBeGreaterThan(WRITERS);
@@ -117,7 +128,7 @@ test("positions: a reader never sees a new row at or below a position that it ha
 
 test("positions of rows that are appended together keep their order, and a rollback leaves no gap", async () => {
   const id = randomUUID();
-  const before = await newestPosition(database.reader);
+  const before = await newestPosition();
   await database.transaction((tx) => register(tx, [id]));
   await expect(
     database.transaction(async (tx) => {
@@ -144,7 +155,7 @@ test("positions of rows that are appended together keep their order, and a rollb
 
 test("log is read by pages, forward and backward, for a node, up to a position", async () => {
   const [one, two] = [randomUUID(), randomUUID()];
-  const before = await newestPosition(database.reader);
+  const before = await newestPosition();
   await database.transaction((tx) => register(tx, [one, two]));
   const positions = async (found: Promise<{ position: number }[]>) =>
     (await found).map(({ position }) => position - before);
@@ -160,10 +171,54 @@ test("log is read by pages, forward and backward, for a node, up to a position",
 });
 
 test("oldest position is that of the first row that is still kept", async () => {
-  const newest = await newestPosition(database.reader);
-  expect(await oldestPosition(database.reader)).toBe(1);
+  const newest = await newestPosition();
+  expect(await keptPositions()).toEqual({ oldest: 1, newest });
   await given.sql`delete from transitions where position <= 3`;
-  expect(await oldestPosition(database.reader)).toBe(4);
+  expect(await keptPositions()).toEqual({ oldest: 4, newest });
   await given.sql`delete from transitions`;
-  expect(await oldestPosition(database.reader)).toBe(newest + 1);
+  expect(await keptPositions()).toEqual({ oldest: newest + 1, newest });
+});
+
+test("replica that sleeps before its commit blocks the transitions of others for five seconds at most [R-222]", async () => {
+  const [sleeper, other] = [randomUUID(), randomUUID()];
+  const appended = Promise.withResolvers<void>();
+  const asleep = Promise.withResolvers<void>();
+  const sleeping = database.transaction(async (tx) => {
+    await register(tx, [sleeper]);
+    appended.resolve();
+    await asleep.promise;
+  });
+  const ended = sleeping.catch(isConnectionLoss);
+  await appended.promise;
+  const before = performance.now();
+  await database.transaction((tx) => register(tx, [other]));
+  expect(performance.now() - before).toBeLessThan(15_000);
+  asleep.resolve();
+  expect(await ended).toBe(true);
+  const filter = { nodeIds: [sleeper, other] };
+  const written = await transitionsAfter(database.reader, { after: 0, limit: 9, filter });
+  expect(written.map(({ nodeId }) => nodeId)).toEqual([other]);
+});
+
+test("newest cursor of an empty log is not expired while the log receives its first transitions", async () => {
+  await given.sql`delete from transitions`;
+  const before = await newestPosition();
+  const locked = Promise.withResolvers<void>();
+  const asked = Promise.withResolvers<void>();
+  const writing = database.transaction(async (tx) => {
+    // Every read of the position waits for this lock, until the first transition is committed.
+    await tx.execute("lock table feed_position in access exclusive mode");
+    locked.resolve();
+    await asked.promise;
+    await register(tx, [randomUUID()]);
+  });
+  await locked.promise;
+  const reading = keptPositions();
+  await eventually("the read waits", async () => {
+    const [locks] = await given.sql`select count(*)::int as waiting from pg_locks where not granted`;
+    return locks?.["waiting"] === 1;
+  });
+  asked.resolve();
+  await writing;
+  expect(await reading).toEqual({ oldest: before + 1, newest: before + 1 });
 });

@@ -7,6 +7,7 @@ import postgres from "postgres";
 import { isConnectionLoss, sqlState } from "../../src/store/postgres/connection-errors.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Connection } from "../../src/store/postgres/database.ts";
+import { lazySnapshot } from "../../src/store/postgres/lazy-snapshot.ts";
 import { ConnectionUnresponsiveError, limitStatements } from "../../src/store/postgres/workarounds/statement-queue.ts";
 import { cutter } from "../support/cutter.ts";
 import { testDatabase } from "../support/database.ts";
@@ -55,6 +56,41 @@ test("bounded read that takes too long is cancelled behind a pooler too, which d
   expect(await Promise.all(Array.from({ length: 20 }, () => outcome(cutting.unsafe("select pg_sleep(0.01)"))))).toEqual(
     Array.from({ length: 20 }, () => "read"),
   );
+});
+
+test("snapshots of requests take one slot each, and wait for it like statements", async () => {
+  const snapshots = Array.from({ length: 3 }, () => opened.lazySnapshot());
+  const reads = snapshots.map(({ reader: one }) => outcome(one.execute("select 1")));
+  expect(await Promise.all(reads.slice(0, 2))).toEqual(["read", "read"]);
+  const waiting = outcome(bounded.execute("select 1"));
+  expect(await reads[2]).toBe("StatementTimeoutError");
+  expect(await waiting).toBe("StatementTimeoutError");
+  for (const { close } of snapshots) close();
+  expect(await outcome(bounded.execute("select 1"))).toBe("read");
+});
+
+test("snapshot of a request times out behind a pooler too, which does not pass on the setting", async () => {
+  const plain = postgres(database.url, { max: 1 });
+  parts.defer(() => plain.end());
+  const sql = limitStatements(plain, { concurrency: 1, seconds: 5, cancels: true });
+  const { reader: slow, close } = lazySnapshot(sql, 1);
+  expect(await outcome(slow.execute("select pg_sleep(60)"))).toBe("57014");
+  close();
+  expect(await sql.unsafe("show statement_timeout")).toEqual([{ statement_timeout: "0" }]);
+  expect(await sql.unsafe("show transaction_isolation")).toEqual([{ transaction_isolation: "read committed" }]);
+});
+
+test("snapshot whose connection is lost releases its slot", async () => {
+  const { reader: one, close } = opened.lazySnapshot();
+  const [row] = await one.execute<{ pid: number }>("select pg_backend_pid() as pid");
+  await reader.execute(text`select pg_terminate_backend(${row?.pid})`);
+  expect(await outcome(one.execute("select 1"))).not.toBe("read");
+  close();
+  await eventually("two reads run at the same time", async () => {
+    const reads = [bounded.execute("select pg_sleep(0.2)"), bounded.execute("select pg_sleep(0.2)")].map(outcome);
+    const isParallel = (await runningCount()) === 2;
+    return (await Promise.all(reads)).every((ended) => ended === "read") && isParallel;
+  });
 });
 
 test("bounded reads run on the available connections only, and are not sent after waiting too long", async () => {

@@ -44,7 +44,10 @@ export function aDriver(name: string, parts: Parts = {}): Driver<never> {
   } as unknown as Driver<never>;
 }
 
-/** A step of a driver made in a test: interruptible, idempotent, with a timeout of a minute by default. */
+/**
+ * A step of a driver made in a test: interruptible, idempotent, with a timeout of a minute by default. A deploy step
+ * installs the system by default.
+ */
 export function aStep(
   name: string,
   phase: Step<AnySettings>["phase"],
@@ -59,6 +62,7 @@ export function aStep(
     interruptible: "ALWAYS",
     timeoutSeconds: 60,
     idempotent: true,
+    ...(phase === "deploy" && { reaches: "PROVISIONED" }),
     run,
     ...more,
   };

@@ -11,14 +11,21 @@ import type { TransitionRow } from "../../src/store/transitions.ts";
 import { engineUnderTest } from "./builders.ts";
 import type { EngineUnderTest, TestNode } from "./builders.ts";
 
+/** An item, with the position of its cursor in place of the cursor. */
+export type SeenItem = { readonly position: number } & DistributiveOmit<NodeStreamItem, "cursor">;
+type DistributiveOmit<Item, Key extends keyof Item> = Item extends unknown ? Omit<Item, Key> : never;
+
+/** `after`: a position. */
+type Request = Partial<Omit<NodeStreamRequest, "after">> & { readonly after?: number };
+
 export interface FeedUnderTest extends AsyncDisposable {
   readonly ostler: EngineUnderTest;
   readonly tail: Tail;
   /** How many listen to the tail at this moment. */
   readonly listeners: number;
-  stream(request?: Partial<NodeStreamRequest>): AsyncIterableIterator<NodeStreamItem>;
+  stream(request?: Request): AsyncIterableIterator<SeenItem>;
   /** A stream of a process that has just come: its ring is empty. */
-  streamElsewhere(request?: Partial<NodeStreamRequest>): Promise<AsyncIterableIterator<NodeStreamItem>>;
+  streamElsewhere(request?: Request): Promise<AsyncIterableIterator<SeenItem>>;
   /** Takes AVAILABLE nodes round: manage, clean, done. Each round writes three transitions a node, in three transactions. */
   goRound(nodes: readonly TestNode[], rounds?: number): Promise<void>;
   /** The whole log as it is in the database. */
@@ -45,9 +52,8 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
     get listeners() {
       return counted.listeners();
     },
-    stream: (request = {}) => nodeStream({ database, tail: counted.tail }, { snapshot: false, ...request }),
-    streamElsewhere: async (request = {}) =>
-      nodeStream({ database, tail: await tailHere() }, { snapshot: false, ...request }),
+    stream: (request) => seen(nodeStream({ database, tail: counted.tail }, requestOf(request))),
+    streamElsewhere: async (request) => seen(nodeStream({ database, tail: await tailHere() }, requestOf(request))),
     async goRound(nodes, rounds = 1) {
       const ids = nodes.map(({ id }) => id);
       for (let round = 0; round < rounds; round += 1) {
@@ -83,7 +89,26 @@ export function countListeners(tail: Tail): { readonly tail: Tail; listeners(): 
   };
 }
 
-export const positionsOf = (items: readonly NodeStreamItem[]): number[] =>
+function requestOf({ after, ...more }: Request = {}): NodeStreamRequest {
+  return { snapshot: false, ...more, ...(after !== undefined && { after: { position: after, at: null } }) };
+}
+
+function seen(stream: AsyncIterableIterator<NodeStreamItem>): AsyncIterableIterator<SeenItem> {
+  const shown = ({ done, value }: IteratorResult<NodeStreamItem>): IteratorResult<SeenItem> => {
+    if (done) return { done, value };
+    const { cursor, ...item } = value;
+    return { value: { position: cursor.position, ...item } };
+  };
+  return {
+    next: async () => shown(await stream.next()),
+    return: async () => shown((await stream.return?.()) ?? { done: true, value: undefined }),
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+  };
+}
+
+export const positionsOf = (items: readonly SeenItem[]): number[] =>
   items.flatMap((item) => (item.kind === "transition" ? [item.position] : []));
 
 /** The whole numbers from one to another, both included. */

@@ -19,7 +19,12 @@ import { startEmbedded } from "../../src/store/postgres/embedded.ts";
 /** Where tests find the server, and the database that they clone. */
 export interface TestServer {
   /** The socket of the embedded server; null where TEST_DATABASE_URL names another. */
-  readonly socket: { readonly host: string; readonly port: number; readonly user: string } | null;
+  readonly socket: {
+    readonly host: string;
+    readonly port: number;
+    readonly user: string;
+    readonly password?: string;
+  } | null;
   /** URL of the server's database `postgres`. */
   readonly url: string;
   readonly template: string;
@@ -66,10 +71,10 @@ async function startThrowAway() {
   const embedded = await startEmbedded({ folder, durable: false, tcpPort: port });
   const { connection } = embedded;
   if ("url" in connection) throw new Error("The embedded database is reached by its socket.");
-  const { host, user } = connection;
+  const { database: _, ...socket } = connection;
   return {
     port,
-    socket: { host, port: connection.port, user },
+    socket,
     async end() {
       await embedded[Symbol.asyncDispose]();
       rmSync(folder, { recursive: true, force: true });

@@ -18,6 +18,8 @@ export interface EngineSetup {
   readonly drivers?: readonly Driver<never>[];
   /** false: requests are admitted and wait. */
   readonly started?: boolean;
+  /** Default false: others use the database too. */
+  readonly isAlone?: boolean;
   readonly abortGraceMs?: number;
   /** How long a probe of a discovery may take. */
   readonly probeMs?: number;
@@ -53,6 +55,7 @@ export async function runEngine(connection: Connection, setup: EngineSetup = {})
       notifier,
       log,
       concurrency: setup.concurrency ?? 32,
+      isAlone: setup.isAlone ?? false,
       abortGraceMs: setup.abortGraceMs ?? ABORT_GRACE_MS,
       abortCleanUpMs: ABORT_CLEAN_UP_MS,
       drainMs: DRAIN_MS,

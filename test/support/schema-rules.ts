@@ -33,8 +33,6 @@ import type {
 
 export type SchemaRule = (schema: GraphQLSchema) => string[];
 
-/** Words of the lifecycle, written as they are everywhere else. */
-const LOWER_CASE_ENUMS = new Set(["Phase", "NodeEvent"]);
 /** Inputs that select, filter or order are named for what they do. */
 const INPUT_NAME = /(Input|Filter|Selector|Ref|Order)$/;
 /** Lists for which null says something that an empty one does not. */
@@ -43,6 +41,7 @@ const NULLABLE_LISTS = new Set([
   "ConflictError.path",
   "NotFoundError.path",
   "NotInterruptibleError.path",
+  "CapacityError.path",
   "SimpleError.path",
   "ConflictError.allowedStates",
   "NodeResult.steps",
@@ -218,16 +217,8 @@ export const SCHEMA_RULES = {
       ),
     ),
 
-  "enum values are UPPER_CASE, but for words of the lifecycle": (schema) =>
-    wheres(
-      partsOf(schema).filter(
-        ({ kind, name, where }) =>
-          kind === "value" &&
-          !(
-            LOWER_CASE_ENUMS.has(where.split(".")[0] ?? "") ? /^[a-z]+(_[a-z]+)*$/ : /^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$/
-          ).test(name),
-      ),
-    ),
+  "enum values are UPPER_CASE, those of the lifecycle too": (schema) =>
+    wheres(partsOf(schema).filter(({ kind, name }) => kind === "value" && !/^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$/.test(name))),
 
   "inputs end in Input, but for what selects, filters or orders; nothing else ends so": (schema) =>
     ownTypes(schema).flatMap((type) => (isInputObjectType(type) === INPUT_NAME.test(type.name) ? [] : [type.name])),
@@ -271,12 +262,12 @@ export const SCHEMA_RULES = {
         : [`Mutation.${name}`],
     ),
 
-  "a mutation answers a nullable payload with errors and the root query": (schema) =>
+  "a mutation answers a payload, never null, with errors and the root query": (schema) =>
     fieldsOf(schema.getMutationType()).flatMap(({ name, type }) => {
       const payload = getNamedType(type);
       const fields = isObjectType(payload) ? payload.getFields() : {};
       const sound =
-        isNullableType(type) &&
+        !isNullableType(type) &&
         String(fields["errors"]?.type) === "[UserError!]!" &&
         String(fields["query"]?.type) === "Query!";
       return sound ? [] : [`Mutation.${name}`];

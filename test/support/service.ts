@@ -121,6 +121,7 @@ const INPUTS: Readonly<Record<string, string>> = {
   deployNodes: "DeployNodesInput",
   decommissionNodes: "DecommissionNodesInput",
   setPower: "SetPowerInput",
+  setBootDevice: "SetBootDeviceInput",
 };
 
 let nodesMade = 0;
@@ -289,7 +290,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     async dump(except = []) {
       const tables = await test.sql<
         { name: string }[]
-      >`select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE' order by 1`;
+      >`select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE' and table_name <> 'clock' order by 1`;
       const parts: string[] = [];
       for (const { name } of tables.filter((table) => !except.includes(table.name))) {
         const [row] = await test.sql`select jsonb_agg(t order by t::text)::text as rows from ${test.sql(name)} t`;

@@ -8,7 +8,7 @@ export async function unsound({ test: { sql }, foldedLog, nodeStates }: EngineUn
   const strays = Object.keys({ ...folded, ...states }).filter((name) => folded[name] !== states[name]);
   const questions = await Promise.all([
     sql`select 'run on ' || node_name || ' is ' || state || ' and has no job' as flaw from runs
-        where finished_at is null and state <> 'QUEUED' and coalesce(wait_reason, '') not in ('HOLD', 'CAPACITY', 'MAINTENANCE')
+        where finished_at is null and (state <> 'QUEUED' or wait_reason is not null) and coalesce(wait_reason, '') not in ('HOLD', 'CAPACITY', 'MAINTENANCE')
           and not exists (select from pgboss.job j where j.name = 'runs' and j.state < 'completed' and j.data->>'runId' = runs.id::text)`,
     sql`select 'operation ' || id || ' is ' || state || ' and has no unfinished run' as flaw from operations o
         where finished_at is null and not exists (select from runs r where r.operation_id = o.id and r.finished_at is null)`,

@@ -123,4 +123,20 @@ describe("docs/operations.md", () => {
   test("docs/operations.md has instructions for every alert", () => {
     expect(ALERTS.map(({ name }) => name).filter((name) => !page.includes(name))).toEqual([]);
   });
+
+  test("every alert links to the section of docs/operations.md that names it", () => {
+    for (const { name } of ALERTS) {
+      const rule = alerts.slice(alerts.indexOf(`alert: ${name}\n`));
+      const anchor = /runbook_url: \S+\/operations\.md#(\S+)/.exec(rule)?.[1];
+      const section = page.split(/^### /m).find(
+        (text) =>
+          text
+            .slice(0, text.indexOf("\n"))
+            .toLowerCase()
+            .replaceAll(/[^a-z ]/g, "")
+            .replaceAll(" ", "-") === anchor,
+      );
+      expect(section, `${name}: ${anchor}`).toContain(`\`${name}\``);
+    }
+  });
 });

@@ -24,12 +24,14 @@ export const KINDS: Readonly<Record<string, Kind>> = {
   manageNodes: "MANAGE",
   inspectNodes: "INSPECT",
   cleanNodes: "CLEAN",
+  provideNodes: "PROVIDE",
   commissionNodes: "COMMISSION",
   deployNodes: "DEPLOY",
   undeployNodes: "UNDEPLOY",
   updateNodes: "UPDATE",
   decommissionNodes: "DECOMMISSION",
   setPower: "POWER",
+  setBootDevice: "BOOT_DEVICE",
 };
 
 export function checkAdmission(history: History, findings: Findings): void {
@@ -139,8 +141,8 @@ function checkState(
 }
 
 function optionsOf(input: unknown): Options {
-  const { until } = (input ?? {}) as { readonly until?: Options["until"] };
-  return until === undefined ? {} : { until };
+  const { until, reinstall } = (input ?? {}) as Pick<Options, "until" | "reinstall">;
+  return { ...(until !== undefined && { until }), ...(reinstall !== undefined && { reinstall }) };
 }
 
 /**

@@ -45,7 +45,7 @@ export function checkDurable(history: History): Findings {
 
 /** A setting that a request overwrites on everything that it names. */
 interface Setting {
-  readonly verb: string;
+  readonly verbs: readonly string[];
   /** Values at the end, by name. */
   readonly at: (history: History) => Iterable<readonly [name: string, value: unknown]>;
   readonly named: (request: Request) => readonly string[];
@@ -63,29 +63,30 @@ const VARIABLE = "ntp";
 
 const SETTINGS: readonly Setting[] = [
   {
-    verb: "setMaintenance",
+    verbs: ["setMaintenance", "clearMaintenance"],
     at: ({ nodes }) => nodes.values().map(({ name, maintenance }) => [name, maintenance]),
     named: ({ nodes }) => nodes,
     valueIn: ({ reason }) => reason ?? null,
   },
   {
-    verb: "reportPresence",
+    verbs: ["reportPresence"],
     at: ({ nodes }) => nodes.values().map(({ name, presence }) => [name, presence]),
     named: ({ nodes }) => nodes,
     valueIn: ({ event }) => event,
   },
   {
-    verb: "updateCluster",
+    verbs: ["updateCluster"],
     at: ({ clusters }) => clusters.map(({ name, variables }) => [name, variables[VARIABLE]]),
     named: (request) => [inputOf(request).cluster?.name ?? ""],
     valueIn: ({ variables }) => variables?.[VARIABLE],
   },
 ];
 
-function checkSetting(history: History, { verb, at, named: namesIn, valueIn }: Setting, findings: Findings): void {
+function checkSetting(history: History, { verbs, at, named: namesIn, valueIn }: Setting, findings: Findings): void {
+  const what = verbs.join(" or ");
   const byName = Map.groupBy(
     history.exchange
-      .filter(({ request }) => request.verb === verb)
+      .filter(({ request }) => verbs.includes(request.verb))
       .flatMap((one) => namesIn(one.request).map((name) => ({ name, one }))),
     ({ name }) => name,
   );
@@ -93,13 +94,13 @@ function checkSetting(history: History, { verb, at, named: namesIn, valueIn }: S
     const about = (byName.get(name) ?? []).map(({ one }) => one);
     const done = about.filter((one) => answerOf(one)?.refusals.length === 0);
     if (done.length === 0) continue;
-    findings.fact(`final values of ${verb} compared`);
+    findings.fact(`final values of ${what} compared`);
     const lastSent = Math.max(...done.map(({ request }) => request.t));
     const possible = about.filter((one) => (answerOf(one)?.t ?? Infinity) >= lastSent);
     if (!possible.some(({ request }) => valueIn(inputOf(request)) === value)) {
       findings.violation(
         "lost",
-        `${name} has ${JSON.stringify(value)} at the end, which no ${verb} that may have been the last one set.`,
+        `${name} has ${JSON.stringify(value)} at the end, which no ${what} that may have been the last one set.`,
         { name, value },
         ...possible.flatMap(({ request, answer }) => [request, answer]),
       );

@@ -336,6 +336,7 @@ function checkOwnStep(history: History, attempt: AttemptRow, step: PlannedStep |
 const WANTED_POWER: Readonly<Record<string, "ON" | "OFF">> = {
   power_on: "ON",
   reboot: "ON",
+  soft_reboot: "ON",
   power_off: "OFF",
   soft_power_off: "OFF",
 };

@@ -210,11 +210,8 @@ export function checkOneEnd(history: History): Findings {
   return findings;
 }
 
-/**
- * Failures of a run with an accepted abort: a stop timed out before, the step ignored its signal, or its process died
- * in a step that must not run twice.
- */
-const NOT_CANCELED = new Set(["STOP_TIMEOUT", "TIMEOUT", "INTERRUPTED"]);
+/** Failures of a run with an accepted abort: a stop timed out before, or the step ignored its signal. */
+const NOT_CANCELED = new Set(["STOP_TIMEOUT", "TIMEOUT"]);
 
 /** Condition on the ends of an operation's work runs for each of its final states. */
 const OUTCOMES: Readonly<Record<string, (ended: (state: string) => number, all: number) => boolean>> = {

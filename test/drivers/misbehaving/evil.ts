@@ -3,8 +3,10 @@
  * and returns the id of its process.
  */
 import { execSync, spawn } from "node:child_process";
-import { appendFileSync, closeSync, existsSync, writeSync } from "node:fs";
+import { appendFileSync, closeSync, existsSync, openSync, readFileSync, writeSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import postgres from "postgres";
 import * as z from "zod";
 import type { Call, Driver, Json, PluginHost, Step, StepCall, StepResult } from "../../../src/drivers/driver.ts";
 
@@ -198,6 +200,42 @@ const BEHAVIORS: Readonly<Record<string, (call: StepCall<Settings>) => StepResul
     setTimeout(() => {}, 1_000);
     return { kind: "done", output: { pid: process.pid } };
   },
+  "leaves descriptors open": () => {
+    for (let count = 0; count < 40; count += 1) openSync("/dev/null", "r");
+    return { kind: "done", output: { pid: process.pid } };
+  },
+  "changes a prototype": () => {
+    Object.assign(Array.prototype, { map: () => [] });
+    return { kind: "done", output: { pid: process.pid } };
+  },
+  "adds to a prototype": () => {
+    Object.assign(Object.prototype, { extra: 1 });
+    return { kind: "done", output: { pid: process.pid } };
+  },
+  "replaces a global function": () => {
+    globalThis.fetch = () => Promise.reject(new Error("replaced"));
+    return { kind: "done", output: { pid: process.pid } };
+  },
+  "adds a global variable": () => {
+    Object.assign(globalThis, { leaked: 1 });
+    return { kind: "done", output: { pid: process.pid } };
+  },
+  "changes the environment": () => {
+    process.env["NODE_TLS_REJECT_UNAUTHORIZED"] = "0";
+    return { kind: "done", output: { pid: process.pid } };
+  },
+  "changes the folder": () => {
+    process.chdir("/");
+    return { kind: "done", output: { pid: process.pid } };
+  },
+  "keeps much memory": () => {
+    kept.push(Buffer.alloc(300_000_000, 1));
+    return { kind: "done", output: { pid: process.pid } };
+  },
+  "fails without descriptors": () => ({ kind: "failed", reason: `spawn EMFILE in ${process.pid}`, retryable: false }),
+  "throws without descriptors": () => {
+    throw new TypeError("fetch failed", { cause: Object.assign(new Error(""), { code: "EMFILE" }) });
+  },
   "leaves a process that continues": ({ settings: { file } }) => {
     writeFromOutside(file);
     return never();
@@ -262,6 +300,38 @@ const BEHAVIORS: Readonly<Record<string, (call: StepCall<Settings>) => StepResul
     kind: "done",
     output: { ...(data as unknown as Record<string, Json>), deadline: deadline.getTime(), isAborted: signal.aborted },
   }),
+  // What a hostile plugin would try; `file` is the folder of the database.
+  "looks for secrets": async ({ settings: { file } }) => {
+    const outcomes: Record<string, string> = {};
+    const attempt = async (name: string, work: () => unknown) => {
+      try {
+        outcomes[name] = JSON.stringify((await work()) ?? "done");
+      } catch (error) {
+        outcomes[name] = (error as NodeJS.ErrnoException).code ?? (error as Error).name;
+      }
+    };
+    await attempt("environment", () => readFileSync(`/proc/${process.ppid}/environ`, "latin1"));
+    await attempt("memory", () => openSync(`/proc/${process.ppid}/mem`, "r"));
+    await attempt("password", () => readFileSync(join(file, "pgpass"), "utf8"));
+    await attempt("program", () => execSync("true"));
+    await attempt("write", () => appendFileSync(join(file, "traces"), "."));
+    await attempt("database", async () => {
+      const sql = postgres({
+        host: file,
+        port: 5432,
+        user: "ostler",
+        database: "postgres",
+        max: 1,
+        connect_timeout: 5,
+      });
+      try {
+        return (await sql`select 1`).length;
+      } finally {
+        await sql.end();
+      }
+    });
+    return { kind: "done", output: outcomes };
+  },
   "returns its environment": () => ({ kind: "done", output: { ...process.env } as Record<string, string> }),
 };
 
@@ -292,6 +362,7 @@ export default function createEvil({ memory, log }: PluginHost): Driver<Settings
     contract: 1,
     name: "evil",
     version: "1.0.0",
+    permissions: process.env["EVIL_PERMISSIONS"] === "none" ? [] : ["FILES", "PROGRAMS"],
     description: "Misbehaves.",
     settings,
     power: {

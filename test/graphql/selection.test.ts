@@ -1,0 +1,226 @@
+/** Selection of nodes: a request that changes something reaches only the nodes that its caller meant. */
+import { afterAll, describe, expect, test } from "vitest";
+import { serviceUnderTest } from "../support/service.ts";
+
+const ostler = await serviceUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+const NAMES = await ostler.register(["fleet-1", "fleet-2", "fleet-3"]);
+
+interface Answer {
+  readonly errors: readonly { readonly code: string; readonly message: string; readonly path: string[] | null }[];
+}
+
+const ERRORS = "errors { code message path }";
+const VERBS = `
+  manageNodes inspectNodes provideNodes undeployNodes commissionNodes cleanNodes deployNodes decommissionNodes updateNodes setPower
+  setBootDevice
+  deleteNodes setMaintenance setRetired readPower abort stop restart withdrawAbort releaseHolds
+`
+  .trim()
+  .split(/\s+/);
+const WORK = new Set(["abort", "stop", "restart", "withdrawAbort", "releaseHolds"]);
+const MORE: Readonly<Record<string, object>> = {
+  setPower: { action: "OFF" },
+  setBootDevice: { device: "DISK" },
+  setMaintenance: { reason: "fan" },
+  setRetired: { reason: "old" },
+};
+
+/** Sends a request on a selection of nodes, and returns its errors and the name of its selector. */
+async function select(field: string, selector: object): Promise<Answer["errors"]> {
+  const member = WORK.has(field) ? "work" : "nodes";
+  const input = `${field[0]?.toUpperCase()}${field.slice(1)}Input`;
+  const type = ["manageNodes", "inspectNodes", "provideNodes", "undeployNodes"].includes(field)
+    ? "NodeWorkInput"
+    : input;
+  const known = ["withdrawAbort", "releaseHolds"].includes(field) ? "WorkInput" : type;
+  const kind = field === "plan" ? "query" : "mutation";
+  const answer = await ostler.query<Record<string, Answer>>(
+    `${kind} Select($input: ${known}!) { ${field}(input: $input) { ${ERRORS} } }`,
+    { input: { [member]: selector, ...(field === "plan" && { kind: "DECOMMISSION" }), ...MORE[field] } },
+  );
+  return answer[field]?.errors ?? [];
+}
+
+async function expectUntouched(): Promise<void> {
+  const { nodes } = await ostler.query<{ nodes: { edges: { node: object }[] } }>(
+    "{ nodes { edges { node { name state retired maintenance { reason } currentRun { id } } } } }",
+  );
+  expect(nodes.edges.map(({ node }) => node)).toMatchObject(
+    NAMES.map((name) => ({ name, state: "ENROLLED", retired: false, maintenance: null, currentRun: null })),
+  );
+}
+
+describe("a filter without a condition", () => {
+  test.each([...VERBS, "plan"])(
+    "%s with a filter without a condition does not select the whole fleet [R-150]",
+    async (field) => {
+      const path = ["input", WORK.has(field) ? "work" : "nodes", "filter"];
+      expect(await select(field, { filter: {} })).toEqual([
+        {
+          code: "INVALID_INPUT",
+          message:
+            "The filter has no condition and would select 3 nodes. Add one; to select all nodes, use `all: true`.",
+          path,
+        },
+      ]);
+      expect(await select(field, { filter: { name: {} } })).toMatchObject([
+        { code: "INVALID_INPUT", path: [...path, "name"] },
+      ]);
+      await expectUntouched();
+    },
+  );
+
+  test.each([
+    [{ name: { startsWith: null } }, ["name", "startsWith"]],
+    [{ name: { startsWith: "" } }, ["name", "startsWith"]],
+    [{ name: { contains: "" } }, ["name", "contains"]],
+    [{ name: { in: [] } }, ["name", "in"]],
+    [{ name: null }, ["name"]],
+    [{ labels: [] }, ["labels"]],
+    [{ labels: null }, ["labels"]],
+    [{ cluster: null }, ["cluster"]],
+    [{ driver: null }, ["driver"]],
+    [{ hostGroup: "" }, ["hostGroup"]],
+    [{ maintenance: null }, ["maintenance"]],
+    [{ ids: [] }, ["ids"]],
+    [{ states: [] }, ["states"]],
+    [{ or: [] }, ["or"]],
+    [{ or: [{}] }, ["or", "0"]],
+    [{ or: [{ name: { eq: "fleet-1" } }, { cluster: null }] }, ["or", "1", "cluster"]],
+    [{ not: {} }, ["not"]],
+    [{ not: { states: [] } }, ["not", "states"]],
+    [{ driver: "fake", name: { contains: "" } }, ["name", "contains"]],
+  ] as const)(
+    "a mutation with the filter %j is refused and names the member without a value",
+    async (filter, member) => {
+      const [error, ...others] = await select("deleteNodes", { filter });
+      expect(others).toEqual([]);
+      expect(error).toMatchObject({ code: "INVALID_INPUT", path: ["input", "nodes", "filter", ...member] });
+      expect(error?.message).toMatch(/^`.+` has no value, and the filter would select \d nodes?\. .+`all: true`\.$/);
+      await expectUntouched();
+    },
+  );
+
+  test("deleteNodes with a filter whose variable is not set does not delete every node", async () => {
+    const { deleteNodes } = await ostler.query<{ deleteNodes: Answer & { count: number } }>(
+      `mutation D($prefix: String) { deleteNodes(input: { nodes: { filter: { name: { startsWith: $prefix } } } }) { count ${ERRORS} } }`,
+    );
+    expect(deleteNodes).toMatchObject({ count: 0, errors: [{ code: "INVALID_INPUT" }] });
+    await expectUntouched();
+  });
+
+  test("a dry run with a filter without a condition is refused like the verb", async () => {
+    expect(
+      await ostler.query(
+        `mutation { decommissionNodes(input: { nodes: { filter: { labels: [] } }, dryRun: true }) { acceptedCount errors { code } } }`,
+      ),
+    ).toEqual({ decommissionNodes: { acceptedCount: 0, errors: [{ code: "INVALID_INPUT" }] } });
+  });
+
+  test("a filter by a label with an empty value has a condition", async () => {
+    expect(await select("manageNodes", { filter: { labels: [{ key: "room", value: "" }] } })).toMatchObject([
+      { code: "NOT_FOUND", message: "No node matches the filter." },
+    ]);
+  });
+});
+
+describe("all: true", () => {
+  test("all: true selects all nodes, and all: false is refused", async () => {
+    expect(
+      await ostler.query(
+        `{ plan(input: { kind: DECOMMISSION, nodes: { all: true } }) { results { ref } errors { code } } }`,
+      ),
+    ).toEqual({ plan: { results: NAMES.map((ref) => ({ ref })), errors: [] } });
+    expect(await select("readPower", { all: false })).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "nodes", "all"] },
+    ]);
+    expect(await select("stop", { all: false })).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "work", "all"] },
+    ]);
+  });
+
+  test("all: true beside another member of the selector is refused", async () => {
+    const { errors } = await ostler.ask(
+      "mutation { deleteNodes(input: { nodes: { all: true, names: [] } }) { count } }",
+    );
+    expect(errors).not.toEqual([]);
+    await expectUntouched();
+  });
+});
+
+describe("an empty list in a query", () => {
+  test("an empty list in the filter of a query matches nothing, labels included [R-151]", async () => {
+    const counts = await ostler.query(
+      `{ ids: nodes(filter: { ids: [] }) { totalCount } names: nodes(filter: { name: { in: [] } }) { totalCount }
+         states: nodes(filter: { states: [] }) { totalCount } power: nodes(filter: { powerStates: [] }) { totalCount }
+         presence: nodes(filter: { presences: [] }) { totalCount } labels: nodes(filter: { labels: [] }) { totalCount }
+         or: nodes(filter: { or: [] }) { totalCount } none: nodes(filter: {}) { totalCount } }`,
+    );
+    expect(counts).toEqual({
+      ...Object.fromEntries(
+        ["ids", "names", "states", "power", "presence", "labels", "or"].map((name) => [name, { totalCount: 0 }]),
+      ),
+      none: { totalCount: NAMES.length },
+    });
+  });
+
+  test("an empty list of states or kinds of operations and runs matches nothing [R-151]", async () => {
+    await ostler.operationEnds(await ostler.begin("manageNodes", ["fleet-1"]));
+    expect(
+      await ostler.query(
+        `{ kinds: operations(filter: { kinds: [] }) { edges { cursor } } states: operations(filter: { states: [] }) { edges { cursor } }
+           operations { edges { node { none: runs(states: []) { edges { cursor } } all: runs { edges { node { state } } } } } } }`,
+      ),
+    ).toEqual({
+      kinds: { edges: [] },
+      states: { edges: [] },
+      operations: { edges: [{ node: { none: { edges: [] }, all: { edges: [{ node: { state: "SUCCEEDED" } }] } } }] },
+    });
+  });
+});
+
+describe("refused nodes", () => {
+  test("missing has at most 100 names and a count, so that a small request cannot make a large answer", async () => {
+    const names = Array.from({ length: 5_000 }, (_, index) => `ghost-${index}`);
+    const { manageNodes } = await ostler.query<{
+      manageNodes: { errors: readonly { readonly missing: string[]; readonly missingCount: number }[] };
+    }>(
+      "mutation M($names: [String!]!) { manageNodes(input: { nodes: { names: $names } }) { errors { ... on NotFoundError { missing missingCount } } } }",
+      { names },
+    );
+    expect(manageNodes.errors).toEqual([{ missing: names.slice(0, 100), missingCount: 5_000 }]);
+  });
+
+  test("stop with nothing to stop has operation null, one error with a count, and a result per node", async () => {
+    const { stop } = await ostler.query<{ stop: object }>(
+      `mutation { stop(input: { work: { names: ["fleet-2", "fleet-3"] } }) {
+        operation { id } errors { code count refs } results { ref accepted error { code count refs } }
+      } }`,
+    );
+    const error = { code: "NOTHING_RUNNING", count: 1, refs: [] };
+    expect(stop).toEqual({
+      operation: null,
+      errors: [{ code: "NOTHING_RUNNING", count: 2, refs: ["fleet-2", "fleet-3"] }],
+      results: ["fleet-2", "fleet-3"].map((ref) => ({ ref, accepted: false, error })),
+    });
+  });
+
+  test("releaseHolds and withdrawAbort with BEST_EFFORT, the default, name an unknown node in errors and results", async () => {
+    const input = `{ work: { names: ["fleet-2", "ghost"] } }`;
+    const answer = `{ errors { code ... on NotFoundError { missing } } results { ref node { name } error { code } } }`;
+    const expected = {
+      errors: [{ code: expect.any(String) }, { code: "NOT_FOUND", missing: ["ghost"] }],
+      results: [
+        { ref: "fleet-2", node: { name: "fleet-2" }, error: { code: "NOTHING_RUNNING" } },
+        { ref: "ghost", node: null, error: { code: "NOT_FOUND" } },
+      ],
+    };
+    expect(
+      await ostler.query(
+        `mutation { releaseHolds(input: ${input}) ${answer} withdrawAbort(input: ${input}) ${answer} }`,
+      ),
+    ).toEqual({ releaseHolds: expected, withdrawAbort: expected });
+  });
+});
