@@ -1,5 +1,6 @@
 /**
- * Secrets are masked whole, line by line, in the spelling of JSON, URLs and forms, and at the end of a truncated text.
+ * Secrets are masked whole, line by line, in the spelling of JSON, URLs, forms, Base64 and hexadecimal, and at the end of a
+ * truncated text.
  */
 import { expect, test } from "vitest";
 import { createMask } from "../../src/drivers/secret-masking.ts";
@@ -7,6 +8,8 @@ import { createRedactor } from "../../src/engine/input/secret-redactor.ts";
 
 const KEY = "-----BEGIN KEY-----\r\nMIIEvQIB\r\nab\r\n-----END KEY-----\r\n";
 
+const hex = (separator: string) =>
+  [...Buffer.from("correct-horse")].map((byte) => byte.toString(16)).join(separator);
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 
 test.each([
@@ -30,6 +33,15 @@ test.each([
   ["a secret in base64 behind a user name of two bytes", `Basic ${base64("ab:correct-horse")}`, "Basic YWI6***"],
   ["a secret in base64 behind a user name of three bytes", `Basic ${base64("abc:correct-horse")}`, "Basic YWJjOm***U="],
   ["a secret in hexadecimal", `sent ${Buffer.from("correct-horse").toString("hex")}`, "sent ***"],
+  ["a secret in upper-case hexadecimal", `sent ${hex("").toUpperCase()}.`, "sent ***."],
+  ["a secret in hexadecimal with colons, as in a certificate", `key ${hex(":").toUpperCase()}.`, "key ***."],
+  ["a secret in hexadecimal with spaces", `RAKP ${hex(" ")} end`, "RAKP *** end"],
+  ["a secret in a dump with groups of bytes", `sent ${hex("").replaceAll(/(.{4})/g, "$1  ")}|`, "sent ***|"],
+  ["a secret in hexadecimal over two lines", `key ${hex(":\n    ")}.`, "key ***."],
+  ["a secret in an array of source code", `{ 0x${hex(", 0x")} }`, "{ 0x*** }"],
+  ["two secrets in hexadecimal", `${hex(":")}; ${hex("")}; ${hex("")}`, "***; ***; ***"],
+  ["half a secret in hexadecimal in a truncated text", `key ${hex(":").slice(0, 20)}…`, "key ***…"],
+  ["hexadecimal of another text stays visible", "fd00:7::1 63:6f:72:72 0xdeadbeef", "fd00:7::1 63:6f:72:72 0xdeadbeef"],
   ["the beginning of a secret in a text that is not truncated stays visible", "correct", "correct"],
 ])("mask: %s", (_what, text, shown) => {
   const secrets = ["correct-horse", "correct-horse-battery", KEY, "x", 'say "x" to\\me'];
