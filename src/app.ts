@@ -130,7 +130,7 @@ async function startOnDatabase(config: Config, { connection, registry, pool }: R
   if (config.demo) await registerDemonstrationFleet(engine, database.reader, log);
   const server = parts.use(
     config.role === "engine"
-      ? await startHealthServer({ ...config, database, metrics: { token: config.token, scrape } })
+      ? await startHealthServer({ ...config, database, metrics: { token: config.token, scrape }, log, observer })
       : await serve(config, { database, registry, notifier, engine, observer, scrape }, parts, log),
   );
   await engine.start();

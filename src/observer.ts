@@ -83,6 +83,9 @@ export interface RequestWatch {
 
 export type CallbackOutcome = "TAKEN" | "LATE" | "DUPLICATE" | "FORGED" | "UNKNOWN";
 
+/** Why a request has no valid token. */
+export type LoginFailure = "missing" | "wrong";
+
 export interface Observer {
   /** Wraps a call of a driver to its machine. */
   call<T>(about: CallAbout, work: () => Promise<T>): Promise<T>;
@@ -94,8 +97,8 @@ export interface Observer {
   request(about: RequestAbout): RequestWatch;
   /** A request was refused because it could not be parsed or validated. */
   requestRefused(): void;
-  /** A request or a connection was refused because its token is invalid. */
-  loginFailed(): void;
+  /** A request or a connection was refused because it has no valid token. */
+  loginFailed(reason: LoginFailure): void;
 
   /** A run was claimed: for the first time (`first`), after a wait, or from a process that lost it (`takenOver`). */
   runClaimed(run: RunAbout, how: { readonly first: boolean; readonly takenOver: boolean }): void;
@@ -169,9 +172,9 @@ export function combineObservers(one: Observer, other: Observer): Observer {
       one.requestRefused();
       other.requestRefused();
     },
-    loginFailed() {
-      one.loginFailed();
-      other.loginFailed();
+    loginFailed(reason) {
+      one.loginFailed(reason);
+      other.loginFailed(reason);
     },
     runClaimed(run, how) {
       one.runClaimed(run, how);

@@ -94,7 +94,7 @@ export function createGraphql(options: GraphqlOptions): Graphql {
     }
     const actor = identify(request.headers.authorization, token);
     if (!actor) {
-      if (request.headers.authorization !== undefined) options.noteFailedLogin?.(request);
+      options.noteFailedLogin?.(request, request.headers.authorization);
       return refuse(request, response, unauthenticated(request, response));
     }
     const refusal = refusalOf(request, response);

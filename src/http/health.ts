@@ -2,7 +2,10 @@
 import { withinTime } from "../runtime/timeout.ts";
 import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { createFailedLogins } from "./failed-logins.ts";
 import { listen, shownUrl } from "./listen.ts";
+import type { Log } from "../log.ts";
+import type { Observer } from "../observer.ts";
 import type { Services } from "../graphql/base/context.ts";
 import { METRICS, serveMetrics } from "./metrics.ts";
 import type { MetricsParts } from "./metrics.ts";
@@ -59,6 +62,13 @@ export interface HealthServer extends AsyncDisposable {
   rest(): void;
 }
 
+export interface HealthServerOptions extends Pick<HealthParts, "database" | "metrics"> {
+  readonly host: string;
+  readonly port: number;
+  readonly log: Log;
+  readonly observer?: Observer;
+}
+
 const ELSEWHERE =
   "This replica does not serve the API, because its OSTLER_ROLE is engine. Use a replica whose role is api or all.";
 /** Time for running requests at shutdown, in milliseconds. */
@@ -68,13 +78,18 @@ const ANSWER_MS = 1_000;
 export async function startHealthServer({
   host,
   port,
-  ...health
-}: { readonly host: string; readonly port: number } & Pick<
-  HealthParts,
-  "database" | "metrics"
->): Promise<HealthServer> {
+  database,
+  metrics,
+  log,
+  observer,
+}: HealthServerOptions): Promise<HealthServer> {
   let isTakingPart = true;
-  const parts = { ...health, isTakingPart: () => isTakingPart };
+  const failedLogins = createFailedLogins(log, observer);
+  const parts: HealthParts = {
+    database,
+    isTakingPart: () => isTakingPart,
+    ...(metrics && { metrics: { ...metrics, noteFailedLogin: failedLogins.note } }),
+  };
   const server = createServer((request, response) => {
     response.setHeader("x-content-type-options", "nosniff");
     serveHealth(parts, request, response).then(
@@ -98,6 +113,7 @@ export async function startHealthServer({
       const cut = setTimeout(() => server.closeAllConnections(), ANSWER_MS);
       await closed;
       clearTimeout(cut);
+      failedLogins[Symbol.dispose]();
     },
   };
 }

@@ -22,7 +22,7 @@ export async function serveMetrics(
   if (!isMeantForUs(request, { origins: [], token }))
     return sendJson(response, 421, { error: "Without a token /metrics answers only to local host names." });
   if (!identify(request.headers.authorization, token)) {
-    if (request.headers.authorization !== undefined) noteFailedLogin?.(request);
+    noteFailedLogin?.(request, request.headers.authorization);
     response.setHeader("www-authenticate", "Bearer");
     return sendJson(response, 401, {
       error: "Send the token as `Authorization: Bearer …`; in Prometheus: authorization: { credentials_file: … }.",

@@ -56,7 +56,8 @@ const CHECK_MS = 1_000;
 const TAKE_MS = 30_000;
 
 export async function startServer(given: ServerOptions): Promise<RunningServer> {
-  const options = { ...given, noteFailedLogin: createFailedLogins(given.log, given.observer) };
+  const failedLogins = createFailedLogins(given.log, given.observer);
+  const options = { ...given, noteFailedLogin: failedLogins.note };
   const { services, token, log, noteFailedLogin } = options;
   const readiness = { isReady: true };
   const graphql = createGraphql(options);
@@ -101,6 +102,7 @@ export async function startServer(given: ServerOptions): Promise<RunningServer> 
       services.tail.close();
       await shutDown({ server, sockets, unanswered, silent, log });
       await graphql.yoga.dispose();
+      failedLogins[Symbol.dispose]();
     },
   };
 }
@@ -154,7 +156,7 @@ function createRoutes(options: ServerOptions, graphql: Graphql, readiness: Readi
     if (path === "/") return void response.writeHead(302, { location: GRAPHQL }).end();
     if (path !== SCHEMA) return sendJson(response, 404, { error: `${path} does not exist; the API is at ${GRAPHQL}.` });
     if (!identify(request.headers.authorization, token)) {
-      if (request.headers.authorization !== undefined) noteFailedLogin?.(request);
+      noteFailedLogin?.(request, request.headers.authorization);
       return refuseUnauthenticated(response);
     }
     if (!introspection) return refuseIntrospection(response);

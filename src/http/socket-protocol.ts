@@ -57,7 +57,7 @@ type Options = ServerOptions<Record<string, unknown>, SocketState>;
 export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
   const onConnect: Options["onConnect"] = (client) => {
     const isKnown = actorOf(parts, client) !== null;
-    if (!isKnown && authorizationOf(client) !== undefined) parts.noteFailedLogin?.(client.extra.request);
+    if (!isKnown) parts.noteFailedLogin?.(client.extra.request, authorizationOf(client));
     if (isKnown) clients.add(client);
     client.extra.operations = client.subscriptions;
     return isKnown;

@@ -120,7 +120,7 @@ function requestInstruments({ counter, gauge, histogram }: Factories) {
       QUICK,
       ["type", "outcome"],
     ),
-    failedLogins: counter("failed_logins_total", "Requests and connections with an invalid token."),
+    failedLogins: counter("failed_logins_total", "Requests and connections without a valid token.", ["reason"]),
     unclear: counter("graphql_requests_rejected_total", "Requests whose document could not be parsed or is not valid."),
     callbacks: counter("callbacks_total", "Callbacks from machines; every verdict except TAKEN changed nothing.", [
       "verdict",
@@ -207,7 +207,7 @@ function observerOf(to: Instruments): Observer {
       };
     },
     requestRefused: () => to.unclear.inc(),
-    loginFailed: () => to.failedLogins.inc(),
+    loginFailed: (reason) => to.failedLogins.inc({ reason }),
     runClaimed(run, { first, takenOver }) {
       if (first) to.runsStarted.inc(purposeOf(run));
       if (takenOver) to.takeOvers.inc();

@@ -1,7 +1,7 @@
 /** Attacks on the HTTP server, beyond the limits of requests. */
 import { connect } from "node:net";
 import { text as readText } from "node:stream/consumers";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test, vi } from "vitest";
 import type { IncomingMessage } from "node:http";
 import { createFailedLogins } from "../../src/http/failed-logins.ts";
 import { createLog } from "../../src/log.ts";
@@ -34,43 +34,86 @@ describe("host names", () => {
   });
 });
 
-test("an invalid token is logged once a minute for its address, with a count", () => {
-  const lines: string[] = [];
-  let now = 0;
-  const note = createFailedLogins(
-    createLog("info", { write: (line: string) => void lines.push(line) }),
-    undefined,
-    () => now,
-  );
+describe("log of failed logins", () => {
   const from = (remoteAddress: string) => ({ socket: { remoteAddress } }) as unknown as IncomingMessage;
-  const shown = () =>
-    lines.splice(0).map((line) => {
-      const { address, count } = JSON.parse(line) as { address: string; count: number };
-      return [address, count];
-    });
-  for (let count = 0; count < 1_200; count += 1) note(from("10.0.0.7"));
-  note(from("10.0.0.8"));
-  expect(shown()).toEqual([
-    ["10.0.0.7", 1],
-    ["10.0.0.8", 1],
-  ]);
-  now = 61_000;
-  note(from("10.0.0.7"));
-  expect(shown()).toEqual([["10.0.0.7", 1_200]]);
+
+  function aLog() {
+    const lines: string[] = [];
+    const log = createLog("info", { write: (line: string) => void lines.push(line) });
+    const shown = () =>
+      lines.splice(0).map((line) => {
+        const { address, missing, wrong } = JSON.parse(line) as Record<string, unknown>;
+        return [address, missing, wrong];
+      });
+    return { log, shown };
+  }
+
+  test("requests without a valid token are logged once a minute for their address, with counts [R-313]", () => {
+    vi.useFakeTimers();
+    try {
+      const { log, shown } = aLog();
+      using logins = createFailedLogins(log, undefined, () => Date.now());
+      for (let count = 0; count < 1_200; count += 1) logins.note(from("10.0.0.7"), "Bearer wrong");
+      logins.note(from("10.0.0.7"), undefined);
+      logins.note(from("10.0.0.8"), "");
+      expect(shown()).toEqual([
+        ["10.0.0.7", 0, 1],
+        ["10.0.0.8", 1, 0],
+      ]);
+      vi.advanceTimersByTime(59_000);
+      expect(shown()).toEqual([]);
+      vi.advanceTimersByTime(10_000);
+      expect(shown()).toEqual([["10.0.0.7", 1, 1_199]]);
+      vi.advanceTimersByTime(120_000);
+      expect(shown()).toEqual([]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("failed logins of the last minute are logged when the service stops [R-313]", () => {
+    const { log, shown } = aLog();
+    const logins = createFailedLogins(log);
+    for (let count = 0; count < 8; count += 1) logins.note(from("10.0.0.7"), "Bearer wrong");
+    logins[Symbol.dispose]();
+    expect(shown()).toEqual([
+      ["10.0.0.7", 0, 1],
+      ["10.0.0.7", 0, 7],
+    ]);
+  });
+
+  test("failed logins of more addresses than are counted are in one line for the others", () => {
+    const { log, shown } = aLog();
+    const logins = createFailedLogins(log);
+    for (let count = 0; count < 10_050; count += 1) logins.note(from(`fd00::${count.toString(16)}`), undefined);
+    logins[Symbol.dispose]();
+    const lines = shown();
+    expect(lines).toHaveLength(10_002);
+    expect(lines.at(-1)).toEqual(["other addresses", 49, 0]);
+  });
 });
 
-test("invalid tokens are counted over HTTP and WebSocket, and missing ones are not", async () => {
+test("wrong and missing tokens are counted over HTTP and WebSocket [R-313]", async () => {
   const ask = async (path: string, headers: Record<string, string>) =>
     (await fetch(`${closed.url}${path}`, { headers: { accept: "application/json", ...headers } })).status;
-  const wrong = { authorization: "Bearer wrong" };
-  expect(await ask("/graphql?query={service{version}}", wrong)).toBe(401);
-  expect(await ask("/schema.graphql", wrong)).toBe(401);
-  expect(await ask("/metrics", wrong)).toBe(401);
-  expect(await ask("/metrics", {})).toBe(401);
+  for (const headers of [{ authorization: "Bearer wrong" }, {}])
+    for (const path of ["/graphql?query={service{version}}", "/schema.graphql", "/metrics"])
+      expect(await ask(path, headers)).toBe(401);
+  expect(await closeCodeOf({ authorization: "Bearer wrong" })).toBe(4403);
+  expect(await closeCodeOf(undefined)).toBe(4403);
   const metrics = await fetch(`${closed.url}/metrics`, { headers: { authorization: `Bearer ${TOKEN}` } });
-  expect(await metrics.text()).toMatch(/^ostler_failed_logins_total(\{\})? 3$/m);
-  expect(closed.logLines.filter((line) => line.includes("sent an invalid token"))).toHaveLength(1);
+  const text = await metrics.text();
+  expect(text).toMatch(/^ostler_failed_logins_total\{reason="wrong"\} 4$/m);
+  expect(text).toMatch(/^ostler_failed_logins_total\{reason="missing"\} 4$/m);
+  expect(closed.logLines.filter((line) => line.includes("had no valid token"))).toHaveLength(1);
 });
+
+/** The code with which a connection with these parameters is closed. */
+async function closeCodeOf(payload: Record<string, unknown> | undefined): Promise<number> {
+  const socket = new WebSocket(`${closed.url.replace(/^http/, "ws")}/graphql`, "graphql-transport-ws");
+  socket.addEventListener("open", () => socket.send(JSON.stringify({ type: "connection_init", payload })));
+  return new Promise((done) => socket.addEventListener("close", ({ code }) => done(code)));
+}
 
 test("unknown members of a request body are ignored, as GraphQL over HTTP says", async () => {
   const response = await fetch(`${open.url}/graphql`, {

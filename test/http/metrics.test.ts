@@ -29,15 +29,19 @@ describe("/metrics with a token", () => {
   });
 
   test("/metrics with a token is also served by a replica that only runs work", async () => {
+    const lines: string[] = [];
     const telemetry = await createTelemetry({ log: createLog("silent"), version: "0" });
     const server = await startHealthServer({
       host: "127.0.0.1",
       port: 0,
       database: { reader: aReader(() => []) },
       metrics: { token: TOKEN, scrape: telemetry.scrapeOf(aReader(() => [])) },
+      log: createLog("info", { write: (line: string) => void lines.push(line) }),
+      observer: telemetry.observer,
     });
     owned.push(server);
     expect((await fetch(`${server.url}/metrics`)).status).toBe(401);
+    expect(lines.filter((line) => line.includes("had no valid token"))).toHaveLength(1);
     expect((await scraped(server.url, { authorization: `Bearer ${TOKEN}` })).has("process_resident_memory_bytes")).toBe(
       true,
     );
