@@ -103,7 +103,7 @@ interface Digits {
 }
 
 const DIGIT = /[0-9a-f]/i;
-/** What dumps, certificates and source code print between bytes. A digit 0 before an x is a prefix. */
+/** Characters between bytes in dumps, certificates and source code. A digit 0 before an x is a prefix. */
 const SEPARATOR = /[\s:,-]/;
 /** A text without three bytes in hexadecimal need not be searched. */
 const THREE_BYTES = /(?:[0-9a-f]{2}[\s:,-]*(?:0x)?){3}/i;
