@@ -318,6 +318,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-213",
         rule: "The service's token and database credentials are neither in the environment of a driver's process nor in `/proc` of the service.",
       },
+      {
+        id: "R-310",
+        rule: "Secrets of settings are masked in every text of a driver: as they are, and as encoded in JSON, URLs, forms, Base64 and hexadecimal.",
+      },
       { id: "R-214", rule: "A plugin with another content than its pinned hash is refused." },
       {
         id: "R-215",
@@ -600,6 +604,10 @@ export const RULES: readonly RuleSection[] = [
       {
         id: "R-201",
         rule: "A flood of callbacks uses few connections to the database: malformed tokens use none, at most 8 callbacks use one at the same time, and an address with many rejected callbacks has to wait.",
+      },
+      {
+        id: "R-313",
+        rule: "Every request without a valid token is counted with its reason, and logged with at most one line per minute and address. No count is lost when the service stops.",
       },
     ],
   },

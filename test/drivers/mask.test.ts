@@ -8,8 +8,7 @@ import { createRedactor } from "../../src/engine/input/secret-redactor.ts";
 
 const KEY = "-----BEGIN KEY-----\r\nMIIEvQIB\r\nab\r\n-----END KEY-----\r\n";
 
-const hex = (separator: string) =>
-  [...Buffer.from("correct-horse")].map((byte) => byte.toString(16)).join(separator);
+const hex = (separator: string) => [...Buffer.from("correct-horse")].map((byte) => byte.toString(16)).join(separator);
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 
 test.each([
@@ -43,7 +42,7 @@ test.each([
   ["half a secret in hexadecimal in a truncated text", `key ${hex(":").slice(0, 20)}…`, "key ***…"],
   ["hexadecimal of another text stays visible", "fd00:7::1 63:6f:72:72 0xdeadbeef", "fd00:7::1 63:6f:72:72 0xdeadbeef"],
   ["the beginning of a secret in a text that is not truncated stays visible", "correct", "correct"],
-])("mask: %s", (_what, text, shown) => {
+])("mask: %s [R-310]", (_what, text, shown) => {
   const secrets = ["correct-horse", "correct-horse-battery", KEY, "x", 'say "x" to\\me'];
   expect(createMask(secrets).all(text)).toBe(shown);
   expect(createRedactor(secrets).text(text)).toBe(shown);
