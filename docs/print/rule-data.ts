@@ -145,6 +145,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "The service sets a fault on a node whose power could not be read 3 times in a row, or whose clean-up failed, refuses the work that the fault would spoil unless `force`, and ends the fault when its cause is gone.",
       },
       {
+        id: "R-280",
+        rule: "A verification or a cleaning ends the fault of a failed clean-up as soon as its last step has succeeded, also if the run then fails, is stopped or is aborted.",
+      },
+      {
         id: "R-035",
         rule: "`setPower` switches on, switches off, shuts down within a timeout, and reboots, unless the node has an unfinished run.",
       },

@@ -4,7 +4,7 @@ import type { LegPhase, OperationKind, Route } from "./verbs.ts";
 export const NODE_FAULTS = {
   BMC_UNREACHABLE: "The power could not be read several times in a row. A successful reading ends it.",
   CLEAN_UP_FAILED:
-    "A clean-up after a failure or an abort failed, so the machine is in an unknown condition. A successful verification, cleaning or clean-up ends it.",
+    "A clean-up after a failure or an abort failed, so the machine is in an unknown condition. A successful verification, cleaning or clean-up ends it, whatever becomes of the rest of the run.",
 } as const;
 
 export type NodeFault = keyof typeof NODE_FAULTS;

@@ -1,10 +1,30 @@
 /** Faults of nodes: the service sets them, refuses the work that they would spoil, and ends them when the cause is gone. */
 import { afterAll, describe, expect, test } from "vitest";
-import { ALICE, engineUnderTest } from "../support/builders.ts";
+import { passGate } from "../../plugins/fake/gates.ts";
+import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 
-const ostler = await engineUnderTest();
+const wiping = aGate();
+const done = async () => ({ kind: "done" }) as const;
+const wiper = aDriver("wiper", {
+  inspect: { ...stepsOf(aStep("look", "inspect", done)), withoutReboot: true },
+  clean: stepsOf(
+    aStep(
+      "wipe",
+      "clean",
+      async ({ node }) => {
+        await passGate(wiping.name, node.name, null);
+        return { kind: "done" };
+      },
+      { interruptible: "AT_BOUNDARY", touches: ["DISKS"] },
+    ),
+  ),
+  deploy: stepsOf(aStep("install", "deploy", done)),
+});
+
+const ostler = await engineUnderTest({ drivers: [wiper] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 const faultOf = async (node: TestNode) => (await ostler.node(node)).faultKind;
@@ -67,6 +87,52 @@ describe("fault CLEAN_UP_FAILED", () => {
     await ostler.engine.updateNode(ALICE, node.id, { settings: { steps: null } });
     await ostler.operationEnds(await ostler.begin("CLEAN", [node]));
     expect([await ostler.nodeState(node), await faultOf(node)]).toEqual(["AVAILABLE", null]);
+  });
+
+  const failCleanUp = (node: TestNode) =>
+    ostler.test
+      .sql`update nodes set fault_kind = 'CLEAN_UP_FAILED', fault_since = now(), fault_message = 'x' where id = ${node.id}`;
+
+  test("fault stayed although the node had been cleaned, because a later phase of the same run failed [R-280]", async () => {
+    const node = await ostler
+      .aNode()
+      .in("MANAGEABLE")
+      .scripted({ "deploy.prepare": { fail: "no luck" } })
+      .made();
+    await failCleanUp(node);
+    const id = await ostler.begin("COMMISSION", [node], { onFailure: "LEAVE" });
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    expect([await ostler.nodeState(node), await faultOf(node)]).toEqual(["DEPLOY_FAILED", null]);
+  });
+
+  test("verification ends the fault of a node whose run is stopped after it [R-280]", async () => {
+    const gate = aGate();
+    const node = await ostler
+      .aNode()
+      .in("STOPPED")
+      .scripted({ "power.read": { gate: gate.name } })
+      .made();
+    await failCleanUp(node);
+    const id = await ostler.begin("COMMISSION", [node]);
+    await gate.arrivals();
+    await ostler.engine.stop(ALICE, { work: { operationId: id } });
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+    expect(await faultOf(node)).toBeNull();
+  });
+
+  test("cleaning that a restart keeps from before the failed clean-up does not end the fault", async () => {
+    const node = await ostler.aNode().in("MANAGEABLE").with("wiper", {}).made();
+    const id = await ostler.begin("COMMISSION", [node]);
+    await wiping.arrivals();
+    await ostler.engine.abort(ALICE, { work: { operationId: id }, mode: "AFTER_STEP" });
+    wiping.open();
+    await ostler.operationEnds(id);
+    expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
+    await failCleanUp(node);
+    const { operationId } = await ostler.engine.restart(ALICE, { work: { operationId: id } });
+    expect((await ostler.operationEnds(operationId ?? "")).state).toBe("SUCCEEDED");
+    expect([await ostler.nodeState(node), await faultOf(node)]).toEqual(["ACTIVE", "CLEAN_UP_FAILED"]);
   });
 
   test("node whose clean-up failed is not deployed again before it is cleaned", async () => {

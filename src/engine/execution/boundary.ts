@@ -24,6 +24,7 @@ import { faultEnd } from "./node-faults.ts";
 /** Continues the run at a position, where no step is running. */
 export async function passBoundary(context: RunContext, position: number): Promise<RunDirective> {
   const { environment, ledger, claimed, interrupt } = context;
+  endFaultAfterLeg(context, claimed.plan.steps[position]?.leg ?? claimed.plan.legs.length);
   switch (atBoundary({ interrupt, workLeft: position < claimed.plan.steps.length })) {
     case "ABORT":
       return beginAbort(claimed, null, { ignoredSignal: false, isStepOver: position > claimed.position });
@@ -71,11 +72,26 @@ function completeRun(context: RunContext, position: number): Release {
     );
   }
   if (plan.finish.length === 0 && isSettledInPlace(claimed)) changeNode(context, { lastError: null });
-  const isSound = plan.legs.some(({ phase }) => phase === "verify" || phase === "clean") && !plan.bestEffort;
-  if (isSound && claimed.node.faultKind === "CLEAN_UP_FAILED")
-    changeNode(context, faultEnd(claimed.node, "CLEAN_UP_FAILED"));
+  if (claimed.run.purpose === "CLEAN_UP") endFault(context);
   ledger.changeRun({ position, leg: claimed.leg });
   return finishRun(context, "SUCCEEDED");
+}
+
+/**
+ * A verification or a cleaning whose steps have succeeded ends the fault of a failed clean-up, whatever becomes of the legs
+ * that follow. A leg of which no step has run (all of them are kept from an earlier run, or it has none) ends no fault: the
+ * clean-up may have failed after it.
+ */
+function endFaultAfterLeg(context: RunContext, nextLeg: number): void {
+  const { leg, plan } = context.claimed;
+  const phase = plan.legs[leg]?.phase;
+  const hasRun = leg < nextLeg && plan.steps.some((step) => step.leg === leg && !step.kept);
+  if (hasRun && (phase === "verify" || phase === "clean") && !plan.bestEffort) endFault(context);
+}
+
+function endFault(context: RunContext): void {
+  const change = faultEnd(context.claimed.node, "CLEAN_UP_FAILED");
+  if (Object.keys(change).length > 0) changeNode(context, change);
 }
 
 /** Work in place settles the error of earlier work in place, such as a failed change of power, and no other. */
