@@ -118,24 +118,25 @@ describe("rollout of a restart", () => {
 
 describe("variables of a restart", () => {
   test("restart with keepVariables false drops the variables of the first request, and the plan names sources [R-166]", async () => {
-    await ostler.engine.createCluster(ALICE, { name: "site", variables: { image: "debian-13", ntp: "10.0.0.1" } });
+    const settings = { constructor: "acme", image: "debian-13", ntp: "10.0.0.1" };
+    await ostler.engine.createCluster(ALICE, { name: "site", variables: settings });
     const node = await ostler.aNode().in("AVAILABLE").inCluster("site").scripted(broken).made();
     await ostler.operationEnds(await ostler.begin("DEPLOY", [node], { variables: { image: "bad" } }));
     const variables = { ntp: "10.0.0.2" };
+    const acme = { name: "constructor", value: "acme", source: "CLUSTER" };
     expect((await restart([node], { dryRun: true, variables })).results[0]?.variables).toEqual([
+      acme,
       { name: "image", value: "bad", source: "EARLIER_REQUEST" },
       { name: "ntp", value: "10.0.0.2", source: "REQUEST" },
     ]);
     const answer = await restart([node], { keepVariables: false });
     expect(answer.results[0]?.variables).toEqual([
+      acme,
       { name: "image", value: "debian-13", source: "CLUSTER" },
       { name: "ntp", value: "10.0.0.1", source: "CLUSTER" },
     ]);
     await ostler.operationEnds(answer.operationId ?? "");
-    expect((await ostler.run(answer.operationId ?? "", node)).variables).toEqual({
-      image: "debian-13",
-      ntp: "10.0.0.1",
-    });
+    expect((await ostler.run(answer.operationId ?? "", node)).variables).toEqual(settings);
   });
 });
 

@@ -38,8 +38,8 @@ export async function effectiveVariables(
     const values = overlay(ofClusters.get(clusterId ?? ""), { ...earlierVariables, ...own }, { [HOST_GROUP]: group });
     const sourceOf = (name: string): VariableSource => {
       if (name === HOST_GROUP) return "HOST_GROUP";
-      if (name in own) return "REQUEST";
-      return name in earlierVariables ? "EARLIER_REQUEST" : "CLUSTER";
+      if (Object.hasOwn(own, name)) return "REQUEST";
+      return Object.hasOwn(earlierVariables, name) ? "EARLIER_REQUEST" : "CLUSTER";
     };
     const list = Object.entries(values)
       .map(([name, value]) => ({ name, value, source: sourceOf(name) }))
