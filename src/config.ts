@@ -1,4 +1,5 @@
 /** The configuration: one frozen object from environment variables and flags, checked before anything starts. */
+import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { resolve } from "node:path";
 import { messageOf } from "./errors.ts";
@@ -129,6 +130,11 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
     fallback: "",
     help: "token that callers send as Authorization: Bearer …; at least 16 characters",
   },
+  OSTLER_TOKEN_FILE: {
+    flag: "token-file",
+    fallback: "",
+    help: "file with the token, in place of OSTLER_TOKEN; a newline at its end is dropped; read once, at the start",
+  },
   OSTLER_LOG: { flag: "log", fallback: "info", help: `lowest level that is logged: ${LOG_LEVELS.join(", ")}` },
   OSTLER_LOG_FORMAT: {
     flag: "log-format",
@@ -194,18 +200,13 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     return flags.values[variable?.flag ?? ""] ?? (environment[name] || (variable?.fallback ?? ""));
   };
   const host = value("OSTLER_HOST");
-  if (environment["OSTLER_TOKEN"] === "" || flags.values["token"] === "")
-    throw new ConfigError(
-      "OSTLER_TOKEN is empty, as if its secret had not been found. Set a token, or remove the variable to run without one.",
-    );
-  const token = value("OSTLER_TOKEN") || null;
-  if (token !== null && token.length < TOKEN_LENGTH_MIN)
-    throw new ConfigError(
-      `OSTLER_TOKEN has ${token.length} characters. Use at least ${TOKEN_LENGTH_MIN} random characters.`,
-    );
+  const token = tokenOf(
+    flags.values["token"] ?? environment["OSTLER_TOKEN"],
+    flags.values["token-file"] ?? environment["OSTLER_TOKEN_FILE"],
+  );
   if (!isLoopback(host) && token === null) {
     throw new ConfigError(
-      `OSTLER_HOST is ${host}, which other machines can reach, but OSTLER_TOKEN is not set. Set a token, or listen on 127.0.0.1.`,
+      `OSTLER_HOST is ${host}, which other machines can reach, but neither OSTLER_TOKEN nor OSTLER_TOKEN_FILE is set. Set one of them, or listen on 127.0.0.1.`,
     );
   }
   const role = oneOf("OSTLER_ROLE", value("OSTLER_ROLE"), Object.keys(ROLES) as Role[]);
@@ -299,6 +300,39 @@ function readFlags(args: readonly string[]): {
   } catch (error) {
     const flags = Object.values(VARIABLES).map(({ flag }) => `--${flag}`);
     throw new ConfigError(`${messageOf(error).replace(/\.?$/, ".")} Known flags: ${flags.join(", ")} and --demo.`);
+  }
+}
+
+/** The token, given itself or by its file; null if neither is given. An empty one is refused: its secret was not found. */
+function tokenOf(given: string | undefined, file: string | undefined): string | null {
+  if (given !== undefined && file !== undefined)
+    throw new ConfigError("OSTLER_TOKEN and OSTLER_TOKEN_FILE are both set. Remove one of them.");
+  if (file === "")
+    throw new ConfigError(
+      "OSTLER_TOKEN_FILE is empty. Name the file with the token, or remove the variable to run without a token.",
+    );
+  const token = file === undefined ? given : readToken(file);
+  if (token === undefined) return null;
+  const source = file === undefined ? "OSTLER_TOKEN" : `The file ${file} of OSTLER_TOKEN_FILE`;
+  if (token === "")
+    throw new ConfigError(
+      `${source} is empty, as if its secret had not been found. Set a token, or remove the variable to run without one.`,
+    );
+  if (/[\r\n]/.test(token)) throw new ConfigError(`${source} has more than one line. Use one line with the token.`);
+  if (token.length < TOKEN_LENGTH_MIN)
+    throw new ConfigError(
+      `${source} has ${token.length} characters. Use at least ${TOKEN_LENGTH_MIN} random characters.`,
+    );
+  return token;
+}
+
+function readToken(file: string): string {
+  try {
+    return readFileSync(file, "utf8").replace(/\r?\n$/, "");
+  } catch (error) {
+    throw new ConfigError(
+      `The token of OSTLER_TOKEN_FILE cannot be read: ${messageOf(error)}. Make the file readable for the user of the service.`,
+    );
   }
 }
 

@@ -1,6 +1,8 @@
 /** The configuration: every variable with its bounds, flags before variables, mistakes named, secrets kept. */
-import { resolve } from "node:path";
-import { describe, expect, test } from "vitest";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { afterAll, describe, expect, test } from "vitest";
 import { ConfigError, VARIABLES, isLoopback, readConfig, configForLog } from "../src/config.ts";
 
 const TOKEN = "0123456789abcdef";
@@ -51,13 +53,51 @@ describe("default configuration", () => {
   });
 
   test("an empty variable counts as unset", () => {
-    const empty = Object.keys(VARIABLES).flatMap((name) => (name === "OSTLER_TOKEN" ? [] : [[name, ""]]));
+    const empty = Object.keys(VARIABLES).flatMap((name) => (name.startsWith("OSTLER_TOKEN") ? [] : [[name, ""]]));
     expect(readConfig(Object.fromEntries(empty), [])).toEqual(readConfig({}, []));
   });
 
   test("an empty OSTLER_TOKEN, as from a secret that was not found, is refused", () => {
     expect(() => readConfig({ OSTLER_TOKEN: "" }, [])).toThrow("OSTLER_TOKEN is empty");
     expect(() => readConfig({}, ["--token", ""])).toThrow("OSTLER_TOKEN is empty");
+  });
+
+  describe("token file", () => {
+    const folder = mkdtempSync(join(tmpdir(), "token-file-"));
+    afterAll(() => rmSync(folder, { recursive: true }));
+    let files = 0;
+    const withText = (text: string) => {
+      files += 1;
+      const file = join(folder, `token-${files}`);
+      writeFileSync(file, text);
+      return { OSTLER_TOKEN_FILE: file };
+    };
+
+    test.each([TOKEN, `${TOKEN}\n`, `${TOKEN}\r\n`])(
+      "token file %j has the token, without its newline [R-311]",
+      (text) => {
+        const environment = withText(text);
+        expect(readConfig(environment, []).token).toBe(TOKEN);
+        expect(readConfig({}, ["--token-file", environment.OSTLER_TOKEN_FILE]).token).toBe(TOKEN);
+      },
+    );
+
+    test.each([
+      ["empty", withText(""), "is empty"],
+      ["a newline only", withText("\n"), "is empty"],
+      ["two lines", withText(`${TOKEN}\n${TOKEN}\n`), "more than one line"],
+      ["a short token", withText("short\n"), "has 5 characters"],
+      ["not there", { OSTLER_TOKEN_FILE: join(folder, "none") }, "cannot be read: ENOENT"],
+      ["a folder", { OSTLER_TOKEN_FILE: folder }, "cannot be read: EISDIR"],
+      ["an empty name", { OSTLER_TOKEN_FILE: "" }, "OSTLER_TOKEN_FILE is empty"],
+    ])("token file that is %s is refused [R-311]", (_what, environment, message) => {
+      expect(refusalOf(environment)).toContain(message);
+    });
+
+    test("token and token file together are refused [R-311]", () => {
+      expect(refusalOf({ ...withText(TOKEN), OSTLER_TOKEN: TOKEN })).toContain("both set");
+      expect(refusalOf(withText(TOKEN), ["--token", TOKEN])).toContain("both set");
+    });
   });
 
   test("variables without the OSTLER_ prefix are ignored", () => {
@@ -263,6 +303,7 @@ describe("each variable", () => {
         "OSTLER_REQUESTS",
         "OSTLER_RETENTION_DAYS",
         "OSTLER_TOKEN",
+        "OSTLER_TOKEN_FILE",
       ].toSorted(),
     );
   });

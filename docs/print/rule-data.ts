@@ -323,6 +323,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "The service's token and database credentials are neither in the environment of a driver's process nor in `/proc` of the service.",
       },
       {
+        id: "R-311",
+        rule: "The service reads its token from a variable or from a file, and does not start with both, an empty one, or a file that it cannot read.",
+      },
+      {
         id: "R-310",
         rule: "Secrets of settings are masked in every text of a driver: as they are, and as encoded in JSON, URLs, forms, Base64 and hexadecimal.",
       },
