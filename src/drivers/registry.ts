@@ -51,7 +51,7 @@ export type SettingsResult =
 export interface Registry extends AsyncDisposable {
   readonly drivers: readonly AnyDriver[];
   get(name: string): AnyDriver | undefined;
-  /** Networks in which addresses of machines may be; null: any. */
+  /** Networks in which addresses of machines may be; null: addresses are not limited. */
   readonly networks: IpNetworks | null;
   /** The node's composition, or a sentence that names the problem. */
   compose(choice: DriverChoice): { readonly composition: Composition } | { readonly problem: string };

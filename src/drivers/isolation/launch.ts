@@ -27,7 +27,7 @@ interface LaunchedPlugin {
 
 /** The second argument of a worker. */
 export interface WorkerOptions {
-  /** Expected hash of the plugin's module; null: any. */
+  /** Expected hash of the plugin's module; null: not checked. */
   readonly hash: string | null;
   /** See `IpNetworks.listed`; null: addresses are not limited. */
   readonly networks: { readonly listed: readonly string[] | null } | null;

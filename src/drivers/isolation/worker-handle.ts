@@ -29,14 +29,14 @@ import { readLines } from "./worker-output.ts";
 export interface Plugin {
   /** URL of the module. */
   readonly module: string;
-  /** Expected hash of the module's file; null: any. */
+  /** Expected hash of the module's file; null: not checked. */
   readonly hash: string | null;
   readonly permissions: readonly DriverPermission[];
   /** Name and version of its driver. */
   readonly name: string;
   readonly version: string;
   readonly memory: DriverMemory;
-  /** Networks in which addresses of machines may be; null: any. */
+  /** Networks in which addresses of machines may be; null: addresses are not limited. */
   readonly networks: IpNetworks | null;
 }
 
