@@ -46,7 +46,7 @@ describe("request that is refused as a whole", () => {
     expect(refusals).toEqual([
       {
         code: "NOT_FOUND",
-        message: `There are no nodes ${ghosts.slice(0, 10).join(", ")} and 9,990 more.`,
+        message: `Nodes ${ghosts.slice(0, 10).join(", ")} and 9,990 others do not exist.`,
         path: ["input", "nodes", "names"],
         missing: ghosts,
       },
@@ -163,7 +163,7 @@ describe("acceptance BEST_EFFORT", () => {
       { code: "INVALID_STATE", nodeId: wrong[1]?.id, nodes: { count: 499, refs: others } },
     ]);
     expect(refusals[1]?.message).toMatch(
-      `499 nodes are refused with INVALID_STATE: ${others.join(", ")} and 489 more. The first reason: Node ${wrong[1]?.name}`,
+      `499 nodes are refused with INVALID_STATE: ${others.join(", ")} and 489 others. The first reason: Node ${wrong[1]?.name}`,
     );
   });
 });

@@ -354,9 +354,16 @@ describe("updating a node", () => {
     ]);
   });
 
-  test("updateNode of an unknown node is refused", async () => {
+  test("updateNode of an unknown node named input.id as the path of the error: it is input.node", async () => {
     expect((await update({ node: { id: "garbage" }, name: "x" })).errors).toMatchObject([
-      { type: "NotFoundError", code: "NOT_FOUND", status: 404, missing: ["garbage"], path: ["input", "id"] },
+      {
+        type: "NotFoundError",
+        code: "NOT_FOUND",
+        status: 404,
+        message: "Node garbage does not exist.",
+        missing: ["garbage"],
+        path: ["input", "node"],
+      },
     ]);
   });
 });

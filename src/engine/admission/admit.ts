@@ -18,13 +18,14 @@ import { hostGroupFlaw } from "../input/name-rules.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { Selection } from "../input/node-selector.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
+import { unknownNodes } from "../input/unknown-nodes.ts";
 import { overlayKeepingNulls } from "../input/variables.ts";
 import { choiceFlaws, withRunbookSteps } from "../plans/step-selection.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { effectiveVariables } from "./effective-variables.ts";
 import { admitOnce, replayOf } from "./idempotency.ts";
 import { planHashOf } from "./plan-hash.ts";
-import { planNodes, unknownNode } from "./plan-nodes.ts";
+import { planNodes } from "./plan-nodes.ts";
 import type { AdmittedNode, NodeDecision } from "./plan-nodes.ts";
 import { rolloutFlaws, termsFlaws } from "./request-terms.ts";
 import type { RequestTerms, VerbRequest } from "./request-terms.ts";
@@ -221,7 +222,7 @@ const STALE_PLAN: Refusal = {
 };
 
 function refusedAnswer(ref: string, nodeId: string, decision: NodeDecision | undefined): NodeAnswer {
-  const { refusal, further = [] } = decision && "refusal" in decision ? decision : { refusal: unknownNode(ref) };
+  const { refusal, further = [] } = decision && "refusal" in decision ? decision : { refusal: unknownNodes([ref]) };
   return { ...refusedNode(ref, nodeId, null, refusal), further, target: null };
 }
 

@@ -13,6 +13,7 @@ import type { Plan, SitePolicy } from "../../store/records.ts";
 import { busyNodes, newestWork } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { cleansAutomatically } from "../../store/site.ts";
+import { unknownNodes } from "../input/unknown-nodes.ts";
 import { installFlaw } from "../plans/install-check.ts";
 import { installedSteps, keepSteps, planSteps } from "../plans/plan.ts";
 import type { PlanRequest } from "../plans/plan.ts";
@@ -33,8 +34,6 @@ export type AdmittedNode = PlannedWork & { readonly node: NodeRow; readonly vari
 
 /** `further`: more reasons for the refusal. */
 export type NodeDecision = PlannedWork | { readonly refusal: Refusal; readonly further?: readonly Refusal[] };
-
-/** Verbs that accept a list of steps, with the phase whose automatic steps the list replaces. */
 
 export interface PlanBasis {
   readonly registry: Registry;
@@ -107,7 +106,7 @@ class SharedPlans {
           options: submission.options,
         });
     if ("refusals" in planned) {
-      const [first = unknownNode(node.name), ...further] = planned.refusals.map((refusal) => ({
+      const [first = unknownNodes([node.name]), ...further] = planned.refusals.map((refusal) => ({
         ...refusal,
         nodeId: node.id,
       }));
@@ -151,8 +150,4 @@ function routeFor(
   const resumed = earlier && { resumed: resumeRoute(earlier.plan, facts.state, earlier.firstLeg)?.route ?? null };
   const decision = judge(facts, { verb: kind, options, force, ...resumed });
   return decision.admitted ? { route: decision.route } : { refusal: decision.refusal };
-}
-
-export function unknownNode(ref: string): Refusal {
-  return { code: "NOT_FOUND", message: `There is no node ${ref}.`, missing: [ref] };
 }

@@ -57,6 +57,7 @@ const LISTED_MAX = 10;
 
 /** The first names, and the number of the others, for a message. */
 export function listed(names: readonly string[]): string {
-  const more = names.length - LISTED_MAX;
-  return more > 0 ? `${names.slice(0, LISTED_MAX).join(", ")} and ${more.toLocaleString("en")} more` : names.join(", ");
+  const others = names.length - LISTED_MAX;
+  if (others <= 0) return names.join(", ");
+  return `${names.slice(0, LISTED_MAX).join(", ")} and ${others === 1 ? "1 other" : `${others.toLocaleString("en")} others`}`;
 }

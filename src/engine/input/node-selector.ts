@@ -8,7 +8,8 @@ import { isUuid } from "../../runtime/uuid.ts";
 import { emptyMembers } from "../../runtime/empty-members.ts";
 import { pickNodes } from "./node-pick.ts";
 import type { NodePick } from "./node-pick.ts";
-import { listed, nodesText } from "./name-rules.ts";
+import { nodesText } from "./name-rules.ts";
+import { unknownNodes } from "./unknown-nodes.ts";
 
 /** Exactly one member. */
 export type NodeSelector =
@@ -104,13 +105,6 @@ async function namedNodes(
     return nodeId === undefined ? [] : [{ ref, nodeId }];
   });
   return { nodes, clusterId: null, unknown: missing.length === 0 ? null : unknownNodes(missing, place) };
-}
-
-/** The refusal of names or ids that do not exist. */
-export function unknownNodes(missing: readonly string[], path: readonly string[]): Refusal {
-  const message =
-    missing.length === 1 ? `There is no node ${listed(missing)}.` : `There are no nodes ${listed(missing)}.`;
-  return { code: "NOT_FOUND", message, path, missing };
 }
 
 function known(found: readonly { readonly id: string; readonly name: string }[]): KnownNodes {

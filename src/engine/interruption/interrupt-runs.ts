@@ -10,7 +10,7 @@ import type { EngineContext } from "../context.ts";
 import { commonOperation, refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import type { InterruptRequest } from "../input/interrupt-request.ts";
-import { unknownNodes } from "../input/node-selector.ts";
+import { unknownNodes } from "../input/unknown-nodes.ts";
 import { selectUnfinishedWork } from "../input/work-selector.ts";
 import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
 import type { Transaction } from "../transaction.ts";

@@ -132,7 +132,7 @@ async function firstSeen(
     return {
       refusal: {
         code: "NOT_FOUND",
-        message: `There is no node ${name}, so it cannot have disappeared.`,
+        message: `Node ${name} does not exist, so it cannot have disappeared.`,
         missing: [name],
         path: [...path, "name"],
       },

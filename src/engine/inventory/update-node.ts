@@ -10,6 +10,7 @@ import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { hostGroupFlaw, labelFlaws, nameFlaw } from "../input/name-rules.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
+import { unknownNodes } from "../input/unknown-nodes.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { refuseEdit } from "./edit-nodes.ts";
@@ -36,6 +37,9 @@ export interface NodeChange {
   readonly automaticCleaning?: boolean | null | undefined;
 }
 
+/** Path of the reference to the node. */
+const NODE: readonly string[] = ["input", "node"];
+
 export interface UpdateNodeRequest {
   readonly nodeId: string;
   readonly change: NodeChange;
@@ -43,7 +47,7 @@ export interface UpdateNodeRequest {
 
 export async function updateNode(context: EngineContext, caller: Caller, request: UpdateNodeRequest): Promise<Edited> {
   const { nodeId } = request;
-  if (!isUuid(nodeId)) return refuseEdit([unknownNode(nodeId)]);
+  if (!isUuid(nodeId)) return refuseEdit([unknownNodes([nodeId], NODE)]);
   try {
     await context.transact((transaction) => applyChange(transaction, context, request));
     return { nodeIds: [nodeId], refusals: [], results: [] };
@@ -62,7 +66,7 @@ async function applyChange(
 ): Promise<void> {
   const { tx } = transaction;
   const [node] = await lockNodes(tx, [nodeId]);
-  if (!node) throw new RefusalError([unknownNode(nodeId)]);
+  if (!node) throw new RefusalError([unknownNodes([nodeId], NODE)]);
   if (change.ifRevision !== undefined && change.ifRevision !== node.revision)
     throw new RefusalError([staleRevision(node, change.ifRevision)]);
   const changesDrivers =
@@ -168,8 +172,4 @@ function staleRevision({ id, name, revision }: NodeRow, ifRevision: number): Ref
     nodeId: id,
     path: ["input", "ifRevision"],
   };
-}
-
-function unknownNode(id: string): Refusal {
-  return { code: "NOT_FOUND", message: `There is no node ${id}.`, missing: [id], path: ["input", "id"] };
 }

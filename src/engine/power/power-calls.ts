@@ -22,6 +22,7 @@ import { openMachine } from "../execution/machine.ts";
 import type { Machine } from "../execution/machine.ts";
 import { readPower, setPower } from "../execution/power-call.ts";
 import type { PowerReading } from "../execution/power-call.ts";
+import { unknownNodes } from "../input/unknown-nodes.ts";
 import type { Transact } from "../transaction.ts";
 
 export interface PowerReaderParts {
@@ -82,7 +83,7 @@ export class PowerCalls {
     // In this order: work that begins between the two reads makes the count rise above the one that is kept here.
     const work = await this.#workOf(nodeId);
     const node = await this.#rowOf(nodeId);
-    if (!node) return { refusal: { code: "NOT_FOUND", message: `There is no node ${ref}.`, missing: [ref] } };
+    if (!node) return { refusal: unknownNodes([ref]) };
     if (work?.busyWith) return { refusal: busyRefusal(node, work.busyWith) };
     const { registry, observer } = this.#parts;
     const machine = await openMachine(registry, node, (await this.#secretsOf(nodeId)) ?? {}, observer);
