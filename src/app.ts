@@ -1,9 +1,9 @@
 /**
  * The composition root: starts the service from a configuration, and shuts it down.
  *
- * Shutdown: readiness turns off and no new work is taken. Then the parts end in reverse order: the server finishes pending
- * responses, the engine lets steps reach their boundary and hands their runs back, the database closes last. The lease of
- * a step that takes longer expires.
+ * Shutdown: readiness turns off and no new work is taken. Then the parts end in reverse order: the server finishes
+ * pending responses, the engine lets steps reach their boundary and hands their runs back, the database closes last.
+ * The lease of a step that takes longer expires.
  */
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -46,8 +46,8 @@ export const VERSION = (
 ).version;
 
 /**
- * After this time a shutdown stops waiting for the database and fails pending statements, so that each part can end before
- * the process must exit (commands/serve.ts). A half-open connection would never answer.
+ * After this time a shutdown stops waiting for the database and fails pending statements, so that each part can end
+ * before the process must exit (commands/serve.ts). A half-open connection would never answer.
  */
 const GIVE_UP_MS = 6_500;
 

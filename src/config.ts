@@ -50,7 +50,9 @@ export interface Config {
   readonly requests: number;
   /** Maximum number of runs executed at the same time. */
   readonly concurrency: number;
-  /** Maximum number of worker processes busy with steps; 0: drivers run in the service's process; null: `concurrency`. */
+  /**
+   * Maximum number of worker processes busy with steps; 0: drivers run in the service's process; null: `concurrency`.
+   */
   readonly driverWorkers: number | null;
   /** Seconds between power readings of an idle node; 0: never. */
   readonly powerSeconds: number;

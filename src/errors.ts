@@ -1,6 +1,6 @@
 /**
- * Error codes and refusals. A code never changes its meaning, because clients depend on it. A refusal is a value, not an
- * exception; `RefusalError` carries one out of a transaction, and the engine turns it back into a value.
+ * Error codes and refusals. A code never changes its meaning, because clients depend on it. A refusal is a value, not
+ * an exception; `RefusalError` carries one out of a transaction, and the engine turns it back into a value.
  */
 
 /** HTTP status per code, in the order of the documentation. */
@@ -112,7 +112,9 @@ export interface Refusal {
   readonly step?: string;
   /** CAPACITY of a `pick`: the number of nodes that can be picked. */
   readonly available?: number;
-  /** Nodes that are refused with the same code, if this refusal stands for several. The other data is the first one's. */
+  /**
+   * Nodes that are refused with the same code, if this refusal stands for several. The other data is the first one's.
+   */
   readonly nodes?: { readonly count: number; readonly refs: readonly string[] };
 }
 

@@ -88,7 +88,9 @@ export function errorToLog(error: unknown): unknown {
   return withoutValues(pino.stdSerializers.err(error), values);
 }
 
-/** Statement parameters, the row that violates a constraint (`detail`), and the state of a lost connection (`client`). */
+/**
+ * Statement parameters, the row that violates a constraint (`detail`), and the state of a lost connection (`client`).
+ */
 const OMITTED = new Set(["params", "parameters", "args", "detail", "client"]);
 
 /** Removes `values` and the excluded members from a serialized error and its causes. */

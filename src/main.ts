@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * The command line: dispatches to a command. Without a command it runs the service. Each command loads its modules after
- * the configuration is checked, so that a mistake in it is reported within a moment.
+ * The command line: dispatches to a command. Without a command it runs the service. Each command loads its modules
+ * after the configuration is checked, so that a mistake in it is reported within a moment.
  */
 import { ConfigError, helpText, readConfig, readPlugins } from "./config.ts";
 import { messageOf } from "./errors.ts";

@@ -1,10 +1,11 @@
 /**
- * The events that the service reports about itself. Metrics, traces and log lines are made of them in src/telemetry; the code
- * that reports them knows none of these. Observing changes nothing: a method that wraps work returns or throws what the
- * work does, no method throws an error of its own, and nothing waits for one. `noopObserver` costs an empty call.
+ * The events that the service reports about itself. Metrics, traces and log lines are made of them in src/telemetry;
+ * the code that reports them knows none of these. Observing changes nothing: a method that wraps work returns or throws
+ * what the work does, no method throws an error of its own, and nothing waits for one. `noopObserver` costs an empty
+ * call.
  *
- * Only fields with few values (kinds, steps, outcomes) become labels of metrics. Names of nodes and ids are for traces and
- * the log.
+ * Only fields with few values (kinds, steps, outcomes) become labels of metrics. Names of nodes and ids are for traces
+ * and the log.
  */
 
 /** A call to a machine, as its driver (`Call.timed`) or the engine (`power read`) names it. */

@@ -5,7 +5,9 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-/** A path from the root of the repository. Placeholders such as `docs/decisions/NNNN-title.md` and `src/<…>` are not. */
+/**
+ * A path from the root of the repository. Placeholders such as `docs/decisions/NNNN-title.md` and `src/<…>` are not.
+ */
 const PATH = /(?<![\w./<-])(?:src|plugins|test|bench|docs|packages|drizzle|\.ci)\/[\w./-]*[\w/](?![\w<*…{])/g;
 
 const pathsIn = (text: string) =>

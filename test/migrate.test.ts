@@ -1,4 +1,7 @@
-/** After `ostler migrate`, a role that may not change tables can run the service with the privileges that the documentation lists. */
+/**
+ * After `ostler migrate`, a role that may not change tables can run the service with the privileges that the
+ * documentation lists.
+ */
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import postgres from "postgres";

@@ -1,6 +1,7 @@
 /**
  * One request for each mutation, printed on the pages of docs/verbs; test/docs.test.ts sends each of them to a service.
- * They use the cluster `berlin` and its nodes `berlin-01` and `berlin-02`; ids that are not known beforehand are variables.
+ * They use the cluster `berlin` and its nodes `berlin-01` and `berlin-02`; ids that are not known beforehand are
+ * variables.
  */
 
 export interface ExampleRequest {

@@ -1,6 +1,7 @@
 /**
- * The rules that users can rely on. A test that holds a rule carries the rule's id at the end of its title: `… [R-057]`,
- * `… [R-057, R-058]`; test/rules.test.ts fails for a rule without a test. Ids are permanent: append new rules with the next id.
+ * The rules that users can rely on. A test that holds a rule carries the rule's id at the end of its title:
+ * `… [R-057]`, `… [R-057, R-058]`; test/rules.test.ts fails for a rule without a test. Ids are permanent: append new
+ * rules with the next id.
  */
 
 export interface Rule {

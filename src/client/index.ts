@@ -1,4 +1,7 @@
-/** The package `ostler-client`: watches nodes and resumes after any loss of the connection. Imports nothing of the service. */
+/**
+ * The package `ostler-client`: watches nodes and resumes after any loss of the connection. Imports nothing of the
+ * service.
+ */
 export type { NodeFilter } from "./filter.ts";
 export { WatchError } from "./items.ts";
 export type { BeginReason, NodeFields, Transition, WatchItem, WatchedNode } from "./items.ts";

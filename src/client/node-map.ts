@@ -5,9 +5,9 @@ export interface NodeMap<Fields> {
   /**
    * Nodes by UUID, as of `cursor`. A map that was read never changes: after the next change there is a new one, made at
    * the first read. During a new snapshot it keeps the old nodes, so readers never see half a snapshot. Exact without a
-   * filter and with a filter by `ids` only. With other filters the stream does not report nodes that stop matching or are
-   * deleted; they remain until the next snapshot. Between snapshots a node never returns to an older revision, also not
-   * after a reconnection.
+   * filter and with a filter by `ids` only. With other filters the stream does not report nodes that stop matching or
+   * are deleted; they remain until the next snapshot. Between snapshots a node never returns to an older revision, also
+   * not after a reconnection.
    */
   readonly nodes: ReadonlyMap<string, WatchedNode<Fields>>;
   /** Increases with each change of `nodes`. */

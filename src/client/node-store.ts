@@ -1,6 +1,6 @@
 /**
- * The watched nodes as a store for user interfaces: a view that never changes, and listeners that are called when there is
- * another one. It watches from the first subscriber until the last one has left; the next one starts a new watch.
+ * The watched nodes as a store for user interfaces: a view that never changes, and listeners that are called when there
+ * is another one. It watches from the first subscriber until the last one has left; the next one starts a new watch.
  */
 import type { NodeFields, WatchedNode } from "./items.ts";
 import { createNodeMap } from "./node-map.ts";

@@ -47,8 +47,9 @@ interface Socket {
 const CONNECTING = 0;
 const ACKNOWLEDGE_MS = 10_000;
 /**
- * Bad request, unauthorized, unacceptable subprotocol, subscriber exists, too many initialisations, internal protocol error.
- * Also 4403, except on an established connection: there the token has expired, and the next connection gets a new one.
+ * Bad request, unauthorized, unacceptable subprotocol, subscriber exists, too many initialisations, internal protocol
+ * error. Also 4403, except on an established connection: there the token has expired, and the next connection gets a
+ * new one.
  */
 const FATAL_CLOSE_CODES = new Set([4400, 4401, 4406, 4409, 4429, 4500]);
 const FORBIDDEN = 4403;

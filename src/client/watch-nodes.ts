@@ -33,8 +33,8 @@ export interface WatchOptions {
     | ((broken: { readonly why: string; readonly tries: number; readonly pauseMs: number }) => void)
     | undefined;
   /**
-   * Backoff with jitter: upper bounds of the first pause and of any pause. The bound doubles at each attempt, and is reset
-   * by a connection that made progress.
+   * Backoff with jitter: upper bounds of the first pause and of any pause. The bound doubles at each attempt, and is
+   * reset by a connection that made progress.
    */
   readonly firstPauseMs?: number | undefined;
   readonly longestPauseMs?: number | undefined;
@@ -52,8 +52,8 @@ const UNREAD_MAX = 10_000;
 const HELD_MS = 10_000;
 
 /**
- * Iterates over items until the loop is left or the signal fires; both end it immediately. Throws a `WatchError`: GAP if
- * items are missing, REFUSED if the server rejects this client or this request.
+ * Iterates over items until the loop is left or the signal fires; both end it immediately. Throws a `WatchError`: GAP
+ * if items are missing, REFUSED if the server rejects this client or this request.
  */
 export function watchNodes<Fields = NodeFields, More = unknown>(
   options: WatchOptions,
@@ -109,9 +109,9 @@ async function* follow(options: WatchOptions, signal: AbortSignal): AsyncGenerat
 }
 
 /**
- * Yields the items of one connection. Returns its ending (null: the watch ended), and whether it made progress: it moved the
- * cursor beyond `after`, or lasted for `HELD_MS`. An incomplete snapshot is not progress, and neither is a bookmark at the
- * cursor, which a server that fails each time sends too.
+ * Yields the items of one connection. Returns its ending (null: the watch ended), and whether it made progress: it
+ * moved the cursor beyond `after`, or lasted for `HELD_MS`. An incomplete snapshot is not progress, and neither is a
+ * bookmark at the cursor, which a server that fails each time sends too.
  */
 async function* read(
   session: Session,

@@ -36,7 +36,8 @@ export async function runService(config: Config, log: Log): Promise<void> {
   };
   // A driver or a library may leave a rejected promise long after its caller is done. Log it; keep the process.
   process.on("unhandledRejection", (error) => log.error({ err: error }, "unhandled promise rejection"));
-  // Registered before the start, which may wait for the database: PID 1 of a container ignores signals without a handler.
+  // Registered before the start, which may wait for the database: PID 1 of a container ignores signals without a
+  // handler.
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);
   service = await startService(config, log);

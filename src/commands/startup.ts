@@ -1,6 +1,6 @@
 /**
- * Start-up steps that the service and `ostler migrate` share: wait for the database, open it, migrate it. Failures name the
- * database and say what to do.
+ * Start-up steps that the service and `ostler migrate` share: wait for the database, open it, migrate it. Failures name
+ * the database and say what to do.
  */
 import type { Config } from "../config.ts";
 import { urlWithoutSecrets } from "../config.ts";
@@ -16,8 +16,8 @@ const TURN_WAIT_SECONDS_MIN = 10;
 const NOT_PERMITTED = "42501";
 
 /**
- * Runs `work`, and retries it while the database cannot be reached, up to `dbWaitSeconds`: supervisors start processes in
- * any order. Work that loses the connection midway starts again.
+ * Runs `work`, and retries it while the database cannot be reached, up to `dbWaitSeconds`: supervisors start processes
+ * in any order. Work that loses the connection midway starts again.
  */
 export function waitForDatabase<T>(config: Config, work: () => Promise<T>, log: Log): Promise<T> {
   const seconds = config.databaseUrl === null ? 0 : config.dbWaitSeconds;
@@ -54,7 +54,9 @@ export async function openMigrated(config: Config, connection: Connection, log: 
 /** The database failed; the message names it and says what to do. */
 class DatabaseUnavailableError extends Error {}
 
-/** Runs `work`. If the database makes it fail, throws an error that names the database. `url: null`: the embedded one. */
+/**
+ * Runs `work`. If the database makes it fail, throws an error that names the database. `url: null`: the embedded one.
+ */
 export async function explainDatabaseErrors<T>(url: string | null, work: () => Promise<T>): Promise<T> {
   try {
     return await work();

@@ -40,8 +40,8 @@ const TIMER_MS_MAX = 2 ** 31 - 1;
  * Runs `work` when a deadline has passed, including the time it is on hold; at once if it has passed already. Returns a
  * function that cancels this.
  *
- * A process that was paused past the deadline finds its timer due together with messages that arrived in time. The messages
- * are processed first: Node reads sockets between timers and immediates.
+ * A process that was paused past the deadline finds its timer due together with messages that arrived in time. The
+ * messages are processed first: Node reads sockets between timers and immediates.
  */
 export function whenOver(deadline: Date, work: () => void): () => void {
   let timer: NodeJS.Timeout | undefined;

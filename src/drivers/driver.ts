@@ -36,8 +36,8 @@ export type DriverPhase = "inspect" | "clean" | "deploy" | "undeploy";
 
 /**
  * The effect of an abort on the running step.
- * `ALWAYS`: the step's signal fires, and the step ends. `AT_BOUNDARY`: the abort waits until the step has ended, parked or
- * not, unless it is requested to cut it.
+ * `ALWAYS`: the step's signal fires, and the step ends. `AT_BOUNDARY`: the abort waits until the step has ended, parked
+ * or not, unless it is requested to cut it.
  * `NEVER`: an abort is refused while the step runs, for example while it writes firmware.
  */
 export type Interruptible = "ALWAYS" | "AT_BOUNDARY" | "NEVER";
@@ -193,8 +193,8 @@ export interface Step<Settings> {
    */
   verify?(call: StepCall<Settings>): Promise<StepResult>;
   /**
-   * Undoes unfinished work so that the node can be left alone. Called with the step's memo after the step was aborted, and
-   * after it failed for good or ran out of time. May be called twice, and when there is nothing to undo.
+   * Undoes unfinished work so that the node can be left alone. Called with the step's memo after the step was aborted,
+   * and after it failed for good or ran out of time. May be called twice, and when there is nothing to undo.
    */
   abort?(call: StepCall<Settings>): Promise<void>;
 }
@@ -239,8 +239,8 @@ export interface DiscoverCall {
 }
 
 /**
- * Permissions that a driver needs in addition to the network and reading its own folder and packages. FILES: to read and write
- * any file. PROGRAMS: to start programs, which includes everything else.
+ * Permissions that a driver needs in addition to the network and reading its own folder and packages. FILES: to read
+ * and write any file. PROGRAMS: to start programs, which includes everything else.
  */
 export type DriverPermission = "FILES" | "PROGRAMS";
 

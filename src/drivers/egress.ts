@@ -1,7 +1,7 @@
 /**
  * Limits the addresses to which callers can make a driver connect. A driver marks the settings that are addresses with
- * `address: true`; their values, and the address of a probe, are checked before each call. A host name is resolved for the
- * check, and the driver resolves it again: a name server that alternates its answers can get around the check.
+ * `address: true`; their values, and the address of a probe, are checked before each call. A host name is resolved for
+ * the check, and the driver resolves it again: a name server that alternates its answers can get around the check.
  *
  * This protects against values that callers write. The code of a driver can connect anywhere.
  */

@@ -1,7 +1,7 @@
 /**
- * Problems with settings or arguments, as messages for users. Missing values, wrong types and unknown enum values are derived
- * from the declared shape, in uniform wording. For other rules (lengths, patterns, dependencies) the schema library's message
- * is used. Messages never repeat a value.
+ * Problems with settings or arguments, as messages for users. Missing values, wrong types and unknown enum values are
+ * derived from the declared shape, in uniform wording. For other rules (lengths, patterns, dependencies) the schema
+ * library's message is used. Messages never repeat a value.
  */
 import type { StandardSchemaV1 } from "@standard-schema/spec";
 import type { Schema } from "./driver.ts";
@@ -15,7 +15,9 @@ export interface Issue {
   readonly message: string;
 }
 
-/** Validates a value. A validation that throws counts as an issue; its error is not reported, as it may hold a secret. */
+/**
+ * Validates a value. A validation that throws counts as an issue; its error is not reported, as it may hold a secret.
+ */
 export async function validate<T>(schema: Schema<T>, value: unknown): Promise<StandardSchemaV1.Result<T>> {
   try {
     return await schema["~standard"].validate(value);

@@ -138,7 +138,10 @@ function moduleOf(word: string): string {
   return isAbsolute(word) || word.startsWith(".") ? pathToFileURL(resolve(word)).href : word;
 }
 
-/** Why a value does not implement the driver contract; null if it does. A safety check; the conformance suite is thorough. */
+/**
+ * Why a value does not implement the driver contract; null if it does. A safety check; the conformance suite is
+ * thorough.
+ */
 function problemOf(made: unknown): string | null {
   if (typeof made !== "object" || made === null) return "its factory did not return a driver.";
   const driver = made as Partial<Driver<unknown>>;

@@ -1,6 +1,6 @@
 /**
- * The loaded drivers, and the composition of a node's driver: one driver, with single interfaces taken from others. Also the
- * only place that knows which settings are secret.
+ * The loaded drivers, and the composition of a node's driver: one driver, with single interfaces taken from others.
+ * Also the only place that knows which settings are secret.
  */
 import type { Driver, DriverPhase, InspectInterface, Json, Schema, Step, StepInterface } from "./driver.ts";
 import type { IpNetworks } from "../runtime/ip-networks.ts";
@@ -55,7 +55,10 @@ export interface Registry extends AsyncDisposable {
   readonly networks: IpNetworks | null;
   /** The node's composition, or a sentence that names the problem. */
   compose(choice: DriverChoice): { readonly composition: Composition } | { readonly problem: string };
-  /** Validates settings, including secrets, and separates the secrets. A null for a field that is not nullable counts as absent. */
+  /**
+   * Validates settings, including secrets, and separates the secrets. A null for a field that is not nullable counts as
+   * absent.
+   */
   checkSettings(driver: AnyDriver, settings: unknown): Promise<SettingsResult>;
   /** Validates the settings of a discovery in the same way; null if the driver does not support discovery. */
   checkDiscovery(driver: AnyDriver, settings: unknown): Promise<SettingsResult> | null;

@@ -1,7 +1,7 @@
 /**
- * Masks secrets in texts from drivers: each secret as a whole, and each line of a multi-line secret such as a key, because
- * texts are processed line by line. Also in the encodings of JSON, URLs and forms, in Base64, and in hexadecimal with and
- * without separators, as drivers and their programs print them.
+ * Masks secrets in texts from drivers: each secret as a whole, and each line of a multi-line secret such as a key,
+ * because texts are processed line by line. Also in the encodings of JSON, URLs and forms, in Base64, and in
+ * hexadecimal with and without separators, as drivers and their programs print them.
  */
 const MASK = "***";
 /** Shorter secrets would mask unrelated text. */
@@ -74,8 +74,8 @@ function formsOf(text: string): readonly string[] {
 }
 
 /**
- * Base64 at the three offsets at which a secret may stand in a longer text such as `user:secret`, without the characters
- * that depend on its neighbours.
+ * Base64 at the three offsets at which a secret may stand in a longer text such as `user:secret`, without the
+ * characters that depend on its neighbours.
  */
 function base64Forms(bytes: Buffer): readonly string[] {
   const forms = [0, 1, 2].flatMap((offset) => {

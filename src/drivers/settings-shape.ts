@@ -1,7 +1,7 @@
 /**
- * The shape of settings, derived from the JSON Schema that a plugin declares. It determines the GraphQL types, the secret
- * fields, and where null means absent. Other rules (lengths, patterns, dependencies) stay with the plugin's validation. Also
- * checks for declarations that are not supported.
+ * The shape of settings, derived from the JSON Schema that a plugin declares. It determines the GraphQL types, the
+ * secret fields, and where null means absent. Other rules (lengths, patterns, dependencies) stay with the plugin's
+ * validation. Also checks for declarations that are not supported.
  */
 import { isRecord } from "../runtime/json-values.ts";
 import { messageOf } from "../errors.ts";

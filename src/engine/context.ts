@@ -11,7 +11,10 @@ export interface EngineContext {
   readonly queue: Queue;
   readonly observer: Observer;
   readonly log: Log;
-  /** Makes the slot scheduler look soon for waiting runs that can start. Called after a commit that may have freed a slot. */
+  /**
+   * Makes the slot scheduler look soon for waiting runs that can start. Called after a commit that may have freed a
+   * slot.
+   */
   readonly nudge: () => void;
   /** Makes the runner of this replica look for interrupts now instead of at its next poll. */
   readonly checkInterrupts: () => void;

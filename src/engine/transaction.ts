@@ -1,8 +1,8 @@
 /**
  * The engine's transactions, and the only two functions that change a node's state: `move` takes many nodes along one
  * edge, `changeNodes` takes each along its own. Both update the node and collect its transition. The transitions are
- * appended by the transaction's last statement, because positions are assigned under a lock that lasts until the commit.
- * After the commit the other replicas are notified.
+ * appended by the transaction's last statement, because positions are assigned under a lock that lasts until the
+ * commit. After the commit the other replicas are notified.
  */
 import { next } from "../lifecycle/machine.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
@@ -91,8 +91,8 @@ export interface Hop {
 }
 
 /**
- * Moves nodes that are in one state along one edge. Throws if there is no such edge, or if one of the nodes is in another
- * state: the caller has locked them, so that is a bug.
+ * Moves nodes that are in one state along one edge. Throws if there is no such edge, or if one of the nodes is in
+ * another state: the caller has locked them, so that is a bug.
  */
 export async function move(
   transaction: Transaction,

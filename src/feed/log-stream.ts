@@ -3,8 +3,9 @@
  * were sent. Lines are numbered in the order of their commits without holes, so a reader that reconnects with its last
  * cursor misses no line and receives none twice.
  *
- * Modes: replay (page after page, in turns with other streams that catch up), then live (a read after each write, ten per second
- * at most). The stream ends with the run, or with a reset if the cursor is not from this log or the process shuts down.
+ * Modes: replay (page after page, in turns with other streams that catch up), then live (a read after each write, ten
+ * per second at most). The stream ends with the run, or with a reset if the cursor is not from this log or the process
+ * shuts down.
  */
 import type { Database } from "../store/postgres/database.ts";
 import { plansByHashes } from "../store/plans.ts";

@@ -1,8 +1,8 @@
 /**
- * Turns of the streams that catch up: one at a time in the whole process, in the order of their requests, and after each
- * the event loop goes round once, so that live streams and requests are not held up. A turn is one statement to the
- * database at most, so all streams that catch up use one connection together. While the process also writes, they get a
- * share of the time: after each turn they rest for three times as long as it took.
+ * Turns of the streams that catch up: one at a time in the whole process, in the order of their requests, and after
+ * each the event loop goes round once, so that live streams and requests are not held up. A turn is one statement to
+ * the database at most, so all streams that catch up use one connection together. While the process also writes, they
+ * get a share of the time: after each turn they rest for three times as long as it took.
  */
 import { setImmediate as nextTurn, setTimeout as delay } from "node:timers/promises";
 

@@ -1,7 +1,7 @@
 /**
- * Content negotiation. A request whose response the client does not accept is refused before its execution; a subscription
- * in a format for single responses is refused as soon as it is known to be one. Yoga would answer both with an empty 406,
- * and leave the stream open.
+ * Content negotiation. A request whose response the client does not accept is refused before its execution; a
+ * subscription in a format for single responses is refused as soon as it is known to be one. Yoga would answer both
+ * with an empty 406, and leave the stream open.
  */
 import type { IncomingMessage } from "node:http";
 import type { Plugin } from "graphql-yoga";

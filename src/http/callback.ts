@@ -1,7 +1,7 @@
 /**
- * Callbacks of machines: a waiting step receives a report from the holder of its token. Machines have no other login, so
- * anything can call: a token that is none costs nothing, few callbacks use the database at the same time, and an address
- * that sends many rejected ones has to wait.
+ * Callbacks of machines: a waiting step receives a report from the holder of its token. Machines have no other login,
+ * so anything can call: a token that is none costs nothing, few callbacks use the database at the same time, and an
+ * address that sends many rejected ones has to wait.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { CallbackAnswer, Engine } from "../engine/engine.ts";
@@ -15,11 +15,16 @@ import type { StoredJson } from "../store/records.ts";
 import { readBody, refuseBody, sendJson } from "./respond.ts";
 
 const CALLBACK_BYTES_MAX = 64 * 1024;
-/** Maximum number of callbacks that use the database at the same time, of waiting ones, and of their wait in milliseconds. */
+/**
+ * Maximum number of callbacks that use the database at the same time, of waiting ones, and of their wait in
+ * milliseconds.
+ */
 const AT_ONCE_MAX = 8;
 const WAITING_MAX = 1_000;
 const WAIT_MS = 5_000;
-/** Rejected callbacks of one address. Generous: many machines may share an address, and each may repeat its callback. */
+/**
+ * Rejected callbacks of one address. Generous: many machines may share an address, and each may repeat its callback.
+ */
 const REJECTED_BURST = 1_000;
 const REJECTED_PER_SECOND = 20;
 const ADDRESSES_MAX = 10_000;

@@ -1,4 +1,6 @@
-/** Joins what is written to a connection in one turn of the event loop, so that a page of items costs one system call. */
+/**
+ * Joins what is written to a connection in one turn of the event loop, so that a page of items costs one system call.
+ */
 
 import type { Writable } from "node:stream";
 

@@ -7,7 +7,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Plugin } from "graphql-yoga";
 import type { Services } from "../graphql/base/context.ts";
 
-/** graphql-sse 2.6.1 waits forever if the connection ends together with the last item. So the end follows it, in milliseconds. */
+/**
+ * graphql-sse 2.6.1 waits forever if the connection ends together with the last item. So the end follows it, in
+ * milliseconds.
+ */
 const END_AFTER_MS = 100;
 
 export function leaveEventsOpen({ tail }: Services): Plugin {

@@ -1,7 +1,7 @@
 /**
- * Counts and logs requests without a valid token, at most one line a minute for each address, so that a flood does not fill
- * the log. The first request of an address is logged at once. The others are counted, and their number is logged when the
- * minute is over or the service stops.
+ * Counts and logs requests without a valid token, at most one line a minute for each address, so that a flood does not
+ * fill the log. The first request of an address is logged at once. The others are counted, and their number is logged
+ * when the minute is over or the service stops.
  */
 import type { IncomingMessage } from "node:http";
 import type { Log } from "../log.ts";
@@ -16,8 +16,8 @@ const ADDRESSES_MAX = 10_000;
 const OTHERS = "other addresses";
 
 /**
- * Notes a request that is refused because its token is wrong or missing. `authorization`: the header, or the parameter of
- * a connection.
+ * Notes a request that is refused because its token is wrong or missing. `authorization`: the header, or the parameter
+ * of a connection.
  */
 export type NoteFailedLogin = (request: IncomingMessage, authorization: string | undefined) => void;
 

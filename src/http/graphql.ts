@@ -210,7 +210,10 @@ function tooLarge(bytesMax: number): ReturnType<typeof graphqlError> {
 /** Yoga would cache syntax errors with their documents, however long. */
 const NO_CACHE = { get: () => undefined, set: () => {} };
 
-/** The request in a body, or why it is invalid. Unknown members are ignored, as GraphQL over HTTP says; Yoga checks the others. */
+/**
+ * The request in a body, or why it is invalid. Unknown members are ignored, as GraphQL over HTTP says; Yoga checks the
+ * others.
+ */
 function readRequest(
   text: string,
 ): { readonly body: object; readonly flaw?: undefined } | { readonly flaw: string; readonly body?: undefined } {

@@ -1,4 +1,6 @@
-/** Liveness, readiness and metrics, which every replica serves. A replica with the role `engine` serves nothing else. */
+/**
+ * Liveness, readiness and metrics, which every replica serves. A replica with the role `engine` serves nothing else.
+ */
 import { withinTime } from "../runtime/timeout.ts";
 import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -44,7 +46,9 @@ export async function serveHealth(
   }
 }
 
-/** Time for the database to answer, in milliseconds. Without a limit, a silent one would delay the response for minutes. */
+/**
+ * Time for the database to answer, in milliseconds. Without a limit, a silent one would delay the response for minutes.
+ */
 const THERE_MS = 3_000;
 
 async function isThere({ reader }: HealthParts["database"]): Promise<boolean> {

@@ -1,7 +1,7 @@
 /**
- * Protection against pages of other origins: only our own page and the configured origins may use the API from a browser.
- * There are no cookies, so a foreign page cannot act as a user. But without a token it could read data, send requests
- * that need no CORS preflight, or open WebSockets, to which the same-origin policy does not apply.
+ * Protection against pages of other origins: only our own page and the configured origins may use the API from a
+ * browser. There are no cookies, so a foreign page cannot act as a user. But without a token it could read data, send
+ * requests that need no CORS preflight, or open WebSockets, to which the same-origin policy does not apply.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { isLoopback } from "../config.ts";
@@ -66,8 +66,8 @@ export function answerPreflight(request: IncomingMessage, response: ServerRespon
 
 /**
  * Whether a browser sent a request for a page of another origin without a preflight, like a link or an image. A header
- * that requires a preflight proves that there was one, or that no browser is involved. A page that may read the response
- * needs no preflight: urql sends such requests by default.
+ * that requires a preflight proves that there was one, or that no browser is involved. A page that may read the
+ * response needs no preflight: urql sends such requests by default.
  */
 export function isSentUnasked(request: IncomingMessage, response: ServerResponse): boolean {
   const { headers } = request;

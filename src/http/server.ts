@@ -38,7 +38,10 @@ export interface ServerOptions extends GraphqlOptions {
 export interface RunningServer extends AsyncDisposable {
   /** Address as http://host:port. */
   readonly url: string;
-  /** Makes the replica not ready: existing connections still get responses. Disposing follows, and stops new connections. */
+  /**
+   * Makes the replica not ready: existing connections still get responses. Disposing follows, and stops new
+   * connections.
+   */
   rest(): void;
 }
 
@@ -52,7 +55,9 @@ const REQUEST_MS = 30_000;
 const HEADERS_MS = 10_000;
 /** Interval of checking these two, in milliseconds. */
 const CHECK_MS = 1_000;
-/** Time that a client has to read more of its response, in milliseconds. A stalled one is found after up to twice that. */
+/**
+ * Time that a client has to read more of its response, in milliseconds. A stalled one is found after up to twice that.
+ */
 const TAKE_MS = 30_000;
 
 export async function startServer(given: ServerOptions): Promise<RunningServer> {
@@ -211,8 +216,8 @@ function silentConnections(server: Server): Set<Socket> {
 const lines = new WeakMap<Socket, { length: number; last: Promise<void> }>();
 
 /**
- * Answers the requests of one connection one after another. For pipelined requests, Node would start all of them at once
- * and buffer all their responses.
+ * Answers the requests of one connection one after another. For pipelined requests, Node would start all of them at
+ * once and buffer all their responses.
  */
 async function inOrder(
   { socket }: IncomingMessage,
@@ -234,7 +239,10 @@ async function inOrder(
   await serve();
 }
 
-/** Closes a connection that is idle, or whose client has read nothing of its response, for `ms`. Streams have their own check. */
+/**
+ * Closes a connection that is idle, or whose client has read nothing of its response, for `ms`. Streams have their own
+ * check.
+ */
 function cutIfStuck(server: Server, ms: number): void {
   server.setTimeout(ms, (socket) => {
     const isIdle = (lines.get(socket)?.length ?? 0) === 0;

@@ -65,8 +65,8 @@ async function readArrived(): Promise<void> {
 }
 
 /**
- * Accepts the connections that wait at the port; there are many after the process was paused. The event loop accepts one
- * per turn, so a turn without a new connection means that none is waiting.
+ * Accepts the connections that wait at the port; there are many after the process was paused. The event loop accepts
+ * one per turn, so a turn without a new connection means that none is waiting.
  */
 async function acceptAll(server: Server): Promise<void> {
   let accepted = 0;

@@ -94,12 +94,15 @@ export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
 }
 
 /**
- * Thrown instead of a `complete` when the process shuts down. A client takes a completed stream for finished; one that is
- * open when its socket closes is subscribed again, at the next process.
+ * Thrown instead of a `complete` when the process shuts down. A client takes a completed stream for finished; one that
+ * is open when its socket closes is subscribed again, at the next process.
  */
 export const LEFT_OPEN = new Error("The stream stays open until its socket closes.");
 
-/** Null for a query, a mutation, and a stream that has not begun; undefined if it has failed or the client has completed it. */
+/**
+ * Null for a query, a mutation, and a stream that has not begun; undefined if it has failed or the client has completed
+ * it.
+ */
 function isStream(operation: unknown): boolean {
   return operation !== null && operation !== undefined;
 }
@@ -123,7 +126,10 @@ function authorizationOf({ connectionParams, extra }: Connecting): string | unde
   return typeof given === "string" ? given : extra.request.headers.authorization;
 }
 
-/** Parses and validates an operation. Returns its errors: one that is thrown would close the socket with all its streams. */
+/**
+ * Parses and validates an operation. Returns its errors: one that is thrown would close the socket with all its
+ * streams.
+ */
 async function prepare(
   { yoga, services }: ProtocolParts,
   payload: SubscribePayload,

@@ -1,10 +1,10 @@
 /**
  * GraphQL over WebSocket: the sockets, and limits on what each of them may cost. socket-protocol.ts has the protocol.
  *
- * A stream is pulled: its next item is requested at once while less than a page waits for the client, otherwise when the
- * previous one has left for the kernel. Items of one turn of the event loop leave together. A client that does not read
- * stops its streams, and has 12 seconds to answer a ping; then it is closed with 1013. While too many bytes wait for
- * a client, or it has too many operations, nothing more is read from it either.
+ * A stream is pulled: its next item is requested at once while less than a page waits for the client, otherwise when
+ * the previous one has left for the kernel. Items of one turn of the event loop leave together. A client that does not
+ * read stops its streams, and has 12 seconds to answer a ping; then it is closed with 1013. While too many bytes wait
+ * for a client, or it has too many operations, nothing more is read from it either.
  */
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";

@@ -1,6 +1,6 @@
 /**
- * A Yoga plugin that closes streams of server-sent events whose client reads nothing. Yoga writes a ping every 12 seconds
- * if the connection accepts it, so a connection without any progress has a stalled or vanished reader.
+ * A Yoga plugin that closes streams of server-sent events whose client reads nothing. Yoga writes a ping every 12
+ * seconds if the connection accepts it, so a connection without any progress has a stalled or vanished reader.
  */
 import type { ServerResponse } from "node:http";
 import type { Plugin } from "graphql-yoga";

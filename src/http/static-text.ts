@@ -1,6 +1,6 @@
 /**
- * Serves long texts that never change (the GraphiQL page has 9 MB, the schema 100 KB). A text is made on its first request,
- * compressed once per encoding, and not sent again to a client that has it cached.
+ * Serves long texts that never change (the GraphiQL page has 9 MB, the schema 100 KB). A text is made on its first
+ * request, compressed once per encoding, and not sent again to a client that has it cached.
  */
 import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -36,8 +36,8 @@ export function createStaticText(type: string, makeText: () => string): StaticTe
     async serve(request, response) {
       const encoding = encodingFor(request.headers["accept-encoding"]);
       const body = await bodyOf(encoding);
-      // Clients revalidate on each use, because another version of the service has another text. A browser drops the page
-      // from its cache when it posts to the same URL, and gets it again.
+      // Clients revalidate on each use, because another version of the service has another text. A browser drops the
+      // page from its cache when it posts to the same URL, and gets it again.
       response.setHeader("cache-control", "no-cache");
       response.setHeader("etag", `W/"${tag}"`);
       response.appendHeader("vary", "accept, accept-encoding");

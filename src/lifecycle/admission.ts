@@ -94,7 +94,9 @@ const IN_MAINTENANCE: ReadonlySet<OperationKind> = new Set(["MANAGE", "INSPECT",
 /** Phases that do not wait for the end of maintenance. */
 const PHASES_IN_MAINTENANCE: ReadonlySet<LegPhase> = new Set(["verify", "inspect", "power"]);
 
-/** Whether a run pauses while its node is in maintenance: some phase of it changes disks or puts the node in service. */
+/**
+ * Whether a run pauses while its node is in maintenance: some phase of it changes disks or puts the node in service.
+ */
 export function pausesInMaintenance({ legs }: Pick<Route, "legs">): boolean {
   return legs.some(({ phase }) => !PHASES_IN_MAINTENANCE.has(phase));
 }

@@ -1,4 +1,6 @@
-/** Faults of nodes: what the service itself knows to be wrong. Pure: which fault follows, and which verbs it refuses. */
+/**
+ * Faults of nodes: what the service itself knows to be wrong. Pure: which fault follows, and which verbs it refuses.
+ */
 import type { LegPhase, OperationKind, Route } from "./verbs.ts";
 
 export const NODE_FAULTS = {
@@ -18,8 +20,8 @@ const REMEDY: Readonly<Record<NodeFault, string>> = {
 };
 
 /**
- * The remedy of a fault, as the end of a refusal; null if the fault is not in the way of the request on this route. After a
- * failed clean-up a restart continues the same work, so only new work is refused.
+ * The remedy of a fault, as the end of a refusal; null if the fault is not in the way of the request on this route.
+ * After a failed clean-up a restart continues the same work, so only new work is refused.
  */
 export function remedyFor(
   fault: NodeFault,

@@ -1,8 +1,8 @@
 /**
  * Interrupts: the effect of an abort or a stop on a run in its present state. One rule for all phases.
  *
- * An interrupt is stored first. The worker that has claimed the run carries it out: at once if no step is running, by the
- * step's abort signal if the step can be canceled, otherwise when the step has ended.
+ * An interrupt is stored first. The worker that has claimed the run carries it out: at once if no step is running, by
+ * the step's abort signal if the step can be canceled, otherwise when the step has ended.
  */
 import type { Refusal } from "../errors.ts";
 import type { RunState, Interrupt } from "./operation-states.ts";
@@ -49,8 +49,8 @@ export interface RunFacts {
 }
 
 /**
- * When an accepted abort takes effect. `BEFORE_START`: at once, no step has run, and the node stays in its state. `NOW`: at
- * once. `PENDING`: when `afterStep` has ended.
+ * When an accepted abort takes effect. `BEFORE_START`: at once, no step has run, and the node stays in its state.
+ * `NOW`: at once. `PENDING`: when `afterStep` has ended.
  */
 export type AbortEffect = "BEFORE_START" | "NOW" | "PENDING";
 

@@ -1,10 +1,10 @@
 /**
- * The table of node states: every state and every legal edge between two of them. The database has a copy (a test compares
- * them) and rejects all other changes. A change of the table needs a decision in docs/decisions, a migration of
- * `lifecycle_edges`, and `npm run docs`.
+ * The table of node states: every state and every legal edge between two of them. The database has a copy (a test
+ * compares them) and rejects all other changes. A change of the table needs a decision in docs/decisions, a migration
+ * of `lifecycle_edges`, and `npm run docs`.
  *
- * Kinds: `stable`: no work. `running`: a step is running. `wait`: parked until a time or a callback; no process runs it.
- * `hold`: on hold by request. `failed`: no work, and an operator has to decide.
+ * Kinds: `stable`: no work. `running`: a step is running. `wait`: parked until a time or a callback; no process runs
+ * it. `hold`: on hold by request. `failed`: no work, and an operator has to decide.
  */
 
 /** Activity on a node that consists of steps. */
@@ -203,8 +203,8 @@ export const NODE_EVENT_NAMES = Object.keys(NODE_EVENTS) as readonly NodeEvent[]
 export const SELF_EVENTS: ReadonlySet<NodeEvent> = new Set(["recover", "abort_pending", "abort_withdrawn"]);
 
 /**
- * `recover` is possible in every state in which a worker may have claimed the run: all but the parked ones (wait, hold).
- * A pending abort is possible in all states, because work in place does not change the state.
+ * `recover` is possible in every state in which a worker may have claimed the run: all but the parked ones (wait,
+ * hold). A pending abort is possible in all states, because work in place does not change the state.
  */
 const SELF_EDGES: readonly Row[] = NODE_STATE_NAMES.flatMap((state): readonly Row[] => {
   const isParked = NODE_STATES[state].kind === "wait" || NODE_STATES[state].kind === "hold";

@@ -1,4 +1,7 @@
-/** Progress of work and the time that is left, from estimates of its steps. Pure, and rough: estimates are medians of the past. */
+/**
+ * Progress of work and the time that is left, from estimates of its steps. Pure, and rough: estimates are medians of
+ * the past.
+ */
 import { isUnfinished } from "./operation-states.ts";
 import type { RunState } from "./operation-states.ts";
 

@@ -1,6 +1,7 @@
 /**
- * Routes: for a verb and the state of a node, the phases to run and the events that lead from one to the next. A route has
- * no steps (drivers provide them) and ignores maintenance, protection and abilities (admission.ts decides on those).
+ * Routes: for a verb and the state of a node, the phases to run and the events that lead from one to the next. A route
+ * has no steps (drivers provide them) and ignores maintenance, protection and abilities (admission.ts decides on
+ * those).
  */
 import { edge, follow, isAtRest } from "./machine.ts";
 import { NODE_STATES, NODE_STATE_NAMES } from "./node-states.ts";
@@ -49,12 +50,18 @@ export const BOOT_DEVICES = {
 } as const;
 export type BootDeviceName = keyof typeof BOOT_DEVICES;
 
-/** A phase of a route. `power` is not a lifecycle phase: its only step changes power or boot device, and no lifecycle state. */
+/**
+ * A phase of a route. `power` is not a lifecycle phase: its only step changes power or boot device, and no lifecycle
+ * state.
+ */
 export type LegPhase = Phase | "power";
 
 export interface Leg {
   readonly phase: LegPhase;
-  /** Events that lead into the phase from the end of the previous leg. Empty if the phase runs in place, without a state change. */
+  /**
+   * Events that lead into the phase from the end of the previous leg. Empty if the phase runs in place, without a state
+   * change.
+   */
   readonly enter: readonly NodeEvent[];
 }
 
@@ -209,7 +216,9 @@ function travel(state: NodeState, phases: readonly Phase[], finish: readonly Nod
   return { legs, finish: end, target: follow(at, end), bestEffort: false };
 }
 
-/** Events that lead from a state at rest into `phase`: empty if the phase runs in place, undefined if it is not allowed. */
+/**
+ * Events that lead from a state at rest into `phase`: empty if the phase runs in place, undefined if it is not allowed.
+ */
 function entryOf(state: NodeState, phase: Phase): readonly NodeEvent[] | undefined {
   if (edge(state, phase)) return [phase];
   if (!edge(state, "manage")) return undefined;
@@ -218,10 +227,11 @@ function entryOf(state: NodeState, phase: Phase): readonly NodeEvent[] | undefin
 }
 
 /**
- * The route of a restart: the phases of the earlier route, starting with the first one at or after `firstLeg` that the node
- * can enter from its present state. If it can enter none of them, the nearest earlier one: an abort at the end of a phase
- * leaves the node failed in this phase, and the route repeats it with its steps kept. A route without phases (a node that
- * is decommissioned without cleaning) stays the same. Null if the work cannot be restarted from the present state.
+ * The route of a restart: the phases of the earlier route, starting with the first one at or after `firstLeg` that the
+ * node can enter from its present state. If it can enter none of them, the nearest earlier one: an abort at the end of
+ * a phase leaves the node failed in this phase, and the route repeats it with its steps kept. A route without phases (a
+ * node that is decommissioned without cleaning) stays the same. Null if the work cannot be restarted from the present
+ * state.
  */
 export function resumeRoute(
   earlier: { readonly legs: readonly Leg[]; readonly finish: readonly NodeEvent[]; readonly bestEffort: boolean },

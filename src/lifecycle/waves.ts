@@ -1,6 +1,6 @@
 /**
- * Waves: an operation starts its nodes in groups, and halts when too many fail. Pure: the size of each wave, and the effect
- * of the end of a run on the next wave.
+ * Waves: an operation starts its nodes in groups, and halts when too many fail. Pure: the size of each wave, and the
+ * effect of the end of a run on the next wave.
  */
 
 /** A number or a percentage of nodes. */

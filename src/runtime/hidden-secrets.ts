@@ -1,6 +1,6 @@
 /**
- * Hides secrets from the files of this process in /proc, which every process of the same user can read for as long as this
- * one runs: the environment and the command line with which it was started.
+ * Hides secrets from the files of this process in /proc, which every process of the same user can read for as long as
+ * this one runs: the environment and the command line with which it was started.
  */
 import { closeSync, openSync, readFileSync, readSync, writeSync } from "node:fs";
 
@@ -19,8 +19,8 @@ const BOUNDS = [45, 46, 47, 48] as const;
 const LENGTH_MIN = 8;
 
 /**
- * Overwrites the values of the secret variables, and `others`, where the kernel shows them, and removes the variables that
- * the configuration has read. Returns false if this system does not allow it.
+ * Overwrites the values of the secret variables, and `others`, where the kernel shows them, and removes the variables
+ * that the configuration has read. Returns false if this system does not allow it.
  */
 export function hideSecrets(environment: NodeJS.ProcessEnv, others: readonly string[]): boolean {
   const variables = Object.entries(environment).filter(([name]) => isSecretVariable(name));

@@ -21,7 +21,10 @@ const NOT_MACHINES = [
   "ff00::/8",
 ];
 
-/** `listed`: networks in CIDR notation, valid by `isNetwork`. Null: all but loopback, link-local, multicast and broadcast. */
+/**
+ * `listed`: networks in CIDR notation, valid by `isNetwork`. Null: all but loopback, link-local, multicast and
+ * broadcast.
+ */
 export function ipNetworks(listed: readonly string[] | null): IpNetworks {
   const list = new BlockList();
   for (const network of listed ?? NOT_MACHINES) {

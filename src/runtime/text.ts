@@ -11,8 +11,8 @@ export function isStorableText(text: string): boolean {
 }
 
 /**
- * Whether a text has a control character (C0, C1) or changes the direction of text: terminals would execute it, and people
- * would read another text than is stored.
+ * Whether a text has a control character (C0, C1) or changes the direction of text: terminals would execute it, and
+ * people would read another text than is stored.
  */
 export function hasControls(text: string): boolean {
   return /[\p{Cc}\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/u.test(text);

@@ -36,7 +36,10 @@ export async function lockClock(tx: Tx): Promise<ClockReading> {
   return readClock(tx);
 }
 
-/** Corrects, after a step of the clock, all times for which something waits. Runs are locked in the order of their nodes. */
+/**
+ * Corrects, after a step of the clock, all times for which something waits. Runs are locked in the order of their
+ * nodes.
+ */
 export async function shiftWaitingTimes(tx: Tx, milliseconds: number): Promise<void> {
   const statements = [
     "select from runs where finished_at is null order by node_id for no key update",

@@ -1,7 +1,7 @@
 /**
- * SQL on the tables of pg-boss, for questions that its public API does not answer. All of it stands here: it relies on the
- * columns and states of `pgboss.job` and on the order of the states. test/store/jobs.test.ts fails when they, or the
- * version of pg-boss, change.
+ * SQL on the tables of pg-boss, for questions that its public API does not answer. All of it stands here: it relies on
+ * the columns and states of `pgboss.job` and on the order of the states. test/store/jobs.test.ts fails when they, or
+ * the version of pg-boss, change.
  */
 import type { Tx } from "./postgres/database.ts";
 import { runStatement } from "./postgres/statements.ts";
@@ -32,7 +32,9 @@ export const JOB_COLUMNS = [
 /** The states of a job, in the order of their enum, which `state < 'active'` relies on. */
 export const JOB_STATES = ["created", "retry", "active", "completed", "cancelled", "failed"] as const;
 
-/** Renews the leases of these attempts, and returns the ids of the jobs that this worker still holds. Skips locked jobs. */
+/**
+ * Renews the leases of these attempts, and returns the ids of the jobs that this worker still holds. Skips locked jobs.
+ */
 export async function renewJobLeases(
   execute: ExecuteOnQueue,
   queue: string,
@@ -58,8 +60,8 @@ export async function activeJobs(execute: ExecuteOnQueue, queue: string): Promis
 }
 
 /**
- * Whether the database server has been up for longer than this time. A start in the future is one after which its clock was
- * set back: the server need not wait until the clock has caught up.
+ * Whether the database server has been up for longer than this time. A start in the future is one after which its clock
+ * was set back: the server need not wait until the clock has caught up.
  */
 export async function isServerUpFor(execute: ExecuteOnQueue, seconds: number): Promise<boolean> {
   const [row] = await execute("select abs(extract(epoch from now() - pg_postmaster_start_time())) > $1::float8 as up", [
@@ -69,10 +71,10 @@ export async function isServerUpFor(execute: ExecuteOnQueue, seconds: number): P
 }
 
 /**
- * Brings the newest waiting job of each key forward to now, and returns the keys that had one. A job that is taken while
- * this statement waits for its row no longer counts: the worker may already have read what it was woken for, so the key
- * gets a new job. The priority only rises. Rows are locked in one order, so that two calls for some of the same keys cannot
- * deadlock.
+ * Brings the newest waiting job of each key forward to now, and returns the keys that had one. A job that is taken
+ * while this statement waits for its row no longer counts: the worker may already have read what it was woken for, so
+ * the key gets a new job. The priority only rises. Rows are locked in one order, so that two calls for some of the same
+ * keys cannot deadlock.
  */
 export async function bringJobsForward(
   tx: Tx,
@@ -147,15 +149,17 @@ export async function keysWithJob(
   return new Set(rows.map(({ key }) => String(key)));
 }
 
-/** Time of the transaction by the database's clock, in ms since 1970, as precise as the moment of a recorded interrupt. */
+/**
+ * Time of the transaction by the database's clock, in ms since 1970, as precise as the moment of a recorded interrupt.
+ */
 export async function transactionTimeMs(tx: Tx): Promise<number> {
   const { rows } = await runStatement(tx, "select (extract(epoch from now()::timestamptz(3)) * 1000)::float8 as now");
   return Number(rows[0]?.["now"]);
 }
 
 /**
- * pg-boss has no index by key: without the first one, waking a run would read all jobs of the queue, recently ended ones
- * included. Without the second one, finding orphans would read all waiting jobs.
+ * pg-boss has no index by key: without the first one, waking a run would read all jobs of the queue, recently ended
+ * ones included. Without the second one, finding orphans would read all waiting jobs.
  */
 const INDEXES = {
   ostler_job_by_key: "(name, singleton_key) where state <= 'active'",
@@ -165,9 +169,9 @@ const INDEXES = {
 const INDEX_LOCK = 7_246_519_204;
 
 /**
- * Creates the indexes. A migration cannot, because pg-boss creates its tables itself, after the migrations. Replicas that
- * start together take turns by an advisory lock: `if not exists` alone fails for all but one of them. An index that exists
- * is not created again, because even that attempt would lock the table against writers.
+ * Creates the indexes. A migration cannot, because pg-boss creates its tables itself, after the migrations. Replicas
+ * that start together take turns by an advisory lock: `if not exists` alone fails for all but one of them. An index
+ * that exists is not created again, because even that attempt would lock the table against writers.
  */
 export async function createJobIndexes(execute: ExecuteOnQueue): Promise<void> {
   for (const [name, definition] of Object.entries(INDEXES)) {

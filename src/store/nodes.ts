@@ -37,8 +37,9 @@ export async function nodeKeys(reader: Reader, filter: NodeFilter): Promise<{ id
 /**
  * Locks nodes in the order of their IDs, so that two requests do not deadlock.
  *
- * Row locks in the store use `FOR NO KEY UPDATE`: the second update of a row in one transaction takes a KEY SHARE lock on
- * the rows that it references, so with FOR UPDATE two runs of one operation that end at the same time would deadlock.
+ * Row locks in the store use `FOR NO KEY UPDATE`: the second update of a row in one transaction takes a KEY SHARE lock
+ * on the rows that it references, so with FOR UPDATE two runs of one operation that end at the same time would
+ * deadlock.
  */
 export async function lockNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow[]> {
   if (ids.length === 0) return [];

@@ -130,8 +130,8 @@ function matching(filter: OperationFilter | undefined, page?: PageRequest): SQL 
 }
 
 /**
- * The operations of a cluster, or those of a page. They are in two lists: those that were requested for it, and those that
- * were requested in another way. The page is read from each list, by its index.
+ * The operations of a cluster, or those of a page. They are in two lists: those that were requested for it, and those
+ * that were requested in another way. The page is read from each list, by its index.
  */
 function ofCluster(clusterId: SQL, page?: PageRequest, condition?: SQL): SQL {
   const joined = condition

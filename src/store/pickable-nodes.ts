@@ -37,8 +37,8 @@ export async function countPickableNodes(reader: Reader, filter: NodeFilter | un
 }
 
 /**
- * Locks the first of these nodes that no other transaction has locked, apart from `except`. A run that was stored after the
- * statement began is not seen: the caller checks locked nodes once more.
+ * Locks the first of these nodes that no other transaction has locked, apart from `except`. A run that was stored after
+ * the statement began is not seen: the caller checks locked nodes once more.
  */
 export async function lockPickableNodes(
   tx: Tx,

@@ -116,8 +116,8 @@ export async function changeClaimedRuns(
 }
 
 /**
- * Locks unfinished runs, of nodes or of an operation, in the order of their nodes. `skipLocked`: without those that another
- * transaction has locked.
+ * Locks unfinished runs, of nodes or of an operation, in the order of their nodes. `skipLocked`: without those that
+ * another transaction has locked.
  */
 export async function lockUnfinishedRuns(
   tx: Tx,
@@ -332,7 +332,10 @@ export async function lockQueuedRuns(tx: Tx, operationId: string): Promise<RunRo
     .for("no key update", { skipLocked: true });
 }
 
-/** QUEUED runs of the waves up to `wave` that wait neither for a capacity limit nor for a worker, in order, locked as above. */
+/**
+ * QUEUED runs of the waves up to `wave` that wait neither for a capacity limit nor for a worker, in order, locked as
+ * above.
+ */
 export async function lockRunsToStart(tx: Tx, operationId: string, wave: number, limit: number): Promise<RunRow[]> {
   return tx
     .select()
@@ -352,8 +355,8 @@ export async function lockRunsToStart(tx: Tx, operationId: string, wave: number,
 }
 
 /**
- * Returns QUEUED runs of an operation's work that wait for a worker to their operation: their jobs are stale, and their slots
- * free. A run that a worker takes at this moment is skipped, and starts.
+ * Returns QUEUED runs of an operation's work that wait for a worker to their operation: their jobs are stale, and their
+ * slots free. A run that a worker takes at this moment is skipped, and starts.
  */
 export async function withdrawStarts(tx: Tx, operationId: string): Promise<void> {
   const waiting = tx
@@ -452,8 +455,9 @@ export async function runsPausedByMaintenance(tx: Tx, nodeIds: readonly string[]
 }
 
 /**
- * Moves the timeouts of parked steps by the time for which their nodes have been in maintenance. Called under the locks of
- * the runs, before the flag is cleared. Returns the runs whose wait ends with the timeout, with the seconds that are left.
+ * Moves the timeouts of parked steps by the time for which their nodes have been in maintenance. Called under the locks
+ * of the runs, before the flag is cleared. Returns the runs whose wait ends with the timeout, with the seconds that are
+ * left.
  */
 export async function extendParkedSteps(
   tx: Tx,

@@ -213,8 +213,8 @@ export const operations = pgTable(
 );
 
 /**
- * The clusters whose members an operation was accepted for without being requested for them. Rows of a deleted cluster stay:
- * a foreign key would lock the cluster after its nodes.
+ * The clusters whose members an operation was accepted for without being requested for them. Rows of a deleted cluster
+ * stay: a foreign key would lock the cluster after its nodes.
  */
 export const operationClusters = pgTable(
   "operation_clusters",

@@ -39,9 +39,9 @@ export async function appendTransitions(tx: Tx, rows: readonly NewTransition[]):
 }
 
 /**
- * A position in the log, and the commit time of the transition there, which identifies the log: one that was restored from
- * a backup assigns positions again, at other times. `at` is null before the first transition, where the transition is
- * deleted, and in cursors of earlier releases.
+ * A position in the log, and the commit time of the transition there, which identifies the log: one that was restored
+ * from a backup assigns positions again, at other times. `at` is null before the first transition, where the transition
+ * is deleted, and in cursors of earlier releases.
  */
 export interface LogCursor {
   readonly position: number;

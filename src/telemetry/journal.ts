@@ -1,6 +1,6 @@
 /**
- * Log lines for events: one for each operation that is accepted or ends, each failed step, and each run that is taken over
- * from or by another replica. Successful steps are logged at level debug.
+ * Log lines for events: one for each operation that is accepted or ends, each failed step, and each run that is taken
+ * over from or by another replica. Successful steps are logged at level debug.
  */
 import { noopObserver } from "../observer.ts";
 import type { Observer, StepAbout } from "../observer.ts";

@@ -1,7 +1,7 @@
 /**
  * Prometheus metrics: counters and histograms of the events that the service reports to its observer, in a registry per
- * service. docs/operations.md documents each. Labels are bounded: kinds, steps, drivers and outcomes, never a node's name
- * or an id. The number of distinct names that drivers can choose is limited; further names become `other`.
+ * service. docs/operations.md documents each. Labels are bounded: kinds, steps, drivers and outcomes, never a node's
+ * name or an id. The number of distinct names that drivers can choose is limited; further names become `other`.
  */
 import { Counter, Gauge, Histogram, Registry } from "@prometheus-io/client";
 import { FAILURE_KINDS } from "../errors.ts";

@@ -58,7 +58,10 @@ export async function createTelemetry({
 
 let processRegistry: Registry | undefined;
 
-/** Metrics of the process: memory, CPU, event loop, handles. Shared by all services in the process and never disposed of. */
+/**
+ * Metrics of the process: memory, CPU, event loop, handles. Shared by all services in the process and never disposed
+ * of.
+ */
 function registryOfProcess(): Registry {
   if (processRegistry) return processRegistry;
   processRegistry = new Registry();

@@ -4,8 +4,8 @@
  *
  * There are two kinds of trace, linked in both directions:
  * - of a request: the request and its calls to the engine. It continues the caller's trace if there is a `traceparent`.
- * - of an operation: the trace id is the operation's id, and a run's span id is the first half of the run's id. Any replica
- *   that executes a run, also after a restart, adds its spans to the same trace without stored state.
+ * - of an operation: the trace id is the operation's id, and a run's span id is the first half of the run's id. Any
+ *   replica that executes a run, also after a restart, adds its spans to the same trace without stored state.
  */
 import { withinTime } from "../runtime/timeout.ts";
 import type { Sampler } from "@opentelemetry/sdk-trace";

@@ -7,7 +7,8 @@ import { buildSchema } from "../../src/graphql/schema/schema.ts";
 import type { NodeFilterShape } from "../../src/graphql/schema/selectors.ts";
 
 test("the client's NodeFilter has the fields of the schema's, and their types", async () => {
-  // Checked by the compiler: what the client accepts as a field is a field, and whatever the schema takes fits its type.
+  // Checked by the compiler: what the client accepts as a field is a field, and whatever the schema takes fits its
+  // type.
   expectTypeOf<keyof NodeFilter>().toEqualTypeOf<Exclude<keyof NodeFilterShape, "serial" | "inventory">>();
   expectTypeOf<NodeFilterShape["name"]>().toExtend<NodeFilter["name"]>();
   expectTypeOf<Omit<NodeFilterShape, "cluster" | "changedSince" | "serial" | "inventory" | "or" | "not">>().toExtend<

@@ -1,4 +1,7 @@
-/** The package `ostler-client`, packed and installed: its contents, its types, and that it follows a server across interruptions. */
+/**
+ * The package `ostler-client`, packed and installed: its contents, its types, and that it follows a server across
+ * interruptions.
+ */
 import { execFile, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

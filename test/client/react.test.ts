@@ -12,8 +12,8 @@ const TOKEN = "hunter2";
 const ostler = await serviceUnderTest({ token: TOKEN });
 const events = { addEventListener() {}, removeEventListener() {} };
 beforeAll(() => {
-  // React DOM asks whether its container is in a frame; any class will do. The process ends with the file, and React works
-  // after its last unmount.
+  // React DOM asks whether its container is in a frame; any class will do. The process ends with the file, and React
+  // works after its last unmount.
   vi.stubGlobal("window", globalThis);
   vi.stubGlobal("HTMLIFrameElement", WebSocket);
 });

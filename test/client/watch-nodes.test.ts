@@ -1,4 +1,7 @@
-/** `watchNodes` on a real server with interrupted connections, and on a scripted server for behaviour that a real one never shows. */
+/**
+ * `watchNodes` on a real server with interrupted connections, and on a scripted server for behaviour that a real one
+ * never shows.
+ */
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -302,7 +305,9 @@ afterEach(() => {
   servers.clear();
 });
 
-/** A server with one scripted scene per connection; the last one repeats. A number closes the connection with that code. */
+/**
+ * A server with one scripted scene per connection; the last one repeats. A number closes the connection with that code.
+ */
 async function scripted(...scenes: (number | ((subscription: ScriptedSubscription) => void))[]): Promise<string> {
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1", handleProtocols: () => "graphql-transport-ws" });
   servers.add(server);

@@ -1,4 +1,7 @@
-/** A rolling restart as clients see it: their stream ends with the process, and continues at the next one at the same address. */
+/**
+ * A rolling restart as clients see it: their stream ends with the process, and continues at the next one at the same
+ * address.
+ */
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import type { AddressInfo } from "node:net";

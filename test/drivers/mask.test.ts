@@ -1,6 +1,6 @@
 /**
- * Secrets are masked whole, line by line, in the spelling of JSON, URLs, forms, Base64 and hexadecimal, and at the end of a
- * truncated text.
+ * Secrets are masked whole, line by line, in the spelling of JSON, URLs, forms, Base64 and hexadecimal, and at the end
+ * of a truncated text.
  */
 import { expect, test } from "vitest";
 import { createMask } from "../../src/drivers/secret-masking.ts";

@@ -1,12 +1,12 @@
 /**
- * `npm run model`: random requests, random faults and random deaths of processes against a model of what must come of them.
- * One engine takes the requests and does no work; two others, in processes of their own, do the work and are killed. In
- * rounds: a number of actions, then every obstacle is removed (holds, flags, limits, faults), and then
+ * `npm run model`: random requests, random faults and random deaths of processes against a model of what must come of
+ * them. One engine takes the requests and does no work; two others, in processes of their own, do the work and are
+ * killed. In rounds: a number of actions, then every obstacle is removed (holds, flags, limits, faults), and then
  * everything must end, be as the rules say (rules.ts), and every node must be fit for work.
  *
- * Options: --seed N --actions 2000 --nodes 16 --round 150 (actions in one) --kill 60 (actions between two kills). Prints the
- * seed and what was done; where something is wrong also the last 30 actions and the stories of the operations concerned, and
- * then ends with 1.
+ * Options: --seed N --actions 2000 --nodes 16 --round 150 (actions in one) --kill 60 (actions between two kills).
+ * Prints the seed and what was done; where something is wrong also the last 30 actions and the stories of the
+ * operations concerned, and then ends with 1.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -332,7 +332,10 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     if (!known.some(({ id }) => id === one.id)) known.push(one);
   }
 
-  /** Each node's answer against the model, as far as the node stood still meanwhile. What was accepted is judged with the round. */
+  /**
+   * Each node's answer against the model, as far as the node stood still meanwhile. What was accepted is judged with
+   * the round.
+   */
   async function judgeAnswers(
     actor: string,
     kind: Kind,
@@ -508,7 +511,10 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       );
   }
 
-  /** Whether every node of an operation that something is left of stands as the operation left it, with nothing against it. */
+  /**
+   * Whether every node of an operation that something is left of stands as the operation left it, with nothing against
+   * it.
+   */
   async function restartable(id: string, kind: Kind): Promise<boolean> {
     const rows = await sql<{ id: string; state: string; cleanedUp: boolean; isLast: boolean; free: boolean }[]>`
       select n.id, r.state, exists (select from runs c where c.operation_id = r.operation_id and c.node_id = r.node_id and c.purpose = 'CLEAN_UP') as "cleanedUp",
@@ -665,8 +671,8 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   }
 
   /**
-   * Never more nodes active in a phase than its limit says, according to the log, which has the order of commits. Nodes that
-   * were active when the limit was set, or parked in a step, are not ended by it.
+   * Never more nodes active in a phase than its limit says, according to the log, which has the order of commits. Nodes
+   * that were active when the limit was set, or parked in a step, are not ended by it.
    */
   async function flawsOfLimits(): Promise<string[]> {
     if (limits.length === 0) return [];

@@ -188,7 +188,9 @@ const WORKS: readonly { readonly weight: number; readonly from: readonly string[
   },
 ];
 
-/** A node whose operation has not ended in time, which is a failure of its race, is in a state that no work begins from. */
+/**
+ * A node whose operation has not ended in time, which is a failure of its race, is in a state that no work begins from.
+ */
 function canBeginWork({ state }: Node): boolean {
   return WORKS.some(({ from }) => from.includes(state));
 }

@@ -1,7 +1,7 @@
 /**
- * The rules of stops and aborts (semantics, sections 6 and 7) and of the log, written a second time: nothing here uses the
- * service, or the code it is made of, what is right. Accounts of what happened go in (witness.ts), sentences about what was
- * wrong come out.
+ * The rules of stops and aborts (semantics, sections 6 and 7) and of the log, written a second time: nothing here uses
+ * the service, or the code it is made of, what is right. Accounts of what happened go in (witness.ts), sentences about
+ * what was wrong come out.
  */
 import type { Sql } from "postgres";
 import lifecycle from "./lifecycle.json" with { type: "json" };
@@ -273,8 +273,8 @@ function leftFlaws(run: RunAccount): string[] {
 }
 
 /**
- * No worker enters a step of a run while another is inside one, nor a parked one before its time; what must not be cut was
- * not, and what must not be run twice was not.
+ * No worker enters a step of a run while another is inside one, nor a parked one before its time; what must not be cut
+ * was not, and what must not be run twice was not.
  */
 function visitFlaws(run: RunAccount, asks: readonly Ask[], world: Circumstances): string[] {
   const visits = run.visits.toSorted((a, b) => a.at - b.at);
@@ -399,7 +399,8 @@ function stopAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circu
     if (answer.code !== "NOTHING_RUNNING") return ["no rule gives that answer"];
     return run.purpose === "CLEAN_UP" ? [] : endedBefore(run, ask, world);
   }
-  // By operation the runs that had ended are part of the answer, and a repeated stop of a STOPPED operation has the same answer.
+  // By operation the runs that had ended are part of the answer, and a repeated stop of a STOPPED operation has the
+  // same answer.
   const recorded = interruptSeen(run, "STOP") ?? interruptSeen(run, "ABORT");
   const over =
     run.purpose === "CLEAN_UP" ||

@@ -1,7 +1,7 @@
 /**
  * Two witnesses of what really happens, neither of which asks the service. In the database triggers write down every
- * change of an operation, a run and an attempt in the order of the run's lock, so that "before" and "after" are certain. In
- * the driver every entry of a step is recorded by the worker that entered it.
+ * change of an operation, a run and an attempt in the order of the run's lock, so that "before" and "after" are
+ * certain. In the driver every entry of a step is recorded by the worker that entered it.
  */
 import createFake from "../../plugins/fake/index.ts";
 import type { FakeSettings } from "../../plugins/fake/settings.ts";

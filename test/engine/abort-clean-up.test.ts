@@ -1,5 +1,6 @@
 /**
- * How an abort or a failure leaves a node: what its steps have touched, its power, and the result of a clean-up that fails.
+ * How an abort or a failure leaves a node: what its steps have touched, its power, and the result of a clean-up that
+ * fails.
  */
 import { afterAll, describe, expect, test } from "vitest";
 import type { Script } from "../../plugins/fake/settings.ts";

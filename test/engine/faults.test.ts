@@ -1,4 +1,6 @@
-/** Faults of nodes: the service sets them, refuses the work that they would spoil, and ends them when the cause is gone. */
+/**
+ * Faults of nodes: the service sets them, refuses the work that they would spoil, and ends them when the cause is gone.
+ */
 import { afterAll, describe, expect, test } from "vitest";
 import { passGate } from "../../plugins/fake/gates.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";

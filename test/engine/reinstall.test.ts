@@ -1,4 +1,7 @@
-/** Deployments and commissions of nodes on which a system is installed: what they keep, what they erase, what they refuse. */
+/**
+ * Deployments and commissions of nodes on which a system is installed: what they keep, what they erase, what they
+ * refuse.
+ */
 import { afterAll, describe, expect, test } from "vitest";
 import type { StepChoice } from "../../src/store/records.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";

@@ -1,4 +1,7 @@
-/** The cost of requests. Counting it takes linear time: each fragment is visited once, regardless of the number of its spreads. */
+/**
+ * The cost of requests. Counting it takes linear time: each fragment is visited once, regardless of the number of its
+ * spreads.
+ */
 import { readFileSync } from "node:fs";
 import { Kind, parse, validate } from "graphql";
 import type { FragmentDefinitionNode, OperationDefinitionNode, ValidationContext } from "graphql";

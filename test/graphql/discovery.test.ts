@@ -1,4 +1,7 @@
-/** Discoveries and reports of presence through the API: what is asked, what comes back at once, and what one reads later. */
+/**
+ * Discoveries and reports of presence through the API: what is asked, what comes back at once, and what one reads
+ * later.
+ */
 import { afterAll, describe, expect, test } from "vitest";
 import { aGate } from "../support/builders.ts";
 import { serviceUnderTest, takeAll, takeUntil } from "../support/service.ts";

@@ -1,4 +1,6 @@
-/** Driver settings as GraphQL types: their shape, equal validation by GraphQL and the driver, and secrets as input only. */
+/**
+ * Driver settings as GraphQL types: their shape, equal validation by GraphQL and the driver, and secrets as input only.
+ */
 import {
   buildClientSchema,
   coerceInputValue,

@@ -1,4 +1,7 @@
-/** JSON lists, which the database writes, equal resolved lists byte for byte, for random documents and any content of rows. */
+/**
+ * JSON lists, which the database writes, equal resolved lists byte for byte, for random documents and any content of
+ * rows.
+ */
 import { buildSchema, parse } from "graphql";
 import type { DocumentNode, GraphQLObjectType } from "graphql";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -48,7 +51,9 @@ beforeAll(async () => {
   });
 });
 
-/** The response with lists written by the database, and resolved: over a WebSocket, where lists are not written as text. */
+/**
+ * The response with lists written by the database, and resolved: over a WebSocket, where lists are not written as text.
+ */
 async function bothWays(
   query: string,
   variables: Record<string, unknown> = {},

@@ -1,4 +1,7 @@
-/** Operations and their runs through the API: how far they came, what failed and why, page by page; and garbage of all kinds. */
+/**
+ * Operations and their runs through the API: how far they came, what failed and why, page by page; and garbage of all
+ * kinds.
+ */
 import { afterAll, describe, expect, test } from "vitest";
 import { aGate } from "../support/builders.ts";
 import { range } from "../support/feed.ts";

@@ -1,4 +1,7 @@
-/** Objects by their global ID: by `resource`, and by the root fields through which Relay fetches each type again; and what clients must know of types beforehand. */
+/**
+ * Objects by their global ID: by `resource`, and by the root fields through which Relay fetches each type again; and
+ * what clients must know of types beforehand.
+ */
 import { readFileSync } from "node:fs";
 import { buildSchema as schemaOf, isInterfaceType, isObjectType, parse, visit } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";

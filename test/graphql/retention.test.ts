@@ -1,4 +1,7 @@
-/** Cursors older than the oldest kept transition: streams and lists refuse them alike and return a cursor to continue from. */
+/**
+ * Cursors older than the oldest kept transition: streams and lists refuse them alike and return a cursor to continue
+ * from.
+ */
 import { afterAll, describe, expect, test } from "vitest";
 import { serviceUnderTest, takeUntil } from "../support/service.ts";
 

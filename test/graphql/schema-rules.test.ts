@@ -1,4 +1,6 @@
-/** The rules for the schema (test/support/schema-rules.ts): each holds for ours, and finds its offence in a broken one. */
+/**
+ * The rules for the schema (test/support/schema-rules.ts): each holds for ours, and finds its offence in a broken one.
+ */
 import { buildASTSchema, buildSchema as parsedSchema, parse } from "graphql";
 import { describe, expect, test } from "vitest";
 import { SCOPES } from "../../src/access/access.ts";

@@ -1,4 +1,7 @@
-/** The schema as a whole: fresh, and never without its guard. What holds for every type and field is in schema-rules.test.ts. */
+/**
+ * The schema as a whole: fresh, and never without its guard. What holds for every type and field is in
+ * schema-rules.test.ts.
+ */
 import { readFileSync } from "node:fs";
 import { isInputObjectType } from "graphql";
 import { expect, test } from "vitest";

@@ -1,4 +1,6 @@
-/** All parts of the answer to a query are of one moment. The query is held between two of its statements, not by chance. */
+/**
+ * All parts of the answer to a query are of one moment. The query is held between two of its statements, not by chance.
+ */
 import { sql } from "drizzle-orm";
 import { afterAll, expect, test } from "vitest";
 import { aGate } from "../support/builders.ts";

@@ -1,6 +1,6 @@
 /**
- * No N+1: what is asked of the items of a list takes as many statements for twenty items as for two. The fields are found in
- * the schema: every type that a list of ours leads to, and each of its fields, once.
+ * No N+1: what is asked of the items of a list takes as many statements for twenty items as for two. The fields are
+ * found in the schema: every type that a list of ours leads to, and each of its fields, once.
  */
 import {
   buildSchema,
@@ -24,7 +24,10 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 const FEW = 2;
 const MANY = 20;
 
-/** Where the items of lists come from: a request with `SIZE` for the number of items and `ITEM` for what is asked of each. */
+/**
+ * Where the items of lists come from: a request with `SIZE` for the number of items and `ITEM` for what is asked of
+ * each.
+ */
 const LISTS: Readonly<Record<string, string>> = {
   Node: "{ nodes(first: SIZE) { edges { node { ITEM } } } }",
   Cluster: "{ clusters(first: SIZE) { edges { node { ITEM } } } }",

@@ -1,4 +1,6 @@
-/** Step logs as clients read them: the tail of a step, the pages of a run's log, and the stream over both transports. */
+/**
+ * Step logs as clients read them: the tail of a step, the pages of a run's log, and the stream over both transports.
+ */
 import { afterAll, describe, expect, test } from "vitest";
 import { aGate } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";

@@ -1,4 +1,6 @@
-/** Streams over WebSocket and server-sent events: both deliver the same items, and a slow client does not affect others. */
+/**
+ * Streams over WebSocket and server-sent events: both deliver the same items, and a slow client does not affect others.
+ */
 import { connect } from "node:net";
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";

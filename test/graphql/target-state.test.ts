@@ -1,4 +1,7 @@
-/** `Node.targetState`: where the work on a node leads. It belongs to the run, from its first state to its end, and to nothing else. */
+/**
+ * `Node.targetState`: where the work on a node leads. It belongs to the run, from its first state to its end, and to
+ * nothing else.
+ */
 import { afterAll, expect, test } from "vitest";
 import { aGate } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";

@@ -1,6 +1,6 @@
 /**
- * The workarounds in src/http/workarounds depend on undocumented behavior of an exact version of a library. When the version
- * changes, check what the test names, and then change the version here.
+ * The workarounds in src/http/workarounds depend on undocumented behavior of an exact version of a library. When the
+ * version changes, check what the test names, and then change the version here.
  */
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";

@@ -1,6 +1,6 @@
 /**
- * The parts of pg-boss's tables that src/store/jobs.ts relies on. When a test here fails after an upgrade, read the SQL of
- * that file again, run test/engine/{takeover,wake-runs,replicas,timeouts}.test.ts, and then change the expectation.
+ * The parts of pg-boss's tables that src/store/jobs.ts relies on. When a test here fails after an upgrade, read the SQL
+ * of that file again, run test/engine/{takeover,wake-runs,replicas,timeouts}.test.ts, and then change the expectation.
  */
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";

@@ -1,7 +1,7 @@
 /**
- * postgres.js 3.4.9 with its default `max_pipeline`: a BEGIN that fills the pipeline of a connection leaves that connection
- * in an open transaction in the pool, and what it acknowledges afterwards is lost (its issues 823, 1189, 1210). These
- * tests fail when src/store/postgres/database.ts leaves the option out.
+ * postgres.js 3.4.9 with its default `max_pipeline`: a BEGIN that fills the pipeline of a connection leaves that
+ * connection in an open transaction in the pool, and what it acknowledges afterwards is lost (its issues 823, 1189,
+ * 1210). These tests fail when src/store/postgres/database.ts leaves the option out.
  */
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, test } from "vitest";

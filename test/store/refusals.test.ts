@@ -1,6 +1,6 @@
 /**
- * Constraints of the database, independent of the code: it rejects a state without its transition, and an edge that is not
- * in the table.
+ * Constraints of the database, independent of the code: it rejects a state without its transition, and an edge that is
+ * not in the table.
  */
 import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";

@@ -1,6 +1,6 @@
 /**
- * The workarounds in src/store/postgres/workarounds depend on undocumented behavior of exact versions of libraries. When a
- * version changes, check what the test names, run the tests that it names, and then change the version here.
+ * The workarounds in src/store/postgres/workarounds depend on undocumented behavior of exact versions of libraries.
+ * When a version changes, check what the test names, run the tests that it names, and then change the version here.
  */
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";

@@ -1,4 +1,6 @@
-/** Asking a service that runs somewhere, as any client does: plain HTTP, one request, its data or what is wrong with it. */
+/**
+ * Asking a service that runs somewhere, as any client does: plain HTTP, one request, its data or what is wrong with it.
+ */
 
 export interface Asking {
   readonly variables?: Readonly<Record<string, unknown>>;
@@ -6,7 +8,9 @@ export interface Asking {
   readonly onAnswer?: (text: string) => void;
 }
 
-/** The data of an answer without errors; throws what the errors say. `url`: that of the service, as `http://host:port`. */
+/**
+ * The data of an answer without errors; throws what the errors say. `url`: that of the service, as `http://host:port`.
+ */
 export async function ask<Data = Record<string, unknown>>(
   url: string,
   query: string,

@@ -1,7 +1,7 @@
 /**
  * Builders for tests: an engine with a database of its own (`engineUnderTest`), nodes in whatever state a test
- * begins with (`aNode().in("AVAILABLE")`), gates that hold a step until the test opens them, and questions that wait for
- * their answer.
+ * begins with (`aNode().in("AVAILABLE")`), gates that hold a step until the test opens them, and questions that wait
+ * for their answer.
  */
 import { randomUUID } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -196,7 +196,9 @@ export interface EngineUnderTest extends AsyncDisposable {
   another(options?: EngineSetup): Promise<RunningEngine>;
   /** An engine in a process of its own, to be killed. */
   inAnotherProcess(): Promise<EngineProcess>;
-  /** How many statements wait for a lock just now. Not asked in a transaction, in which the first answer would be kept. */
+  /**
+   * How many statements wait for a lock just now. Not asked in a transaction, in which the first answer would be kept.
+   */
   waitingForLocks(): Promise<number>;
   /** Makes the leases of all jobs that are held run out now, as if their owner had been silent for a minute. */
   leasesRunOut(of?: "all" | "first owners"): Promise<void>;

@@ -1,4 +1,7 @@
-/** A database for one test file: a clone of the template, dropped at the end. Fails the test if connections are left open. */
+/**
+ * A database for one test file: a clone of the template, dropped at the end. Fails the test if connections are left
+ * open.
+ */
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";

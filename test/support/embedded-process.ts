@@ -1,7 +1,7 @@
 /**
- * A process that owns an embedded database, to be killed. Started with the folder as its argument. Prints a line of JSON
- * when the database runs (`{ postmaster }`), and one for each row whose commit was acknowledged (`{ row }`); where it is
- * refused, one with the reason (`{ refused }`).
+ * A process that owns an embedded database, to be killed. Started with the folder as its argument. Prints a line of
+ * JSON when the database runs (`{ postmaster }`), and one for each row whose commit was acknowledged (`{ row }`); where
+ * it is refused, one with the reason (`{ refused }`).
  */
 import postgres from "postgres";
 import { messageOf } from "../../src/errors.ts";

@@ -1,4 +1,6 @@
-/** The log and its streams without server and engine, and writers that fill the log as fast as the database takes it. */
+/**
+ * The log and its streams without server and engine, and writers that fill the log as fast as the database takes it.
+ */
 import { createTail } from "../../src/feed/tail.ts";
 import type { Tail } from "../../src/feed/tail.ts";
 import { nodeStream } from "../../src/feed/node-stream.ts";
@@ -26,7 +28,10 @@ export interface FeedUnderTest extends AsyncDisposable {
   stream(request?: Request): AsyncIterableIterator<SeenItem>;
   /** A stream of a process that has just come: its ring is empty. */
   streamElsewhere(request?: Request): Promise<AsyncIterableIterator<SeenItem>>;
-  /** Takes AVAILABLE nodes round: manage, clean, done. Each round writes three transitions a node, in three transactions. */
+  /**
+   * Takes AVAILABLE nodes round: manage, clean, done. Each round writes three transitions a node, in three
+   * transactions.
+   */
   goRound(nodes: readonly TestNode[], rounds?: number): Promise<void>;
   /** The whole log as it is in the database. */
   log(): Promise<TransitionRow[]>;

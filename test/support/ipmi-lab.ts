@@ -433,7 +433,10 @@ function withChecksum(bytes: readonly number[]): number[] {
   return [...bytes, (256 - (sum % 256)) % 256];
 }
 
-/** The program that ipmi_sim runs for the chassis: `chassis.sh HOME get NAME…` prints "name:value", `… set NAME VALUE` acts. */
+/**
+ * The program that ipmi_sim runs for the chassis: `chassis.sh HOME get NAME…` prints "name:value", `… set NAME VALUE`
+ * acts.
+ */
 const CHASSIS_SCRIPT = `#!/bin/sh
 home=$1 verb=$2
 shift 2

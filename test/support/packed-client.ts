@@ -1,4 +1,7 @@
-/** The package `ostler-client` as its users get it: packed as it would be published, and installed in a folder of theirs. */
+/**
+ * The package `ostler-client` as its users get it: packed as it would be published, and installed in a folder of
+ * theirs.
+ */
 import { execFile } from "node:child_process";
 import { cpSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -19,7 +22,10 @@ const INGREDIENTS = [
   "LICENSE",
 ];
 
-/** Makes a project of a new folder in which `ostler-client` is installed, beside those of our packages. Answers the names of the packed files. */
+/**
+ * Makes a project of a new folder in which `ostler-client` is installed, beside those of our packages. Answers the
+ * names of the packed files.
+ */
 export async function installClient(
   folder: string,
   packages: readonly string[] = ["graphql-ws", "graphql"],

@@ -1,4 +1,6 @@
-/** An engine with all it needs, on a database that is there already. Knows no test runner: a child process uses it too. */
+/**
+ * An engine with all it needs, on a database that is there already. Knows no test runner: a child process uses it too.
+ */
 import createFake from "../../plugins/fake/index.ts";
 import type { Driver } from "../../src/drivers/driver.ts";
 import { createRegistry } from "../../src/drivers/registry.ts";

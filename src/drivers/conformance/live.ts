@@ -106,8 +106,8 @@ export async function provesChosenSteps(subject: Subject): Promise<void> {
 }
 
 /**
- * Outputs of a step, which is entered twice with the same key if it is idempotent. Before, its `abort` is called twice: after
- * a failure there may be nothing to undo, and it must be harmless.
+ * Outputs of a step, which is entered twice with the same key if it is idempotent. Before, its `abort` is called twice:
+ * after a failure there may be nothing to undo, and it must be harmless.
  */
 async function outputsOf(
   subject: Subject,

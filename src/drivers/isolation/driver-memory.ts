@@ -1,4 +1,6 @@
-/** Memory shared by the workers of one driver: a bounded LRU map in the service's process, lost when the service ends. */
+/**
+ * Memory shared by the workers of one driver: a bounded LRU map in the service's process, lost when the service ends.
+ */
 import type { DriverMemory, Json } from "../driver.ts";
 
 const ENTRIES_MAX = 200_000;

@@ -1,6 +1,6 @@
 /**
- * A driver whose functions run in worker processes. It implements the same contract, so the difference is invisible to callers:
- * declarations come from the plugin in this process, and functions run in a worker.
+ * A driver whose functions run in worker processes. It implements the same contract, so the difference is invisible to
+ * callers: declarations come from the plugin in this process, and functions run in a worker.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { INTERFACE_OF_PHASE, secretsOf } from "../registry.ts";

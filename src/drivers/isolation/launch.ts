@@ -80,7 +80,9 @@ function guardWords(log: Log): readonly string[] {
   return guard;
 }
 
-/** The kernel's first victim when memory runs out: the heap limit covers only part of it. Inherited by child processes. */
+/**
+ * The kernel's first victim when memory runs out: the heap limit covers only part of it. Inherited by child processes.
+ */
 const OOM_SCORE = "1000";
 
 function raiseOomScore(pid: number | undefined): void {

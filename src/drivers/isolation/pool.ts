@@ -1,7 +1,7 @@
 /**
- * The workers of all isolated drivers. A call takes a slot of its lane, waits in order if all are taken, and has a worker of
- * its own while it lasts. A worker is started when a call has waited for a moment, a few at a time. It ends when it has
- * been idle for a while, when it is spent, or when another driver needs its slot.
+ * The workers of all isolated drivers. A call takes a slot of its lane, waits in order if all are taken, and has a
+ * worker of its own while it lasts. A worker is started when a call has waited for a moment, a few at a time. It ends
+ * when it has been idle for a while, when it is spent, or when another driver needs its slot.
  *
  * Waiting counts towards a call's deadline, except for readings and probes. A waiting call is cancelled by its signal.
  */
@@ -20,8 +20,8 @@ import type { Handle, Plugin } from "./worker-handle.ts";
 
 export interface Pool extends AsyncDisposable {
   /**
-   * Makes a call in a process of its driver. Throws the driver's error, the error of `confirm`, the signal's reason while
-   * it waits, or an `IsolationError`.
+   * Makes a call in a process of its driver. Throws the driver's error, the error of `confirm`, the signal's reason
+   * while it waits, or an `IsolationError`.
    */
   run(plugin: Plugin, lane: Lane, job: Job): Promise<unknown>;
   /** Ends the workers of one driver; kills those that have a call. */

@@ -1,6 +1,6 @@
 /**
- * Effects of a call on its process that a later call would meet: changed globals, open file descriptors, memory. Timers,
- * sockets and programs are not counted here: the worker waits for those (`isQuiet` in worker.ts).
+ * Effects of a call on its process that a later call would meet: changed globals, open file descriptors, memory.
+ * Timers, sockets and programs are not counted here: the worker waits for those (`isQuiet` in worker.ts).
  *
  * The check runs after every call, so it has to be cheap: about 50 µs of CPU. It finds mistakes of drivers and their
  * packages, and does not stop malice. It does not see variables of modules, accessors, and properties that

@@ -228,12 +228,15 @@ export class IsolationError extends Error implements DriverError {
   }
 }
 
-/** Duration of a run's lease. A worker without a heartbeat for this long during a call ends itself: another replica may own the run. */
+/**
+ * Duration of a run's lease. A worker without a heartbeat for this long during a call ends itself: another replica may
+ * own the run.
+ */
 export const SILENCE_SECONDS = 10;
 
 /**
- * A worker has ended itself during a call because the service, which was paused, sent no heartbeat for the duration of a
- * lease. Not a failure of the driver; the run may have another owner.
+ * A worker has ended itself during a call because the service, which was paused, sent no heartbeat for the duration of
+ * a lease. Not a failure of the driver; the run may have another owner.
  */
 export class HeartbeatLostError extends Error {
   override readonly name = "HeartbeatLostError";
@@ -245,7 +248,10 @@ export function shorten(text: string, length = MESSAGE_LENGTH_MAX): string {
 
 // ---- results
 
-/** A value as JSON; or, if JSON cannot represent it, enough of its shape for the engine to reject it with the right reason. */
+/**
+ * A value as JSON; or, if JSON cannot represent it, enough of its shape for the engine to reject it with the right
+ * reason.
+ */
 export type Packed =
   | { readonly json: Json }
   | { readonly type: string }

@@ -2,8 +2,8 @@
  * One call of a driver's function in a worker process, as the service sees it: sends it, handles the worker's messages
  * about it, and cancels it.
  *
- * The call is cancelled when its signal fires or its deadline passes: the worker is asked to end it, and killed if the call
- * continues after the grace period. A forced abort kills the worker at once.
+ * The call is cancelled when its signal fires or its deadline passes: the worker is asked to end it, and killed if the
+ * call continues after the grace period. A forced abort kills the worker at once.
  */
 import { messageOf } from "../../errors.ts";
 import { leftUntil, whenOver } from "../deadline.ts";

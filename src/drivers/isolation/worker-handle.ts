@@ -45,7 +45,10 @@ export interface Handle {
   readonly state: "starting" | "idle" | "called" | "busy" | "ended";
   /** The worker must not be called again. */
   readonly isSpent: boolean;
-  /** Makes a call; allowed only when idle. Throws the driver's error, `IsolationError`, `HeartbeatLostError` or `CallNotStartedError`. */
+  /**
+   * Makes a call; allowed only when idle. Throws the driver's error, `IsolationError`, `HeartbeatLostError` or
+   * `CallNotStartedError`.
+   */
   call(job: Job): Promise<unknown>;
   /** Lets the driver close, then ends the process. */
   close(): Promise<void>;
@@ -69,7 +72,9 @@ export class CallNotStartedError extends Error {
   override readonly name = "CallNotStartedError";
 }
 
-/** The process was killed while it started, before any call, as the kernel does for memory; another process may start. */
+/**
+ * The process was killed while it started, before any call, as the kernel does for memory; another process may start.
+ */
 export class StartKilledError extends IsolationError {}
 
 const START_MS = 30_000;

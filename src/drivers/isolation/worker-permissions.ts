@@ -1,6 +1,6 @@
 /**
- * The permissions of a worker, by Node's permission model. By default it can use the network, read the service's code, its
- * plugin and packages, and start no program. So it reads neither the service's data folder nor `/proc`.
+ * The permissions of a worker, by Node's permission model. By default it can use the network, read the service's code,
+ * its plugin and packages, and start no program. So it reads neither the service's data folder nor `/proc`.
  */
 import { existsSync, readdirSync, realpathSync } from "node:fs";
 import { dirname, join, sep } from "node:path";

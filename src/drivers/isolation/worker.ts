@@ -1,14 +1,14 @@
 /**
- * The program of a worker: a process that creates one driver and runs its functions, one call at a time, for the service at
- * the other end of file descriptor 3. A driver can harm only this process.
+ * The program of a worker: a process that creates one driver and runs its functions, one call at a time, for the
+ * service at the other end of file descriptor 3. A driver can harm only this process.
  *
  *     node worker.ts <URL of the plugin module>
  *
  * An async context (`callContext`) traces every callback to the call that started it, also in timers and promises that
  * outlive the call. A late error is thus attributed to its own call and not to the current one.
  *
- * The worker ends when the service asks it to, when the service has exited, and when it has received no heartbeat for the
- * duration of a lease: another replica may have taken over the run, and this worker must not continue it.
+ * The worker ends when the service asks it to, when the service has exited, and when it has received no heartbeat for
+ * the duration of a lease: another replica may have taken over the run, and this worker must not continue it.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { flushCompileCache } from "node:module";

@@ -1,8 +1,8 @@
 /**
- * Admission: a request becomes an operation with its runs, or is refused and leaves no trace. Everything is decided before
- * anything is written, in one transaction that locks the nodes in the order of their ids; so of two overlapping requests
- * one wins, and the other's refusal names the operation in the way. Ten thousand nodes take one or two seconds; loops over
- * nodes yield to the event loop, so that the replica answers other requests meanwhile.
+ * Admission: a request becomes an operation with its runs, or is refused and leaves no trace. Everything is decided
+ * before anything is written, in one transaction that locks the nodes in the order of their ids; so of two overlapping
+ * requests one wins, and the other's refusal names the operation in the way. Ten thousand nodes take one or two
+ * seconds; loops over nodes yield to the event loop, so that the replica answers other requests meanwhile.
  */
 import { randomUUID } from "node:crypto";
 import type { Refusal } from "../../errors.ts";
@@ -104,7 +104,8 @@ async function admit(transaction: Transaction, context: EngineContext, admission
     selected.flatMap(({ selection }) => selection.nodes.map(({ nodeId }) => nodeId)),
   );
   const nodes = new Map(rows.map((node) => [node.id, node]));
-  // The request that held the locks may have been this one, sent twice. Without a second look it would be refused as BUSY.
+  // The request that held the locks may have been this one, sent twice. Without a second look it would be refused as
+  // BUSY.
   const replayedMeanwhile = await replay();
   if (replayedMeanwhile) return replayedMeanwhile;
   const { policy } = await readSite(tx);

@@ -1,7 +1,7 @@
 /**
- * The variables that drivers get for each node of a request: the settings of the node's cluster, then the request that a
- * restart continues, then the request itself, then the host group. Nodes with the same cluster and host group share one
- * object.
+ * The variables that drivers get for each node of a request: the settings of the node's cluster, then the request that
+ * a restart continues, then the request itself, then the host group. Nodes with the same cluster and host group share
+ * one object.
  */
 import { hashOf } from "../../runtime/canonical-json.ts";
 import { clustersByIds } from "../../store/clusters.ts";

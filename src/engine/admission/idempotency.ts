@@ -1,4 +1,6 @@
-/** Idempotency keys: a repeated request gets the answer of the first; a different request with the same key is refused. */
+/**
+ * Idempotency keys: a repeated request gets the answer of the first; a different request with the same key is refused.
+ */
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { operationByKey, operationsOfBatch } from "../../store/operations.ts";
@@ -39,7 +41,9 @@ export async function replayOf(
   ]);
 }
 
-/** Admits a request; admits it a second time, as a replay, if a request with the same key was stored at the same moment. */
+/**
+ * Admits a request; admits it a second time, as a replay, if a request with the same key was stored at the same moment.
+ */
 export async function admitOnce<Answer>(admit: () => Promise<Answer>): Promise<Answer> {
   try {
     return await admit();

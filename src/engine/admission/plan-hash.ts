@@ -1,6 +1,6 @@
 /**
- * The plan hash: the same as long as the verb, the failure policy, the nodes, their states, plans, targets, variables and
- * host groups are.
+ * The plan hash: the same as long as the verb, the failure policy, the nodes, their states, plans, targets, variables
+ * and host groups are.
  */
 import { createHash } from "node:crypto";
 import { createYielding } from "../../runtime/yielding.ts";

@@ -79,7 +79,10 @@ function given({ onFailure, waves, maxParallel }: RestartRequest) {
 
 const RESTARTABLE = new Set(["STOPPED", "FAILED", "ABORTED"]);
 
-/** A submission for each earlier request, and the answers for nodes without unfinished work; or why nothing is restarted. */
+/**
+ * A submission for each earlier request, and the answers for nodes without unfinished work; or why nothing is
+ * restarted.
+ */
 async function prepareRestart(reader: Reader, request: RestartRequest) {
   const found = await selectEndedWork(reader, request.work);
   if ("refusals" in found) return { refusals: found.refusals, results: [] satisfies NodeAnswer[] };
@@ -199,7 +202,10 @@ interface TakenNode {
   readonly run: RunRow;
 }
 
-/** The newest work of each node if it is unfinished or was undone by a failure policy, and the answers for the other nodes. */
+/**
+ * The newest work of each node if it is unfinished or was undone by a failure policy, and the answers for the other
+ * nodes.
+ */
 async function unfinishedWork(reader: Reader, { nodes: asked, operationId }: SelectedWork) {
   const nodeIds = asked.map(({ nodeId }) => nodeId);
   const newest = new Map((await newestWork(reader, nodeIds, operationId)).map((run) => [run.nodeId, run]));

@@ -1,6 +1,6 @@
 /**
- * The addresses of a discovery: host names, IP addresses and CIDR ranges of both families. Each address once, in the order
- * of the request and in one spelling, so that a machine is not probed twice.
+ * The addresses of a discovery: host names, IP addresses and CIDR ranges of both families. Each address once, in the
+ * order of the request and in one spelling, so that a machine is not probed twice.
  */
 import { isIPv4, isIPv6 } from "node:net";
 import { addressProblem } from "../../drivers/egress.ts";

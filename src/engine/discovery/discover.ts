@@ -1,7 +1,7 @@
 /**
- * Discovery: a request for addresses becomes an operation with one row for each address, stored before the answer, or is
- * refused with all of its flaws. The secrets of its login are stored apart and deleted when it ends. prober.ts probes the
- * addresses; interrupt-discovery.ts aborts, stops and ends a discovery.
+ * Discovery: a request for addresses becomes an operation with one row for each address, stored before the answer, or
+ * is refused with all of its flaws. The secrets of its login are stored apart and deleted when it ends. prober.ts
+ * probes the addresses; interrupt-discovery.ts aborts, stops and ends a discovery.
  */
 import { randomUUID } from "node:crypto";
 import type { Refusal } from "../../errors.ts";
@@ -83,8 +83,8 @@ export async function discoverNodes(
 }
 
 /**
- * The hash that is stored with an idempotency key: of the request with the names of its secrets only. A salted fingerprint
- * of their values follows it if the request has a key, and so may be repeated.
+ * The hash that is stored with an idempotency key: of the request with the names of its secrets only. A salted
+ * fingerprint of their values follows it if the request has a key, and so may be repeated.
  */
 async function inputHashOf(request: DiscoverRequest, { settings, secrets }: Login): Promise<string> {
   const hash = hashOf({ ...request, kind: "DISCOVER", settings, secrets: Object.keys(secrets).toSorted() });
@@ -93,7 +93,10 @@ async function inputHashOf(request: DiscoverRequest, { settings, secrets }: Logi
     : `${hash} ${await fingerprint(secrets)}`;
 }
 
-/** Fingerprints are salted, so two of the same secrets differ. Verifies the secrets against the stored fingerprint instead. */
+/**
+ * Fingerprints are salted, so two of the same secrets differ. Verifies the secrets against the stored fingerprint
+ * instead.
+ */
 async function isSameInput(inputHash: string, { secrets }: Login, stored: string): Promise<boolean> {
   if (inputHash === stored) return true;
   const [[hash], [storedHash, storedFingerprint]] = [inputHash.split(" "), stored.split(" ")];

@@ -1,11 +1,12 @@
 /**
  * Works on discoveries: one job of the queue is the rest of one discovery. Its addresses are probed concurrently, each
- * within a time limit. Each result is stored at once in a transaction of its own, so that a replica that takes the job over
- * probes only the remaining addresses.
+ * within a time limit. Each result is stored at once in a transaction of its own, so that a replica that takes the job
+ * over probes only the remaining addresses.
  *
- * Two replicas may probe the same address, if the first was taken for dead: a probe changes nothing, and only the result
- * that finds its row still queued counts. The work ends early by an abort, which has ended the operation already; by a
- * stop, after which running probes end; and by the shutdown of the replica, which cancels them and hands the job back.
+ * Two replicas may probe the same address, if the first was taken for dead: a probe changes nothing, and only the
+ * result that finds its row still queued counts. The work ends early by an abort, which has ended the operation
+ * already; by a stop, after which running probes end; and by the shutdown of the replica, which cancels them and hands
+ * the job back.
  */
 import { validate } from "../../drivers/issues.ts";
 import type { AnyDriver } from "../../drivers/registry.ts";

@@ -1,7 +1,7 @@
 /**
- * Salted fingerprints of secrets, to recognize them in a repeated request after they were deleted. A plain hash would let
- * an attacker with a dump of the database try millions of passwords per second; a fingerprint costs 32 MiB and about 50 ms
- * for each try.
+ * Salted fingerprints of secrets, to recognize them in a repeated request after they were deleted. A plain hash would
+ * let an attacker with a dump of the database try millions of passwords per second; a fingerprint costs 32 MiB and
+ * about 50 ms for each try.
  */
 import { randomBytes, scrypt, timingSafeEqual } from "node:crypto";
 import { promisify } from "node:util";

@@ -1,7 +1,7 @@
 /**
- * Carries out an abort or a failure on the machine: the `abort` of the step, then the power off. Each has its own deadline,
- * and neither waits for a slot, because steps that hang may hold all of them. A step that must not be interrupted and may
- * still be running on the machine after its failure is left alone, and so is the power.
+ * Carries out an abort or a failure on the machine: the `abort` of the step, then the power off. Each has its own
+ * deadline, and neither waits for a slot, because steps that hang may hold all of them. A step that must not be
+ * interrupted and may still be running on the machine after its failure is left alone, and so is the power.
  */
 import { messageOf } from "../../errors.ts";
 import { touchedBy } from "../../lifecycle/touches.ts";
@@ -49,7 +49,9 @@ export interface MachineAbort {
   confirm(): Promise<void>;
 }
 
-/** Returns the condition of the machine. Throws only if the run was lost: errors of the machine are part of the result. */
+/**
+ * Returns the condition of the machine. Throws only if the run was lost: errors of the machine are part of the result.
+ */
 export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort): Promise<LeftAs> {
   const { database, log, abortCleanUpMs } = parts;
   const { claimed, attempt, call, isLeftAlone, end, kill, confirm } = abort;

@@ -1,6 +1,6 @@
 /**
- * The runs that this process executes, and the signals by which an interrupt or a release reaches their steps. Requests are
- * read from the database once a second, and at once after a notification.
+ * The runs that this process executes, and the signals by which an interrupt or a release reaches their steps. Requests
+ * are read from the database once a second, and at once after a notification.
  */
 import { cancels } from "../../lifecycle/interrupts.ts";
 import type { Log } from "../../log.ts";

@@ -78,9 +78,9 @@ function completeRun(context: RunContext, position: number): Release {
 }
 
 /**
- * A verification or a cleaning whose steps have succeeded ends the fault of a failed clean-up, whatever becomes of the legs
- * that follow. A leg of which no step has run (all of them are kept from an earlier run, or it has none) ends no fault: the
- * clean-up may have failed after it.
+ * A verification or a cleaning whose steps have succeeded ends the fault of a failed clean-up, whatever becomes of the
+ * legs that follow. A leg of which no step has run (all of them are kept from an earlier run, or it has none) ends no
+ * fault: the clean-up may have failed after it.
  */
 function endFaultAfterLeg(context: RunContext, nextLeg: number): void {
   const { leg, plan } = context.claimed;
@@ -129,7 +129,10 @@ export async function beginStep(context: RunContext, position: number, number: n
   return isHold(step) ? beginHold(inStep) : enterStep(inStep);
 }
 
-/** The flag was read without the node's lock. A request that clears it takes that lock and wakes the runs it finds parked. */
+/**
+ * The flag was read without the node's lock. A request that clears it takes that lock and wakes the runs it finds
+ * parked.
+ */
 export async function maintenanceSince({ ledger, claimed }: RunContext): Promise<Date | null> {
   if (ledger.run.maintenanceSince === null) return null;
   const [node] = await lockNodes(ledger.transaction.tx, [claimed.node.id]);
@@ -147,8 +150,8 @@ async function slotWanted({ ledger, claimed }: RunContext, step: PlannedStep): P
 }
 
 /**
- * Parks a run between two steps. It has no job until the end of its wait wakes it. Between two phases the node waits at rest,
- * where the route has such a state.
+ * Parks a run between two steps. It has no job until the end of its wait wakes it. Between two phases the node waits at
+ * rest, where the route has such a state.
  */
 function parkBetween(
   context: RunContext,

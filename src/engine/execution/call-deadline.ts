@@ -1,7 +1,9 @@
 /** A call of a driver with a deadline, which holds even if the driver ignores its signal. */
 import { leftUntil, whenOver } from "../../drivers/deadline.ts";
 
-/** The deadline of a call has passed. Drivers know the error by the name that `AbortSignal.timeout` gives its reason. */
+/**
+ * The deadline of a call has passed. Drivers know the error by the name that `AbortSignal.timeout` gives its reason.
+ */
 export class CallTimeoutError extends Error {
   override readonly name = "TimeoutError";
 }

@@ -1,7 +1,7 @@
 /**
- * Receives the callback of a machine to a step that waits for it. The token in the path names the run and is valid for one
- * entry of one step: it is the MAC of the generation, which rises with every entry, under the run's secret. So a late
- * callback, a repeated one and a forged one can be distinguished. Each is recorded, and none is applied.
+ * Receives the callback of a machine to a step that waits for it. The token in the path names the run and is valid for
+ * one entry of one step: it is the MAC of the generation, which rises with every entry, under the run's secret. So a
+ * late callback, a repeated one and a forged one can be distinguished. Each is recorded, and none is applied.
  */
 import { createHmac, randomUUID, timingSafeEqual } from "node:crypto";
 import type { Log } from "../../log.ts";

@@ -1,6 +1,7 @@
 /**
  * Claims a run for this process: raises the fence, so that an earlier holder can write no more, and decides how the run
- * continues. With its first claim a run is no longer QUEUED, and its node enters the first phase. A parked step is entered again. A step whose process died is entered again, or fails if it must not run twice.
+ * continues. With its first claim a run is no longer QUEUED, and its node enters the first phase. A parked step is
+ * entered again. A step whose process died is entered again, or fails if it must not run twice.
  */
 import { LruMap } from "../../runtime/lru-map.ts";
 import { withinTime } from "../../runtime/timeout.ts";
@@ -233,8 +234,8 @@ function recoverStep(parts: ClaimParts, context: TimedContext): RunDirective {
   const wasNeverEntered = parts.wasNeverEntered(claimed.run, attempt);
   const isLost = !wasNeverEntered && !step.idempotent && attempt.memo === null && attempt.part === "RUN";
   // After a takeover too, an abort waits for the end of a step that must not be interrupted, or that has left a
-  // memo because its machine may still work. A lost step has ended, and one that ends at its boundary was cut by the death of
-  // its process.
+  // memo because its machine may still work. A lost step has ended, and one that ends at its boundary was cut by the
+  // death of its process.
   if (
     attempt.part === "ABORT" ||
     isCancelledBy(interrupt, step, claimed.run) ||
@@ -256,7 +257,10 @@ function recoverStep(parts: ClaimParts, context: TimedContext): RunDirective {
   return enterAgain(again);
 }
 
-/** A driver's settings schema runs in this process and may take any time. Other runs in the transaction wait only briefly. */
+/**
+ * A driver's settings schema runs in this process and may take any time. Other runs in the transaction wait only
+ * briefly.
+ */
 const OPEN_MS = { shared: 500, own: 10_000 } as const;
 
 async function openInTime(
@@ -281,7 +285,9 @@ function unusableMachine(node: NodeRow): Machine {
   };
 }
 
-/** A step parked until its deadline may wake this much before it: the wait uses our clock, the deadline the database's. */
+/**
+ * A step parked until its deadline may wake this much before it: the wait uses our clock, the deadline the database's.
+ */
 const DEADLINE_TOLERANCE_MS = 1_000;
 
 /** False if the step was due before its deadline, and only the lack of a worker made it late. */
@@ -289,7 +295,9 @@ function isWokenByDeadline(run: RunRow, attempt: AttemptRow): boolean {
   return run.wakeAt === null || run.wakeAt.getTime() >= attempt.deadlineAt.getTime() - DEADLINE_TOLERANCE_MS;
 }
 
-/** On hold or waiting for a slot. Such a run has no job: one that arrives is stale unless an interrupt was requested. */
+/**
+ * On hold or waiting for a slot. Such a run has no job: one that arrives is stale unless an interrupt was requested.
+ */
 function isParkedWithoutJob(run: LockedRun): boolean {
   return (run.state === "HOLDING" || run.waitFor !== null) && interruptOf(run, run.operationInterrupt) === null;
 }

@@ -117,8 +117,8 @@ export function openContext(environment: RunEnvironment, ledger: Ledger, claimed
 }
 
 /**
- * Enters the legs up to `leg`, those without steps included. The events that led the node from the previous leg to a state at
- * rest while the run was parked (`leaveLeg`) are not repeated.
+ * Enters the legs up to `leg`, those without steps included. The events that led the node from the previous leg to a
+ * state at rest while the run was parked (`leaveLeg`) are not repeated.
  */
 export function enterLegs(context: RunContext, leg: number): void {
   const { claimed } = context;
@@ -132,8 +132,8 @@ export function enterLegs(context: RunContext, leg: number): void {
 }
 
 /**
- * Leads the node to the state at rest before it enters `leg`, if there is one: between verification and inspection it is
- * MANAGEABLE, but between tear-down and cleaning there is none. An untouched node is at rest already.
+ * Leads the node to the state at rest before it enters `leg`, if there is one: between verification and inspection it
+ * is MANAGEABLE, but between tear-down and cleaning there is none. An untouched node is at rest already.
  */
 export function leaveLeg(context: RunContext, leg: number): void {
   const { claimed } = context;
@@ -219,8 +219,8 @@ export function notePower(context: RunContext, power: PowerState): void {
 const MODEL_LENGTH_MAX = 255;
 
 /**
- * After the last inspect step of a leg, merges the outputs of all its steps into the inventory. Outputs of steps that an
- * earlier run completed count too. A text `model` in the result becomes the node's model.
+ * After the last inspect step of a leg, merges the outputs of all its steps into the inventory. Outputs of steps that
+ * an earlier run completed count too. A text `model` in the result becomes the node's model.
  */
 export async function noteInventory(context: RunContext, position: number, output: StoredJson): Promise<void> {
   const { ledger, claimed } = context;

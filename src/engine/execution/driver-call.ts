@@ -1,4 +1,6 @@
-/** Builds the call that a driver is given: node, settings, signal, log, timing, and, within a step, what the step knows. */
+/**
+ * Builds the call that a driver is given: node, settings, signal, log, timing, and, within a step, what the step knows.
+ */
 import type { Call, NodePower, StepCall } from "../../drivers/driver.ts";
 import { dispatched } from "../../drivers/isolation/dispatch.ts";
 import type { Dispatch } from "../../drivers/isolation/dispatch.ts";
@@ -43,7 +45,10 @@ export interface StepBasis extends Omit<CallBasis, "lane"> {
   readonly attemptKey: string;
   readonly variables: JsonObject;
   readonly stepLog: StepOutput;
-  /** Rejects if this process does not hold the run any more. Runs before the call is made, and again when it has a process. */
+  /**
+   * Rejects if this process does not hold the run any more. Runs before the call is made, and again when it has a
+   * process.
+   */
   confirm(): Promise<void>;
 }
 

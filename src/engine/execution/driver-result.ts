@@ -1,6 +1,6 @@
 /**
- * Turns the value that a driver returned, or the error that it threw, into data that may be stored: texts are masked and
- * shortened, values are checked.
+ * Turns the value that a driver returned, or the error that it threw, into data that may be stored: texts are masked
+ * and shortened, values are checked.
  */
 import { FAILURE_KINDS, messageOf } from "../../errors.ts";
 import type { ErrorCode, FailureKind } from "../../errors.ts";
@@ -86,7 +86,9 @@ export function faultOf(error: unknown, redactor: Redactor): Fault {
   };
 }
 
-/** The beginning of a value that a driver returned, to append to a sentence about it; empty if JSON cannot represent it. */
+/**
+ * The beginning of a value that a driver returned, to append to a sentence about it; empty if JSON cannot represent it.
+ */
 export function quoted(value: unknown, redactor: Redactor): string {
   try {
     const text = redactor.text(JSON.stringify(value) ?? "");

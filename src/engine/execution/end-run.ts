@@ -23,7 +23,9 @@ export function finishRun(
   return RELEASE;
 }
 
-/** Ends the run without a call of its machine, which cannot be opened; and with it its attempt if that is unfinished. */
+/**
+ * Ends the run without a call of its machine, which cannot be opened; and with it its attempt if that is unfinished.
+ */
 export function failRun(context: RunContext, attempt: AttemptRow | null, fault: Fault): Release {
   const { ledger, claimed, interrupt } = context;
   const failure = toFailure(claimed, claimed.plan.steps[claimed.position], fault);

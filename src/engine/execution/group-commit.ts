@@ -1,24 +1,24 @@
 /**
- * Group commit: runs a change under the lock of its run, and commits it together with the changes of other runs. The commit,
- * and the lock under which positions of transitions are drawn, are then paid once a group.
+ * Group commit: runs a change under the lock of its run, and commits it together with the changes of other runs. The
+ * commit, and the lock under which positions of transitions are drawn, are then paid once a group.
  *
  * Modes of a change:
  *
  * ## Gathering
- * Entered by `run`. The change waits until the current turn of the event loop ends, so that changes of the same turn form
- * one group. While `GROUPS_AHEAD` groups are committing it waits for one of them to end or to become slow.
- * Left for a group: the oldest changes, at most `GROUP_SIZE_MAX`, each of another run.
+ * Entered by `run`. The change waits until the current turn of the event loop ends, so that changes of the same turn
+ * form one group. While `GROUPS_AHEAD` groups are committing it waits for one of them to end or to become slow. Left
+ * for a group: the oldest changes, at most `GROUP_SIZE_MAX`, each of another run.
  *
  * ## In a group
- * One transaction locks the runs, except those that another transaction has locked, runs their changes one after the other,
- * and stores their ledgers together. A group of one has its transaction alone, so its change may take long.
- * Left with the result after the commit; with the `FencedError` that the change throws; with the error if the connection is
- * lost; otherwise for a transaction of its own: if the run was locked elsewhere, if the change asks for it or throws, and,
- * for every change of the group, if the group's transaction fails.
+ * One transaction locks the runs, except those that another transaction has locked, runs their changes one after the
+ * other, and stores their ledgers together. A group of one has its transaction alone, so its change may take long. Left
+ * with the result after the commit; with the `FencedError` that the change throws; with the error if the connection is
+ * lost; otherwise for a transaction of its own: if the run was locked elsewhere, if the change asks for it or throws,
+ * and, for every change of the group, if the group's transaction fails.
  *
  * ## In a transaction of its own
- * At most `OWN_MAX` at a time; the others wait in order. The transaction waits for the run's lock, and the change may take
- * long and lock other runs.
+ * At most `OWN_MAX` at a time; the others wait in order. The transaction waits for the run's lock, and the change may
+ * take long and lock other runs.
  * Left with the result of the change, or with its error.
  */
 import { isConnectionLoss, sqlState } from "../../store/postgres/connection-errors.ts";
@@ -32,8 +32,8 @@ import type { FinishParts } from "../scheduling/finish-run.ts";
 import type { Transact, Transaction } from "../transaction.ts";
 
 /**
- * A change of a locked run. It writes through the ledger alone, because it may run again in another transaction. `reads`: what
- * was read for it.
+ * A change of a locked run. It writes through the ledger alone, because it may run again in another transaction.
+ * `reads`: what was read for it.
  */
 export type Change<Reads, Result> = (ledger: Ledger, reads: Reads | undefined) => Promise<Result>;
 

@@ -1,7 +1,7 @@
 /**
- * The unit of work of one run at one boundary. The holder of the run notes its changes here, and when the changes of all
- * runs that share the transaction have run, their ledgers are stored together: one statement a table, however many runs
- * there are. A ledger whose change failed is dropped and leaves nothing behind.
+ * The unit of work of one run at one boundary. The holder of the run notes its changes here, and when the changes of
+ * all runs that share the transaction have run, their ledgers are stored together: one statement a table, however many
+ * runs there are. A ledger whose change failed is dropped and leaves nothing behind.
  *
  * Statements of the same transaction do not see what is noted until it is stored. What must come after it is passed to
  * `afterwards`.

@@ -1,6 +1,6 @@
 /**
- * Checks that this process still holds a run, before each call to its machine. A process that was suspended for a while, or
- * cut off from the database, may have lost its runs without noticing.
+ * Checks that this process still holds a run, before each call to its machine. A process that was suspended for a
+ * while, or cut off from the database, may have lost its runs without noticing.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { isConnectionLoss } from "../../store/postgres/connection-errors.ts";
@@ -31,8 +31,8 @@ export function createOwnershipCheck(
     while (!isReleased() && !queue.isFresh(job)) {
       try {
         await queue.renew();
-        // This process may have fetched the job again after its lease had expired. The new execution waits for this one, so
-        // its lease counts.
+        // This process may have fetched the job again after its lease had expired. The new execution waits for this
+        // one, so its lease counts.
         const again = queue.held(job.id);
         if ((await fenceOf(runId)) !== fence) throw new FencedError();
         // An unchanged fence is not enough, because the answer may be read long after it was given. A fresh lease is.

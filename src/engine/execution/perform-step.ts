@@ -1,11 +1,11 @@
 /**
- * Performs one entry of a step: calls the driver, limits its time, and turns the result into an outcome. Nothing is stored
- * here. A driver may throw, hang, return an invalid result or ignore its signal; each has an outcome.
+ * Performs one entry of a step: calls the driver, limits its time, and turns the result into an outcome. Nothing is
+ * stored here. A driver may throw, hang, return an invalid result or ignore its signal; each has an outcome.
  *
  * Modes:
  * - running: left when the call ends, at the deadline, when `cancel` fires, or when `abandon` fires.
- * - ending, after the deadline or `cancel`: the signal has fired, and the call has `graceMs` to end. Until then nothing else
- *   may begin on the machine. What the call returns now is ignored.
+ * - ending, after the deadline or `cancel`: the signal has fired, and the call has `graceMs` to end. Until then nothing
+ *   else may begin on the machine. What the call returns now is ignored.
  * - ended: the signal fires, so that nothing that the call has left behind, such as a change of power, continues.
  */
 import type { PowerState, StepResult } from "../../drivers/driver.ts";
@@ -35,8 +35,8 @@ export type StepOutcome = { readonly powerState: PowerState | null } & (
 );
 
 /**
- * The driver's process ended itself because this one was paused for longer than a lease lasts. The outcome is unknown, and the
- * next holder of the run finds out.
+ * The driver's process ended itself because this one was paused for longer than a lease lasts. The outcome is unknown,
+ * and the next holder of the run finds out.
  */
 export type StepLost = { readonly kind: "lost"; readonly reason: string };
 

@@ -1,8 +1,8 @@
 /**
- * Finds runs without a job: unfinished and due; and discoveries likewise. The queue itself hands the job of a dead process
- * to another one when its lease expires. This is the safety net for jobs that an operator deleted, or a queue that was
- * rebuilt. It looks at the start and then once a minute, at all runs page by page, because most runs that have not
- * changed for a while are in a long step; and at the oldest discoveries.
+ * Finds runs without a job: unfinished and due; and discoveries likewise. The queue itself hands the job of a dead
+ * process to another one when its lease expires. This is the safety net for jobs that an operator deleted, or a queue
+ * that was rebuilt. It looks at the start and then once a minute, at all runs page by page, because most runs that have
+ * not changed for a while are in a long step; and at the oldest discoveries.
  */
 import type { Log } from "../../log.ts";
 import type { Database } from "../../store/postgres/database.ts";

@@ -1,7 +1,7 @@
 /**
- * Writes the claims, results and step logs of the runner through the group commit. After the claim, a write is stored only
- * if the fence is unchanged. While the database is unavailable, results are kept in memory and retried:
- * an outage fails no operation.
+ * Writes the claims, results and step logs of the runner through the group commit. After the claim, a write is stored
+ * only if the fence is unchanged. While the database is unavailable, results are kept in memory and retried: an outage
+ * fails no operation.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../../log.ts";

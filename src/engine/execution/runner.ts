@@ -21,18 +21,18 @@
  *
  * - claimed: this process has raised the fence, so an earlier holder can write no more. Entered by a job of the queue.
  *   Left at once by the directive of the claim.
- * - in a step: the driver is called outside of any transaction. Entered by ENTER_STEP. Left for committing by the outcome of
- *   the step, by its deadline, by an abort if the step is interruptible or another replica has claimed the run, and by
- *   the timeout of a stop. Left with an error, for a new claim, if the driver's process was lost.
- * - committing: one transaction, shared with other runs (group-commit.ts), checks the fence, ends the attempt, and begins
- *   the next step, parks the run, or ends it. It is retried while the database is unavailable. Left by its directive, or
- *   with a `FencedError` if another replica has claimed the run.
- * - aborting the machine: the driver's `abort` and the power, after an abort and after the final failure of a step. Entered
- *   by ABORT_MACHINE. Left for committing, which ends the run, or begins the next step of a best-effort plan.
- * - parked: the run waits in the database and no process holds it. Left when its time comes, or by a callback, a free slot,
- *   an interrupt, or the end of a hold or of maintenance: each gives it a job, which claims it again.
- * - released: this process writes nothing more about the run. Entered by RELEASE, by a `FencedError`, and by `release` at
- *   shutdown.
+ * - in a step: the driver is called outside of any transaction. Entered by ENTER_STEP. Left for committing by the
+ *   outcome of the step, by its deadline, by an abort if the step is interruptible or another replica has claimed the
+ *   run, and by the timeout of a stop. Left with an error, for a new claim, if the driver's process was lost.
+ * - committing: one transaction, shared with other runs (group-commit.ts), checks the fence, ends the attempt, and
+ *   begins the next step, parks the run, or ends it. It is retried while the database is unavailable. Left by its
+ *   directive, or with a `FencedError` if another replica has claimed the run.
+ * - aborting the machine: the driver's `abort` and the power, after an abort and after the final failure of a step.
+ *   Entered by ABORT_MACHINE. Left for committing, which ends the run, or begins the next step of a best-effort plan.
+ * - parked: the run waits in the database and no process holds it. Left when its time comes, or by a callback, a free
+ *   slot, an interrupt, or the end of a hold or of maintenance: each gives it a job, which claims it again.
+ * - released: this process writes nothing more about the run. Entered by RELEASE, by a `FencedError`, and by `release`
+ *   at shutdown.
  */
 import { Deadline } from "../../drivers/deadline.ts";
 import type { Registry } from "../../drivers/registry.ts";
@@ -195,8 +195,8 @@ export class Runner {
     const { claimed, attempt, ignoredSignal, power } = directive;
     const step = attempt && claimed.plan.steps[attempt.step];
     const stepLog = attempt && this.#commits.stepLog(claimed, attempt);
-    // The driver's `abort` does not run beside a step that must not be interrupted and may still be running. The end of the
-    // call proves nothing about the machine if the step ran out of time or was lost.
+    // The driver's `abort` does not run beside a step that must not be interrupted and may still be running. The end of
+    // the call proves nothing about the machine if the step ran out of time or was lost.
     const code = attempt?.failure?.code;
     const mayBeWorking = ignoredSignal || (code !== undefined && MACHINE_MAY_WORK.has(code));
     const isLeftAlone = mayBeWorking && code !== undefined && step?.interruptible === "NEVER";

@@ -28,8 +28,9 @@ export async function settleStep(
   outcome: StepOutcome,
 ): Promise<RunDirective> {
   const { ledger, claimed } = run;
-  // An earlier commit of this outcome succeeded although its answer was lost. No other process has claimed the run since,
-  // so this process parked it and gave up its ownership, or began its next entry, which alone raises the generation.
+  // An earlier commit of this outcome succeeded although its answer was lost. No other process has claimed the run
+  // since, so this process parked it and gave up its ownership, or began its next entry, which alone raises the
+  // generation.
   if (claimed.run.owner !== claimed.job.id) return RELEASE;
   if (claimed.run.generation !== generation) return continueBegunStep(run);
   const context: StepContext = { ...run, step, attempt };

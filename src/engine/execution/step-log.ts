@@ -1,19 +1,20 @@
 /**
- * The log of one entry of a step: the lines and the progress that the driver reports. Both are kept in memory and stored in
- * batches: lines at most twice a second, progress once a second, and the rest when the entry ends, in the transaction that
- * stores its outcome. Every batch is written through the run's ledger, so a process that has lost the run writes nothing.
- * A process that crashes loses the lines of its last half second.
+ * The log of one entry of a step: the lines and the progress that the driver reports. Both are kept in memory and
+ * stored in batches: lines at most twice a second, progress once a second, and the rest when the entry ends, in the
+ * transaction that stores its outcome. Every batch is written through the run's ledger, so a process that has lost the
+ * run writes nothing. A process that crashes loses the lines of its last half second.
  *
- * An attempt may log `LINES_MAX` lines and `BYTES_MAX` bytes in all its entries together. The first line that does not fit and
- * all lines after it are dropped, and a notice at the end states their number. An attempt has at most one notice: a later
- * entry raises its number.
+ * An attempt may log `LINES_MAX` lines and `BYTES_MAX` bytes in all its entries together. The first line that does not
+ * fit and all lines after it are dropped, and a notice at the end states their number. An attempt has at most one
+ * notice: a later entry raises its number.
  *
  * Modes:
  * - idle: nothing to store. Left for due by a line or a progress report.
  * - due: a timer runs until the next batch. Left for storing by the timer.
- * - storing: lines that come now wait for the next batch. Left for due or idle when the batch is stored or has failed; a
- *   batch that has failed is stored with the next one.
- * - ended: nothing is taken any more. Entered by `end`, and by a `FencedError` when another replica has claimed the run.
+ * - storing: lines that come now wait for the next batch. Left for due or idle when the batch is stored or has failed;
+ *   a batch that has failed is stored with the next one.
+ * - ended: nothing is taken any more. Entered by `end`, and by a `FencedError` when another replica has claimed the
+ *   run.
  */
 import type { Log } from "../../log.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
@@ -42,7 +43,10 @@ const PROGRESS_EVERY_MS = 1_000;
 
 export interface StepLogParts {
   readonly log: Log;
-  /** Runs a change of the run's ledger and stores it. Rejects with a `FencedError` if another process has claimed the run. */
+  /**
+   * Runs a change of the run's ledger and stores it. Rejects with a `FencedError` if another process has claimed the
+   * run.
+   */
   write(change: (ledger: Ledger) => Promise<void>): Promise<void>;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Claims whose commit was not acknowledged: the connection was lost before the answer. If such a claim was stored, it has
- * begun an attempt that no process entered, so this process may enter it even if the step must not run twice.
+ * Claims whose commit was not acknowledged: the connection was lost before the answer. If such a claim was stored, it
+ * has begun an attempt that no process entered, so this process may enter it even if the step must not run twice.
  */
 import type { AttemptRow } from "../../store/attempts.ts";
 import type { RunDirective } from "./claimed-run.ts";
@@ -12,8 +12,8 @@ export class UnacknowledgedClaims {
   readonly #claims = new Map<string, { readonly fence: number; readonly deadline: number }>();
 
   note(runId: string, directive: RunDirective): void {
-    // The deadline identifies the attempt, but only if its clock started in this claim. A resumed attempt looks the same as
-    // one that another process wrote meanwhile.
+    // The deadline identifies the attempt, but only if its clock started in this claim. A resumed attempt looks the
+    // same as one that another process wrote meanwhile.
     if (directive.kind !== "ENTER_STEP" || directive.leftMs !== directive.step.timeoutSeconds * 1000) return;
     const [oldest] = this.#claims.keys();
     if (oldest !== undefined && this.#claims.size >= KEPT_MAX) this.#claims.delete(oldest);

@@ -51,7 +51,10 @@ export function refuseRequest(refusals: readonly Refusal[]): SubmitAnswer & { re
 /** Names in a summary. All refusals are in the results. */
 const SUMMARY_REFS_MAX = 10;
 
-/** The refusals of nodes, for the request as a whole: several nodes with the same code share one, with the data of the first. */
+/**
+ * The refusals of nodes, for the request as a whole: several nodes with the same code share one, with the data of the
+ * first.
+ */
 export function summaryOf(results: readonly NodeAnswer[]): Refusal[] {
   const refusals = results.flatMap(({ ref, refusal, further = [] }) =>
     refusal ? [refusal, ...further].map((one) => ({ ref, one })) : [],

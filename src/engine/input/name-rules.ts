@@ -1,4 +1,7 @@
-/** Rules for names of nodes, clusters and runbooks, labels and host groups. Each function returns the flaws of its input. */
+/**
+ * Rules for names of nodes, clusters and runbooks, labels and host groups. Each function returns the flaws of its
+ * input.
+ */
 import type { Refusal } from "../../errors.ts";
 import { hasControls } from "../../runtime/text.ts";
 

@@ -1,7 +1,7 @@
 /**
- * Size limits for data that callers store: JSON of variables, settings and arguments of steps, and reasons. Each is read
- * again with every node, run and answer that has it, so a large one costs many times. Data that was stored before there was
- * a limit stays, and may be changed as long as it does not grow.
+ * Size limits for data that callers store: JSON of variables, settings and arguments of steps, and reasons. Each is
+ * read again with every node, run and answer that has it, so a large one costs many times. Data that was stored before
+ * there was a limit stays, and may be changed as long as it does not grow.
  */
 import type { Refusal } from "../../errors.ts";
 import { hasControls } from "../../runtime/text.ts";
@@ -9,7 +9,9 @@ import { hasControls } from "../../runtime/text.ts";
 /** Bytes of one value, as JSON in UTF-8: far more than the settings of a cluster need, and too few for a file. */
 export const JSON_BYTES_MAX = 64 * 1024;
 
-/** The flaw of a value that is too large. `what` begins the message ("The variables"); `before`: the value it replaces. */
+/**
+ * The flaw of a value that is too large. `what` begins the message ("The variables"); `before`: the value it replaces.
+ */
 export function sizeFlaws(what: string, value: unknown, path: readonly string[], before?: unknown): Refusal[] {
   const bytes = jsonBytes(value);
   if (bytes <= JSON_BYTES_MAX || bytes <= jsonBytes(before)) return [];

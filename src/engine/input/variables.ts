@@ -1,6 +1,6 @@
 /**
- * Variables: JSON objects in layers, merged shallowly. A later layer wins; empty values override; `null` removes a key; an
- * absent layer and `{}` change nothing.
+ * Variables: JSON objects in layers, merged shallowly. A later layer wins; empty values override; `null` removes a key;
+ * an absent layer and `{}` change nothing.
  */
 import type { Refusal } from "../../errors.ts";
 import type { JsonObject, StoredJson } from "../../store/records.ts";

@@ -94,7 +94,10 @@ async function recordAborts(
   );
 }
 
-/** The step that has begun and not ended, as `judgeAbort` needs it; null between two steps, and while it is being undone. */
+/**
+ * The step that has begun and not ended, as `judgeAbort` needs it; null between two steps, and while it is being
+ * undone.
+ */
 export function stepUnderWay(
   step: PlannedStep | undefined,
   attempt: Pick<AttemptRow, "state" | "part"> | undefined,

@@ -1,7 +1,7 @@
 /**
  * Recording an abort or a stop on locked runs. The replica that has claimed a run carries the interrupt out
- * (execution/runner.ts). A run that no replica has claimed yet ends here, in the same transaction, and so does one whose
- * abort is forced.
+ * (execution/runner.ts). A run that no replica has claimed yet ends here, in the same transaction, and so does one
+ * whose abort is forced.
  */
 import { edge } from "../../lifecycle/machine.ts";
 import type { NodeEvent, NodeState } from "../../lifecycle/node-states.ts";
@@ -38,8 +38,8 @@ export interface InterruptCause {
 }
 
 /**
- * Records an interrupt on locked runs. QUEUED runs end at once, and their nodes stay as they are. The raised fence makes
- * their jobs stale.
+ * Records an interrupt on locked runs. QUEUED runs end at once, and their nodes stay as they are. The raised fence
+ * makes their jobs stale.
  */
 export async function interruptLockedRuns(
   transaction: Transaction,
@@ -71,8 +71,8 @@ export async function interruptLockedRuns(
 
 /**
  * Records an interrupt on each operation of which it concerns every unfinished run, whether the request named the
- * operation, a cluster or nodes: the operation's state then shows it. If one run of an operation refused, only the other
- * runs have the interrupt, because an interrupt of the operation applies to all of its runs.
+ * operation, a cluster or nodes: the operation's state then shows it. If one run of an operation refused, only the
+ * other runs have the interrupt, because an interrupt of the operation applies to all of its runs.
  */
 export async function interruptWholeOperations(
   transaction: Transaction,
@@ -105,8 +105,8 @@ export async function logPendingAbort(
 }
 
 /**
- * Ends claimed runs whose machines are not waited for. The raised fence stops the replicas that hold them; their jobs become
- * stale. Nothing is known of the machines.
+ * Ends claimed runs whose machines are not waited for. The raised fence stops the replicas that hold them; their jobs
+ * become stale. Nothing is known of the machines.
  */
 async function forceEnds(
   transaction: Transaction,

@@ -1,7 +1,7 @@
 /**
  * Stop: running steps end, then the work pauses and can be restarted. The request is recorded here in one short
- * transaction; the replica that has claimed a run carries it out between two steps. A timer limits how long the steps may
- * continue.
+ * transaction; the replica that has claimed a run carries it out between two steps. A timer limits how long the steps
+ * may continue.
  */
 import type { Refusal } from "../../errors.ts";
 import { isFinalOperation } from "../../lifecycle/operation-states.ts";
@@ -130,8 +130,8 @@ async function refuseEnded(reader: Reader, { id, state }: OperationRow): Promise
 }
 
 /**
- * Whether the stop of an operation is the failure policy's, which stops the other runs before it cleans up. A stop that a
- * user requests before the clean-up begins replaces it, so that everything stays as it is.
+ * Whether the stop of an operation is the failure policy's, which stops the other runs before it cleans up. A stop that
+ * a user requests before the clean-up begins replaces it, so that everything stays as it is.
  */
 function isStopOfPolicy({ interrupt, interruptBy }: OperationRow): boolean {
   return interrupt === "STOP" && interruptBy === ENGINE;
@@ -165,7 +165,9 @@ function nodesStop(
   };
 }
 
-/** Unfinished runs, locked, and for the other nodes the newest run: a stop that comes after the end reports that end. */
+/**
+ * Unfinished runs, locked, and for the other nodes the newest run: a stop that comes after the end reports that end.
+ */
 async function lockUnfinishedOrNewest(tx: Tx, nodeIds: readonly string[]): Promise<RunRow[]> {
   const unfinished = await lockUnfinishedRuns(tx, { nodeIds });
   const busy = new Set(unfinished.map(({ nodeId }) => nodeId));
@@ -206,8 +208,8 @@ function nothingToStop(ref: string, ended: RunRow | { readonly nodeId: string })
 }
 
 /**
- * The time for a graceful stop is over: runs that still run fail with STOP_TIMEOUT. Runs that a later stop of other nodes
- * stopped after this timer was set have a timer of their own. `setAt`: when the timer was set, in ms since 1970.
+ * The time for a graceful stop is over: runs that still run fail with STOP_TIMEOUT. Runs that a later stop of other
+ * nodes stopped after this timer was set have a timer of their own. `setAt`: when the timer was set, in ms since 1970.
  */
 export async function stopTimeout(context: EngineContext, operationId: string, setAt: number): Promise<void> {
   await context.transact(async (transaction) => {

@@ -1,6 +1,6 @@
 /**
- * The lock of clusters: while an operation deploys or stops on a cluster, neither its settings nor its members change. Every
- * request that adds, removes, registers, discovers or deletes a member asks here.
+ * The lock of clusters: while an operation deploys or stops on a cluster, neither its settings nor its members change.
+ * Every request that adds, removes, registers, discovers or deletes a member asks here.
  */
 import type { Refusal } from "../../errors.ts";
 import { clusterState, isLocked } from "../../lifecycle/cluster-state.ts";

@@ -25,7 +25,10 @@ export interface RefusedEdit {
 
 const REFUSALS_MAX = 100;
 
-/** `change` returns a `RefusedEdit` before it changes anything, or throws a `RefusalError`. `lockFirst`: what has to be locked before the nodes. */
+/**
+ * `change` returns a `RefusedEdit` before it changes anything, or throws a `RefusalError`. `lockFirst`: what has to be
+ * locked before the nodes.
+ */
 export async function editNodes(
   context: EngineContext,
   selector: NodeSelector,

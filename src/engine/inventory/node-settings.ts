@@ -36,7 +36,9 @@ export interface BorrowedInterfaces {
 export interface PreparedSettings {
   readonly settings: Readonly<Record<string, JsonObject>>;
   readonly secrets: Secrets;
-  /** Address of the management controller; null if the driver reports none, so that the controller is the node's own. */
+  /**
+   * Address of the management controller; null if the driver reports none, so that the controller is the node's own.
+   */
   readonly controller: string | null;
   readonly refusals: readonly Refusal[];
 }

@@ -1,6 +1,6 @@
 /**
- * Reports of monitoring: nodes that it has seen, or no longer sees. A report starts no work and disturbs none. Each node
- * has an answer of its own, and a refused node does not affect the others. A repeated report writes nothing.
+ * Reports of monitoring: nodes that it has seen, or no longer sees. A report starts no work and disturbs none. Each
+ * node has an answer of its own, and a refused node does not affect the others. A repeated report writes nothing.
  */
 import type { Refusal } from "../../errors.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";

@@ -93,8 +93,8 @@ export interface EnrolmentCause {
 }
 
 /**
- * Stores nodes as ENROLLED, with their secrets apart and their first transition. Returns their ids, in order. Violates the
- * constraint `nodes_name` if a name was taken meanwhile.
+ * Stores nodes as ENROLLED, with their secrets apart and their first transition. Returns their ids, in order. Violates
+ * the constraint `nodes_name` if a name was taken meanwhile.
  */
 export async function enrollNodes(
   transaction: Transaction,

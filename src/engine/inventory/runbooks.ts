@@ -1,6 +1,6 @@
 /**
- * Runbooks: named lists of steps of one phase. Their form is checked here. Whether a node can run them is checked when they are
- * used, because drivers and the site's policy change.
+ * Runbooks: named lists of steps of one phase. Their form is checked here. Whether a node can run them is checked when
+ * they are used, because drivers and the site's policy change.
  */
 import { randomUUID } from "node:crypto";
 import { RefusalError } from "../../errors.ts";

@@ -1,7 +1,7 @@
 /**
- * The site's policy: limits, automatic cleaning, and the priority or prohibition of single steps. A change is checked as a
- * whole against the loaded drivers, and applies to plans that are made from then on; stored plans stay. Limits also apply
- * to runs that wait already, so the slot scheduler is nudged.
+ * The site's policy: limits, automatic cleaning, and the priority or prohibition of single steps. A change is checked
+ * as a whole against the loaded drivers, and applies to plans that are made from then on; stored plans stay. Limits
+ * also apply to runs that wait already, so the slot scheduler is nudged.
  */
 import type { Refusal } from "../../errors.ts";
 import { INTERFACES, stepsOf } from "../../drivers/registry.ts";

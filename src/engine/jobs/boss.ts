@@ -1,6 +1,6 @@
 /**
- * pg-boss, opened with the queues of the engine. It decides which replica works on a job (leases by heartbeat, takeover,
- * delays). It does not decide which replica may write about a run: the run's fence does.
+ * pg-boss, opened with the queues of the engine. It decides which replica works on a job (leases by heartbeat,
+ * takeover, delays). It does not decide which replica may write about a run: the run's fence does.
  *
  * The queues' policy is `standard`, not `stately`: with `stately`, pg-boss skips jobs whose key was active when its
  * statistics were last read, so a run that parks or is taken over could wait a minute for nothing.

@@ -1,15 +1,15 @@
 /**
- * Notices when the clock of the database is set, and corrects the times for which something waits: otherwise a clock that
- * is set back would leave parked runs waiting for as long, and one that is set forward would end waits, deadlines and leases
- * early. With the embedded database it is the clock of the machine, which NTP may set after the boot.
+ * Notices when the clock of the database is set, and corrects the times for which something waits: otherwise a clock
+ * that is set back would leave parked runs waiting for as long, and one that is set forward would end waits, deadlines
+ * and leases early. With the embedded database it is the clock of the machine, which NTP may set after the boot.
  *
- * A replica compares the progress of that clock with its own monotonic clock. A step forward must also show in the stored
- * time at which any replica last looked: a replica that was suspended sees a step that the others do not. A step back shows
- * in that time alone, so it is also noticed when the service starts again. A step forward while no replica runs looks like
- * time that has passed.
+ * A replica compares the progress of that clock with its own monotonic clock. A step forward must also show in the
+ * stored time at which any replica last looked: a replica that was suspended sees a step that the others do not. A step
+ * back shows in that time alone, so it is also noticed when the service starts again. A step forward while no replica
+ * runs looks like time that has passed.
  *
- * The replica that locks the clock first makes the correction. The others see the number of corrections and take the new
- * time as it is.
+ * The replica that locks the clock first makes the correction. The others see the number of corrections and take the
+ * new time as it is.
  */
 import type { Log } from "../../log.ts";
 import type { Observer } from "../../observer.ts";
@@ -46,7 +46,9 @@ export class ClockWatch {
     this.#parts = parts;
   }
 
-  /** To be called before work that is due by the clock of the database is taken. Callers at the same time share a look. */
+  /**
+   * To be called before work that is due by the clock of the database is taken. Callers at the same time share a look.
+   */
   async check(): Promise<void> {
     this.#looking ??= this.#look().finally(() => (this.#looking = undefined));
     await this.#looking;

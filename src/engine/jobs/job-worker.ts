@@ -1,6 +1,6 @@
 /**
- * Takes jobs and works on them. Jobs are fetched in batches by one loop, instead of by pg-boss's workers, which would poll
- * one by one and pause after each job.
+ * Takes jobs and works on them. Jobs are fetched in batches by one loop, instead of by pg-boss's workers, which would
+ * poll one by one and pause after each job.
  *
  * Modes:
  * - fetching: as long as batches come back full. Entered at the start and by `poke`.
@@ -41,7 +41,9 @@ export interface ActiveJob extends Lease {
 }
 
 const POLL_MS = 2_000;
-/** Timers, discoveries and ending runs are few: they are fetched once per interval, and when this replica knows of one. */
+/**
+ * Timers, discoveries and ending runs are few: they are fetched once per interval, and when this replica knows of one.
+ */
 const RARE_EVERY_MS = 1_000;
 /** Commits notify often; one fetch answers all notifications within this time. */
 const DEBOUNCE_MS = 20;
@@ -118,8 +120,8 @@ export class JobWorker {
   }
 
   /**
-   * Waits up to `graceMs` for running jobs. `release` makes sure that this replica no longer acts on the others, which are
-   * then handed back; without it their leases expire. Returns whether all jobs ended.
+   * Waits up to `graceMs` for running jobs. `release` makes sure that this replica no longer acts on the others, which
+   * are then handed back; without it their leases expire. Returns whether all jobs ended.
    */
   async stop(graceMs: number, release?: () => Promise<void>): Promise<boolean> {
     const { log, active } = this.#parts;

@@ -1,7 +1,7 @@
 /**
  * The leases of the jobs that this replica holds. It renews them while it lives, so that other replicas leave the jobs
- * alone. After an outage of the database, during which no replica could renew a lease, all leases are spared for a while.
- * Leases expire by the database's clock; times in this file are of the local monotonic clock.
+ * alone. After an outage of the database, during which no replica could renew a lease, all leases are spared for a
+ * while. Leases expire by the database's clock; times in this file are of the local monotonic clock.
  */
 import { isServerUpFor, renewJobLeases } from "../../store/jobs.ts";
 import type { ExecuteOnQueue, JobAttempt } from "../../store/jobs.ts";
@@ -18,8 +18,8 @@ export interface Lease {
 /** A lease that was renewed within this time has not expired, even if the next heartbeat fails. */
 const FRESH_MS = 8_000;
 /**
- * After an outage of the database no lease counts as expired for this time, so that live owners keep their jobs. An outage:
- * the database answered nothing for `AWAY_MS`, or was restarted. A single lost connection is not one.
+ * After an outage of the database no lease counts as expired for this time, so that live owners keep their jobs. An
+ * outage: the database answered nothing for `AWAY_MS`, or was restarted. A single lost connection is not one.
  */
 const AMNESTY_SECONDS = 8;
 const AWAY_MS = 5_000;
@@ -38,7 +38,8 @@ export class Leases {
   /** To be called when the database has answered. */
   noteAnswer(): void {
     const now = performance.now();
-    // At most one amnesty per interval: otherwise a permanently slow database would keep dead workers' leases alive forever.
+    // At most one amnesty per interval: otherwise a permanently slow database would keep dead workers' leases alive
+    // forever.
     if (now - this.#answeredAt > AWAY_MS && now - this.#backAt > 2 * AMNESTY_SECONDS * 1000) this.#backAt = now;
     this.#answeredAt = now;
   }
@@ -65,7 +66,10 @@ export class Leases {
   }
 }
 
-/** Whether this replica has certainly held a lease until a moment ago. If not, another replica may have taken the run over. */
+/**
+ * Whether this replica has certainly held a lease until a moment ago. If not, another replica may have taken the run
+ * over.
+ */
 export function isFresh({ heldAt }: Lease): boolean {
   return performance.now() - heldAt < FRESH_MS;
 }

@@ -1,7 +1,7 @@
 /**
  * The durable queue: only this directory uses pg-boss. A job is the next execution of a run, up to its next wait or its
- * end. Jobs are stored, ended and stored again inside the engine's own transactions, so that a run never lacks its job, and
- * no job lacks its run. Timers of operations and discoveries have queues of their own.
+ * end. Jobs are stored, ended and stored again inside the engine's own transactions, so that a run never lacks its job,
+ * and no job lacks its run. Timers of operations and discoveries have queues of their own.
  */
 import type { PgBoss } from "pg-boss";
 import type { Log } from "../../log.ts";
@@ -85,8 +85,8 @@ export class Queue {
   }
 
   /**
-   * Hands back the jobs of a process that has ended, instead of waiting until its leases expire. Only before `start`, and
-   * only if no other process can use the database: a job that is active then has no worker.
+   * Hands back the jobs of a process that has ended, instead of waiting until its leases expire. Only before `start`,
+   * and only if no other process can use the database: a job that is active then has no worker.
    */
   async reclaim(): Promise<void> {
     for (const queue of QUEUES) {
@@ -108,9 +108,9 @@ export class Queue {
   }
 
   /**
-   * Stops taking jobs and waits, up to `graceMs`, for running ones. Jobs that have not ended by then are handed back after
-   * `release` has made sure that this replica no longer acts on them; without `release` their leases expire. Returns
-   * whether all jobs ended.
+   * Stops taking jobs and waits, up to `graceMs`, for running ones. Jobs that have not ended by then are handed back
+   * after `release` has made sure that this replica no longer acts on them; without `release` their leases expire.
+   * Returns whether all jobs ended.
    */
   async stop(graceMs: number, release?: () => Promise<void>): Promise<boolean> {
     const ended = await this.#worker.stop(graceMs, release);
@@ -194,7 +194,10 @@ export class Queue {
     return this.#active.get(jobId)?.job;
   }
 
-  /** Whether this replica has certainly held the job's lease until a moment ago. If not, the run may have been taken over. */
+  /**
+   * Whether this replica has certainly held the job's lease until a moment ago. If not, the run may have been taken
+   * over.
+   */
   isFresh({ id, retryCount }: HeldJob): boolean {
     const entry = this.#active.get(id);
     return entry !== undefined && entry.job.retryCount === retryCount && isFresh(entry);

@@ -2,8 +2,8 @@
  * The catalogue: the steps that a node's drivers offer for a phase, with the site's policy applied.
  *
  * Order within a phase: priority descending, then by interface (vendor first, clean last), then as declared
- * (docs/rules.md, section Steps; the order of interfaces is Ironic's). A site may set other priorities, forbid steps, and
- * disable automatic cleaning.
+ * (docs/rules.md, section Steps; the order of interfaces is Ironic's). A site may set other priorities, forbid steps,
+ * and disable automatic cleaning.
  */
 import type { DriverPhase } from "../../drivers/driver.ts";
 import { plainIssues, validate } from "../../drivers/issues.ts";

@@ -1,6 +1,6 @@
 /**
- * The check that a deployment installs a system. Without a step that reaches PROVISIONED, a node would become ACTIVE with
- * nothing installed. The site's policy may not take such steps away from a driver, for the same reason.
+ * The check that a deployment installs a system. Without a step that reaches PROVISIONED, a node would become ACTIVE
+ * with nothing installed. The site's policy may not take such steps away from a driver, for the same reason.
  */
 import type { Refusal } from "../../errors.ts";
 import type { AnyDriver } from "../../drivers/registry.ts";
@@ -10,7 +10,9 @@ import { OFF_REASONS, catalogueOf } from "./catalogue.ts";
 import type { CatalogueBasis, CatalogueEntry } from "./catalogue.ts";
 import type { ChosenList } from "./plan.ts";
 
-/** The refusal of a plan that deploys a node without installing a system; null if it installs one or the node has one. */
+/**
+ * The refusal of a plan that deploys a node without installing a system; null if it installs one or the node has one.
+ */
 export function installFlaw(
   node: Pick<NodeRow, "id" | "name" | "stage">,
   { plan, chosen, ...basis }: CatalogueBasis & { readonly plan: Plan; readonly chosen: ChosenList | undefined },

@@ -301,8 +301,8 @@ export function installedSteps(plan: Plan): ReadonlySet<string> {
 }
 
 /**
- * The key of each step, by which two plans are compared: `phase interface.name`, with a number if a list contains a step,
- * such as a reboot, several times.
+ * The key of each step, by which two plans are compared: `phase interface.name`, with a number if a list contains a
+ * step, such as a reboot, several times.
  */
 export function keysOf(plan: Plan): readonly string[] {
   const seen = new Map<string, number>();

@@ -1,8 +1,9 @@
 /**
- * Reserved steps: the service's own steps, available with every driver and in every list of steps. One table states their
- * names and arguments; the check of arguments and the JSON Schema for clients are made from it.
+ * Reserved steps: the service's own steps, available with every driver and in every list of steps. One table states
+ * their names and arguments; the check of arguments and the JSON Schema for clients are made from it.
  *
- * `power.*` changes the node's power, or its boot device, through the driver that provides it. `engine.wait` and `engine.hold` call no driver.
+ * `power.*` changes the node's power, or its boot device, through the driver that provides it. `engine.wait` and
+ * `engine.hold` call no driver.
  */
 import type { BootDevice } from "../../drivers/driver.ts";
 import { BOOT_DEVICES, POWER_CHANGES } from "../../lifecycle/verbs.ts";

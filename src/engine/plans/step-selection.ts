@@ -1,6 +1,6 @@
 /**
- * The steps that a request chooses in place of the automatic ones: a list of its own, or a runbook's. The runbook is read
- * when the request is admitted; from then on the operation has the list itself, even if the runbook changes.
+ * The steps that a request chooses in place of the automatic ones: a list of its own, or a runbook's. The runbook is
+ * read when the request is admitted; from then on the operation has the list itself, even if the runbook changes.
  */
 import type { Refusal } from "../../errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";

@@ -106,7 +106,10 @@ export class PowerCalls {
     );
   }
 
-  /** Writes the changes that a reading brings. Only failed readings in the background count for a fault. False: work has begun on the node meanwhile, so the reading is void. */
+  /**
+   * Writes the changes that a reading brings. Only failed readings in the background count for a fault. False: work has
+   * begun on the node meanwhile, so the reading is void.
+   */
   async record({ node, runs }: RestingNode, reading: PowerReading, isBackground = false): Promise<boolean> {
     if (isEmpty(changesBy(node, reading, isBackground))) return true;
     return this.#parts.transact(async ({ tx }) => {

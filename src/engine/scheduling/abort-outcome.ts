@@ -1,4 +1,6 @@
-/** The results of an abort: the error of its run and node, and the condition of a machine that nothing is known about. */
+/**
+ * The results of an abort: the error of its run and node, and the condition of a machine that nothing is known about.
+ */
 import { sentence } from "../../runtime/text.ts";
 import type { Failure, LeftAs } from "../../store/records.ts";
 import type { RunRow } from "../../store/runs.ts";

@@ -1,6 +1,6 @@
 /**
- * The capacity limits of the site: a maximum of runs in a phase, and of runs on one management controller. Which limit a
- * run has to wait for, which slots it takes, and the state of all limits. A limit has a key, as in `phase:clean` or
+ * The capacity limits of the site: a maximum of runs in a phase, and of runs on one management controller. Which limit
+ * a run has to wait for, which slots it takes, and the state of all limits. A limit has a key, as in `phase:clean` or
  * `controller:10.0.0.7`. slot-scheduler.ts grants the slots.
  */
 import type { LegPhase } from "../../lifecycle/verbs.ts";
@@ -25,8 +25,8 @@ export function slotsOf(
 }
 
 /**
- * The wait of a QUEUED run. `mayStart`: whether its wave and `maxParallel` allow it to start. A run that may start waits
- * for a slot if the site limits it, or else, with its slots taken, for a worker.
+ * The wait of a QUEUED run. `mayStart`: whether its wave and `maxParallel` allow it to start. A run that may start
+ * waits for a slot if the site limits it, or else, with its slots taken, for a worker.
  */
 export function waitOf(
   policy: SitePolicy,

@@ -1,7 +1,7 @@
 /**
- * The consequences of a run's end for its operation: the next queued runs start, the failure policy applies, and with the
- * last run the operation gets its final state. Always under the operation's lock, so that of two runs that end together
- * exactly one is the last.
+ * The consequences of a run's end for its operation: the next queued runs start, the failure policy applies, and with
+ * the last run the operation gets its final state. Always under the operation's lock, so that of two runs that end
+ * together exactly one is the last.
  */
 import { randomUUID } from "node:crypto";
 import { outOfService } from "../../lifecycle/admission.ts";
@@ -113,7 +113,8 @@ async function applyFailurePolicy(
         interruptReason: null,
       });
       await stopQueued(transaction, operation.id);
-      // The clean-up waits for these runs, and they wait for a user, a time or a slot: without a wake-up both would wait forever.
+      // The clean-up waits for these runs, and they wait for a user, a time or a slot: without a wake-up both would
+      // wait forever.
       await parts.queue.wakeMany(
         transaction,
         (await endedByStop(transaction.tx, await parkedRuns(transaction.tx, operation.id))).map(({ id }) => id),
@@ -182,7 +183,10 @@ export async function finishWhenDone(transaction: Transaction, parts: FinishPart
   );
 }
 
-/** Whether a run failed because it ignored its abort, or was forced to end. Its step may still be running on the machine. */
+/**
+ * Whether a run failed because it ignored its abort, or was forced to end. Its step may still be running on the
+ * machine.
+ */
 function ignoredAbort(run: RunRow | undefined): boolean {
   return (run?.state === "FAILED" && run.interrupt === "ABORT") || run?.interruptMode === "FORCE";
 }
@@ -218,9 +222,9 @@ async function startCleanUps(
 }
 
 /**
- * The nodes of an operation that may be cleaned up, locked. Left out are nodes that the operation has not touched, that were
- * deleted, are busy again, were protected meanwhile, or have had other work after this operation (their contents are no
- * longer its result), and those whose run ignored its abort: a step may still be running there.
+ * The nodes of an operation that may be cleaned up, locked. Left out are nodes that the operation has not touched, that
+ * were deleted, are busy again, were protected meanwhile, or have had other work after this operation (their contents
+ * are no longer its result), and those whose run ignored its abort: a step may still be running there.
  */
 async function nodesToCleanUp(
   transaction: Transaction,

@@ -4,12 +4,12 @@
  * its slot here; the longest waiting runs go first. It keeps its phase's slot until it leaves the phase, and its
  * controller's slot until it ends, parked or not. A hold and a maintenance release both.
  *
- * One transaction at a time, over all replicas, grants slots: it locks the site's row, so its counts are exact. It waits
- * for no other lock: a run or an operation that is locked is skipped and looked at again.
+ * One transaction at a time, over all replicas, grants slots: it locks the site's row, so its counts are exact. It
+ * waits for no other lock: a run or an operation that is locked is skipped and looked at again.
  *
  * The scheduler looks after commits that freed or need a slot, when limits change, and every two seconds for work that
- * another replica left. At the same interval it looks for overlooked operations: a transaction that starts or ends queued
- * runs skips locked ones, and the skipped runs are started or ended here.
+ * another replica left. At the same interval it looks for overlooked operations: a transaction that starts or ends
+ * queued runs skips locked ones, and the skipped runs are started or ended here.
  */
 import type { LegPhase } from "../../lifecycle/verbs.ts";
 import type { Log } from "../../log.ts";
@@ -185,8 +185,8 @@ interface Slot {
 }
 
 /**
- * LOCKED: another transaction has locked the operation. NOT_YET: the operation starts no runs now. `full`: the limit that
- * has no free slot.
+ * LOCKED: another transaction has locked the operation. NOT_YET: the operation starts no runs now. `full`: the limit
+ * that has no free slot.
  */
 type Decision = "LOCKED" | "NOT_YET" | { readonly full: string } | { readonly slot: Slot };
 

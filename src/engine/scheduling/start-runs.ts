@@ -1,8 +1,8 @@
 /**
  * Starting runs: a queued run gets its job when its wave is open and `maxParallel` allows one more, in the order of the
- * request. If the site limits its first phase or its controller (capacity-limits.ts), it waits for a slot before that, which
- * slot-scheduler.ts grants. With its job it counts as started, but it stays QUEUED, and its node untouched, until a worker
- * takes the job and begins the first step (execution/claim.ts).
+ * request. If the site limits its first phase or its controller (capacity-limits.ts), it waits for a slot before that,
+ * which slot-scheduler.ts grants. With its job it counts as started, but it stays QUEUED, and its node untouched, until
+ * a worker takes the job and begins the first step (execution/claim.ts).
  */
 import { countStartedRuns } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";

@@ -12,9 +12,10 @@ import type { Transaction } from "../transaction.ts";
 export type WithInterrupt = Pick<RunRow, "id" | "operationId" | "purpose" | "interrupt">;
 
 /**
- * The interrupt that applies to a run: its own, or the stop of its operation. An abort of the operation does not count: it
- * is recorded on each run that it concerns, and the operation is read without a lock, so that its abort may have been
- * withdrawn meanwhile. The stop of its operation does not apply to a clean-up run, which exists because of that stop.
+ * The interrupt that applies to a run: its own, or the stop of its operation. An abort of the operation does not count:
+ * it is recorded on each run that it concerns, and the operation is read without a lock, so that its abort may have
+ * been withdrawn meanwhile. The stop of its operation does not apply to a clean-up run, which exists because of that
+ * stop.
  */
 export function interruptOf(
   run: Pick<WithInterrupt, "interrupt" | "purpose">,
@@ -25,8 +26,8 @@ export function interruptOf(
 }
 
 /**
- * The runs that are parked and that a stop ends at once. The engine's own waits and holds may end early, and between two
- * steps or two attempts nothing is running. A parked step of a driver is waited for.
+ * The runs that are parked and that a stop ends at once. The engine's own waits and holds may end early, and between
+ * two steps or two attempts nothing is running. A parked step of a driver is waited for.
  */
 export async function endedByStop(reader: Reader, runs: readonly RunRow[]): Promise<readonly RunRow[]> {
   const parked = runs.filter(

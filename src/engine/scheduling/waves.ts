@@ -1,7 +1,7 @@
 /**
- * Waves of an operation: each opens when the nodes of the one before have ended, all are halted when too many nodes have
- * failed, and users advance, halt and resume them. Everything happens under the operation's lock. lifecycle/waves.ts
- * decides.
+ * Waves of an operation: each opens when the nodes of the one before have ended, all are halted when too many nodes
+ * have failed, and users advance, halt and resume them. Everything happens under the operation's lock.
+ * lifecycle/waves.ts decides.
  */
 import type { Refusal } from "../../errors.ts";
 import { judgeWaves, waveSizes, countOf } from "../../lifecycle/waves.ts";
@@ -132,7 +132,8 @@ export async function pauseIsOver(context: EngineContext, operationId: string): 
     const operation = await lockOperation(transaction.tx, operationId);
     if (operation?.waveState !== "PAUSED" || operation.interrupt !== null) return;
     const left = await pauseLeft(transaction.tx, operationId);
-    // Too early: the clock was set back, or this is the timer of an earlier pause. No other timer may exist for the rest.
+    // Too early: the clock was set back, or this is the timer of an earlier pause. No other timer may exist for the
+    // rest.
     if (left > CLOCK_TOLERANCE_SECONDS) return context.queue.timer(transaction, { operationId, what: "WAVE" }, left);
     await openNext(transaction, context, operation, ENGINE);
   });

@@ -1,6 +1,6 @@
 /**
- * Masks errors in responses. Errors for the caller keep their message, without the values that graphql-js prints into it:
- * the input around a typing error may contain a password. All other errors are logged and replaced.
+ * Masks errors in responses. Errors for the caller keep their message, without the values that graphql-js prints into
+ * it: the input around a typing error may contain a password. All other errors are logged and replaced.
  */
 import { GraphQLError } from "graphql";
 import { REQUEST_ERRORS } from "../../errors.ts";
@@ -93,8 +93,8 @@ const NO_SUCH_VALUE = /Value "(?:[^"\\]|\\.)*" does not exist in/;
 const UNEXPECTED = /^(Syntax Error: [\s\S]*\b(?:String|BlockString|Int|Float)) "[\s\S]*$/;
 
 /**
- * The message without the values that graphql-js printed into it. Every object and list becomes `{…}` or `[…]`, wherever
- * it is. Type names in quotes and list indexes (`nodes[0]`) stay.
+ * The message without the values that graphql-js printed into it. Every object and list becomes `{…}` or `[…]`,
+ * wherever it is. Type names in quotes and list indexes (`nodes[0]`) stay.
  */
 export function withoutValues(message: string): string {
   let text = message.replace(INVALID_VALUE, "$1").replace(NO_SUCH_VALUE, "The value does not exist in");

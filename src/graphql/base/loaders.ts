@@ -67,7 +67,9 @@ export interface Loaders {
   readonly inventory: DataLoader<string, InventoryRow | null>;
   readonly inventoryById: DataLoader<string, InventoryRow | null>;
   readonly site: DataLoader<"policy", SiteRow>;
-  /** Reads what belongs to a parent, usually a page of a list; the same question about several parents is one statement. */
+  /**
+   * Reads what belongs to a parent, usually a page of a list; the same question about several parents is one statement.
+   */
   readonly below: Below;
   readonly secretFields: DataLoader<string, Readonly<Record<string, readonly string[]>>>;
 }
@@ -77,7 +79,9 @@ type Rows = Pick<Loaders, "node" | "operation" | "run">;
 
 const rowsOfSubscriptions = new WeakMap<Database, Rows>();
 
-/** Loaders for one subscription: rows that events refer to are loaded together with those of all other subscriptions. */
+/**
+ * Loaders for one subscription: rows that events refer to are loaded together with those of all other subscriptions.
+ */
 export function loadersOfSubscription(database: Database): Loaders {
   const rows = rowsOfSubscriptions.get(database) ?? rowLoaders(database.reader, whileOthersRead);
   rowsOfSubscriptions.set(database, rows);

@@ -1,6 +1,6 @@
 /**
- * Limits of one request, and the error for exceeding one: its name, the requested and the allowed value for programs, and
- * advice for people. docs/limits.md describes how to stay within each.
+ * Limits of one request, and the error for exceeding one: its name, the requested and the allowed value for programs,
+ * and advice for people. docs/limits.md describes how to stay within each.
  */
 import { GraphQLError } from "graphql";
 import type { ASTNode } from "graphql";

@@ -1,8 +1,8 @@
 /**
- * Limits the number of requests that execute at the same time: each uses memory for what it reads, and connections to the
- * database. Further requests wait in the order of their arrival; if too many wait, or one waits too long, it is refused
- * with 503. Queries and mutations have separate limits, so an abort succeeds however many queries are running. Streams
- * have limits of their own and do not count.
+ * Limits the number of requests that execute at the same time: each uses memory for what it reads, and connections to
+ * the database. Further requests wait in the order of their arrival; if too many wait, or one waits too long, it is
+ * refused with 503. Queries and mutations have separate limits, so an abort succeeds however many queries are running.
+ * Streams have limits of their own and do not count.
  */
 import { GraphQLError, OperationTypeNode, getOperationAST } from "graphql";
 import type { ExecutionArgs } from "graphql";

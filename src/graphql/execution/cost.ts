@@ -1,12 +1,12 @@
 /**
- * The cost of a request: the number of objects that its response may contain, counted before anything is read. A field of
- * an object type counts one plus the cost of its selection. A page multiplies the cost of its selection by its maximum
- * size, so nested pages multiply. A list without pages counts as many items as `LIST_SIZES` says. A value counts a fraction
- * by its maximum length: otherwise hundreds of aliases for one value per item would fill the memory at no cost. A total
- * count costs more, because the database has to read all matching rows.
+ * The cost of a request: the number of objects that its response may contain, counted before anything is read. A field
+ * of an object type counts one plus the cost of its selection. A page multiplies the cost of its selection by its
+ * maximum size, so nested pages multiply. A list without pages counts as many items as `LIST_SIZES` says. A value
+ * counts a fraction by its maximum length: otherwise hundreds of aliases for one value per item would fill the memory
+ * at no cost. A total count costs more, because the database has to read all matching rows.
  *
- * A fragment is counted once per page size with which it is spread, so nested fragments take linear time. Page sizes and
- * `@include` use the variables of the request.
+ * A fragment is counted once per page size with which it is spread, so nested fragments take linear time. Page sizes
+ * and `@include` use the variables of the request.
  */
 import {
   GraphQLString,
@@ -71,7 +71,9 @@ const RESULT_LISTS: ReadonlySet<string> = new Set([
 ]);
 /** The cost of a request counts as many results of a verb. */
 const COST: Measure = { object: 1, results: 25 };
-/** Values of a response: objects count as one each, and JSON as if it were small, because the response is not copied. */
+/**
+ * Values of a response: objects count as one each, and JSON as if it were small, because the response is not copied.
+ */
 const VALUES: Omit<Measure, "results"> = { object: 0.02, json: 0.2 };
 /** Cost of objects of a type, if not 1: there are many of these, and none needs a read of its own. */
 const OBJECT_COSTS: Readonly<Record<string, number>> = {
@@ -122,7 +124,10 @@ const VALUE_COSTS: Readonly<Record<string, number>> = {
 const TOTAL_COST = 10;
 /** Sums of fractions are rounded down; more than their floating-point error. */
 const INEXACT = 1e-6;
-/** Cost of introspection. The schema limits its size, except that each alias in it repeats a part; it costs as much again. */
+/**
+ * Cost of introspection. The schema limits its size, except that each alias in it repeats a part; it costs as much
+ * again.
+ */
 const INTROSPECTION_COSTS: Readonly<Record<string, number>> = { __schema: 1_000, __type: 100 };
 const SIZE_ARGUMENTS = ["first", "last", "tail"];
 

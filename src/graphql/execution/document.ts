@@ -11,7 +11,9 @@ import { LIMITS, beyond } from "../base/request-limits.ts";
 const CACHE_CHARACTERS_MAX = 256 * 1024;
 const CACHED_CHARACTERS_MAX = 32 * 1024;
 
-/** Parses a document within the limits of tokens and brackets. They are counted first, because the parser is recursive. */
+/**
+ * Parses a document within the limits of tokens and brackets. They are counted first, because the parser is recursive.
+ */
 export function parseBounded(given: string | Source): DocumentNode {
   const source = typeof given === "string" ? new Source(given) : given;
   const lexer = new Lexer(source);
@@ -113,7 +115,10 @@ export function finite(number: number): number {
   return Math.min(number, Number.MAX_SAFE_INTEGER);
 }
 
-/** A cache of parsed documents that drops the least recently used. Long documents are not cached: they are rarely repeated. */
+/**
+ * A cache of parsed documents that drops the least recently used. Long documents are not cached: they are rarely
+ * repeated.
+ */
 export function createDocumentCache(): {
   get(text: string): DocumentNode | undefined;
   set(text: string, document: DocumentNode): void;

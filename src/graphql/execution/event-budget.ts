@@ -1,7 +1,7 @@
 /**
- * The budget of one connection for its subscriptions, as cost over time. The cost of a request is checked when it arrives; a
- * subscription has that cost again for each event that is executed for it. A burst is free; beyond it events are delayed,
- * never refused, and a subscription reads its next event only then.
+ * The budget of one connection for its subscriptions, as cost over time. The cost of a request is checked when it
+ * arrives; a subscription has that cost again for each event that is executed for it. A burst is free; beyond it events
+ * are delayed, never refused, and a subscription reads its next event only then.
  */
 import { setTimeout as delay } from "node:timers/promises";
 

@@ -18,7 +18,9 @@ const documents = new WeakMap<
 >();
 let documentsSeen = 0;
 
-/** The key of a subscriber's group; null if there is none. An absent variable differs from null: it may have a default. */
+/**
+ * The key of a subscriber's group; null if there is none. An absent variable differs from null: it may have a default.
+ */
 export function scopeOf(args: ValidatedSubscriptionArgs, actor: Context["actor"]): string | null {
   const { coerced } = args.variableValues;
   let known = documents.get(args.operation);

@@ -1,7 +1,7 @@
 /**
- * Checks of a request as Yoga plugins, so that they apply to HTTP, server-sent events and WebSocket alike. They run in the
- * order of their cost: tokens and brackets before parsing, nesting and introspection during validation, variables and cost
- * before execution, time during it.
+ * Checks of a request as Yoga plugins, so that they apply to HTTP, server-sent events and WebSocket alike. They run in
+ * the order of their cost: tokens and brackets before parsing, nesting and introspection during validation, variables
+ * and cost before execution, time during it.
  */
 import { GraphQLError, Kind, getOperationAST, validate } from "graphql";
 import type {
@@ -102,9 +102,9 @@ export function guards({ introspection }: GuardOptions): Plugin {
 }
 
 /**
- * The time limit of a query. Comes last, so that it limits everything that executes. After the limit the error is returned
- * and no further resolver starts; running statements end by their own timeout. A mutation is never canceled: it may have
- * taken effect.
+ * The time limit of a query. Comes last, so that it limits everything that executes. After the limit the error is
+ * returned and no further resolver starts; running statements end by their own timeout. A mutation is never canceled:
+ * it may have taken effect.
  */
 export function timeLimit(ms = LIMITS.seconds * 1_000): Plugin<Context> {
   return {

@@ -1,6 +1,6 @@
 /**
- * A Yoga plugin that reports requests with their outcome and duration, and open streams, to the observer. It comes before
- * the guards, so that it sees refused requests too.
+ * A Yoga plugin that reports requests with their outcome and duration, and open streams, to the observer. It comes
+ * before the guards, so that it sees refused requests too.
  */
 import { getOperationAST } from "graphql";
 import type { ExecutionArgs, GraphQLError } from "graphql";

@@ -18,7 +18,9 @@ import { ofSnapshot } from "../base/context.ts";
 import type { Context } from "../base/context.ts";
 import { listPlan } from "./json-list-rewrite.ts";
 
-/** Comes before `jsonLists`, whose document it executes, and before the time limit, whose signal closes the snapshot. */
+/**
+ * Comes before `jsonLists`, whose document it executes, and before the time limit, whose signal closes the snapshot.
+ */
 export function snapshotQueries(): Plugin<Context> {
   return {
     onExecute({ args, executeFn, setExecuteFn }) {

@@ -1,8 +1,8 @@
 /**
- * Limits the size of a response. The cost limits the number of values before anything is read, but some values are large
- * (outputs of steps, inventories, reasons), and serializing a response blocks all other requests. So a result is
- * measured before it is serialized, and refused if it is too large. The number of values is limited earlier, before they are
- * made: by the cost, and for the results of verbs by results-limit.ts.
+ * Limits the size of a response. The cost limits the number of values before anything is read, but some values are
+ * large (outputs of steps, inventories, reasons), and serializing a response blocks all other requests. So a result is
+ * measured before it is serialized, and refused if it is too large. The number of values is limited earlier, before
+ * they are made: by the cost, and for the results of verbs by results-limit.ts.
  */
 import { getOperationAST } from "graphql";
 import type { Plugin } from "graphql-yoga";
@@ -33,8 +33,8 @@ export function answerLimit(): Plugin {
 }
 
 /**
- * The characters left of a budget after writing a value as JSON, approximately: escapes are not counted. Negative as soon as
- * the budget is exceeded.
+ * The characters left of a budget after writing a value as JSON, approximately: escapes are not counted. Negative as
+ * soon as the budget is exceeded.
  */
 function charactersLeft(value: unknown, characters: number): number {
   if (typeof value === "string") return characters - value.length - AROUND;

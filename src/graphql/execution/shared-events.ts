@@ -1,6 +1,7 @@
 /**
- * A Yoga plugin that executes an event once for all subscribers with the same request, and makes its JSON text once. Yoga
- * executes a subscription's document per subscriber and event; for 5,000 subscribers that is most of a process's CPU time.
+ * A Yoga plugin that executes an event once for all subscribers with the same request, and makes its JSON text once.
+ * Yoga executes a subscription's document per subscriber and event; for 5,000 subscribers that is most of a process's
+ * CPU time.
  *
  * A field takes part by an extension `eventKey`, which is equal for events that look the same. Subscribers are in one
  * group if document, operation and caller are the same, and so are the variables below the root field: variables in its
@@ -8,10 +9,10 @@
  * executes it; others that reach it within `FRESH_MS` get its result with its text (`stringify`). Later the event is
  * executed again.
  *
- * A subscriber never goes back in time: it shares a result only if it subscribed before that execution began and has not
- * received a later one. Otherwise it executes the event again, and later subscribers share that result. So a client sees
- * its own earlier writes, and no node goes back within a stream. Subscribers that arrive together still share, because all
- * of them arrive before the first result.
+ * A subscriber never goes back in time: it shares a result only if it subscribed before that execution began and has
+ * not received a later one. Otherwise it executes the event again, and later subscribers share that result. So a client
+ * sees its own earlier writes, and no node goes back within a stream. Subscribers that arrive together still share,
+ * because all of them arrive before the first result.
  *
  * An execution is paid for from the budget of the subscriber's connection (event-budget.ts); a shared result is free.
  *
@@ -38,7 +39,9 @@ const FRESH_MS = 250;
 const KEPT_MAX = 2_000;
 const CHARACTERS_MAX = 16 * 1024 * 1024;
 
-/** Arguments that others add: the cost of one execution (guards.ts), and the budget of a socket (socket-protocol.ts). */
+/**
+ * Arguments that others add: the cost of one execution (guards.ts), and the budget of a socket (socket-protocol.ts).
+ */
 interface Costed {
   readonly eventCost?: number;
   readonly contextValue: { readonly budget?: EventBudget };
@@ -72,7 +75,9 @@ interface Execution {
 /** A subscriber. */
 interface Reader {
   readonly group: Group;
-  /** Counter up to which it has seen the world: first its subscription, then the end of the last execution it received. */
+  /**
+   * Counter up to which it has seen the world: first its subscription, then the end of the last execution it received.
+   */
   knows: number;
 }
 

@@ -1,4 +1,6 @@
-/** Catalogues of steps: those that a driver declares, those of a node under the site's policy, and the reserved ones. */
+/**
+ * Catalogues of steps: those that a driver declares, those of a node under the site's policy, and the reserved ones.
+ */
 import type { DriverPhase } from "../../drivers/driver.ts";
 import { INTERFACE_OF_PHASE } from "../../drivers/registry.ts";
 import type { AnyStep } from "../../drivers/registry.ts";

@@ -1,7 +1,7 @@
 /**
- * Drivers' settings as GraphQL types. The schema declares a few types with a field per loaded driver. The types of these
- * fields follow from the settings that each plugin declares, and extend the schema when it is built. Constraints that
- * GraphQL cannot express are in the descriptions, and the driver checks them.
+ * Drivers' settings as GraphQL types. The schema declares a few types with a field per loaded driver. The types of
+ * these fields follow from the settings that each plugin declares, and extend the schema when it is built. Constraints
+ * that GraphQL cannot express are in the descriptions, and the driver checks them.
  */
 import { sentence } from "../../runtime/text.ts";
 import { extendSchema, parse } from "graphql";
@@ -67,8 +67,8 @@ export function visibleDiscoverySettings(driver: AnyDriver | undefined, settings
 }
 
 /**
- * The part of a stored value that its present type can represent. An earlier version of the plugin may have stored settings
- * that this version declares as secret or does not know: those are left out.
+ * The part of a stored value that its present type can represent. An earlier version of the plugin may have stored
+ * settings that this version declares as secret or does not know: those are left out.
  */
 function fitting(shape: Shape, value: unknown): unknown {
   switch (shape.kind) {
@@ -241,7 +241,9 @@ function isTyped(shape: Shape): shape is ObjectShape {
   return shape.kind === "object" && !shape.open && shape.fields.length > 0;
 }
 
-/** Whether a text becomes an enum: its values are declared, and are valid names in GraphQL. Otherwise it is a String. */
+/**
+ * Whether a text becomes an enum: its values are declared, and are valid names in GraphQL. Otherwise it is a String.
+ */
 function isEnum(shape: Shape): boolean {
   return (
     shape.kind === "text" &&

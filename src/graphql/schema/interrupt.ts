@@ -1,4 +1,7 @@
-/** Requested interrupts of operations and runs, with the deprecated fields that return the same data under earlier names. */
+/**
+ * Requested interrupts of operations and runs, with the deprecated fields that return the same data under earlier
+ * names.
+ */
 import { builder, enumValues, renamedTo } from "../base/builder.ts";
 import { OperationRef, RunRef } from "../base/refs.ts";
 

@@ -1,6 +1,6 @@
 /**
- * Plans: the query `plan`, and the planned target, point of no return and estimates of steps, runs and results. Estimates
- * use the durations of earlier attempts on this site; without any there is no estimate.
+ * Plans: the query `plan`, and the planned target, point of no return and estimates of steps, runs and results.
+ * Estimates use the durations of earlier attempts on this site; without any there is no estimate.
  */
 import { isHold, isReservedWait } from "../../engine/engine.ts";
 import type { EffectiveVariable } from "../../engine/input/variables.ts";

@@ -1,7 +1,7 @@
 /**
- * Limits the results of verbs and plans, which are as many as the nodes of a request: 600 aliases for 3,000 nodes would be
- * 57 MB. The number of values is computed from the number of nodes and the selected fields before a request is executed,
- * so that it changes nothing if it is refused; and again from the payload, before its fields are resolved.
+ * Limits the results of verbs and plans, which are as many as the nodes of a request: 600 aliases for 3,000 nodes would
+ * be 57 MB. The number of values is computed from the number of nodes and the selected fields before a request is
+ * executed, so that it changes nothing if it is refused; and again from the payload, before its fields are resolved.
  */
 import { Kind, getNamedType, isObjectType } from "graphql";
 import type { GraphQLFieldResolver, GraphQLObjectType, GraphQLResolveInfo } from "graphql";

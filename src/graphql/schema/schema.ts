@@ -1,4 +1,7 @@
-/** The whole schema: each imported file registers its part; here it is built, and checks of scopes and arguments are added. */
+/**
+ * The whole schema: each imported file registers its part; here it is built, and checks of scopes and arguments are
+ * added.
+ */
 import { createHash } from "node:crypto";
 import {
   GraphQLError,
@@ -92,8 +95,8 @@ function guard(type: GraphQLObjectType): void {
 }
 
 /**
- * The schema as text, sorted, so that it does not depend on the order of files. It declares `@oneOf` for code generators
- * that do not know the directive.
+ * The schema as text, sorted, so that it does not depend on the order of files. It declares `@oneOf` for code
+ * generators that do not know the directive.
  */
 export function schemaText(schema: GraphQLSchema): string {
   return `${printDirective(GraphQLOneOfDirective)}\n\n${withFetchable(printSchema(lexicographicSortSchema(schema)), schema)}\n`;

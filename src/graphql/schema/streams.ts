@@ -78,7 +78,9 @@ export function notFound(message: string): GraphQLError {
   return new GraphQLError(message, { extensions: { code: "NOT_FOUND" } });
 }
 
-/** Equal for items that look the same to all readers. Editing a node changes its revision, not its position in the log. */
+/**
+ * Equal for items that look the same to all readers. Editing a node changes its revision, not its position in the log.
+ */
 const eventKey: EventKey<NodeStreamItem> = (item) => {
   switch (item.kind) {
     case "transition":

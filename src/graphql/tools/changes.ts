@@ -1,6 +1,6 @@
 /**
- * `npm run schema:changes`: prints the changes of the schema since the last release, and fails for a breaking change unless
- * a decision allows it with a line `Breaks <last release>: <change>`.
+ * `npm run schema:changes`: prints the changes of the schema since the last release, and fails for a breaking change
+ * unless a decision allows it with a line `Breaks <last release>: <change>`.
  */
 import { globSync, readFileSync } from "node:fs";
 import { basename } from "node:path";

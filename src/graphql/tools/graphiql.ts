@@ -2,8 +2,8 @@
 import { renderGraphiQL } from "@graphql-yoga/render-graphiql";
 
 /**
- * The tabs are numbered, and take several lines if they do not fit on one. An animation moves a tab while the pointer is
- * down, so the click ends beside the tab and only the second click works; without the transform no tab moves.
+ * The tabs are numbered, and take several lines if they do not fit on one. An animation moves a tab while the pointer
+ * is down, so the click ends beside the tab and only the second click works; without the transform no tab moves.
  */
 const STYLE = `<style>
   .graphiql-tab { transform: none !important; counter-increment: tab; }
@@ -18,8 +18,8 @@ const ITEMS_SHOWN = 20;
  * Replaces `fetch` of the page.
  * - GraphiQL keeps headers per tab. This uses a token entered in one tab for all tabs until the page closes; it is not
  *   stored.
- * - GraphiQL shows only the newest item of a subscription. This passes it the newest items as a list. A bookmark replaces
- *   the earlier one.
+ * - GraphiQL shows only the newest item of a subscription. This passes it the newest items as a list. A bookmark
+ *   replaces the earlier one.
  */
 const SCRIPT = `<script>
   {

@@ -2,7 +2,10 @@
 import { isAbstractType } from "graphql";
 import type { GraphQLSchema } from "graphql";
 
-/** The text of possibleTypes.json in the format of Apollo's cache, sorted so that it does not depend on the order of files. */
+/**
+ * The text of possibleTypes.json in the format of Apollo's cache, sorted so that it does not depend on the order of
+ * files.
+ */
 export function possibleTypesText(schema: GraphQLSchema): string {
   const abstract = Object.values(schema.getTypeMap()).filter((type) => isAbstractType(type));
   const entries = abstract.map((type): [string, string[]] => [

@@ -359,8 +359,9 @@ function initialize(programs: Programs, data: string, { prefix, identity }: Unpr
 }
 
 /**
- * Gives the server a password, which its socket requires: every process of the same user can open that, drivers included.
- * Runs once per folder, also for one from an earlier release; the password file comes last, so that a crash repeats it.
+ * Gives the server a password, which its socket requires: every process of the same user can open that, drivers
+ * included. Runs once per folder, also for one from an earlier release; the password file comes last, so that a crash
+ * repeats it.
  */
 function requirePassword(
   programs: Programs,

@@ -6,8 +6,8 @@
  * Modes:
  * - connecting: from the start or a loss, with backoff between attempts, until LISTEN succeeds.
  * - probing: a probe was sent. It leads to listening when the probe arrives, to connecting after a timeout.
- * - listening: notifications arrive. Each time this mode is entered from connecting, `onNotify("")` says that some may be
- *   missing. Every twenty seconds it leads to probing.
+ * - listening: notifications arrive. Each time this mode is entered from connecting, `onNotify("")` says that some may
+ *   be missing. Every twenty seconds it leads to probing.
  *
  * `listenOn` returns when the first probe has arrived, and rejects if the first connection fails.
  */

@@ -60,8 +60,8 @@ function isMeant({ runId, node }: Answered["results"][number], { id, nodeName }:
  * attempt than the current one. A step that must not be canceled runs to its end, with its waits and take-overs, so its
  * repeated entries are legitimate; so is `abort`. An entry that its process stored before the abort was recorded, and
  * made late (it was frozen in between), is not new. The attempt's row shows when it began: only attempts that began
- * after the answer count or, if that is too close to decide, those that a healthy process entered well after it. An abort
- * that may have been withdrawn is binding until then.
+ * after the answer count or, if that is too close to decide, those that a healthy process entered well after it. An
+ * abort that may have been withdrawn is binding until then.
  */
 export function checkNoNewStep(history: History): Findings {
   const findings = new Findings("P13", "after an abort is accepted no new step starts");

@@ -1,4 +1,6 @@
-/** A user of the client preset: every document typed, through graphql-request for requests and graphql-ws for streams. */
+/**
+ * A user of the client preset: every document typed, through graphql-request for requests and graphql-ws for streams.
+ */
 import { GraphQLClient } from "graphql-request";
 import type { TypedDocumentNode } from "@graphql-typed-document-node/core";
 import { print } from "graphql";
