@@ -5,6 +5,7 @@ import { resolve } from "node:path";
 import { messageOf } from "./errors.ts";
 import type { LogFormat, LogLevel } from "./log.ts";
 import { LOG_FORMATS, LOG_LEVELS } from "./log.ts";
+import { isEmbeddingNetwork } from "./runtime/ip-addresses.ts";
 import { isNetwork } from "./runtime/ip-networks.ts";
 
 /** The part of the service that a replica runs, so that API and engine can scale separately. */
@@ -400,6 +401,11 @@ function networksOf(given: readonly string[]): readonly string[] | null {
   if (wrong !== undefined)
     throw new ConfigError(
       `OSTLER_BMC_NETWORKS has ${JSON.stringify(wrong)}, which is not a network. Use CIDR notation, as 10.0.0.0/8.`,
+    );
+  const embedding = given.find(isEmbeddingNetwork);
+  if (embedding !== undefined)
+    throw new ConfigError(
+      `OSTLER_BMC_NETWORKS has ${embedding}, whose addresses embed IPv4 addresses and count as those. List the IPv4 networks instead, as 10.0.0.0/8.`,
     );
   return given.length === 0 ? null : Object.freeze(given);
 }

@@ -320,6 +320,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A driver connects to no address that a caller wrote outside the networks of OSTLER_BMC_NETWORKS; without it, to none on loopback, links and groups.",
       },
       {
+        id: "R-312",
+        rule: "A host name in an address is resolved once for a call. All its addresses are checked, and the driver connects to these.",
+      },
+      {
         id: "R-213",
         rule: "The service's token and database credentials are neither in the environment of a driver's process nor in `/proc` of the service.",
       },

@@ -6,6 +6,7 @@ import { isIPv6 } from "node:net";
 import * as z from "zod";
 import type { DiscoverCall, DiscoverInterface } from "../../src/drivers/driver.ts";
 import { IpmiError } from "./failure.ts";
+import { addressOf } from "./ipmitool.ts";
 import type { Ipmitool } from "./ipmitool.ts";
 import { PRESENCE_MILLISECONDS, bmcAnswers } from "./presence.ts";
 import { bmcName, ipmiSettings } from "./settings.ts";
@@ -61,8 +62,10 @@ function settingsAt(address: string, login: Omit<IpmiSettings, "address">): Ipmi
   });
 }
 
-async function requirePresence({ signal }: DiscoverCall, settings: IpmiSettings): Promise<void> {
-  const { address, port, replySeconds } = settings;
+async function requirePresence(call: DiscoverCall, settings: IpmiSettings): Promise<void> {
+  const { port, replySeconds } = settings;
+  const { signal } = call;
+  const address = addressOf({ ...call, settings });
   if (await bmcAnswers({ address, port, milliseconds: Math.max(PRESENCE_MILLISECONDS, replySeconds * 1000), signal }))
     return;
   signal.throwIfAborted();
@@ -73,13 +76,9 @@ async function requirePresence({ signal }: DiscoverCall, settings: IpmiSettings)
   });
 }
 
-async function logIn(
-  ipmitool: Ipmitool,
-  { signal, deadline, timed }: DiscoverCall,
-  settings: IpmiSettings,
-): Promise<IpmiSettings> {
+async function logIn(ipmitool: Ipmitool, call: DiscoverCall, settings: IpmiSettings): Promise<IpmiSettings> {
   await ipmitool.run(
-    { settings, signal, deadline, timed },
+    { ...call, settings },
     { task: "report its power", words: ["chassis", "power", "status"], expect: /./ },
   );
   return settings;

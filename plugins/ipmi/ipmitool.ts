@@ -15,7 +15,7 @@ import type { IpmiSettings } from "./settings.ts";
 import { timeLeft } from "./time-left.ts";
 
 /** The part of a call that a process needs. */
-export type BmcCall = Pick<Call<IpmiSettings>, "settings" | "signal" | "deadline" | "timed">;
+export type BmcCall = Pick<Call<IpmiSettings>, "settings" | "addresses" | "signal" | "deadline" | "timed">;
 
 /** One command of ipmitool. */
 export interface Command {
@@ -58,7 +58,7 @@ export function createIpmitool(): Ipmitool {
     const { settings } = call;
     const ended = await execute({
       program,
-      words: [...sessionWords(settings), ...command.words],
+      words: [...sessionWords(settings, addressOf(call)), ...command.words],
       environment: { PATH: process.env["PATH"] ?? "", HOME: home, LC_ALL: "C", IPMI_PASSWORD: settings.password },
       milliseconds,
       signal: call.signal,
@@ -80,7 +80,7 @@ export function createIpmitool(): Ipmitool {
     });
     if ("failure" in classification) throw new IpmiError(classification.failure);
     const present = await bmcAnswers({
-      address: settings.address,
+      address: addressOf(call),
       port: settings.port,
       milliseconds: PRESENCE_MILLISECONDS,
       signal: call.signal,
@@ -107,14 +107,19 @@ export function deadlinePassed(call: BmcCall, task: string, cause?: unknown): Ip
   return new IpmiError({ kind: "TIMEOUT", retryable: true, message }, cause === undefined ? {} : { cause });
 }
 
+/** The address to which the service has resolved the BMC's name for this call; else the address in the settings. */
+export function addressOf({ settings, addresses }: Pick<BmcCall, "settings" | "addresses">): string {
+  return addresses?.[settings.address] ?? settings.address;
+}
+
 /** The words of a command without options: the name of the call in metrics, one of a small set. */
 function nameOf({ words }: Command): string {
   return words.filter((word) => /^[a-z]+$/.test(word)).join(" ");
 }
 
 /** Arguments that open the session. With `-v` ipmitool prints why a login failed. */
-function sessionWords(settings: IpmiSettings): string[] {
-  const { address, port, username, cipherSuite, privilege, replySeconds, sessionTries } = settings;
+function sessionWords(settings: IpmiSettings, address: string): string[] {
+  const { port, username, cipherSuite, privilege, replySeconds, sessionTries } = settings;
   const bmc = ["-I", "lanplus", "-H", address, "-p", String(port)];
   const login = ["-U", username, "-E", "-C", String(cipherSuite), "-L", privilege];
   return [...bmc, ...login, "-N", String(replySeconds), "-R", String(sessionTries), "-v"];

@@ -91,6 +91,12 @@ export interface Call<Settings> {
   readonly node: NodeView;
   /** Validated by `Driver.settings`, secrets included. */
   readonly settings: Settings;
+  /**
+   * The checked IP addresses of the settings that are marked `address`, by the setting's value and by the host in it. Each
+   * name is resolved once for a call. Connect to the address where the protocol needs no name, and give it to programs;
+   * Node's own lookups of the name during the call return the same address. Absent if addresses are not limited.
+   */
+  readonly addresses?: Readonly<Record<string, string>>;
   /** Fires when the call must end: after an abort, or at the deadline. */
   readonly signal: AbortSignal;
   /** The time at which the engine gives up on this call. */
@@ -229,6 +235,8 @@ export interface DiscoverInterface<Settings> {
 /** The argument of a probe. */
 export interface DiscoverCall {
   readonly address: string;
+  /** As in `Call`, with `address` too. */
+  readonly addresses?: Readonly<Record<string, string>>;
   /** Validated by `DiscoverInterface.settings`, secrets included. */
   readonly settings: Readonly<Record<string, Json | undefined>>;
   readonly signal: AbortSignal;

@@ -1,28 +1,63 @@
 /**
  * Limits the addresses to which callers can make a driver connect. A driver marks the settings that are addresses with
- * `address: true`; their values, and the address of a probe, are checked before each call. A host name is resolved for
- * the check, and the driver resolves it again: a name server that alternates its answers can get around the check.
+ * `address: true`; their values, and the address of a probe, are checked before each call.
+ *
+ * A host name is resolved once for each call. All its addresses are checked, and the driver gets the first one in
+ * `Call.addresses`. In a worker, lookups of the name during the call return the checked addresses too
+ * (isolation/pinned-lookups.ts). So a name server that alternates its answers gets around the check only if a driver
+ * uses the name and starts programs, or runs inside the service.
  *
  * This protects against values that callers write. The code of a driver can connect anywhere.
  */
-import { lookup } from "node:dns/promises";
+import dns from "node:dns";
+import type { LookupAddress } from "node:dns";
 import { isIP } from "node:net";
 import type { IpNetworks } from "../runtime/ip-networks.ts";
-import type { Call, DiscoverCall, Driver, Schema, Step, StepInterface } from "./driver.ts";
+import { messageOf } from "../errors.ts";
+import type { Call, DiscoverCall, Driver, DriverErrorKind, Schema, Step, StepInterface } from "./driver.ts";
 import { shapeOf } from "./settings-shape.ts";
 
-/** The driver, whose calls are refused if one of their addresses is outside the networks. */
-export function limitEgress(driver: Driver<unknown>, networks: IpNetworks): Driver<unknown> {
+// The system's: a worker replaces it for the driver.
+const { lookup } = dns.promises;
+
+/** The addresses of host names in lower case. */
+export type ResolvedNames = ReadonlyMap<string, readonly LookupAddress[]>;
+
+/** Resolves a host name to at least one address; rejects if it has none. */
+type Resolve = (host: string) => Promise<readonly LookupAddress[]>;
+
+/**
+ * The driver, whose calls are refused if one of their addresses is outside the networks. `onResolved` is called before each
+ * call, with the checked addresses of its hosts.
+ */
+export function limitEgress(
+  driver: Driver<unknown>,
+  networks: IpNetworks,
+  onResolved: (names: ResolvedNames) => void = () => {},
+  resolve: Resolve = (host) => lookup(host, { all: true }),
+): Driver<unknown> {
+  const check = async <Given extends CheckedCall>(call: Given, values: readonly unknown[]): Promise<Given> => {
+    const names = new Map<string, readonly LookupAddress[]>();
+    const addresses: Record<string, string> = {};
+    for (const value of values) {
+      const host = hostOf(value);
+      if (host === null) continue;
+      const found = names.get(host) ?? (await addressesOf(host, call.signal, resolve));
+      for (const { address } of found) requireAllowed(address, host, networks);
+      names.set(host, found);
+      const [first] = found;
+      if (first) addresses[host] = addresses[String(value)] = first.address;
+    }
+    onResolved(names);
+    return { ...call, addresses };
+  };
   const marked = addressNames(driver.settings);
-  const check = (settings: unknown) => checkAll(settings, marked, networks);
   const guarded =
-    <Given extends { readonly settings: unknown }, Rest extends unknown[], Result>(
+    <Given extends CheckedCall, Rest extends unknown[], Result>(
       work: (call: Given, ...rest: Rest) => Promise<Result>,
     ) =>
-    async (call: Given, ...rest: Rest): Promise<Result> => {
-      await check(call.settings);
-      return work(call, ...rest);
-    };
+    async (call: Given, ...rest: Rest): Promise<Result> =>
+      work(await check(call, valuesOf(call.settings, marked)), ...rest);
   const steps = <Kind extends StepInterface<unknown>>(kind: Kind): Kind => ({
     ...kind,
     steps: kind.steps.map((step): Step<unknown> => ({
@@ -51,9 +86,8 @@ export function limitEgress(driver: Driver<unknown>, networks: IpNetworks): Driv
       discover: {
         ...discover,
         async probe(call: DiscoverCall) {
-          await checkAddress(call.address, networks);
-          await checkAll(call.settings, addressNames(discover.settings), networks);
-          return discover.probe(call);
+          const values = [call.address, ...valuesOf(call.settings, addressNames(discover.settings))];
+          return discover.probe(await check(call, values));
         },
       },
     }),
@@ -87,41 +121,50 @@ function addressNames(schema: Schema<unknown>): readonly string[] {
     : [];
 }
 
-async function checkAll(settings: unknown, names: readonly string[], networks: IpNetworks): Promise<void> {
-  for (const name of names) {
-    const host = hostOf((settings as Readonly<Record<string, unknown>>)[name]);
-    if (host !== null) await checkAddress(host, networks);
-  }
+type CheckedCall = Pick<DiscoverCall, "settings" | "signal"> | Pick<Call<unknown>, "settings" | "signal">;
+
+function valuesOf(settings: unknown, names: readonly string[]): readonly unknown[] {
+  return names.map((name) => (settings as Readonly<Record<string, unknown>>)[name]);
 }
 
-async function checkAddress(host: string, networks: IpNetworks): Promise<void> {
-  for (const address of await addressesOf(host))
-    if (!networks.has(address))
-      throw Object.assign(new Error(`${refusalOf(address === host ? host : `${host} (${address})`, networks)}.`), {
-        name: "DriverError",
-        kind: "REFUSED",
-        retryable: false,
-      });
+function requireAllowed(address: string, host: string, networks: IpNetworks): void {
+  if (networks.has(address)) return;
+  const named = address === host ? host : `${host} (${address})`;
+  throw driverError(`${refusalOf(named, networks)}.`, "REFUSED", false);
 }
 
-async function addressesOf(host: string): Promise<readonly string[]> {
-  if (isIP(host.split("%")[0] ?? "") !== 0) return [host];
+/** Resolves a host. Throws a driver's error if that fails, and the signal's reason if it fires: a lookup can take long. */
+async function addressesOf(host: string, signal: AbortSignal, resolve: Resolve): Promise<readonly LookupAddress[]> {
+  const family = isIP(host.split("%")[0] ?? "");
+  if (family !== 0) return [{ address: host, family }];
+  const aborted = Promise.withResolvers<never>();
+  const onAbort = () => aborted.reject(signal.reason);
+  signal.addEventListener("abort", onAbort, { once: true });
   try {
-    return (await lookup(host, { all: true })).map(({ address }) => address);
-  } catch {
-    // The driver reports a name that does not resolve.
-    return [];
+    signal.throwIfAborted();
+    return await Promise.race([resolve(host), aborted.promise]);
+  } catch (error) {
+    signal.throwIfAborted();
+    const why = (error as NodeJS.ErrnoException).code ?? messageOf(error);
+    const advice = "Check the address in the settings, and the name server of the service's machine";
+    throw driverError(`Host name ${host} does not resolve (${why}). ${advice}.`, "UNREACHABLE", true);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
   }
+}
+
+function driverError(message: string, kind: DriverErrorKind, retryable: boolean): Error {
+  return Object.assign(new Error(message), { name: "DriverError", kind, retryable });
 }
 
 /** The host in a host name, an IP address, `host:port` or a URL; null for any other value. */
 function hostOf(value: unknown): string | null {
-  if (typeof value !== "string" || value === "") return null;
-  if (isIP(value.split("%")[0] ?? "") !== 0) return value;
-  const url = value.includes("://") ? value : `http://${value}`;
-  if (!URL.canParse(url)) return value;
-  const { hostname } = new URL(url);
-  return hostname.startsWith("[") ? hostname.slice(1, -1) : hostname;
+  if (typeof value !== "string" || value.trim() === "") return null;
+  const text = value.trim();
+  if (isIP(text.split("%")[0] ?? "") !== 0) return text;
+  // URLs may lack slashes (`http:10.0.0.7`); `host:port` has the form of a URL without a host.
+  const hostname = URL.parse(text)?.hostname || URL.parse(`http://${text}`)?.hostname || text;
+  return hostname.startsWith("[") ? hostname.slice(1, -1) : hostname.toLowerCase();
 }
 
 function refusalOf(address: string, { listed }: IpNetworks): string {

@@ -1,8 +1,12 @@
 /** Sets of IP networks: which addresses a service may connect to. */
 import { BlockList, isIP, isIPv6 } from "node:net";
+import { embeddedIPv4 } from "./ip-addresses.ts";
 
 export interface IpNetworks {
-  /** Whether an IP address is in the set. An IPv4 address that is mapped into IPv6 counts as the IPv4 address. */
+  /**
+   * Whether an IP address is in the set. An IPv6 address that embeds IPv4 addresses (mapped, NAT64, 6to4, Teredo) counts as
+   * these, and is in the set if all of them are.
+   */
   has(address: string): boolean;
   /** The networks as given; null: the default. */
   readonly listed: readonly string[] | null;
@@ -26,16 +30,21 @@ const NOT_MACHINES = [
  * broadcast.
  */
 export function ipNetworks(listed: readonly string[] | null): IpNetworks {
-  const list = new BlockList();
+  // A list of both families would compare IPv4 addresses with IPv6 networks, so that ::/0 would include them.
+  const lists = { ipv4: new BlockList(), ipv6: new BlockList() };
   for (const network of listed ?? NOT_MACHINES) {
     const [base = "", prefix = ""] = network.split("/");
-    list.addSubnet(base, Number(prefix), familyOf(base));
+    lists[familyOf(base)].addSubnet(base, Number(prefix), familyOf(base));
   }
   return {
     listed,
     has(address) {
       const [plain = ""] = address.split("%");
-      return isIP(plain) !== 0 && list.check(plain, familyOf(plain)) === (listed !== null);
+      if (isIP(plain) === 0) return false;
+      const embedded = embeddedIPv4(plain);
+      return (embedded.length > 0 ? embedded : [plain]).every(
+        (one) => lists[familyOf(one)].check(one, familyOf(one)) === (listed !== null),
+      );
     },
   };
 }

@@ -1,5 +1,5 @@
 /** Egress: to which addresses callers can make a driver connect. */
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { Deadline } from "../../src/drivers/deadline.ts";
 import type { Call, DiscoverCall } from "../../src/drivers/driver.ts";
@@ -7,6 +7,8 @@ import { limitEgress } from "../../src/drivers/egress.ts";
 import { createRegistry } from "../../src/drivers/registry.ts";
 import type { AnyDriver } from "../../src/drivers/registry.ts";
 import { parseAddresses } from "../../src/engine/discovery/addresses.ts";
+import { readConfig } from "../../src/config.ts";
+import { embeddedIPv4 } from "../../src/runtime/ip-addresses.ts";
 import { ipNetworks, isNetwork } from "../../src/runtime/ip-networks.ts";
 
 const FORBIDDEN = [
@@ -20,6 +22,15 @@ const FORBIDDEN = [
   "::1",
   "::ffff:127.0.0.1",
   "::ffff:a9fe:a9fe",
+  "::127.0.0.1",
+  "::ffff:0:127.0.0.1",
+  "64:ff9b::127.0.0.1",
+  "64:ff9b::a9fe:a9fe",
+  "64:ff9b:1::169.254.169.254",
+  "2002:7f00:1::1",
+  "2002:a9fe:a9fe::",
+  "2001:0:a00:1::80ff:fffe",
+  "2001:0:7f00:1::f5ff:fffe",
   "fe80::1",
   "fe80::1%eth0",
   "ff02::1",
@@ -115,6 +126,140 @@ test("listed networks are the only ones, and may include loopback [R-212]", asyn
   expect(await limited.power.read(callWith("[fd00:7::1]:623"))).toBe("ON");
   await expect(limited.power.read(callWith("10.0.0.7"))).rejects.toThrow(
     "Address 10.0.0.7 is outside the networks of OSTLER_BMC_NETWORKS (127.0.0.0/8, fd00:7::/64).",
+  );
+});
+
+describe("IPv4 addresses in IPv6 addresses", () => {
+  test.each([
+    ["::10.0.0.7", ["10.0.0.7"]],
+    ["::ffff:10.0.0.7", ["10.0.0.7"]],
+    ["::ffff:0:10.0.0.7", ["10.0.0.7"]],
+    ["64:ff9b::10.0.0.7", ["10.0.0.7"]],
+    ["64:ff9b:1::a00:7", ["10.0.0.7"]],
+    ["2002:a00:7::1", ["10.0.0.7"]],
+    ["2001:0:4136:e378:8000:63bf:3fff:fdd2", ["65.54.227.120", "192.0.2.45"]],
+    ["::", []],
+    ["::1", []],
+    ["2001:db8::7", []],
+    ["64:ff9b:2::a00:7", []],
+    ["2003:a00:7::1", []],
+    ["fd00:7::a00:7", []],
+    ["10.0.0.7", []],
+    ["bmc-7.example", []],
+  ])("%s embeds %j [R-212]", (address, embedded) => {
+    expect(embeddedIPv4(address)).toEqual(embedded);
+  });
+
+  test("IPv6 address that embeds IPv4 addresses is allowed if these are in the listed networks [R-212]", () => {
+    const networks = ipNetworks(["10.0.0.0/8", "::/0"]);
+    expect(networks.has("64:ff9b::10.0.0.7")).toBe(true);
+    expect(networks.has("2002:a00:7::1")).toBe(true);
+    expect(networks.has("2001:db8::7")).toBe(true);
+    expect(networks.has("64:ff9b::192.168.0.7")).toBe(false);
+    expect(networks.has("::ffff:192.168.0.7")).toBe(false);
+    expect(networks.has("2001:0:a00:1::80ff:fffe")).toBe(false);
+  });
+
+  test.each(["64:ff9b::/96", "::ffff:10.0.0.0/104", "2002::/16", "2001:0:a00::/48"])(
+    "listed network %s, whose addresses count as IPv4 addresses, is refused",
+    (network) => {
+      expect(() => readConfig({ OSTLER_BMC_NETWORKS: `10.0.0.0/8,${network}` }, [])).toThrow("List the IPv4 networks");
+    },
+  );
+
+  test.each(["::/0", "2000::/3", "::1/128", "64:ff9b::/32"])("listed network %s is accepted", (network) => {
+    expect(readConfig({ OSTLER_BMC_NETWORKS: network }, []).bmcNetworks).toEqual([network]);
+  });
+});
+
+describe("host names", () => {
+  const NOTHING = () => {};
+
+  test("host name is resolved once for a call, and the driver gets the checked address [R-312]", async () => {
+    const answers = [
+      [
+        { address: "10.0.0.7", family: 4 },
+        { address: "2001:db8::7", family: 6 },
+      ],
+      [{ address: "127.0.0.1", family: 4 }],
+    ];
+    const names: unknown[] = [];
+    let asked = 0;
+    const calls: Call<unknown>[] = [];
+    const recording: AnyDriver = {
+      ...driver,
+      power: {
+        ...driver.power,
+        async read(call) {
+          calls.push(call);
+          return "ON";
+        },
+      },
+    };
+    const limited = limitEgress(
+      recording,
+      ipNetworks(null),
+      (found) => names.push(Object.fromEntries(found)),
+      async () => answers[asked++] ?? [],
+    );
+    await limited.power.read(callWith("https://BMC-7.example:8443/redfish"));
+    expect(asked).toBe(1);
+    expect(calls[0]?.addresses).toEqual({
+      "bmc-7.example": "10.0.0.7",
+      "https://BMC-7.example:8443/redfish": "10.0.0.7",
+    });
+    expect(calls[0]?.settings).toMatchObject({ address: "https://BMC-7.example:8443/redfish" });
+    expect(names).toEqual([{ "bmc-7.example": answers[0] }]);
+    await expect(limited.power.read(callWith("bmc-7.example"))).rejects.toMatchObject({ kind: "REFUSED" });
+    expect([asked, calls.length]).toEqual([2, 1]);
+  });
+
+  test("host name with one address outside the networks is refused, whatever the others are [R-312]", async () => {
+    const both = [
+      { address: "10.0.0.7", family: 4 },
+      { address: "64:ff9b::127.0.0.1", family: 6 },
+    ];
+    const limited = limitEgress(driver, ipNetworks(null), NOTHING, async () => both);
+    await expect(limited.discover?.probe(callWith("bmc-7.example"))).rejects.toThrow(
+      "bmc-7.example (64:ff9b::127.0.0.1)",
+    );
+  });
+
+  test("host name that does not resolve fails the call, so that the driver cannot resolve it to another answer [R-312]", async () => {
+    const limited = limitEgress(driver, ipNetworks(null), NOTHING, async () => {
+      throw Object.assign(new Error("no"), { code: "ENOTFOUND" });
+    });
+    connected.length = 0;
+    await expect(limited.power.read(callWith("bmc-7.example"))).rejects.toMatchObject({
+      name: "DriverError",
+      kind: "UNREACHABLE",
+      retryable: true,
+      message: expect.stringMatching(/^Host name bmc-7\.example does not resolve \(ENOTFOUND\)\./),
+    });
+    expect(connected).toEqual([]);
+  });
+
+  test("lookup that hangs ends with the signal of its call [R-312]", async () => {
+    const limited = limitEgress(driver, ipNetworks(null), NOTHING, () => new Promise(NOTHING));
+    const controller = new AbortController();
+    const reading = limited.power.read({ ...callWith("bmc-7.example"), signal: controller.signal });
+    controller.abort(new Error("the call was aborted"));
+    await expect(reading).rejects.toThrow("the call was aborted");
+  });
+
+  test.each([
+    "http:127.0.0.1",
+    "http:/127.0.0.1/",
+    "http:\\\\127.0.0.1",
+    " 127.0.0.1",
+    "127.0.0.1:623",
+    "１２７.0.0.1",
+  ])(
+    "setting %j, which leads to loopback in an unusual spelling, is refused when it is written [R-212]",
+    async (address) => {
+      const registry = createRegistry([driver], ipNetworks(null));
+      expect(await registry.checkSettings(driver, { address })).toMatchObject({ ok: false });
+    },
   );
 });
 

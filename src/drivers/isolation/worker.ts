@@ -33,6 +33,7 @@ import type {
   StepCall,
 } from "../driver.ts";
 import { isExhaustion, noteProcess } from "./process-traces.ts";
+import { pinLookups } from "./pinned-lookups.ts";
 import type { WorkerOptions } from "./launch.ts";
 import { createTokenBucket } from "../../runtime/token-bucket.ts";
 import { SILENCE_SECONDS, errorOf, openWire, pack, shorten, serializeError } from "./protocol.ts";
@@ -395,7 +396,7 @@ const driver: AnyDriver = await (async () => {
     verifyPin(module, hash);
     const { default: factory } = (await import(module)) as { readonly default: DriverFactory<unknown> };
     const made = await factory(host);
-    return networks ? limitEgress(made, ipNetworks(networks.listed)) : made;
+    return networks ? limitEgress(made, ipNetworks(networks.listed), pinLookups()) : made;
   } catch (error) {
     send({ kind: "unfit", message: serializeError(error).message });
     return new Promise<never>(() => {});

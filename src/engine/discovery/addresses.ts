@@ -5,6 +5,7 @@
 import { isIPv4, isIPv6 } from "node:net";
 import { addressProblem } from "../../drivers/egress.ts";
 import type { Refusal } from "../../errors.ts";
+import { canonicalIPv6, textOfIPv4, textOfIPv6, valueOfIPv4, valueOfIPv6 } from "../../runtime/ip-addresses.ts";
 import type { IpNetworks } from "../../runtime/ip-networks.ts";
 
 /** Addresses in one request. */
@@ -101,34 +102,6 @@ function parseRange(given: string, base: string, prefix: string): Entry {
 }
 
 const FAMILIES = {
-  IPv4: {
-    bits: 32,
-    value: (text: string) => text.split(".").reduce((sum, byte) => (sum << 8n) | BigInt(byte), 0n),
-    text: (value: bigint) => [24n, 16n, 8n, 0n].map((shift) => String((value >> shift) & 0xffn)).join("."),
-  },
+  IPv4: { bits: 32, value: valueOfIPv4, text: textOfIPv4 },
   IPv6: { bits: 128, value: valueOfIPv6, text: textOfIPv6 },
 } as const;
-
-/** In the spelling of RFC 5952; a zone stays as it is. */
-function canonicalIPv6(text: string): string {
-  const [address = "", zone] = text.split("%");
-  const canonical = new URL(`http://[${address}]`).hostname.slice(1, -1);
-  return zone === undefined ? canonical : `${canonical}%${zone}`;
-}
-
-function valueOfIPv6(text: string): bigint {
-  const [head = "", tail] = canonicalIPv6(text).split("::");
-  const groups = (part: string) => (part === "" ? [] : part.split(":"));
-  const [left, right] = [groups(head), groups(tail ?? "")];
-  const gap = tail === undefined ? 0 : 8 - left.length - right.length;
-  return [...left, ...Array.from({ length: gap }, () => "0"), ...right].reduce(
-    (sum, group) => (sum << 16n) | BigInt(`0x${group}`),
-    0n,
-  );
-}
-
-function textOfIPv6(value: bigint): string {
-  return canonicalIPv6(
-    Array.from({ length: 8 }, (_, index) => ((value >> BigInt(16 * (7 - index))) & 0xffffn).toString(16)).join(":"),
-  );
-}
