@@ -180,7 +180,8 @@ const ENDS_WHAT_RUNS: ReadonlySet<Kind> = new Set([
 const IN_MAINTENANCE: ReadonlySet<Kind> = new Set(["MANAGE", "INSPECT", "POWER", "BOOT_DEVICE"]);
 const PUTS_IN_SERVICE: ReadonlySet<Kind> = new Set(["PROVIDE", "COMMISSION", "DEPLOY", "UPDATE"]);
 
-function deploysWithoutCleaning(kind: Kind, state: string, options: Options): boolean {
+/** Whether the request would deploy on a machine in the unknown condition that a failed clean-up leaves. */
+export function deploysWithoutCleaning(kind: Kind, state: string, options: Options): boolean {
   const phases = phasesOf(kind, state, options) ?? [];
   return phases.includes("deploy") && !phases.includes("clean");
 }

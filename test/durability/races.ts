@@ -16,16 +16,18 @@ import type { Engine } from "../../src/engine/engine.ts";
 import type { AbortResult } from "../../src/engine/input/interrupt-request.ts";
 import type { RestartFrom } from "../../src/engine/admission/restart.ts";
 import type { SubmitAnswer } from "../../src/engine/input/answers.ts";
-import type { VerbRequest } from "../../src/engine/admission/request-terms.ts";
 import type { Connection } from "../../src/store/postgres/database.ts";
 import { runEngine } from "../support/running-engine.ts";
 import { answeredOf } from "./answers.ts";
 import { anySeed, chance, openLab, plainSql } from "./lab.ts";
 import type { Chance } from "./lab.ts";
+import { deploysWithoutCleaning } from "./expectations.ts";
+import type { Kind, Options } from "./expectations.ts";
 import {
   cutOf,
   flawsAtAnyMoment,
   flawsAtRest,
+  flawsOfFault,
   flawsOfLog,
   flawsOfOperation,
   flawsOfRun,
@@ -83,6 +85,7 @@ interface Node {
   readonly id: string;
   readonly name: string;
   state: string;
+  fault: string | null;
 }
 
 interface Lane {
@@ -94,9 +97,9 @@ interface Lane {
 
 /** The subject of a race: a kind of operation, and the phases in which it may be interrupted. */
 interface Task {
-  readonly kind: VerbRequest["kind"] | "RESTART";
+  readonly kind: Kind | "RESTART";
   readonly phases: readonly string[];
-  readonly options?: VerbRequest["options"];
+  readonly options?: Options;
   readonly from?: RestartFrom;
 }
 
@@ -193,6 +196,16 @@ const WORKS: readonly { readonly weight: number; readonly from: readonly string[
  */
 function canBeginWork({ state }: Node): boolean {
   return WORKS.some(({ from }) => from.includes(state));
+}
+
+interface Chosen {
+  readonly work: Task;
+  readonly nodes: readonly Node[];
+}
+
+/** A restart continues the work whose clean-up failed, and is not refused. */
+function isRefusedForFault({ fault, state }: Node, { kind, options = {} }: Task): boolean {
+  return fault === "CLEAN_UP_FAILED" && kind !== "RESTART" && deploysWithoutCleaning(kind, state, options);
 }
 
 /** Scripts of the steps of one node in one race. */
@@ -432,7 +445,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
         if (refusals.length > 0) throw new Error(refusals[0]?.message);
         return {
           cluster,
-          nodes: names.map((name, place) => ({ name, id: nodeIds[place] ?? "", state: "ENROLLED" })),
+          nodes: names.map((name, place) => ({ name, id: nodeIds[place] ?? "", state: "ENROLLED", fault: null })),
           unfinished: null,
         };
       }),
@@ -455,7 +468,12 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
   async function race(lane: Lane, index: number): Promise<void> {
     const random = chance(options.seed * 1_000_003 + index);
     const actor = `race-${index}`;
-    const { work, nodes } = chooseWork(random, lane);
+    let chosen = chooseWork(random, lane, () => true);
+    if (chosen.nodes.some((node) => isRefusedForFault(node, chosen.work))) {
+      await beRefused(random, lane, chosen, actor);
+      chosen = chooseWork(random, lane, (work, node) => !isRefusedForFault(node, work));
+    }
+    const { work, nodes } = chosen;
     const scripts = new Map(nodes.map(({ id }) => [id, scriptsFor(random, work.phases)]));
     await Promise.all(
       nodes.map(({ id }) =>
@@ -480,7 +498,10 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
           `${actor}: ${work.kind}${before} from ${nodes.map(({ state }) => state).join(", ")} was refused: ${submitted.refusals.map(({ code, message }) => `${code}: ${message}`).join(" ")}`,
         ],
         story: lane.unfinished
-          ? (await accountsOf(sql, [lane.unfinished.id], visits)).flatMap((one) => story(one, []))
+          ? [
+              "the earlier operation of these nodes:",
+              ...(await accountsOf(sql, [lane.unfinished.id], visits)).flatMap((one) => story(one, [])),
+            ]
           : [],
       });
       lane.unfinished = null;
@@ -543,11 +564,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     actor: string,
   ): Promise<SubmitAnswer> {
     const caller = { actor, project: "default" };
-    const terms = {
-      // Failed clean-ups leave faults, which would refuse new work.
-      force: true,
-      ...(nodes.length > 1 && random.often(0.3) && { maxParallel: random.whole(1, nodes.length - 1) }),
-    };
+    const terms = { ...(nodes.length > 1 && random.often(0.3) && { maxParallel: random.whole(1, nodes.length - 1) }) };
     const engine = random.one(engines);
     if (work.kind === "RESTART")
       return engine.restart(caller, { ...terms, work: { operationId: lane.unfinished?.id ?? "" }, from: work.from });
@@ -566,7 +583,24 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     return engine.submit(caller, { ...terms, kind: work.kind, nodes: selector, options: work.options, onFailure });
   }
 
-  function chooseWork(random: Chance, lane: Lane): { readonly work: Task; readonly nodes: readonly Node[] } {
+  /** Work that the fault of a node is in the way of is refused as a whole, and each such node is named with its fault. */
+  async function beRefused(random: Chance, lane: Lane, { work, nodes }: Chosen, actor: string): Promise<void> {
+    const { operationId, refusals } = await submit(random, lane, work, nodes, actor);
+    const expected = nodes.filter((node) => isRefusedForFault(node, work)).map(({ id }) => `${id} INVALID_STATE`);
+    const seen = refusals.map(({ nodeId, code, message }) =>
+      message.includes("CLEAN_UP_FAILED") ? `${nodeId} ${code}` : message,
+    );
+    count("requests refused for a fault");
+    if (operationId !== null || expected.toSorted().join() !== seen.toSorted().join())
+      faults.push({
+        flaws: [
+          `${actor}: ${work.kind} of nodes with the fault CLEAN_UP_FAILED was answered ${operationId ?? seen.join(", ")}, expected ${expected.join(", ")}`,
+        ],
+        story: [],
+      });
+  }
+
+  function chooseWork(random: Chance, lane: Lane, fits: (work: Task, node: Node) => boolean): Chosen {
     if (lane.unfinished && random.often(0.25)) {
       const { nodes } = lane.unfinished;
       return {
@@ -580,9 +614,11 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     }
     const first = random.one(lane.nodes.filter(canBeginWork));
     const { work, from } = random.weighed(
-      WORKS.filter((one) => one.from.includes(first.state)).map((one) => [one.weight, one] as const),
+      WORKS.filter((one) => one.from.includes(first.state) && fits(one.work, first)).map(
+        (one) => [one.weight, one] as const,
+      ),
     );
-    const others = lane.nodes.filter((node) => node !== first && from.includes(node.state));
+    const others = lane.nodes.filter((node) => node !== first && from.includes(node.state) && fits(work, node));
     return {
       work,
       nodes: [
@@ -648,7 +684,8 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
       ...(hasEnded ? [] : [`it has not ended ${ENDS_WITHIN_MS / 1000} s after it was accepted`]),
       ...operation.runs.flatMap((run) => flawsOfRun(run, operation, asks, world)),
       ...flawsOfOperation(operation),
-      ...asks.flatMap((one) => flawsOfStop(operation, one)),
+      ...asks.flatMap((one) => flawsOfStop(operation, one, world)),
+      ...lane.nodes.flatMap((node) => flawsOfFault(operation, node)),
       ...asks.flatMap((one) =>
         one.refused !== null && !["NOTHING_RUNNING"].includes(one.refused)
           ? [`${one.actor} was refused: ${one.refused}`]
@@ -662,8 +699,13 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
       visits.delete(run.id);
     }
     count(`operations ${operation.state}`);
-    for (const node of lane.nodes)
-      node.state = operation.runs.find(({ nodeId }) => nodeId === node.id)?.nodeState ?? node.state;
+    for (const node of lane.nodes) {
+      const run = operation.runs.find(({ nodeId }) => nodeId === node.id);
+      if (!run) continue;
+      node.state = run.nodeState;
+      node.fault = run.nodeFault;
+      if (node.fault !== null) count(`nodes left with the fault ${node.fault}`);
+    }
     // A restart continues unfinished work, and work that a clean-up undid.
     const left = new Set(
       operation.runs

@@ -406,7 +406,20 @@ function stopAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circu
     run.purpose === "CLEAN_UP" ||
     ask.by !== "nodes" ||
     (run.state === "STOPPED" && endedBefore(run, ask, world).length === 0);
-  return answer.runId !== run.id || recorded || over ? [] : ["the interrupt was not recorded"];
+  return [
+    ...(answer.runId !== run.id || recorded || over ? [] : ["the interrupt was not recorded"]),
+    ...(run.purpose === "WORK" ? begunAfter(run, ask.answeredAt + world.toleranceMs) : []),
+  ];
+}
+
+/**
+ * Every transaction that begins after a stop was answered knows of it, whether the run or only its operation has the stop:
+ * it begins no step, and repeats none that failed.
+ */
+function begunAfter(run: RunAccount, answeredAt: number): string[] {
+  return run.seen
+    .filter(({ what, was, begunAt }) => what === "ATTEMPT" && was === null && begunAt > answeredAt)
+    .map(({ more }) => `attempt ${more.number} at ${labelOf(run, more.step ?? -1)} was begun afterwards`);
 }
 
 /** Whether the run had come, and had not ended, at some moment of the question. */
@@ -502,20 +515,84 @@ function turnFlaws({ maxParallel, runs }: OperationAccount): string[] {
   return most > maxParallel ? [`${most} nodes were active at the same time, and ${maxParallel} may`] : [];
 }
 
-/** A stop by name answers for every run of the operation, whatever has become of them. */
-export function flawsOfStop(operation: OperationAccount, ask: Ask): string[] {
+/**
+ * A stop by name answers for every run of the operation, whatever has become of them: it is accepted for all, or there was
+ * nothing to stop, because the operation had ended.
+ */
+export function flawsOfStop(operation: OperationAccount, ask: Ask, world: Circumstances): string[] {
   if (ask.by !== "operation" || ask.verb !== "STOP") return [];
+  if (ask.refused !== null) return [`${ask.actor}: a stop of the operation was refused: ${ask.refused}`];
   const work = operation.runs.filter(({ purpose }) => purpose === "WORK");
-  // Of an operation that had ended there is nothing to stop.
+  const accepted = ask.answers.filter((answer) => answer.accepted);
+  const isRefused = accepted.length === 0;
   const missing = work.filter(
     ({ id, nodeId }) =>
       !ask.answers.some((answer) =>
-        answer.accepted ? answer.runId === id : answer.nodeId === nodeId && answer.code === "NOTHING_RUNNING",
+        isRefused ? answer.nodeId === nodeId && answer.code === "NOTHING_RUNNING" : answer.runId === id,
       ),
   );
-  return ask.refused !== null
-    ? [`${ask.actor}: a stop of the operation was refused: ${ask.refused}`]
-    : missing.map(({ nodeName }) => `${ask.actor}: the stop of the operation says nothing of ${nodeName}`);
+  const flaws = missing.map(({ nodeName }) => `the stop of the operation says nothing of ${nodeName}`);
+  if (!isRefused && accepted.length < ask.answers.length) flaws.push("the stop of the operation was accepted in part");
+  const end = operation.seen.find(({ what, becomes }) => what === "OPERATION" && !ORDER.includes(becomes ?? ""));
+  if (isRefused && (end?.at ?? Infinity) > ask.answeredAt + world.toleranceMs)
+    flaws.push("the stop of the operation found nothing running, before the operation had ended");
+  return flaws.map((flaw) => `${ask.actor}: ${flaw}`);
+}
+
+// ---- the fault of a node
+
+/**
+ * The fault that a failed clean-up leaves: an abort, a failure or a clean-up that fails begins it; a verification or a
+ * cleaning that has succeeded, a clean-up that has succeeded and an abort that undid a step end it.
+ */
+export function flawsOfFault(
+  operation: OperationAccount,
+  node: { readonly id: string; readonly fault: string | null },
+): string[] {
+  const runs = operation.runs
+    .filter(({ nodeId }) => nodeId === node.id)
+    .toSorted((a, b) => (a.seen[0]?.seq ?? 0) - (b.seen[0]?.seq ?? 0));
+  const last = runs.at(-1);
+  let expected: boolean | null = node.fault === "CLEAN_UP_FAILED";
+  for (const run of runs) {
+    if (hasRepaired(run)) expected = false;
+    expected = faultAtEnd(run, expected);
+  }
+  if (!last || expected === null || expected === (last.nodeFault === "CLEAN_UP_FAILED")) return [];
+  return [
+    `node ${last.nodeName} has the fault ${last.nodeFault} after its runs ${runs.map(({ purpose, state }) => `${purpose} ${state}`).join(", ")}, and had ${node.fault} before`,
+  ];
+}
+
+/** Whether a whole verification or cleaning has succeeded, of which this run did a part. */
+function hasRepaired({ plan, attempts }: RunAccount): boolean {
+  const has = (index: number) => attempts.findLast(({ step }) => step === index)?.state === "SUCCEEDED";
+  const legs = Map.groupBy(
+    plan.steps.map((step, index) => ({ ...step, isDone: step.kept || has(index) })),
+    ({ leg }) => leg,
+  );
+  return (
+    !plan.bestEffort &&
+    legs
+      .values()
+      .some(
+        (steps) =>
+          steps.every(({ phase, isDone }) => isDone && (phase === "verify" || phase === "clean")) &&
+          steps.some(({ kept }) => !kept),
+      )
+  );
+}
+
+/** Null: the account does not say. */
+function faultAtEnd({ purpose, state, attempts, leftAs, failure }: RunAccount, before: boolean | null): boolean | null {
+  const last = attempts.at(-1)?.state;
+  const wasDeaf = failure?.message.includes("may still be running") ?? false;
+  if (state === "SUCCEEDED") return purpose === "CLEAN_UP" ? false : before;
+  if (state === "STOPPED") return before;
+  if (leftAs?.tearDownError || wasDeaf) return true;
+  if (state === "FAILED") return purpose === "CLEAN_UP" ? true : before;
+  // A step that was aborted while it waited to be retried is undone too, but has failed.
+  return last === "ABORTED" ? false : last === "FAILED" ? null : before;
 }
 
 // ---- the whole

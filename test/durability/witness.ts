@@ -111,6 +111,8 @@ export interface Seen {
   readonly seq: number;
   /** By the database's clock, ms. */
   readonly at: number;
+  /** Start of the transaction that made the change, ms. */
+  readonly begunAt: number;
   readonly runId: string | null;
   readonly what:
     | "CREATED"
@@ -143,7 +145,7 @@ export interface NodeThen {
 const WATCH = `
   create schema watch;
   create table watch.seen (
-    seq bigint generated always as identity primary key, at timestamptz not null default clock_timestamp(),
+    seq bigint generated always as identity primary key, at timestamptz not null default clock_timestamp(), begun_at timestamptz not null default transaction_timestamp(),
     operation_id uuid not null, run_id uuid, what text not null, was text, becomes text, more jsonb not null default '{}');
   create index seen_operation on watch.seen (operation_id);
 
@@ -222,7 +224,7 @@ export interface RunAccount {
   readonly state: string;
   readonly target: string;
   readonly interrupt: string | null;
-  readonly leftAs: { readonly power: string } | null;
+  readonly leftAs: { readonly power: string; readonly tearDownError: string | null } | null;
   readonly failure: { readonly code: string; readonly message: string } | null;
   readonly powerOff: boolean | null;
   readonly isFinished: boolean;
@@ -230,6 +232,7 @@ export interface RunAccount {
   readonly plan: {
     readonly bestEffort: boolean;
     readonly steps: readonly {
+      readonly leg: number;
       readonly interface: string;
       readonly name: string;
       readonly phase: string;
@@ -242,6 +245,7 @@ export interface RunAccount {
   readonly visits: readonly Visit[];
   /** The node as it is now. */
   readonly nodeState: string;
+  readonly nodeFault: string | null;
 }
 
 export interface OperationAccount {
@@ -269,14 +273,14 @@ export async function accountsOf(
   const runs = await sql<{ operation: string; account: Omit<RunAccount, "seen" | "visits"> }[]>`
     select r.operation_id as operation, jsonb_build_object(
       'id', r.id, 'nodeId', r.node_id, 'nodeName', r.node_name, 'purpose', r.purpose, 'state', r.state, 'target', r.target, 'interrupt', r.wish, 'leftAs', r.left_as, 'failure', r.failure,
-      'powerOff', r.power_off, 'isFinished', r.finished_at is not null, 'isOwned', r.owner is not null, 'plan', p.plan, 'nodeState', n.state,
+      'powerOff', r.power_off, 'isFinished', r.finished_at is not null, 'isOwned', r.owner is not null, 'plan', p.plan, 'nodeState', n.state, 'nodeFault', n.fault_kind,
       'attempts', (select coalesce(jsonb_agg(jsonb_build_object('step', a.step, 'number', a.number, 'state', a.state, 'entries', a.entries, 'isFinished', a.finished_at is not null) order by a.step, a.number), '[]')
         from attempts a where a.run_id = r.id),
       'transitions', (select coalesce(jsonb_agg(jsonb_build_object('position', t.position, 'from', t.from_state, 'to', t.to_state, 'event', t.event, 'actor', t.actor, 'step', t.step,
         'at', extract(epoch from t.at) * 1000) order by t.position), '[]') from transitions t where t.operation_id = r.operation_id and t.run_id = r.id)) as account
     from runs r join plans p on p.hash = r.plan_hash left join nodes n on n.id = r.node_id where r.operation_id in ${sql([...ids])} order by r.ordinal, r.created_at`;
   const seen = await sql<{ operation: string; seen: Seen }[]>`
-    select operation_id as operation, jsonb_build_object('seq', seq, 'at', extract(epoch from at) * 1000, 'runId', run_id, 'what', what, 'was', was, 'becomes', becomes, 'more', more) as seen
+    select operation_id as operation, jsonb_build_object('seq', seq, 'at', extract(epoch from at) * 1000, 'begunAt', extract(epoch from begun_at) * 1000, 'runId', run_id, 'what', what, 'was', was, 'becomes', becomes, 'more', more) as seen
     from watch.seen where operation_id in ${sql([...ids])} order by seq`;
   const seenBy = Map.groupBy(seen, ({ operation }) => operation);
   const runsBy = Map.groupBy(runs, ({ operation }) => operation);
