@@ -334,7 +334,7 @@ function readToken(file: string): string {
     return readFileSync(file, "utf8").replace(/\r?\n$/, "");
   } catch (error) {
     throw new ConfigError(
-      `The token of OSTLER_TOKEN_FILE cannot be read: ${messageOf(error)}. Make the file readable for the user of the service.`,
+      `The token of OSTLER_TOKEN_FILE cannot be read: ${messageOf(error)}. Check its path, and that the user of the service may read it.`,
     );
   }
 }

@@ -92,9 +92,10 @@ export interface Call<Settings> {
   /** Validated by `Driver.settings`, secrets included. */
   readonly settings: Settings;
   /**
-   * The checked IP addresses of the settings that are marked `address`, by the setting's value and by the host in it. Each
-   * name is resolved once for a call. Connect to the address where the protocol needs no name, and give it to programs;
-   * Node's own lookups of the name during the call return the same address. Absent if addresses are not limited.
+   * The checked IP addresses of the settings that are marked `address`, by the setting's value and by the host in it.
+   * Each name is resolved once for a call. Connect to the address where the protocol needs no name, and give it to
+   * programs; Node's own lookups of the name during the call return the same address. Absent if addresses are not
+   * limited.
    */
   readonly addresses?: Readonly<Record<string, string>>;
   /** Fires when the call must end: after an abort, or at the deadline. */

@@ -27,8 +27,8 @@ export type ResolvedNames = ReadonlyMap<string, readonly LookupAddress[]>;
 type Resolve = (host: string) => Promise<readonly LookupAddress[]>;
 
 /**
- * The driver, whose calls are refused if one of their addresses is outside the networks. `onResolved` is called before each
- * call, with the checked addresses of its hosts.
+ * The driver, whose calls are refused if one of their addresses is outside the networks. `onResolved` is called before
+ * each call, with the checked addresses of its hosts.
  */
 export function limitEgress(
   driver: Driver<unknown>,

@@ -11,7 +11,8 @@ import type { Observer } from "../observer.ts";
 import type { Services } from "../graphql/base/context.ts";
 import { METRICS, serveMetrics } from "./metrics.ts";
 import type { MetricsParts } from "./metrics.ts";
-import { pathOf, sendJson, sendText } from "./respond.ts";
+import { hasTwoHosts } from "./origins.ts";
+import { pathOf, refuseTwoHosts, sendJson, sendText } from "./respond.ts";
 
 export interface HealthParts {
   readonly database: Pick<Services["database"], "reader">;
@@ -96,6 +97,7 @@ export async function startHealthServer({
   };
   const server = createServer((request, response) => {
     response.setHeader("x-content-type-options", "nosniff");
+    if (hasTwoHosts(request)) return refuseTwoHosts(response);
     serveHealth(parts, request, response).then(
       (isServed) => {
         // 421: a valid request to the wrong replica.

@@ -38,6 +38,11 @@ export function isMeantForUs(request: IncomingMessage, { origins, token }: Origi
   );
 }
 
+/** Whether a request has more than one Host header. An intermediary may read another of them than this service does. */
+export function hasTwoHosts({ rawHeaders }: IncomingMessage): boolean {
+  return rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === "host").length > 1;
+}
+
 /** Sets the CORS headers that let a page of a configured origin read the response. */
 export function allowReading(request: IncomingMessage, response: ServerResponse, { origins }: OriginOptions): void {
   response.setHeader("vary", "origin");

@@ -52,6 +52,11 @@ export function refuseBody(request: IncomingMessage, response: ServerResponse, b
   response.once("close", () => clearTimeout(cut));
 }
 
+/** Answers 400, as RFC 9112 says for a request with more than one Host header. */
+export function refuseTwoHosts(response: ServerResponse): void {
+  sendJson(response, 400, { error: "The request has more than one Host header." });
+}
+
 /** A GraphQL response with one error and no data. */
 export function graphqlError(
   message: string,

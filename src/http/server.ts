@@ -15,10 +15,10 @@ import type { Graphql, GraphqlOptions } from "./graphql.ts";
 import { createFailedLogins } from "./failed-logins.ts";
 import { serveHealth } from "./health.ts";
 import { listen, shownUrl } from "./listen.ts";
-import { allowReading, answerPreflight, isAllowedOrigin, isMeantForUs } from "./origins.ts";
+import { allowReading, answerPreflight, hasTwoHosts, isAllowedOrigin, isMeantForUs } from "./origins.ts";
 import type { OriginOptions } from "./origins.ts";
 import { createStaticText } from "./static-text.ts";
-import { graphqlError, hasLeft, pathOf, requestIdOf, sendJson } from "./respond.ts";
+import { graphqlError, hasLeft, pathOf, refuseTwoHosts, requestIdOf, sendJson } from "./respond.ts";
 import type { MetricsParts } from "./metrics.ts";
 import { shutDown } from "./shutdown.ts";
 import { createSockets } from "./sockets.ts";
@@ -145,8 +145,7 @@ function createRoutes(options: ServerOptions, graphql: Graphql, readiness: Readi
 
   return async (request, response, requestId) => {
     const path = pathOf(request);
-    // RFC 9112: intermediaries may read another of them than we do.
-    if (hasTwoHosts(request)) return sendJson(response, 400, { error: "The request has more than one Host header." });
+    if (hasTwoHosts(request)) return refuseTwoHosts(response);
     if (path === GRAPHQL || path === SCHEMA) {
       if (!isMeantForUs(request, allowed)) return refuseHost(request, response);
       allowReading(request, response, allowed);
@@ -169,10 +168,6 @@ function createRoutes(options: ServerOptions, graphql: Graphql, readiness: Readi
   };
 }
 
-function hasTwoHosts({ rawHeaders }: IncomingMessage): boolean {
-  return rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === "host").length > 1;
-}
-
 function refuseHost(request: IncomingMessage, response: ServerResponse): void {
   const message = `Without a token this service answers only to local host names, not to ${request.headers.host}. Add the origin to OSTLER_ORIGINS, or set OSTLER_TOKEN.`;
   sendJson(response, 421, graphqlError(message, "BAD_REQUEST"));
@@ -191,6 +186,7 @@ function refuseIntrospection(response: ServerResponse): void {
 /** The status line for an upgrade that is refused; null if it is accepted. */
 function refusedUpgrade(request: IncomingMessage, allowed: OriginOptions, { isReady }: Readiness): string | null {
   if (pathOf(request) !== GRAPHQL) return "404 Not Found";
+  if (hasTwoHosts(request)) return "400 Bad Request";
   if (!isReady) return "503 Service Unavailable";
   return isAllowedOrigin(request, allowed) && isMeantForUs(request, allowed) ? null : "403 Forbidden";
 }

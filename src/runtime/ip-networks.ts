@@ -4,8 +4,8 @@ import { embeddedIPv4 } from "./ip-addresses.ts";
 
 export interface IpNetworks {
   /**
-   * Whether an IP address is in the set. An IPv6 address that embeds IPv4 addresses (mapped, NAT64, 6to4, Teredo) counts as
-   * these, and is in the set if all of them are.
+   * Whether an IP address is in the set. An IPv6 address that embeds IPv4 addresses (mapped, NAT64, 6to4, Teredo)
+   * counts as these, and is in the set if all of them are.
    */
   has(address: string): boolean;
   /** The networks as given; null: the default. */

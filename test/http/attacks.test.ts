@@ -1,10 +1,9 @@
 /** Attacks on the HTTP server, beyond the limits of requests. */
-import { connect } from "node:net";
-import { text as readText } from "node:stream/consumers";
 import { afterAll, describe, expect, test, vi } from "vitest";
 import type { IncomingMessage } from "node:http";
 import { createFailedLogins } from "../../src/http/failed-logins.ts";
 import { createLog } from "../../src/log.ts";
+import { statusOf } from "../support/raw-request.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
 const TOKEN = "a-token-of-the-test";
@@ -14,14 +13,6 @@ afterAll(async () => {
   await open[Symbol.asyncDispose]();
   await closed[Symbol.asyncDispose]();
 });
-
-/** The status of a request with these lines as its head. */
-async function statusOf(url: string, ...lines: readonly string[]): Promise<number> {
-  const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname);
-  socket.write(`${lines.join("\r\n")}\r\nconnection: close\r\n\r\n`);
-  return Number(/^HTTP\/1\.1 (\d+)/.exec(await readText(socket))?.[1]);
-}
 
 describe("host names", () => {
   test("/metrics without a token refuses a host name that is not local, as a page with a rebound name sends it", async () => {
@@ -114,6 +105,13 @@ async function closeCodeOf(payload: Record<string, unknown> | undefined): Promis
   socket.addEventListener("open", () => socket.send(JSON.stringify({ type: "connection_init", payload })));
   return new Promise((done) => socket.addEventListener("close", ({ code }) => done(code)));
 }
+
+test("upgrade to WebSocket with two Host headers is refused with 400", async () => {
+  const lines = ["GET /graphql HTTP/1.1", "host: localhost", "host: evil.example", "upgrade: websocket"];
+  expect(
+    await statusOf(open.url, ...lines, "sec-websocket-protocol: graphql-transport-ws", "connection: upgrade"),
+  ).toBe(400);
+});
 
 test("unknown members of a request body are ignored, as GraphQL over HTTP says", async () => {
   const response = await fetch(`${open.url}/graphql`, {

@@ -9,6 +9,7 @@ import { createGauges } from "../../src/telemetry/gauges.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { createTelemetry } from "../../src/telemetry/telemetry.ts";
 import { samplesOf, scraped } from "../support/metrics.ts";
+import { statusOf } from "../support/raw-request.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
 const owned: AsyncDisposable[] = [];
@@ -42,6 +43,7 @@ describe("/metrics with a token", () => {
     owned.push(server);
     expect((await fetch(`${server.url}/metrics`)).status).toBe(401);
     expect(lines.filter((line) => line.includes("had no valid token"))).toHaveLength(1);
+    expect(await statusOf(server.url, "GET /metrics HTTP/1.1", "host: localhost", "host: evil.example")).toBe(400);
     expect((await scraped(server.url, { authorization: `Bearer ${TOKEN}` })).has("process_resident_memory_bytes")).toBe(
       true,
     );

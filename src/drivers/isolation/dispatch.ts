@@ -1,7 +1,6 @@
 /**
- * How the service makes a call of a driver: in which lane, and by which last check, and what kills its process. The
- * engine attaches it to the call that it hands to the driver; the contract does not show it, and only an isolated
- * driver reads it.
+ * How the service makes a call of a driver: the lane, the last check, and the signal that kills the process. The engine
+ * attaches it to the call; the contract does not show it, and only an isolated driver reads it.
  *
  * The check comes last because a call may wait for a slot, or for a process to start, while the service is paused.
  * Another replica may have claimed the run in the meantime.

@@ -1,8 +1,8 @@
 /**
- * Lookups of host names in a worker. The names in a call's addresses were resolved and checked before the call (egress.ts).
- * From then on, `dns.lookup` returns these addresses for them, so that a name server cannot give the driver others. Sockets,
- * HTTP clients and TLS look names up by it, and keep the name for the certificate and the Host header. Other names are
- * looked up as usual.
+ * Lookups of host names in a worker. The names in a call's addresses were resolved and checked before the call
+ * (egress.ts). From then on, `dns.lookup` returns these addresses for them, so that a name server cannot give the
+ * driver others. Sockets, HTTP clients and TLS look names up by it, and keep the name for the certificate and the Host
+ * header. Other names are looked up as usual.
  */
 import dns from "node:dns";
 import type { LookupAddress, LookupOptions } from "node:dns";
