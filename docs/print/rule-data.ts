@@ -344,6 +344,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-210",
         rule: "A process in which a call has left open files, much memory or changed globals, or in which a call lacked files or memory, receives no further call.",
       },
+      {
+        id: "R-330",
+        rule: "The processes of each driver have a compile cache of their own, also if NODE_COMPILE_CACHE is set for the service.",
+      },
     ],
   },
   {

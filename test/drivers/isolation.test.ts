@@ -835,6 +835,18 @@ describe("transfer of a call", () => {
       }
     }
   });
+
+  test("transfer passes no compile cache of the service, whose code a plugin could replace [R-330]", async () => {
+    const before = process.env["NODE_COMPILE_CACHE"];
+    process.env["NODE_COMPILE_CACHE"] = join(folder, "compiled");
+    onTestFinished(() => {
+      if (before === undefined) delete process.env["NODE_COMPILE_CACHE"];
+      else process.env["NODE_COMPILE_CACHE"] = before;
+    });
+    await using lab = await openLab({ workers: 1 });
+    expect(outputOf(await lab.run("returns its environment"))["NODE_COMPILE_CACHE"]).toMatch(/ostler-compiled-\d+/);
+    expect(existsSync(join(folder, "compiled"))).toBe(false);
+  });
 });
 
 describe("check of a call that waited for its slot", () => {

@@ -61,11 +61,12 @@ export function launch(
   return child;
 }
 
-/** The environment of drivers: the service's, without its secrets. */
+/** The environment of drivers: the service's, without its secrets and with a compile cache of their own. */
 function environmentOf(variables: NodeJS.ProcessEnv, compiled: string | null): NodeJS.ProcessEnv {
+  const { NODE_COMPILE_CACHE: _, ...rest } = variables;
   return {
+    ...Object.fromEntries(Object.entries(rest).filter(([name]) => !isSecretVariable(name))),
     ...(compiled !== null && { NODE_COMPILE_CACHE: compiled }),
-    ...Object.fromEntries(Object.entries(variables).filter(([name]) => !isSecretVariable(name))),
   };
 }
 
