@@ -127,6 +127,20 @@ async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
   return lab;
 }
 
+/** Labs of tests that look at calls only: the processes of one test serve the next, as they do in the service. */
+const shared = new Map<string, Promise<Lab>>();
+afterAll(async () => {
+  for (const lab of await Promise.all(shared.values())) await lab[Symbol.asyncDispose]();
+});
+
+/** The lab with these options that other tests use too: its log and the number of its processes depend on them. */
+function sharedLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
+  const key = JSON.stringify(options);
+  const lab = shared.get(key) ?? openLab(options);
+  shared.set(key, lab);
+  return lab;
+}
+
 const thrownBy = (work: Promise<unknown>): Promise<unknown> =>
   work.then(
     (value) => expect.fail(`It did not throw; it answered ${JSON.stringify(value)}.`),
@@ -243,7 +257,7 @@ describe("step that ends its process", () => {
       error: { name: "DriverError", message: expect.stringContaining("ended during clean.erase") },
     },
   ])("step that $does does not affect other calls", async ({ does, error }) => {
-    await using lab = await openLab();
+    const lab = await sharedLab();
     const bad = thrownBy(lab.run(does));
     const others = Array.from({ length: 6 }, () => lab.run("sound"));
     expect(await Promise.all(others)).toEqual(others.map(() => SOUND));
@@ -253,7 +267,7 @@ describe("step that ends its process", () => {
   });
 
   test("step that throws a value that is not an error does not affect other calls", async () => {
-    await using lab = await openLab();
+    const lab = await sharedLab();
     expect(await thrownBy(lab.run("throws a value that is not an error"))).toBe("a word");
   });
 
@@ -264,7 +278,7 @@ describe("step that ends its process", () => {
     ["returns too much", "an output that is not JSON or is too large"],
     ["returns a value that throws when it is read", "bigint in place of a result"],
   ])("step that %s is rejected with an error that says so", async (does, what) => {
-    await using lab = await openLab();
+    const lab = await sharedLab();
     expect(await thrownBy(lab.run(does))).toMatchObject({
       name: "InvalidStepResultError",
       message: `The driver returned ${what}`,
@@ -273,7 +287,7 @@ describe("step that ends its process", () => {
   });
 
   test("step that is not idempotent is not retryable after the end of its process", async () => {
-    await using lab = await openLab();
+    const lab = await sharedLab();
     expect(await thrownBy(lab.step("flash").run(lab.call("ends its process")))).toMatchObject({
       name: "DriverError",
       retryable: false,
@@ -281,7 +295,7 @@ describe("step that ends its process", () => {
   });
 
   test("step that ends its process also ends the programs that it started", async () => {
-    await using lab = await openLab();
+    const lab = await sharedLab();
     const file = aFile();
     expect(await thrownBy(lab.run("leaves a process that continues, and ends its own", { file }))).toMatchObject(
       ended("exit code 1"),
@@ -290,7 +304,7 @@ describe("step that ends its process", () => {
   });
 
   test("step of a discovery that ends its process does not affect other probes", async () => {
-    await using lab = await openLab();
+    const lab = await sharedLab();
     const probe = (does: string) => {
       const { signal, deadline, log, timed } = lab.call("sound");
       return (
@@ -313,7 +327,7 @@ describe("step that does not end", () => {
   test.each(HANGING)(
     "step that %s does not delay other calls, and is killed after its cancellation [R-072]",
     async (does) => {
-      await using lab = await openLab({ graceMs: 300 });
+      const lab = await sharedLab({ graceMs: 300 });
       const cut = new AbortController();
       let over = false;
       const bad = thrownBy(lab.run(does, { signal: cut.signal })).finally(() => (over = true));
@@ -335,7 +349,7 @@ describe("step that does not end", () => {
   test.each(HANGING)(
     "step that %s went on for the grace period after a forced abort: it is killed at once [R-263]",
     async (does) => {
-      await using lab = await openLab({ graceMs: 60_000 });
+      const lab = await sharedLab({ graceMs: 60_000 });
       const [cut, kill] = [new AbortController(), new AbortController()];
       const bad = thrownBy(lab.run(does, { signal: cut.signal, dispatch: { lane: "STEP", kill: kill.signal } }));
       expect(await lab.run("sound")).toEqual(SOUND);
@@ -348,14 +362,14 @@ describe("step that does not end", () => {
   );
 
   test.each(HANGING.slice(0, 3))("step that %s is killed after its deadline without an abort", async (does) => {
-    await using lab = await openLab();
+    const lab = await sharedLab();
     const bad = thrownBy(lab.run(does, { deadline: new Date(Date.now() + 500) }));
     expect(await lab.run("sound")).toEqual(SOUND);
     expect(await bad).toMatchObject({ name: "DriverError", kind: "TIMEOUT" });
   });
 
   test("step that is killed has no further effect, nor have processes that it started", async () => {
-    await using lab = await openLab({ graceMs: 50 });
+    const lab = await sharedLab({ graceMs: 50 });
     for (const does of ["keeps writing", "leaves a process that continues"]) {
       const file = aFile();
       const cut = new AbortController();
@@ -499,7 +513,7 @@ describe("remains of a call", () => {
     ["changes the folder", "changed the working directory"],
     ["keeps much memory", "left much memory in use"],
   ])("call that %s: no other call meets it, because its process is replaced [R-210]", async (does, says) => {
-    await using lab = await openLab({ workers: 1 });
+    const lab = await sharedLab({ workers: 1 });
     const first = pidOf(await lab.run(does));
     expect(lab.log.some((line) => line.includes(`${says}; its process is replaced`))).toBe(true);
     expect(pidOf(await lab.run("sound"))).not.toBe(first);
@@ -508,7 +522,7 @@ describe("remains of a call", () => {
   test.each(["fails without descriptors", "throws without descriptors"])(
     "call that %s: no other call meets it, because its process is replaced [R-210]",
     async (does) => {
-      await using lab = await openLab({ workers: 1 });
+      const lab = await sharedLab({ workers: 1 });
       const first = pidOf(await lab.run("sound"));
       await lab.run(does).catch(() => {});
       expect(pidOf(await lab.run("sound"))).not.toBe(first);
@@ -630,7 +644,7 @@ describe("hostile driver", () => {
 
 describe("output of a driver", () => {
   test("log lines of a call are limited, and the number of dropped lines is logged", async () => {
-    await using lab = await openLab();
+    const lab = await sharedLab();
     const heard = heardNothing();
     const [result, other] = await Promise.all([lab.run("logs too much", { heard }), lab.run("sound")]);
     expect(result).toEqual({ kind: "done" });
@@ -651,7 +665,7 @@ describe("output of a driver", () => {
   });
 
   test("progress of a call is limited, and the last value is reported", async () => {
-    await using lab = await openLab();
+    const lab = await sharedLab();
     const heard = heardNothing();
     expect(await lab.run("reports progress endlessly", { heard })).toEqual({ kind: "done" });
     expect(heard.progress.length).toBeLessThan(1_000);
@@ -659,7 +673,7 @@ describe("output of a driver", () => {
   });
 
   test("power requests of a call are answered one after the other", async () => {
-    await using lab = await openLab();
+    const lab = await sharedLab();
     let open = 0;
     let most = 0;
     const power = {
@@ -717,7 +731,7 @@ describe("output of a driver", () => {
 
 describe("transfer of a call", () => {
   test("transfer of a call passes all its arguments", async () => {
-    await using lab = await openLab();
+    const lab = await sharedLab();
     const call = lab.call("returns its call", {
       args: { version: "2.1" },
       memo: { page: 3 },
@@ -744,7 +758,7 @@ describe("transfer of a call", () => {
   });
 
   test("transfer of a call passes its log lines and progress in order, and before its end", async () => {
-    await using lab = await openLab();
+    const lab = await sharedLab();
     const heard = heardNothing();
     await lab.run("reports its times", { heard });
     expect(heard.lines).toEqual(["one", "two"]);
@@ -795,7 +809,7 @@ describe("transfer of a call", () => {
   });
 
   test("transfer works for every function of a step, and of power", async () => {
-    await using lab = await openLab();
+    const lab = await sharedLab();
     const file = aFile();
     expect(await lab.step().verify?.(lab.call("sound", { memo: "look again" }))).toEqual({
       kind: "wait",
@@ -900,7 +914,7 @@ describe("check of a call that waited for its slot", () => {
 
 describe("power within a step", () => {
   test("power within a step is requested from the service, and returns its errors", async () => {
-    await using lab = await openLab();
+    const lab = await sharedLab();
     expect(await lab.run("uses the power")).toMatchObject({ output: { power: "ON" } });
     expect(await lab.run("uses power that fails")).toEqual({
       kind: "done",

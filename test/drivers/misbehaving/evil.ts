@@ -6,18 +6,63 @@ import { execSync, spawn } from "node:child_process";
 import { appendFileSync, closeSync, existsSync, openSync, readFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import postgres from "postgres";
-import * as z from "zod";
-import type { Call, Driver, Json, PluginHost, Step, StepCall, StepResult } from "../../../src/drivers/driver.ts";
+import type {
+  Call,
+  Driver,
+  Json,
+  PluginHost,
+  Schema,
+  Step,
+  StepCall,
+  StepResult,
+} from "../../../src/drivers/driver.ts";
 
-const settings = z
-  .strictObject({
-    does: z.string().default("sound").meta({ description: "The behavior." }),
-    file: z.string().default("").meta({ description: "The file that it writes, or the URL that it requests." }),
-    password: z.string().default("correct-horse").meta({ writeOnly: true, description: "A secret." }),
-  })
-  .meta({ description: "A driver that misbehaves." });
-type Settings = z.infer<typeof settings>;
+/** A text field of settings, as JSON Schema has it. */
+interface Field {
+  readonly description: string;
+  readonly default: string;
+  readonly writeOnly?: true;
+}
+
+/** Without a library: each of the many processes that a test starts would load it. */
+function schemaOf<Name extends string>(
+  description: string,
+  fields: Readonly<Record<Name, Field>>,
+): Schema<Readonly<Record<Name, string>>> {
+  const entries = Object.entries<Field>(fields);
+  const defaults = Object.fromEntries(entries.map(([name, field]) => [name, field.default]));
+  const shape = {
+    type: "object",
+    description,
+    properties: Object.fromEntries(entries.map(([name, field]) => [name, { type: "string", ...field }])),
+    additionalProperties: false,
+  };
+  return {
+    "~standard": {
+      version: 1,
+      vendor: "none",
+      validate(value) {
+        const given = Object.entries(value as object);
+        const unknown = given.filter(([name, text]) => !Object.hasOwn(fields, name) || typeof text !== "string");
+        if (unknown.length > 0)
+          return { issues: unknown.map(([name]) => ({ message: `Unknown or not a text: ${name}.`, path: [name] })) };
+        return { value: { ...defaults, ...(value as object) } as Record<Name, string> };
+      },
+      jsonSchema: { input: () => shape, output: () => ({ ...shape, required: Object.keys(fields) }) },
+    },
+  };
+}
+
+interface Settings {
+  readonly does: string;
+  readonly file: string;
+  readonly password: string;
+}
+const settings: Schema<Settings> = schemaOf("A driver that misbehaves.", {
+  does: { default: "sound", description: "The behavior." },
+  file: { default: "", description: "The file that it writes, or the URL that it requests." },
+  password: { default: "correct-horse", writeOnly: true, description: "A secret." },
+});
 
 const never = () => new Promise<never>(() => {});
 const junk = (value: unknown) => value as StepResult;
@@ -101,7 +146,7 @@ const BEHAVIORS: Readonly<Record<string, (call: StepCall<Settings>) => StepResul
     for (let index = 0; ; index += 1) all.set(index, index);
   },
   "allocates too much at once": () => {
-    for (;;) kept.push(Array.from({ length: 30_000_000 }, () => kept));
+    for (;;) kept.push(Array.from({ length: 30_000_000 }));
   },
   "throws in a timer": () => {
     setTimeout(() => {
@@ -315,6 +360,7 @@ const BEHAVIORS: Readonly<Record<string, (call: StepCall<Settings>) => StepResul
     await attempt("password", () => readFileSync(join(file, "pgpass"), "utf8"));
     await attempt("program", () => execSync("true"));
     await attempt("write", () => appendFileSync(join(file, "traces"), "."));
+    const { default: postgres } = await import("postgres");
     await attempt("database", async () => {
       const sql = postgres({
         host: file,
@@ -395,9 +441,9 @@ export default function createEvil({ memory, log }: PluginHost): Driver<Settings
       ],
     },
     discover: {
-      settings: z
-        .strictObject({ does: z.string().default("sound").meta({ description: "The behavior of a probe." }) })
-        .meta({ description: "Settings of a discovery." }),
+      settings: schemaOf("Settings of a discovery.", {
+        does: { default: "sound", description: "The behavior of a probe." },
+      }),
       async probe({ address, settings: { does } }) {
         if (does === "ends its process") process.exit(3);
         return { settings: { does: "sound", file: "", password: "correct-horse" }, name: `at-${address}` };
