@@ -1,9 +1,9 @@
 /**
  * Tests run in three tiers; the name of a file decides its tier.
  *
- * - `fast`: `*.test.ts`. Everything that a change needs. `npm test` runs it, as two projects: `fast-shared` runs the
- *   files of the engine and the feed in processes that they share, which saves loading the modules for each file;
- *   `fast` runs every other file in a process of its own.
+ * - `fast`: `*.test.ts`. Everything that a change needs. `npm test` runs it, as three projects: `fast-shared` runs the
+ *   files of the engine and the feed in processes that they share, `fast-served` those of the API, which saves loading and
+ *   optimizing the modules for each file; `fast` runs every other file in a process of its own.
  * - `long`: `*.long.test.ts`. Real replicas that are killed, chaos, random models, code generators of clients.
  *   `npm run test:all` runs it, beside programs that have no test runner.
  * - `tcp`: the files of `fast` that depend on the database connection, over TCP, as an external server is reached. The
@@ -14,18 +14,25 @@
  *
  * Node runs the modules, as it does in the service; Vite does not transform them.
  */
+import { fileURLToPath } from "node:url";
 import { configDefaults, defineConfig } from "vitest/config";
 
 const LONG = "test/**/*.long.test.ts";
 const HARDWARE = "test/hardware/**";
 /** These change nothing outside of what they create: no global, no schema, no environment. */
 const SHARED = "test/{engine,feed,lifecycle,runtime}/**/*.test.ts";
+/** The same, with a service in the process. The two that are left out add to its schema and replace its clock. */
+const SERVED = "test/graphql/!(schema|shared-events).test.ts";
 /** These start servers of their own, or do not depend on the connection. */
 const SOCKET_ONLY = ["test/store/embedded.test.ts", "test/store/plans.test.ts"];
+
+// Inherited by the processes of the tests, and by those that they start.
+process.env["NODE_COMPILE_CACHE"] ??= fileURLToPath(new URL("node_modules/.cache/ostler-tests", import.meta.url));
 
 export default defineConfig({
   test: {
     globalSetup: ["test/support/global-setup.ts"],
+    setupFiles: ["test/support/compile-cache.ts"],
     pool: "forks",
     maxWorkers: 4,
     projects: [
@@ -34,7 +41,7 @@ export default defineConfig({
         test: {
           name: "fast",
           include: ["test/**/*.test.ts"],
-          exclude: [...configDefaults.exclude, HARDWARE, LONG, SHARED],
+          exclude: [...configDefaults.exclude, HARDWARE, LONG, SHARED, SERVED],
           provide: { reachedBy: "socket" },
         },
       },
@@ -43,6 +50,16 @@ export default defineConfig({
         test: {
           name: "fast-shared",
           include: [SHARED],
+          exclude: [...configDefaults.exclude, LONG],
+          isolate: false,
+          provide: { reachedBy: "socket" },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: "fast-served",
+          include: [SERVED],
           exclude: [...configDefaults.exclude, LONG],
           isolate: false,
           provide: { reachedBy: "socket" },

@@ -38,7 +38,12 @@ interface Process {
 function run(args: readonly string[], environment: Readonly<Record<string, string>> = {}): Process {
   const child = spawn(process.execPath, [MAIN, ...args], {
     cwd: ROOT,
-    env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...environment },
+    env: {
+      PATH: process.env["PATH"],
+      HOME: process.env["HOME"],
+      NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
+      ...environment,
+    },
     stdio: ["ignore", "pipe", "pipe"],
   });
   children.add(child);

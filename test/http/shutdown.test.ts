@@ -50,7 +50,11 @@ async function startProcess(): Promise<{
 }> {
   const databaseUrl = urlOf(inject("server").url, database.sql.options.database);
   const child = spawn(process.execPath, [MAIN, "--port", "0", "--log", "warn"], {
-    env: { PATH: process.env["PATH"], DATABASE_URL: databaseUrl },
+    env: {
+      PATH: process.env["PATH"],
+      NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
+      DATABASE_URL: databaseUrl,
+    },
     stdio: ["ignore", "pipe", "pipe"],
   });
   const exited = once(child, "exit");
