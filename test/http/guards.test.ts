@@ -1,7 +1,7 @@
 /** Limits of one request: the same over every transport, refused with the name of the limit, and cheap to refuse. */
 import { setTimeout as delay } from "node:timers/promises";
 import { getIntrospectionQuery } from "graphql";
-import { afterAll, describe, expect, test, vi } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { LIMITS } from "../../src/graphql/base/request-limits.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest } from "../support/service.ts";
@@ -284,26 +284,6 @@ describe.each(EACH_TRANSPORT)("request limits over $name", ({ name, ask }) => {
     expect(far?.message).not.toMatch(/did you mean/i);
     const { errors: [suggestion] = [] } = await ask(open.url, { query: "{ viewer { subjekt } }" });
     expect(suggestion?.message).toContain("Did you mean");
-  });
-
-  test("a database that does not answer is reported as DATABASE_UNAVAILABLE, not as a query that takes too long", async () => {
-    const held = Promise.withResolvers<void>();
-    const locked = Promise.withResolvers<void>();
-    const holding = silent.test.sql.begin(async (sql) => {
-      await sql`lock table clusters in access exclusive mode`;
-      locked.resolve();
-      await held.promise;
-    });
-    await locked.promise;
-    const silence = vi.spyOn(silent.database.bounded, "execute").mockReturnValue(held.promise);
-    try {
-      const { errors } = await ask(silent.url, { query: "{ clusters(first: 3) { edges { node { name } } } }" });
-      expect(errors).toMatchObject([{ extensions: { code: "DATABASE_UNAVAILABLE" } }]);
-    } finally {
-      silence.mockRestore();
-      held.resolve();
-      await holding;
-    }
   });
 
   test("query that takes too long is answered at its timeout, and no other is affected", async () => {

@@ -147,7 +147,7 @@ test("pooler is not detected without one", async () => {
   await using database = await openDatabase({ connection: given.connection, connectionsMax: 20 });
   expect([database.isPooled, connectionsTaken(database, true), connectionsTaken(database, false)]).toEqual([
     false,
-    39,
+    40,
     26,
   ]);
   expect(database.serverConnectionsMax).toBeGreaterThan(10);

@@ -65,6 +65,8 @@ export interface ServiceSetup {
   /** Queries, and mutations, executed at a time; and how long others wait, in milliseconds. */
   readonly requestsMax?: number;
   readonly waitMs?: number;
+  /** Another address of the test's database, given its URL. */
+  readonly databaseUrl?: (url: string) => string;
   /** Called with the text of each statement that a request reads by. */
   readonly onStatement?: (text: string) => void;
   /** Whether metrics and, as far as the environment asks for them, traces are made of what it does. */
@@ -133,7 +135,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
   const test = making.use(await testDatabase());
   const database = making.use(
     await openDatabase({
-      connection: test.connection,
+      connection: setup.databaseUrl ? { url: setup.databaseUrl(test.url) } : test.connection,
       connectionsMax: 10,
       ...(setup.onStatement && { onStatement: setup.onStatement }),
     }),

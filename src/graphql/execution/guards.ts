@@ -18,8 +18,6 @@ import { noIntrospectionRule, parseBounded, shapeRule } from "./document.ts";
 import { LIMITS, beyond } from "../base/request-limits.ts";
 import type { Context } from "../base/context.ts";
 import { databaseUnavailable, shown, withStatus } from "../base/error-masking.ts";
-import { withinTime } from "../../runtime/timeout.ts";
-import type { Reader } from "../../store/postgres/database.ts";
 
 export interface GuardOptions {
   /** Whether introspection is allowed. If not, errors do not suggest names either. */
@@ -116,7 +114,7 @@ export function timeLimit(ms = LIMITS.seconds * 1_000): Plugin<Context> {
         if (!(answer instanceof Promise)) return answer;
         const { promise: late, resolve } = Promise.withResolvers<{ readonly errors: readonly GraphQLError[] }>();
         const end = async () => {
-          const error = (await isAnswering(args.contextValue.services.database.reader))
+          const error = (await args.contextValue.services.database.isAnswering())
             ? beyond("seconds", { status: GATEWAY_TIMEOUT })
             : databaseUnavailable();
           resolve({ errors: [error] });
@@ -129,17 +127,6 @@ export function timeLimit(ms = LIMITS.seconds * 1_000): Plugin<Context> {
       });
     },
   };
-}
-
-/** Time for the database to answer, in milliseconds: a slow query is another error. */
-const ANSWER_MS = 1_000;
-
-async function isAnswering(reader: Reader): Promise<boolean> {
-  const asked = reader.execute("select 1").then(
-    () => true,
-    () => false,
-  );
-  return withinTime(ANSWER_MS, asked, false);
 }
 
 /** Why a request must not be executed, if so, and its cost. */

@@ -4,6 +4,7 @@
  */
 import { drizzle } from "drizzle-orm/postgres-js";
 import type { Sql } from "postgres";
+import { createAnswerCheck } from "./answer-check.ts";
 import { closePool, connect, disposable } from "./connect.ts";
 import type { Connection, Reader, Tx } from "./connect.ts";
 import { lazySnapshot } from "./lazy-snapshot.ts";
@@ -26,6 +27,8 @@ export interface Database extends AsyncDisposable {
    * For reads of API requests: a statement is canceled after ten seconds, and waits at most as long for a connection.
    */
   readonly bounded: Reader;
+  /** Whether the server answers within a second, on a connection of its own: also while all pools are busy. */
+  isAnswering(): Promise<boolean>;
   readonly connection: Connection;
   readonly pools: Pools;
   /** True if the server is reached through a pooler. */
@@ -106,10 +109,12 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
   const { pools, sql, boundedSql, snapshotSql } = openPools(options, probed);
   const db = drizzle({ client: sql, jit: true });
   const snapshots = drizzle({ client: snapshotSql, jit: true });
+  const answerCheck = createAnswerCheck(connection);
   const all = [sql, boundedSql, snapshotSql];
   return {
     reader: db,
     bounded: drizzle({ client: boundedSql, jit: true }),
+    isAnswering: () => answerCheck.isAnswering(),
     connection,
     pools,
     isPooled,
@@ -144,7 +149,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
       await Promise.all(all.map((pool) => pool.end({ timeout: 0 })));
     },
     async [Symbol.asyncDispose]() {
-      await Promise.all(all.map(closePool));
+      await Promise.all([...all.map(closePool), answerCheck[Symbol.asyncDispose]()]);
     },
   };
 }

@@ -15,6 +15,7 @@ export interface Pools {
 }
 
 const SNAPSHOTS = 3;
+const ANSWER_CHECK = 1;
 /** The queue fetches jobs, sends heartbeats and supervises: one connection each, seldom more at a time. */
 const QUEUE_MIN = 3;
 const QUEUE_MAX = 10;
@@ -31,8 +32,8 @@ export function poolsOf(writers: number): Pools {
 
 /**
  * Total of the pools and the connection that listens. A replica that serves no requests has neither readers nor
- * snapshots.
+ * snapshots, nor the connection that checks whether the server answers.
  */
 export function connectionsOf({ writers, readers, snapshots, queue }: Pools, serves: boolean): number {
-  return writers + (serves ? readers + snapshots : 0) + queue + 1;
+  return writers + (serves ? readers + snapshots + ANSWER_CHECK : 0) + queue + 1;
 }
