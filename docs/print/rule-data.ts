@@ -516,7 +516,15 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-185",
-        rule: "All that a query reads is of one moment: a node and its run, or a list and its count, fit together. The query `plan` is an exception, and so is each item of a stream.",
+        rule: "All that a query reads is of one moment: a node and its run, or a list and its count, fit together. The query `plan` is an exception.",
+      },
+      {
+        id: "R-291",
+        rule: "All that the execution of a stream's item reads is of one moment. A transaction is used only for items that read more than once, and subscribers with equal requests share it.",
+      },
+      {
+        id: "R-292",
+        rule: "The payload of a mutation is of one moment, after the work of its root field; a request that also selects the query `plan` is an exception.",
       },
       {
         id: "R-117",

@@ -3,9 +3,7 @@ import { randomUUID } from "node:crypto";
 import { GraphQLError, buildSchema, parse } from "graphql";
 import type { DocumentNode, ExecutionResult, OperationDefinitionNode } from "graphql";
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import type { Actor } from "../../src/access/access.ts";
-import { createContext, ofSubscription } from "../../src/graphql/base/context.ts";
-import type { Services } from "../../src/graphql/base/context.ts";
+import { rowsOfEvents } from "../../src/graphql/base/loaders.ts";
 import { buildSchema as buildOstler } from "../../src/graphql/schema/schema.ts";
 import { variablesBelowRoot } from "../../src/graphql/execution/event-scope.ts";
 import { shareEvents } from "../../src/graphql/execution/shared-events.ts";
@@ -122,16 +120,7 @@ describe.each(["overSocket", "overEvents"] as const)("shared events %s", (way) =
 });
 
 describe("rows of events", () => {
-  const contexts = (count: number) =>
-    Array.from({ length: count }, () =>
-      ofSubscription(
-        createContext({ database: ostler.database } as Services, {
-          actor: {} as Actor,
-          requestId: "",
-          showsCost: false,
-        }),
-      ),
-    );
+  const contexts = (count: number) => Array.from({ length: count }, () => ({ load: rowsOfEvents(ostler.database) }));
   const loaders = ["node", "operation", "run"] as const;
 
   test.each(loaders)("one statement reads rows for all subscriptions that load at the same time: %s", async (what) => {
@@ -364,7 +353,12 @@ function pluginUnderTest() {
       [Symbol.asyncIterator]: () => source,
     };
     let stream: unknown;
-    const args = { schema, document, variableValues, contextValue: { actor: "alice", source } };
+    const args = {
+      schema,
+      document,
+      variableValues,
+      contextValue: { actor: "alice", source, services: { database: ostler.database } },
+    };
     await plugin.onSubscribe?.({
       args,
       setResultAndStopExecution: (result: unknown) => void (stream = result),

@@ -1,4 +1,4 @@
-/** What callers receive when the database does not answer, or its connections are lost, through a real socket. */
+/** The answers to requests when the database does not answer, or its connections are lost, through a real socket. */
 import { afterAll, describe, expect, inject, test } from "vitest";
 import { cutter } from "../support/cutter.ts";
 import type { Cutter } from "../support/cutter.ts";

@@ -83,7 +83,7 @@ test("all subscriptions of a socket have one budget, and another socket has its 
     for await (const { data } of stream) if (isCaughtUp(data as unknown as Item)) return;
   });
   await eventually("all three wait", () => budgets.reduce((sum, { waiting }) => sum + waiting, 0) === 3);
-  expect(budgets.map(({ waiting }) => waiting).toSorted()).toEqual([1, 2]);
+  expect(budgets.map(({ waiting }) => waiting).toSorted((a, b) => a - b)).toEqual([1, 2]);
   for (const budget of budgets) budget.fill();
   await Promise.all(reading);
 });

@@ -5,7 +5,10 @@ import type { Engine } from "../../engine/engine.ts";
 import type { Caller } from "../../engine/transaction.ts";
 import type { Tail } from "../../feed/tail.ts";
 import type { Database, Reader } from "../../store/postgres/database.ts";
-import { createLoaders, loadersOfSubscription } from "./loaders.ts";
+import type { NodeRow } from "../../store/nodes.ts";
+import type { OperationRow } from "../../store/operations.ts";
+import type { RunRow } from "../../store/runs.ts";
+import { createLoaders } from "./loaders.ts";
 import type { Loaders } from "./loaders.ts";
 import { lazily } from "./batching.ts";
 
@@ -19,6 +22,13 @@ export interface Services {
   readonly schemaHash: string;
 }
 
+/** Rows that an event of a subscription has brought, as of the moment of its execution. */
+export interface BroughtRows {
+  node(row: NodeRow): Promise<NodeRow> | NodeRow;
+  operation(row: OperationRow): Promise<OperationRow> | OperationRow;
+  run(row: RunRow): Promise<RunRow> | RunRow;
+}
+
 export interface Context {
   readonly services: Services;
   readonly actor: Actor;
@@ -26,7 +36,20 @@ export interface Context {
   /** Whether the caller wants the cost of the request in the response. */
   readonly showsCost: boolean;
   readonly load: Loaders;
+  readonly brought: BroughtRows;
+  /** Absent: the payloads of a mutation are not read at one moment. */
+  readonly payloads?: PayloadMoments;
 }
+
+/** Moments of the payloads of a mutation, whose root fields are executed one after another. */
+export interface PayloadMoments {
+  /** Reads are unbound from here on: the work of a root field begins. */
+  beginWork(): void;
+  /** Reads see one moment from here on, that of the first one. */
+  endWork(): void;
+}
+
+const AS_BROUGHT: BroughtRows = { node: (row) => row, operation: (row) => row, run: (row) => row };
 
 export interface RequestFacts {
   readonly actor: Actor;
@@ -35,7 +58,7 @@ export interface RequestFacts {
 }
 
 export function createContext(services: Services, request: RequestFacts): Context {
-  return { services, ...request, load: lazily(() => createLoaders(services.database)) };
+  return { services, ...request, brought: AS_BROUGHT, load: lazily(() => createLoaders(services.database)) };
 }
 
 /** The context of a query whose reads see one moment of the database. */
@@ -44,12 +67,23 @@ export function ofSnapshot<Given extends Context>(context: Given, reader: Reader
   return { ...context, services: { ...context.services, database }, load: lazily(() => createLoaders(database)) };
 }
 
-/**
- * The context of one subscription's events. Each event is executed alone, so there is little to batch within one; rows
- * that events refer to are batched across all subscriptions instead.
- */
-export function ofSubscription<Given extends Context>(context: Given): Given {
-  return { ...context, load: lazily(() => loadersOfSubscription(context.services.database)) };
+/** The context of a mutation, whose reads go to `readerNow()` at any time. */
+export function ofReaders<Given extends Context>(context: Given, readerNow: () => Reader): Given {
+  const loaders = new WeakMap<Reader, Loaders>();
+  const database: Database = {
+    ...context.services.database,
+    get reader() {
+      return readerNow();
+    },
+  };
+  const loadersNow = (): Loaders => {
+    const reader = readerNow();
+    const made = loaders.get(reader) ?? createLoaders({ reader });
+    loaders.set(reader, made);
+    return made;
+  };
+  const load = new Proxy({} as Loaders, { get: (_none, name) => Reflect.get(loadersNow(), name) as unknown });
+  return { ...context, services: { ...context.services, database }, load };
 }
 
 export function callerOf({ actor }: Context): Caller {

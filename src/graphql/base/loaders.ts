@@ -75,20 +75,18 @@ export interface Loaders {
 }
 
 /** Loaders of the rows that transitions and other events refer to. */
-type Rows = Pick<Loaders, "node" | "operation" | "run">;
+export type EventRows = Pick<Loaders, "node" | "operation" | "run">;
 
-const rowsOfSubscriptions = new WeakMap<Database, Rows>();
+const rowsOfSubscriptions = new WeakMap<Database, EventRows>();
 
-/**
- * Loaders for one subscription: rows that events refer to are loaded together with those of all other subscriptions.
- */
-export function loadersOfSubscription(database: Database): Loaders {
+/** Loaders of rows that are shared by all events: rows that they refer to are loaded together. */
+export function rowsOfEvents(database: Database): EventRows {
   const rows = rowsOfSubscriptions.get(database) ?? rowLoaders(database.reader, whileOthersRead);
   rowsOfSubscriptions.set(database, rows);
-  return { ...createLoaders(database), ...rows };
+  return rows;
 }
 
-export function createLoaders({ reader }: Database): Loaders {
+export function createLoaders({ reader }: Pick<Database, "reader">): Loaders {
   return {
     ...rowLoaders(reader, byKey),
     cluster: byKey(async (ids) => keyed(await clustersByIds(reader, ids)), null),
@@ -150,7 +148,7 @@ function keyed<Row extends { readonly id: string }>(rows: readonly Row[]): Map<s
   return new Map(rows.map((row) => [row.id, row]));
 }
 
-function rowLoaders(reader: Reader, batched: typeof byKey): Rows {
+function rowLoaders(reader: Reader, batched: typeof byKey): EventRows {
   return {
     node: batched(async (ids) => keyed(await nodesByIds(reader, ids)), null),
     operation: batched(async (ids) => keyed(await operationsByIds(reader, ids)), null),

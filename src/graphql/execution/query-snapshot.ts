@@ -1,11 +1,12 @@
 /**
  * A Yoga plugin: all reads of a query see one moment of the database, so that a node and its run, or a list and its
- * count, fit together.
+ * count, fit together. So do the reads of a mutation's payload, after the work of its root field; the payload of each
+ * root field has its own moment.
  *
- * A root field with the extension `waits` waits for other parts of the service. A query that selects one reads without
- * a snapshot, which would hold a connection meanwhile.
+ * A root field with the extension `waits` waits for other parts of the service. A request that selects one reads
+ * without a snapshot, which would hold a connection meanwhile.
  */
-import { Kind, getOperationAST } from "graphql";
+import { Kind, OperationTypeNode, getOperationAST, visit } from "graphql";
 import type {
   DocumentNode,
   ExecutionArgs,
@@ -14,8 +15,9 @@ import type {
   SelectionSetNode,
 } from "graphql";
 import type { Plugin } from "graphql-yoga";
-import { ofSnapshot } from "../base/context.ts";
-import type { Context } from "../base/context.ts";
+import { ofReaders, ofSnapshot } from "../base/context.ts";
+import type { Context, PayloadMoments } from "../base/context.ts";
+import type { LazySnapshot } from "../../store/postgres/database.ts";
 import { listPlan } from "./json-list-rewrite.ts";
 
 /**
@@ -26,6 +28,8 @@ export function snapshotQueries(): Plugin<Context> {
     onExecute({ args, executeFn, setExecuteFn }) {
       const operation = getOperationAST(args.document, args.operationName);
       const root = args.schema.getQueryType();
+      if (operation?.operation === OperationTypeNode.MUTATION && root && !waitsBelow(root, args.document))
+        setExecuteFn((given: ExecutionArgs) => executeMutation(executeFn, given));
       if (operation?.operation !== "query" || !root || waits(root, operation, args.document)) return;
       setExecuteFn((given: ExecutionArgs) => (isOneStatement(given) ? executeFn(given) : execute(executeFn, given)));
     },
@@ -48,6 +52,54 @@ function execute(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionA
   if (answer instanceof Promise) return answer.finally(close);
   close();
   return answer;
+}
+
+function executeMutation(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionArgs): unknown {
+  const context = given.contextValue as Context;
+  const { database } = context.services;
+  let snapshot: LazySnapshot | null = null;
+  const beginWork = () => {
+    snapshot?.close();
+    snapshot = null;
+  };
+  const payloads: PayloadMoments = {
+    beginWork,
+    endWork() {
+      beginWork();
+      snapshot = database.lazySnapshot();
+    },
+  };
+  const contextValue: Context = { ...ofReaders(context, () => snapshot?.reader ?? database.reader), payloads };
+  const answer = executeFn({ ...given, contextValue });
+  if (answer instanceof Promise) return answer.finally(beginWork);
+  beginWork();
+  return answer;
+}
+
+/** Separates the work of each root field of a mutation from the reads of its payload. */
+export function separatePayloads(mutation: GraphQLObjectType): void {
+  for (const field of Object.values(mutation.getFields())) {
+    const { resolve } = field;
+    if (!resolve) continue;
+    field.resolve = async (source, args, context: Context, info) => {
+      context.payloads?.beginWork();
+      const payload: unknown = await resolve(source, args, context, info);
+      context.payloads?.endWork();
+      return payload;
+    };
+  }
+}
+
+/** Whether a field of the document has the name of a root field that waits: a payload may select the root query. */
+function waitsBelow(root: GraphQLObjectType, document: DocumentNode): boolean {
+  const fields = root.getFields();
+  let isFound = false;
+  visit(document, {
+    Field({ name }) {
+      if (fields[name.value]?.extensions["waits"] === true) isFound = true;
+    },
+  });
+  return isFound;
 }
 
 /** Whether the operation selects a root field that waits, whatever its directives say; unused fragments count. */

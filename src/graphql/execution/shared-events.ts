@@ -3,7 +3,8 @@
  * Yoga executes a subscription's document per subscriber and event; for 5,000 subscribers that is most of a process's
  * CPU time.
  *
- * A field takes part by an extension `eventKey`, which is equal for events that look the same. Subscribers are in one
+ * A field takes part by an extension `eventKey`, which is equal for events that look the same; events of other fields are
+ * executed for each subscriber. Subscribers are in one
  * group if document, operation and caller are the same, and so are the variables below the root field: variables in its
  * arguments, such as a cursor or a filter, only select events. The first subscriber of a group that reaches an event
  * executes it; others that reach it within `FRESH_MS` get its result with its text (`stringify`). Later the event is
@@ -14,16 +15,17 @@
  * sees its own earlier writes, and no node goes back within a stream. Subscribers that arrive together still share,
  * because all of them arrive before the first result.
  *
- * An execution is paid for from the budget of the subscriber's connection (event-budget.ts); a shared result is free.
+ * All reads of an execution see one moment (event-moment.ts). An execution is paid for from the budget of the subscriber's connection (event-budget.ts); a shared result is free.
  *
  * Every subscriber reads its own source at its own pace, without a queue here. Plugins after this one do not see these
  * streams, so errors are masked here.
  */
+import { randomUUID } from "node:crypto";
 import { createSourceEventStream, executeSubscriptionEvent, validateSubscriptionArgs } from "graphql";
 import type { ExecutionResult, GraphQLError } from "graphql";
 import type { Plugin } from "graphql-yoga";
-import { ofSubscription } from "../base/context.ts";
 import type { Context } from "../base/context.ts";
+import { executeAtOneMoment } from "./event-moment.ts";
 import { createEventBudget } from "./event-budget.ts";
 import type { EventBudget } from "./event-budget.ts";
 import { eventKeyOf, scopeOf } from "./event-scope.ts";
@@ -210,15 +212,13 @@ export function shareEvents(mask: Mask): Plugin<Context> {
     async onSubscribe({ args: given, setResultAndStopExecution }) {
       const args = validateSubscriptionArgs(given);
       if (!("schema" in args)) return;
-      const eventKey = eventKeyOf(args);
-      const scope = eventKey ? scopeOf(args, given.contextValue.actor) : null;
-      if (!eventKey || scope === null) return;
+      const eventKey = eventKeyOf(args) ?? (() => null);
+      const scope = scopeOf(args, given.contextValue.actor);
       const knows = executions.count;
       const source = await createSourceEventStream(args);
       if (!(Symbol.asyncIterator in source)) return setResultAndStopExecution(masked(source, mask));
-      const { group, leave } = groups.join(scope);
+      const { group, leave } = groups.join(scope ?? `alone ${randomUUID()}`);
       const reader: Reader = { group, knows };
-      const contextValue = ofSubscription(given.contextValue);
       const {
         eventCost = 0,
         contextValue: { budget = createEventBudget() },
@@ -226,7 +226,9 @@ export function shareEvents(mask: Mask): Plugin<Context> {
       const resultOf = (event: unknown) => {
         const execute = () => {
           budget.spend(eventCost);
-          const executed = executeSubscriptionEvent({ ...args, contextValue, rootValue: event });
+          const executed = executeAtOneMoment(args.operation, given.contextValue, (contextValue) =>
+            executeSubscriptionEvent({ ...args, contextValue, rootValue: event }),
+          );
           return executed instanceof Promise ? executed.then((result) => masked(result, mask)) : masked(executed, mask);
         };
         const take = () => {

@@ -20,6 +20,7 @@ import { builder } from "../base/builder.ts";
 import { badInput } from "../base/connection.ts";
 import type { Context } from "../base/context.ts";
 import { withDriverSettings } from "./driver-settings.ts";
+import { separatePayloads } from "../execution/query-snapshot.ts";
 import { limitResults } from "./results-limit.ts";
 import { fetchable, withFetchable } from "./resource.ts";
 import { unstorable } from "../base/storable.ts";
@@ -58,6 +59,8 @@ export function buildSchema(drivers: readonly AnyDriver[]): GraphQLSchema {
     if (isObjectType(type) && !type.name.startsWith("__")) checkArguments(type);
   for (const type of [schema.getQueryType(), schema.getMutationType(), schema.getSubscriptionType()])
     if (type) guard(type);
+  const mutation = schema.getMutationType();
+  if (mutation) separatePayloads(mutation);
   return schema;
 }
 

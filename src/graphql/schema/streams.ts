@@ -25,8 +25,8 @@ const NodeSnapshotRef = builder.objectRef<Of<"snapshot">>("NodeSnapshot").implem
       type: NodeRef,
       nullable: true,
       description:
-        "The node; never null. Declared nullable so that it can be selected together with `Transition.node`.",
-      resolve: ({ node }) => node,
+        "The node; never null. Declared nullable so that it can be selected together with `Transition.node`. If other objects are selected below it, it is as they are, which may be newer than `cursor`.",
+      resolve: ({ node }, _args, { brought }) => brought.node(node),
     }),
   }),
 });
@@ -133,13 +133,13 @@ const OperationUpdateRef = builder.objectRef<OperationUpdate>("OperationUpdate")
     operation: t.field({
       type: OperationRef,
       description: "Operation as of this position.",
-      resolve: ({ operation }) => operation,
+      resolve: ({ operation }, _args, { brought }) => brought.operation(operation),
     }),
     run: t.field({
       type: RunRef,
       nullable: true,
       description: "Run that changed; null if the operation itself changed, as in the first and last item.",
-      resolve: ({ run }) => run,
+      resolve: ({ run }, _args, { brought }) => (run === null ? null : brought.run(run)),
     }),
   }),
 });

@@ -14,6 +14,8 @@ import { sqlState } from "./connection-errors.ts";
 
 export interface LazySnapshot {
   readonly reader: Reader;
+  /** Whether a statement was sent: the snapshot is then of a moment in the past. */
+  isOpen(): boolean;
   /** Releases the connection as soon as the statements that were sent have ended. */
   close(): void;
 }
@@ -70,6 +72,7 @@ export function lazySnapshot(sql: Sql, statementSeconds?: number): LazySnapshot 
   };
   return {
     reader: drizzle({ client: client as unknown as Sql, jit: true }),
+    isOpen: () => opened !== undefined,
     close() {
       if (isClosed) return;
       isClosed = true;
