@@ -188,15 +188,19 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-155", rule: "A pick with too few free nodes is refused with CAPACITY and their number." },
       {
         id: "R-041",
-        rule: "An unknown node refuses the whole request, also with BEST_EFFORT, and the unknown nodes are listed: up to 100 names, and their number.",
+        rule: "An unknown node refuses a verb as a whole, also with BEST_EFFORT, and the unknown nodes are listed: up to 100 names, and their number.",
       },
       {
         id: "R-042",
         rule: "A node that is in the wrong state, busy, in maintenance, protected, disappeared, or without the required driver ability refuses the request, unless it has BEST_EFFORT; all such nodes are listed.",
       },
       {
+        id: "R-337",
+        rule: "The state of a node is judged before its presence: a node that a verb can never start on is not to be waited for or forced.",
+      },
+      {
         id: "R-152",
-        rule: "In `errors`, nodes that are refused with the same code have one error together; `results` has the reason of each node.",
+        rule: "In `errors`, nodes that are refused with the same code have one error together, with their number and the first 10 names, unknown names included; `results` has the reason of each node.",
       },
       {
         id: "R-264",
@@ -228,10 +232,14 @@ export const RULES: readonly RuleSection[] = [
       },
       { id: "R-050", rule: "A dry run returns estimates and the point of no return." },
       { id: "R-051", rule: "A dry run writes nothing and calls no driver." },
+      {
+        id: "R-336",
+        rule: "A plan shows the power of a node after a failure, and that a node whose erasures are kept loses no data.",
+      },
       { id: "R-052", rule: "A request with `planHash` does exactly what the plan showed, or is refused." },
       {
         id: "R-167",
-        rule: "The plan hash covers the effective variables, the host group and the failure policy too.",
+        rule: "The plan hash covers the effective variables, the host group, the failure policy and `powerOnFailure` too.",
       },
       {
         id: "R-053",
@@ -452,6 +460,10 @@ export const RULES: readonly RuleSection[] = [
       {
         id: "R-164",
         rule: "A restart takes up each node by its own earlier request, with one operation for each such request; a node that it cannot take up is refused alone, unless `acceptance` is ALL_OR_NOTHING.",
+      },
+      {
+        id: "R-335",
+        rule: "A restart by names or IDs refuses each unknown one alone, unless `acceptance` is ALL_OR_NOTHING; `errors` has all of them.",
       },
       {
         id: "R-261",

@@ -142,13 +142,6 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
       `Node ${node.name} is retired. End the retirement with clearRetired first, or decommission the node.`,
     );
   }
-  if (node.hasDisappeared && !request.force) {
-    const remedy =
-      request.verb === "DECOMMISSION"
-        ? "Decommission it with force: true if it will not come back"
-        : "Wait until monitoring sees it again, or send the request with force: true";
-    return refuse("INVALID_STATE", `Monitoring has reported node ${node.name} as disappeared. ${remedy}.`);
-  }
   if (node.driverProblem) return refuse("UNSUPPORTED_BY_DRIVER", `Node ${node.name}: ${node.driverProblem}`);
   const options: RouteOptions = {
     ...request.options,
@@ -172,6 +165,14 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
   if (!found) {
     const allowed = allowedStates(request.verb, { ...options, keepsSystem: false });
     return refuse("INVALID_STATE", wrongState(node, request, allowed), { allowedStates: allowed });
+  }
+  // After the state: a node that never could must not be waited for, or forced.
+  if (node.hasDisappeared && !request.force) {
+    const remedy =
+      request.verb === "DECOMMISSION"
+        ? "Decommission it with force: true if it will not come back"
+        : "Wait until monitoring sees it again, or send the request with force: true";
+    return refuse("INVALID_STATE", `Monitoring has reported node ${node.name} as disappeared. ${remedy}.`);
   }
   const remedy = node.fault && !request.force ? remedyFor(node.fault.kind, request, found) : null;
   if (node.fault && remedy !== null) {

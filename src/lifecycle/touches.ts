@@ -46,13 +46,20 @@ export function pointOfNoReturn(steps: readonly TouchingStep[]): number | null {
   return index < 0 ? null : index;
 }
 
-/** Whether a node loses data by these steps. An AVAILABLE node without a system was cleaned, so it has none to lose. */
+/**
+ * Whether a node loses data by the steps that run. An AVAILABLE node without a system was cleaned, so it has none to
+ * lose; nor has a node that the same work has erased. `kept`: steps that the earlier work completed.
+ */
 export function erasesData(
   { state, stage }: { readonly state: NodeState; readonly stage: Stage },
   steps: readonly TouchingStep[],
+  kept: readonly TouchingStep[],
 ): boolean {
   if (state === "AVAILABLE" && stage === "NONE") return false;
-  return steps.some((step) => !step.kept && touchesOf(step).includes("DISKS"));
+  const changesDisks = (step: TouchingStep) => touchesOf(step).includes("DISKS");
+  const changing = steps.filter((step) => !step.kept && changesDisks(step));
+  const isErased = kept.some((step) => step.phase === "clean" && changesDisks(step));
+  return changing.some(({ phase }) => !isErased || phase === "clean");
 }
 
 /** The parts changed by the steps at the indexes `begun`, and by kept steps. */

@@ -49,6 +49,7 @@ describe("request that is refused as a whole", () => {
         message: `Nodes ${ghosts.slice(0, 10).join(", ")} and 9,990 others do not exist.`,
         path: ["input", "nodes", "names"],
         missing: ghosts,
+        nodes: { count: 10_000, refs: ghosts.slice(0, 10) },
       },
     ]);
   });

@@ -80,6 +80,34 @@ describe("restart of nodes with different requests", () => {
     const answer = await restart([first.node, second.node], { acceptance: "BEST_EFFORT" });
     expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ restartOf: second.id });
   });
+
+  test("restart is not refused as a whole because of an unknown name [R-335]", async () => {
+    const { node, id } = await failed();
+    const work = { names: ["ghost-2", node.name, "ghost-1"] };
+    const unknown = { code: "NOT_FOUND", missing: ["ghost-2", "ghost-1"] };
+    const whole = await ostler.engine.restart(ALICE, { work, acceptance: "ALL_OR_NOTHING" });
+    expect(whole).toMatchObject({ operationId: null, results: [], refusals: [unknown] });
+    const answer = await ostler.engine.restart(ALICE, { work, idempotencyKey: "ghosts" });
+    expect(answer.refusals).toMatchObject([{ ...unknown, nodes: { count: 2, refs: ["ghost-2", "ghost-1"] } }]);
+    expect(answer.results).toMatchObject([
+      { ref: "ghost-2", nodeId: null, accepted: false, refusal: { code: "NOT_FOUND" } },
+      { ref: node.name, accepted: true },
+      { ref: "ghost-1", nodeId: null, accepted: false, refusal: { code: "NOT_FOUND" } },
+    ]);
+    const again = await ostler.engine.restart(ALICE, { work, idempotencyKey: "ghosts" });
+    expect(again).toMatchObject({ replayed: true, operationId: answer.operationId });
+    expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ restartOf: id });
+  });
+
+  test("restart of unknown nodes alone is refused with NOT_FOUND [R-335]", async () => {
+    const answer = await ostler.engine.restart(ALICE, { work: { names: ["ghost"] } });
+    expect(answer).toMatchObject({ operationId: null, refusals: [{ code: "NOT_FOUND", missing: ["ghost"] }] });
+    expect(answer.refusals).toHaveLength(1);
+    const idle = await ostler.aNode().in("AVAILABLE").made();
+    const both = await ostler.engine.restart(ALICE, { work: { names: ["ghost", idle.name] } });
+    expect(both.refusals.map(({ code }) => code)).toEqual(["NOTHING_TO_RESTART", "NOT_FOUND"]);
+    expect(both.results.map(({ ref }) => ref)).toEqual(["ghost", idle.name]);
+  });
 });
 
 describe("rollout of a restart", () => {
@@ -141,21 +169,47 @@ describe("variables of a restart", () => {
 });
 
 describe("plan hash", () => {
-  test("planHash is refused after a change of variables, host group or failure policy [R-167]", async () => {
+  test("planHash is refused after a change of variables, host group, failure policy or powerOnFailure [R-167]", async () => {
     await ostler.engine.createCluster(ALICE, { name: "hashed", variables: { image: "debian-13" } });
     const node = await ostler.aNode().in("AVAILABLE").inCluster("hashed").made();
     const hashOf = async (more: Parameters<typeof ostler.submit>[2] = {}) =>
       (await ostler.submit("DEPLOY", [node], { dryRun: true, ...more })).planHash;
     const planHash = await hashOf();
     expect(await hashOf()).toBe(planHash);
-    const changed = [await hashOf({ variables: { image: "windows" } }), await hashOf({ onFailure: "CLEAN_UP_ALL" })];
+    const changed = [
+      await hashOf({ variables: { image: "windows" } }),
+      await hashOf({ onFailure: "CLEAN_UP_ALL" }),
+      await hashOf({ powerOnFailure: "LEAVE" }),
+    ];
     await ostler.engine.updateNode(ALICE, node.id, { hostGroup: "service-master" });
     changed.push(await hashOf());
     await ostler.engine.updateCluster(ALICE, { name: "hashed" }, { variables: { image: "windows" } });
     changed.push(await hashOf());
-    expect(new Set([planHash, ...changed]).size).toBe(5);
+    expect(new Set([planHash, ...changed]).size).toBe(6);
     expect((await ostler.submit("DEPLOY", [node], { planHash: planHash ?? "" })).refusals).toMatchObject([
       { code: "STALE_REVISION", path: ["input", "planHash"] },
+    ]);
+  });
+});
+
+describe("power after a failure", () => {
+  test("plan shows the power after a failure, as the request, the restarted one or the site says [R-336]", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").scripted(broken).made();
+    const planned = async (kind: "DEPLOY" | "POWER", more: Parameters<typeof ostler.submit>[2] = {}) =>
+      ostler.submit(kind, [node], { dryRun: true, ...more });
+    const [byRequest, bySite] = [await planned("DEPLOY", { powerOnFailure: "LEAVE" }), await planned("DEPLOY")];
+    expect(byRequest.results).toMatchObject([{ powerOnFailure: "LEAVE" }]);
+    expect(bySite.results).toMatchObject([{ powerOnFailure: "OFF" }]);
+    expect((await planned("POWER", { options: { powerAction: "ON" } })).results[0]?.powerOnFailure).toBe(null);
+    await ostler.engine.updateSite(ALICE, { powerOnFailure: "LEAVE" });
+    const sinceSite = await planned("DEPLOY");
+    await ostler.engine.updateSite(ALICE, { powerOnFailure: "OFF" });
+    expect(sinceSite).toMatchObject({ planHash: byRequest.planHash, results: [{ powerOnFailure: "LEAVE" }] });
+    expect(sinceSite.planHash).not.toBe(bySite.planHash);
+    await ostler.operationEnds(await ostler.begin("DEPLOY", [node], { powerOnFailure: "LEAVE" }));
+    expect((await restart([node], { dryRun: true })).results).toMatchObject([{ powerOnFailure: "LEAVE" }]);
+    expect((await restart([node], { dryRun: true, powerOnFailure: "OFF" })).results).toMatchObject([
+      { powerOnFailure: "OFF" },
     ]);
   });
 });
@@ -170,6 +224,7 @@ describe("restart from STAGE", () => {
     await ostler.operationEnds(id);
     expect(await ostler.nodeState(node)).toBe("STOPPED");
     const answer = await restart([node]);
+    expect(answer.results[0]?.erasesData).toBe(true);
     expect(answer.results[0]?.plan?.steps.map(({ name, kept }) => [name, kept])).toEqual([
       ["wipe", true],
       ["lock", false],
@@ -178,5 +233,23 @@ describe("restart from STAGE", () => {
       ["install", false],
     ]);
     expect((await ostler.operationEnds(answer.operationId ?? "")).state).toBe("SUCCEEDED");
+  });
+
+  test("restart whose erasures are kept does not say that it erases data [R-336]", async () => {
+    const gate = aGate();
+    const node = await ostler
+      .aNode()
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
+    const id = await ostler.begin("COMMISSION", [node]);
+    await gate.arrivals();
+    await ostler.engine.stop(ALICE, { work: { operationId: id } });
+    gate.open();
+    await ostler.operationEnds(id);
+    const planned = async (more: Partial<RestartRequest>) =>
+      (await restart([node], { dryRun: true, ...more })).results[0]?.erasesData;
+    expect(await planned({})).toBe(false);
+    expect(await planned({ from: "UNFINISHED_STEP" })).toBe(false);
+    expect(await planned({ from: "BEGINNING" })).toBe(true);
   });
 });

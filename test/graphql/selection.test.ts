@@ -207,6 +207,21 @@ describe("refused nodes", () => {
     });
   });
 
+  test("three unknown names are one error with their count and names, for verbs, restart and abort [R-152]", async () => {
+    const names = ["ghost-1", "ghost-2", "ghost-3"];
+    const list = JSON.stringify(names);
+    const answer = `{ errors { code count refs } }`;
+    const answers = await ostler.query(
+      `mutation {
+        manageNodes(input: { nodes: { names: ${list} } }) ${answer}
+        restart(input: { work: { names: ${list} } }) ${answer}
+        abort(input: { work: { names: ${list} } }) ${answer}
+      }`,
+    );
+    const expected = { errors: [{ code: "NOT_FOUND", count: 3, refs: names }] };
+    expect(answers).toEqual({ manageNodes: expected, restart: expected, abort: expected });
+  });
+
   test("releaseHolds and withdrawAbort with BEST_EFFORT, the default, name an unknown node in errors and results", async () => {
     const input = `{ work: { names: ["fleet-2", "ghost"] } }`;
     const answer = `{ errors { code ... on NotFoundError { missing } } results { ref node { name } error { code } } }`;

@@ -340,6 +340,14 @@ describe("admitted verb", () => {
       }
   });
 
+  test("verb on a DISAPPEARED node in the wrong state is refused because of the state, and names no force [R-337]", () => {
+    const gone: NodeFacts = { ...AVAILABLE, state: "ACTIVE", hasDisappeared: true };
+    expect(judge(gone, aRequest("PROVIDE"))).toEqual(judge({ ...gone, hasDisappeared: false }, aRequest("PROVIDE")));
+    expect(judge(gone, aRequest("UNDEPLOY"))).toMatchObject({
+      refusal: { message: expect.stringContaining("as disappeared") },
+    });
+  });
+
   test("verb DECOMMISSION is admitted for a driver that can neither clean nor deploy", () => {
     expect(judge({ ...AVAILABLE, state: "ACTIVE", can: CANNOT }, aRequest("DECOMMISSION")).admitted).toBe(true);
   });

@@ -9,7 +9,7 @@ import type { Refusal } from "../../errors.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import { lockNodes, nodesByIds } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
-import type { SitePolicy } from "../../store/records.ts";
+import type { Plan, SitePolicy } from "../../store/records.ts";
 import { readSite } from "../../store/site.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, answeredOperations, refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
@@ -27,7 +27,7 @@ import { admitOnce, replayOf } from "./idempotency.ts";
 import { planHashOf } from "./plan-hash.ts";
 import { planNodes } from "./plan-nodes.ts";
 import type { AdmittedNode, NodeDecision } from "./plan-nodes.ts";
-import { rolloutFlaws, termsFlaws } from "./request-terms.ts";
+import { powerOnFailureOf, rolloutFlaws, termsFlaws } from "./request-terms.ts";
 import type { RequestTerms, VerbRequest } from "./request-terms.ts";
 import { storeOperation } from "./store-operation.ts";
 import type { Submission } from "./submission.ts";
@@ -136,16 +136,27 @@ async function decidePart(
   const basis = { registry: context.registry, policy, submission };
   const decisions = await planNodes(tx, new Map(own.map((node) => [node.id, node])), basis);
   const variablesOf = await effectiveVariables(tx, own, submission, terms.variables);
+  const powerOnFailure = powerOnFailureOf(terms, submission.options, policy);
   const admitted: AdmittedNode[] = [];
   const answers = selection.nodes.map(({ ref, nodeId }): NodeAnswer => {
     const node = nodes.get(nodeId);
     const decision = decisions.get(nodeId);
     if (!node || !decision || "refusal" in decision) return refusedAnswer(ref, nodeId, decision);
-    const one = { ...decision, node, variables: variablesOf(node) };
+    const one = {
+      ...decision,
+      node,
+      variables: variablesOf(node),
+      powerOnFailure: mayPowerOff(decision.plan) ? powerOnFailure : null,
+    };
     admitted.push(one);
     return acceptedAnswer(ref, one);
   });
   return { submission, selection, answers, admitted };
+}
+
+/** Whether a failure of the plan may power the node off: a best-effort plan leaves the power to its steps. */
+function mayPowerOff({ bestEffort, legs }: Plan): boolean {
+  return !bestEffort && legs.some(({ phase }) => phase === "clean" || phase === "deploy");
 }
 
 type NodesById = ReadonlyMap<string, NodeRow>;
@@ -218,7 +229,7 @@ async function storeAll(
 const STALE_PLAN: Refusal = {
   code: "STALE_REVISION",
   message:
-    "The plan has changed: a node, its cluster's settings, a driver or the site's policy was changed, or the request differs (other nodes, another order, other variables or another failure policy). Read the new plan and send its planHash.",
+    "The plan has changed: a node, its cluster's settings, a driver or the site's policy was changed, or the request differs (other nodes, another order, other variables, another failure policy or another power after a failure). Read the new plan and send its planHash.",
   path: ["input", "planHash"],
 };
 
@@ -227,7 +238,8 @@ function refusedAnswer(ref: string, nodeId: string, decision: NodeDecision | und
   return { ...refusedNode(ref, nodeId, null, refusal), further, target: null };
 }
 
-function acceptedAnswer(ref: string, { node, plan, target, erasesData, variables }: AdmittedNode): NodeAnswer {
-  const accepted = { ...acceptedNode(ref, node.id, null), plan, target, erasesData };
+function acceptedAnswer(ref: string, admitted: AdmittedNode): NodeAnswer {
+  const { node, plan, target, erasesData, variables, powerOnFailure } = admitted;
+  const accepted = { ...acceptedNode(ref, node.id, null), plan, target, erasesData, powerOnFailure };
   return { ...accepted, further: [], variables: variables.list };
 }

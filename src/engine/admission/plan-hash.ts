@@ -1,6 +1,6 @@
 /**
- * The plan hash: the same as long as the verb, the failure policy, the nodes, their states, plans, targets, variables
- * and host groups are.
+ * The plan hash: the same as long as the verb, the failure policy, the nodes, their states, plans, targets, variables,
+ * host groups and power after a failure are.
  */
 import { createHash } from "node:crypto";
 import { createYielding } from "../../runtime/yielding.ts";
@@ -21,10 +21,10 @@ export async function planHashOf(
   for (const { submission, admitted } of parts) {
     const { kind, options, rollout } = submission;
     hash.update(JSON.stringify([kind, failurePolicyOf(rollout, kind), options.hostGroup ?? null]));
-    for (const { node, plan, target, variables } of admitted) {
+    for (const { node, plan, target, variables, powerOnFailure } of admitted) {
       const planHash = hashes.get(plan) ?? hashOf(plan);
       hashes.set(plan, planHash);
-      hash.update(JSON.stringify([node.id, node.state, planHash, target, variables.hash]));
+      hash.update(JSON.stringify([node.id, node.state, planHash, target, variables.hash, powerOnFailure]));
       await yieldWhenDue();
     }
   }

@@ -1,6 +1,7 @@
 /** Decides for each node of a submission whether it is admitted, and plans the admitted ones. */
 import type { Refusal } from "../../errors.ts";
 import { judge, keepsSystem } from "../../lifecycle/admission.ts";
+import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import { erasesData } from "../../lifecycle/touches.ts";
 import { resumeRoute } from "../../lifecycle/verbs.ts";
@@ -9,13 +10,13 @@ import type { Registry } from "../../drivers/registry.ts";
 import { createYielding } from "../../runtime/yielding.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import type { Reader } from "../../store/postgres/database.ts";
-import type { Plan, SitePolicy } from "../../store/records.ts";
+import type { Plan, PlannedStep, SitePolicy } from "../../store/records.ts";
 import { busyNodes, newestWork } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { cleansAutomatically } from "../../store/site.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
 import { installFlaw } from "../plans/install-check.ts";
-import { installedSteps, keepSteps, planSteps } from "../plans/plan.ts";
+import { installedSteps, keepSteps, keysOf, planSteps } from "../plans/plan.ts";
 import type { PlanRequest } from "../plans/plan.ts";
 import { PHASE_OF_LIST, choicePath } from "../plans/step-selection.ts";
 import type { EffectiveVariables } from "./effective-variables.ts";
@@ -30,7 +31,12 @@ export interface PlannedWork {
   readonly earlier: RunRow | null;
 }
 
-export type AdmittedNode = PlannedWork & { readonly node: NodeRow; readonly variables: EffectiveVariables };
+export interface AdmittedNode extends PlannedWork {
+  readonly node: NodeRow;
+  readonly variables: EffectiveVariables;
+  /** Null if a failure of the plan never changes the power. */
+  readonly powerOnFailure: PowerOnFailure | null;
+}
 
 /** `further`: more reasons for the refusal. */
 export type NodeDecision = PlannedWork | { readonly refusal: Refusal; readonly further?: readonly Refusal[] };
@@ -119,9 +125,15 @@ class SharedPlans {
     const keptKey = JSON.stringify([key, ...done]);
     const plan = this.#kept.get(keptKey) ?? (done.size > 0 ? keepSteps(planned.plan, done) : planned.plan);
     this.#kept.set(keptKey, plan);
-    const erases = erasesData(node, plan.steps);
+    const erases = erasesData(node, plan.steps, earlier ? keptSteps(earlier) : plan.steps.filter(({ kept }) => kept));
     return { plan, target: route.target, erasesData: erases, earlier: earlier?.run ?? null };
   }
+}
+
+/** The completed steps that a restart keeps, those of phases that it does not pass through again included. */
+function keptSteps({ plan, done }: EarlierWork): PlannedStep[] {
+  const keys = keysOf(plan);
+  return plan.steps.filter((_, index) => done.has(keys[index] ?? ""));
 }
 
 /** Keys of the steps that a new request keeps: those of the system that a commission finds installed. */

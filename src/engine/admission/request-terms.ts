@@ -5,7 +5,7 @@ import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
 import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { WaveOptions } from "../../lifecycle/waves.ts";
-import type { VerbOptions } from "../../store/records.ts";
+import type { SitePolicy, VerbOptions } from "../../store/records.ts";
 import type { Acceptance } from "../input/answers.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
@@ -66,4 +66,13 @@ export function rolloutFlaws({ waves, onFailure }: Rollout): Refusal[] {
 export function failurePolicyOf({ onFailure, waves }: Rollout, kind: OperationKind): FailurePolicy {
   const usual = defaultFailurePolicy(kind);
   return onFailure ?? (waves?.maxFailures !== undefined && usual === "CLEAN_UP_ALL" ? "CLEAN_UP_FAILED" : usual);
+}
+
+/** The power after a failed cleaning or deployment: as the request, the one that it restarts, or the site says. */
+export function powerOnFailureOf(
+  terms: Pick<RequestTerms, "powerOnFailure">,
+  options: Pick<VerbOptions, "powerOnFailure">,
+  policy: Pick<SitePolicy, "powerOnFailure">,
+): PowerOnFailure {
+  return terms.powerOnFailure ?? options.powerOnFailure ?? policy.powerOnFailure ?? "OFF";
 }

@@ -21,14 +21,14 @@ import { keysOf } from "../plans/plan.ts";
 import { isReserved, isReservedPower, leavesOff } from "../plans/reserved-steps.ts";
 import type { EngineContext } from "../context.ts";
 import { refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
-import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
+import type { Acceptance, NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { submitRestart } from "./admit.ts";
 import { replayOf } from "./idempotency.ts";
 import type { RequestTerms } from "./request-terms.ts";
 import type { Rollout } from "./request-terms.ts";
 import type { EarlierWork, Submission } from "./submission.ts";
 import type { Caller } from "../transaction.ts";
-import { selectEndedWork } from "../input/work-selector.ts";
+import { answersInOrder, selectEndedWork } from "../input/work-selector.ts";
 import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
 
 /** How much of the earlier work a restart keeps. */
@@ -58,18 +58,25 @@ export async function restartWork(
   request: RestartRequest,
 ): Promise<SubmitAnswer> {
   const inputHash = hashOf({ ...request, kind: "RESTART" });
-  const terms: RequestTerms = { ...request, ...given(request) };
+  const acceptance = request.acceptance ?? "BEST_EFFORT";
+  const terms: RequestTerms = { ...request, ...given(request), acceptance };
   const prepared = await context.transact(async ({ tx }) => {
-    const found = await prepareRestart(tx, request);
+    const found = await prepareRestart(tx, request, acceptance);
     if (!("refusals" in found)) return found;
     // Checked last: a repeated request finds the work of the first one in its way, which may have started just now.
     const replay = await replayOf(tx, caller, terms, (storedHash) => storedHash === inputHash);
-    return { answer: replay ?? { ...refuseRequest(found.refusals), results: found.results ?? [] } };
+    return { answer: replay ?? { ...refuseRequest(found.refusals), results: found.results } };
   });
   if ("answer" in prepared) return prepared.answer;
-  const { submissions, passedOver } = prepared;
+  const { submissions, passedOver, unknown } = prepared;
   const answer = await submitRestart(context, { caller, terms, inputHash, submissions });
-  return answer.replayed ? answer : { ...answer, results: [...answer.results, ...passedOver] };
+  if (answer.replayed) return answer;
+  return {
+    ...answer,
+    results: answersInOrder(request.work, [...answer.results, ...passedOver], unknown),
+    // A caller that sent wrong names has to notice it, although the others are restarted.
+    refusals: unknown ? [...answer.refusals, unknown] : answer.refusals,
+  };
 }
 
 /** The parts of a rollout that the request itself gives. */
@@ -79,18 +86,36 @@ function given({ onFailure, waves, maxParallel }: RestartRequest) {
 
 const RESTARTABLE = new Set(["STOPPED", "FAILED", "ABORTED"]);
 
+interface PreparedRestart {
+  readonly submissions: readonly Submission[];
+  /** Answers for nodes without unfinished work. */
+  readonly passedOver: readonly NodeAnswer[];
+  /** Refusal of the names and ids that do not exist; null if all exist. */
+  readonly unknown: Refusal | null;
+}
+
 /**
  * A submission for each earlier request, and the answers for nodes without unfinished work; or why nothing is
  * restarted.
  */
-async function prepareRestart(reader: Reader, request: RestartRequest) {
+async function prepareRestart(
+  reader: Reader,
+  request: RestartRequest,
+  acceptance: Acceptance,
+): Promise<PreparedRestart | Pick<SubmitAnswer, "refusals" | "results">> {
   const found = await selectEndedWork(reader, request.work);
-  if ("refusals" in found) return { refusals: found.refusals, results: [] satisfies NodeAnswer[] };
+  if ("refusals" in found) return { refusals: found.refusals, results: [] };
+  const { unknown } = found;
+  if (unknown && acceptance === "ALL_OR_NOTHING") return { refusals: [unknown], results: [] };
   const left = await unfinishedWork(reader, found);
   const { taken, passedOver } = left;
   if (taken.length === 0) {
     const busy = summaryOf(passedOver).filter(({ code }) => code === "BUSY");
-    return { refusals: busy.length > 0 ? busy : [NOTHING_TO_RESTART], results: passedOver };
+    const known = busy.length > 0 ? busy : passedOver.length > 0 ? [NOTHING_TO_RESTART] : [];
+    return {
+      refusals: unknown ? [...known, unknown] : known,
+      results: answersInOrder(request.work, passedOver, unknown),
+    };
   }
   const earlier = await earlierWork(reader, request, left);
   const operations = await operationsByIds(reader, [...new Set(taken.map(({ run }) => run.operationId))]);
@@ -102,7 +127,7 @@ async function prepareRestart(reader: Reader, request: RestartRequest) {
     const nodes = taken.filter(({ run }) => ids.has(run.operationId));
     return newest ? [submissionOf(newest, request, { restarts: [...ids], nodes, earlier })] : [];
   });
-  return { submissions, passedOver };
+  return { submissions, passedOver, unknown };
 }
 
 const NOTHING_TO_RESTART: Refusal = {

@@ -1,4 +1,5 @@
 /** Answers to requests for work, and about work, on nodes. */
+import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import type { Refusal } from "../../errors.ts";
 import type { Plan } from "../../store/records.ts";
@@ -25,6 +26,8 @@ export interface NodeAnswer {
   readonly plan: Plan | null;
   /** Whether the plan changes the disks of a node that may hold data; null without a plan. */
   readonly erasesData?: boolean | null;
+  /** Power of the node after a failure; null without a plan, and if a failure never changes it. */
+  readonly powerOnFailure?: PowerOnFailure | null;
   /** Variables that the drivers get, by name; absent without a plan. */
   readonly variables?: readonly EffectiveVariable[];
   /** State of the node after the plan. */
@@ -51,6 +54,11 @@ export function refuseRequest(refusals: readonly Refusal[]): SubmitAnswer & { re
 /** Names in a summary. All refusals are in the results. */
 const SUMMARY_REFS_MAX = 10;
 
+/** The nodes that one refusal stands for. */
+export function countedRefs(refs: readonly string[]): NonNullable<Refusal["nodes"]> {
+  return { count: refs.length, refs: refs.slice(0, SUMMARY_REFS_MAX) };
+}
+
 /**
  * The refusals of nodes, for the request as a whole: several nodes with the same code share one, with the data of the
  * first.
@@ -69,7 +77,7 @@ export function summaryOf(results: readonly NodeAnswer[]): Refusal[] {
       ...data,
       message: `${refs.length.toLocaleString("en")} nodes are refused with ${code}: ${listed(refs)}. The first reason: ${message}`,
       ...(missing.length > 0 && { missing }),
-      nodes: { count: refs.length, refs: refs.slice(0, SUMMARY_REFS_MAX) },
+      nodes: countedRefs(refs),
     };
   });
 }

@@ -5,7 +5,10 @@ import type { OperationRow } from "../../store/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { runsOfOperation } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
+import { refusedNode } from "./answers.ts";
+import type { NodeAnswer } from "./answers.ts";
 import { selectKnownNodes } from "./node-selector.ts";
+import { unknownNodes } from "./unknown-nodes.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import type { NodeSelector, PickSelector } from "./node-selector.ts";
 
@@ -43,10 +46,10 @@ export async function selectUnfinishedWork(reader: Reader, selector: WorkSelecto
   return runs.length === 0 ? { refusals: operationEnded(id) } : selected(id, runs);
 }
 
-/** The nodes of work that has ended, for a restart, or a refusal that has every name that does not exist. */
+/** The nodes of work that has ended, for a restart. Names that do not exist are in `unknown`. */
 export async function selectEndedWork(reader: Reader, selector: WorkSelector): Promise<SelectedWork | Refused> {
   const found = await operationOrNodes(reader, selector);
-  if (!("operation" in found)) return "unknown" in found && found.unknown ? { refusals: [found.unknown] } : found;
+  if (!("operation" in found)) return found;
   const { id, state, kind, finishedAt } = found.operation;
   if (!finishedAt)
     return refused({
@@ -61,6 +64,20 @@ export async function selectEndedWork(reader: Reader, selector: WorkSelector): P
       operationId: id,
     });
   return selected(id, await runsOfOperation(reader, id, "WORK"));
+}
+
+/** One answer for each name or id, those that do not exist included, in the order of the request. */
+export function answersInOrder<Answer extends NodeAnswer>(
+  work: WorkSelector,
+  known: readonly Answer[],
+  unknown: Refusal | null,
+): readonly (Answer | NodeAnswer)[] {
+  const { missing = [], path = [] } = unknown ?? {};
+  const answers = [...known, ...missing.map((ref) => refusedNode(ref, null, null, unknownNodes([ref], path)))];
+  const refs = "names" in work ? work.names : "ids" in work ? work.ids : null;
+  if (refs === null) return answers;
+  const placeOf = new Map([...new Set(refs)].map((ref, place) => [ref, place]));
+  return answers.toSorted((a, b) => (placeOf.get(a.ref) ?? 0) - (placeOf.get(b.ref) ?? 0));
 }
 
 async function operationOrNodes(

@@ -7,12 +7,11 @@ import type { Refusal } from "../../errors.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import type { RunRow } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
-import { commonOperation, refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
+import { commonOperation, refuseRequest, summaryOf } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import type { InterruptRequest } from "../input/interrupt-request.ts";
-import { unknownNodes } from "../input/unknown-nodes.ts";
-import { selectUnfinishedWork } from "../input/work-selector.ts";
-import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
+import { answersInOrder, selectUnfinishedWork } from "../input/work-selector.ts";
+import type { SelectedWork } from "../input/work-selector.ts";
 import type { Transaction } from "../transaction.ts";
 
 /** A node of the request with the run that the interruption concerns, if it has one. */
@@ -73,7 +72,7 @@ export async function interruptSelected<Answer extends NodeAnswer>(
   );
   const targets = nodes.map(({ ref, nodeId }) => ({ ref, nodeId, run: runOf.get(nodeId) }));
   const decided = await interruption.decide(transaction.tx, targets);
-  const results = inRequestOrder(request.work, [...decided, ...unknownAnswers(unknown)]);
+  const results = answersInOrder(request.work, decided, unknown);
   const refusals = [...summaryOf(decided), ...(unknown ? [unknown] : [])];
   const accepted = decided.flatMap((answer, index) => {
     const run = targets[index]?.run;
@@ -93,17 +92,4 @@ export async function interruptSelected<Answer extends NodeAnswer>(
     refusals: unknown ? [unknown] : [],
     replayed: false,
   };
-}
-
-function inRequestOrder<Answer extends NodeAnswer>(work: WorkSelector, answers: readonly Answer[]): readonly Answer[] {
-  const refs = "names" in work ? work.names : "ids" in work ? work.ids : null;
-  if (refs === null) return answers;
-  const placeOf = new Map([...new Set(refs)].map((ref, place) => [ref, place]));
-  return answers.toSorted((a, b) => (placeOf.get(a.ref) ?? 0) - (placeOf.get(b.ref) ?? 0));
-}
-
-/** An answer for each name or id that does not exist. */
-function unknownAnswers(unknown: Refusal | null): NodeAnswer[] {
-  const { missing = [], path = [] } = unknown ?? {};
-  return missing.map((ref) => refusedNode(ref, null, null, unknownNodes([ref], path)));
 }

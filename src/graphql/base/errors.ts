@@ -27,7 +27,7 @@ export const UserErrorRef = builder.interfaceRef<Refusal>("UserError").implement
     }),
     count: t.int({
       description:
-        "Number of nodes that this error stands for; 1 if it stands for itself. In `errors` of a payload, nodes that are refused with the same code have one error together, whose other data is that of the first of them; `results` has the error of each node.",
+        "Number of nodes that this error stands for; 1 if it stands for itself. In `errors` of a payload, nodes that are refused with the same code, unknown names included, have one error together, whose other data is that of the first of them; `results` has the error of each node.",
       resolve: ({ nodes }) => nodes?.count ?? 1,
     }),
     refs: t.stringList({

@@ -95,7 +95,7 @@ export const NodeWorkPayloadRef = builder.objectRef<SubmitAnswer>("NodeWorkPaylo
     errors: t.field({
       type: [UserErrorRef],
       description:
-        "Reasons why the whole request was refused, one for each code; empty if it was accepted. Abort, stop, releaseHolds and withdrawAbort with BEST_EFFORT also name the nodes that do not exist.",
+        "Reasons why the whole request was refused, one for each code; empty if it was accepted. Abort, stop, restart, releaseHolds and withdrawAbort with BEST_EFFORT also name the nodes that do not exist.",
       resolve: ({ refusals }) => [...refusals],
     }),
     replayed: t.exposeBoolean("replayed", {

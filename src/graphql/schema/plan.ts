@@ -21,6 +21,7 @@ import {
   NodeStateEnum,
   OperationKindEnum,
   PowerActionEnum,
+  PowerOnFailureEnum,
   MachinePartEnum,
   UntilEnum,
   VariableSourceEnum,
@@ -159,8 +160,15 @@ builder.objectFields(NodeResultRef, (t) => ({
   erasesData: t.boolean({
     nullable: true,
     description:
-      "Whether the node loses data: a step that will run changes its disks, and the node may hold data. An AVAILABLE node counts as empty. Null for a refused node, and for a request that starts no new work.",
+      "Whether the node loses data: a step that will run changes its disks, and the node may hold data. An AVAILABLE node counts as empty, and so does a node whose erasures a restart keeps. Null for a refused node, and for a request that starts no new work.",
     resolve: ({ erasesData }) => erasesData ?? null,
+  }),
+  powerOnFailure: t.field({
+    type: PowerOnFailureEnum,
+    nullable: true,
+    description:
+      "Power of the node if its cleaning or deployment fails, as the request or the site says. Null for a refused node, for a request that starts no new work, and if a failure never changes the power.",
+    resolve: ({ powerOnFailure }) => powerOnFailure ?? null,
   }),
   variables: t.field({
     type: [EffectiveVariableRef],
@@ -177,7 +185,7 @@ builder.objectFields(NodeResultRef, (t) => ({
 }));
 
 const PLAN_HASH =
-  "Hash of the plan: the kind of operation, the failure policy, and each node's state, steps, variables, host group and target. A later request with this `planHash` is refused unless its plan is the same. Null if the request was refused.";
+  "Hash of the plan: the kind of operation, the failure policy, and each node's state, steps, variables, host group, target and power after a failure. A later request with this `planHash` is refused unless its plan is the same. Null if the request was refused.";
 
 const acceptedCount = ({ results }: SubmitAnswer) => results.filter(({ accepted }) => accepted).length;
 const refusedCount = ({ results }: SubmitAnswer) => results.filter(({ refusal }) => refusal !== null).length;
@@ -235,6 +243,10 @@ const PlanInput = builder.inputType("PlanInput", {
       description: "Variables for the drivers, a JSON object. Merged into the cluster's settings; null removes a key.",
     }),
     onFailure: t.field({ type: FailurePolicyEnum, description: "Effect of a failed node on the others." }),
+    powerOnFailure: t.field({
+      type: PowerOnFailureEnum,
+      description: "Power of a node whose cleaning or deployment fails. By default as `Site.powerOnFailure` says.",
+    }),
   }),
 });
 
@@ -349,6 +361,7 @@ builder.queryField("plan", (t) =>
         waves: input.waves ? wavesOf(input.waves) : undefined,
         variables: given(input.variables),
         onFailure: given(input.onFailure),
+        powerOnFailure: given(input.powerOnFailure),
         dryRun: true,
       };
       return context.services.engine.submit(callerOf(context), {

@@ -101,7 +101,7 @@ const RestartInput = builder.inputType("RestartInput", {
       required: true,
       defaultValue: "BEST_EFFORT",
       description:
-        "Effect of a refused node on the whole request. By default the other nodes restart, and `results` has the reason for each refused one.",
+        "Effect of a refused or unknown node on the others. BEST_EFFORT: the others restart, `results` has the reason for each refused node, and `errors` names the unknown ones.",
     }),
     onFailure: t.field({
       type: FailurePolicyEnum,
