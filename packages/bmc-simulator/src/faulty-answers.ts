@@ -1,0 +1,72 @@
+/** Answers that are wrong on purpose. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Fault } from "./faults.ts";
+
+export interface Exchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+}
+
+/** Answers by the first fault that replaces the whole answer. False if there is none, and the request goes on. */
+export function answeredByFault({ request, response }: Exchange, faults: readonly Fault[]): boolean {
+  for (const fault of faults)
+    switch (fault.kind) {
+      case "silent":
+        return true;
+      case "reset":
+        resetConnection(request);
+        return true;
+      case "unavailable":
+        response.writeHead(503, { "Retry-After": String(fault.retryAfterSeconds), "Content-Length": 0 }).end();
+        return true;
+      case "redirect":
+        response.writeHead(307, { Location: new URL(request.url ?? "/", fault.to).href, "Content-Length": 0 }).end();
+        return true;
+      case "huge":
+        sendHuge(response, fault.bytes);
+        return true;
+      case "slow":
+      case "deaf":
+      case "half":
+      case "lost-session":
+      case "malformed":
+      case "certificate":
+      case "stuck-task":
+        break;
+    }
+  return false;
+}
+
+/** Sends a body as the faults want it: whole, cut but complete for HTTP, or half and then nothing. */
+export function sendBody(response: ServerResponse, body: string, faults: readonly Fault[]): void {
+  const isMalformed = faults.some(({ kind }) => kind === "malformed");
+  const text = isMalformed ? body.slice(0, Math.ceil((body.length * 2) / 3)) : body;
+  response.setHeader("Content-Length", Buffer.byteLength(text));
+  if (faults.some(({ kind }) => kind === "half")) response.write(text.slice(0, Math.ceil(text.length / 2)));
+  else response.end(text);
+}
+
+function resetConnection({ socket }: IncomingMessage): void {
+  // A TLS connection has no reset of its own; destroying it closes the connection without the end of TLS.
+  if ("resetAndDestroy" in socket && !("encrypted" in socket)) socket.resetAndDestroy();
+  else socket.destroy();
+}
+
+const CHUNK = "x".repeat(2 ** 16);
+
+/** In pieces, so that a hundred large answers do not fill the memory of the simulator. */
+function sendHuge(response: ServerResponse, bytes: number): void {
+  const [head, tail] = ['{"Description":"', '"}'];
+  response.writeHead(200, { "Content-Type": "application/json", "Content-Length": bytes });
+  let left = bytes - head.length - tail.length;
+  response.write(head);
+  const more = () => {
+    while (left > 0) {
+      const piece = left >= CHUNK.length ? CHUNK : CHUNK.slice(0, left);
+      left -= piece.length;
+      if (!response.write(piece)) return void response.once("drain", more);
+    }
+    response.end(tail);
+  };
+  more();
+}
