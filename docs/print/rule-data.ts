@@ -672,4 +672,22 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-148", rule: "Each timeout has its own timer." },
     ],
   },
+  {
+    title: "Simulated BMCs",
+    rules: [
+      { id: "R-350", rule: "Every link that a simulated BMC reports leads to a resource, whatever its traits." },
+      {
+        id: "R-351",
+        rule: "A simulated system changes its power with transitions, consumes a boot override of one boot, and refuses reset types that its state or its traits do not allow.",
+      },
+      {
+        id: "R-352",
+        rule: "A simulated BMC checks BIOS settings against its registry, and applies them with a reset.",
+      },
+      { id: "R-353", rule: "A firmware update of a simulated BMC is a task, and changes the version that it reports." },
+      { id: "R-354", rule: "Sessions of a simulated BMC expire, and are limited in number." },
+      { id: "R-355", rule: "Faults of a simulated BMC are switched while it runs, for all requests or for a path." },
+      { id: "R-356", rule: "Many simulated BMCs run in one process, with an address and a state each." },
+    ],
+  },
 ];

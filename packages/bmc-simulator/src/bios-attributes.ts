@@ -55,7 +55,7 @@ export interface BiosFlaw {
   readonly message: string;
 }
 
-/** What is wrong with new values, given all values as they would be after the change. */
+/** The flaws of new values, given all values as they would be after the change. */
 export function biosFlaws(
   changes: Readonly<Record<string, unknown>>,
   after: Readonly<Record<string, unknown>>,

@@ -1,4 +1,4 @@
-/** Self-signed X.509 certificates for HTTPS, one key pair each. node:crypto makes the keys but not certificates. */
+/** X.509 certificates for HTTPS, self-signed or issued by such a one, with one key pair each. node:crypto makes the keys but not certificates. */
 import { X509Certificate, generateKeyPairSync, randomBytes, sign } from "node:crypto";
 import { isIP } from "node:net";
 import { AsnConvert, OctetString } from "@peculiar/asn1-schema";
@@ -23,7 +23,7 @@ import {
 } from "@peculiar/asn1-x509";
 
 export interface TlsCertificate {
-  /** PEM. The certificate is its own CA. */
+  /** PEM. */
   readonly certificate: string;
   readonly key: string;
   /** SHA-256 of the certificate, as `AB:CD:…`. */
@@ -31,6 +31,10 @@ export interface TlsCertificate {
 }
 
 export interface CertificateRequest {
+  /** Common name. */
+  readonly name: string;
+  /** Null: the certificate is its own CA. */
+  readonly issuer: TlsCertificate | null;
   /** Host names and IP addresses it is valid for. */
   readonly hosts: readonly string[];
   readonly notBefore: Date;
@@ -40,23 +44,23 @@ export interface CertificateRequest {
 const ECDSA_WITH_SHA256 = "1.2.840.10045.4.3.2";
 const COMMON_NAME = "2.5.4.3";
 
-export function makeCertificate({ hosts, notBefore, notAfter }: CertificateRequest): TlsCertificate {
+export function makeCertificate({ name, issuer, hosts, notBefore, notAfter }: CertificateRequest): TlsCertificate {
   const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const algorithm = new AlgorithmIdentifier({ algorithm: ECDSA_WITH_SHA256 });
   const serial = randomBytes(16);
   // A serial number is positive and in its shortest form.
   serial[0] = 0x40 | (Number(serial[0]) & 0x3f);
-  const name = commonName(hosts[0] ?? "bmc");
+  const subject = commonName(name);
   const signed = new TBSCertificate({
     version: Version.v3,
     serialNumber: Uint8Array.from(serial).buffer,
     signature: algorithm,
-    issuer: name,
-    subject: name,
+    issuer: issuer === null ? subject : issuerName(issuer),
+    subject,
     validity: new Validity({ notBefore, notAfter }),
     subjectPublicKeyInfo: AsnConvert.parse(publicKey.export({ type: "spki", format: "der" }), SubjectPublicKeyInfo),
     extensions: new Extensions([
-      extension(id_ce_basicConstraints, new BasicConstraints({ cA: true })),
+      extension(id_ce_basicConstraints, new BasicConstraints({ cA: issuer === null })),
       extension(id_ce_subjectAltName, new SubjectAlternativeName(hosts.map(generalName))),
     ]),
   });
@@ -64,7 +68,9 @@ export function makeCertificate({ hosts, notBefore, notAfter }: CertificateReque
     new Certificate({
       tbsCertificate: signed,
       signatureAlgorithm: algorithm,
-      signatureValue: Uint8Array.from(sign("sha256", Buffer.from(AsnConvert.serialize(signed)), privateKey)).buffer,
+      signatureValue: Uint8Array.from(
+        sign("sha256", Buffer.from(AsnConvert.serialize(signed)), issuer?.key ?? privateKey),
+      ).buffer,
     }),
   );
   const x509 = new X509Certificate(Buffer.from(der));
@@ -75,8 +81,12 @@ export function makeCertificate({ hosts, notBefore, notAfter }: CertificateReque
   };
 }
 
-function commonName(host: string): Name {
-  const value = new AttributeValue({ utf8String: host });
+function issuerName({ certificate }: TlsCertificate): Name {
+  return AsnConvert.parse(new X509Certificate(certificate).raw, Certificate).tbsCertificate.subject;
+}
+
+function commonName(text: string): Name {
+  const value = new AttributeValue({ utf8String: text });
   return new Name([new RelativeDistinguishedName([new AttributeTypeAndValue({ type: COMMON_NAME, value })])]);
 }
 

@@ -31,7 +31,7 @@ export type Fault = FaultKind & {
   /** Only requests whose path contains this text, such as `/Systems`. */
   readonly path?: string;
   readonly method?: string;
-  /** The fault ends after so many requests. */
+  /** The fault ends after this number of requests. */
   readonly times?: number;
 };
 

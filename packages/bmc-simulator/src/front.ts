@@ -44,8 +44,10 @@ export function createFront({ tls, hosts }: FrontSettings): Front {
   const owners = new Map<string, Bmc>();
   const certificates = new Map<CertificateKind, TlsCertificate>();
   const servers = new Map<CertificateKind | "plain", HttpServer>();
-  const certificateOf = (kind: CertificateKind) => {
-    const made = certificates.get(kind) ?? makeCertificate(requestFor(kind, hosts));
+  const certificateOf = (kind: CertificateKind): TlsCertificate => {
+    const made =
+      certificates.get(kind) ??
+      makeCertificate({ ...requestFor(kind, hosts), issuer: kind === "good" ? null : certificateOf("good") });
     certificates.set(kind, made);
     return made;
   };
@@ -74,6 +76,7 @@ export function createFront({ tls, hosts }: FrontSettings): Front {
 function requestFor(kind: CertificateKind, hosts: readonly string[]) {
   const now = Date.now();
   return {
+    name: kind === "good" ? "Simulated BMC" : `Simulated BMC (${kind})`,
     hosts: kind === "wrong-name" ? ["another-machine.invalid"] : [...new Set(["127.0.0.1", "localhost", ...hosts])],
     notBefore: new Date(now - 30 * DAY_MS),
     notAfter: new Date(kind === "expired" ? now - DAY_MS : now + 365 * DAY_MS),
@@ -88,7 +91,7 @@ function handleRequest(owners: ReadonlyMap<string, Bmc>, request: IncomingMessag
     return;
   }
   serve(bmc, request, response).catch(() => {
-    // The client has gone in the middle of its request, or the address cannot be decoded.
+    // The client has disconnected in the middle of its request, or the address cannot be decoded.
     if (response.headersSent) socket.destroy();
     else response.writeHead(400).end();
   });

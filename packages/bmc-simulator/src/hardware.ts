@@ -10,7 +10,7 @@ export interface Drive {
   readonly protocol: "NVMe" | "SATA" | "SAS";
 }
 
-/** What distinguishes one machine from the next. Everything else is the template below. */
+/** The values that differ from machine to machine. Everything else is the template below. */
 export interface SystemIdentity {
   readonly serialNumber: string;
   readonly uuid: string;

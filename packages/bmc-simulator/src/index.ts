@@ -6,4 +6,6 @@ export type { PresetName, Traits } from "./traits.ts";
 export type { Fault, Faults } from "./faults.ts";
 export type { BmcState, Timing } from "./bmc.ts";
 export type { Machine } from "./machine.ts";
+export { qemuMachine } from "./qemu.ts";
+export type { QemuSettings } from "./qemu.ts";
 export type { SystemIdentity } from "./hardware.ts";

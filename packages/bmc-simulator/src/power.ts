@@ -37,7 +37,7 @@ export function resetSystem(bmc: Bmc, type: string): Answer {
   return done(bmc);
 }
 
-/** What a reset type means in a state of power, null if it is illegal. */
+/** The meaning of a reset type in a state of power, null if it is illegal. */
 function commandOf(type: ResetType, power: Power): Command | null {
   const isOff = power === "Off" || power === "PoweringOff";
   switch (type) {

@@ -47,7 +47,7 @@ export async function serve(bmc: Bmc, request: IncomingMessage, response: Server
   if (raw === null) return send(bmc, exchange, refuse(413, "PayloadTooLarge", "The body is too large."));
   const isLost = faults.some(({ kind }) => kind === "lost-session");
   const login = isLost ? loseSession(bmc, request) : logInOf(bmc, request);
-  await answer(bmc, exchange, { raw, login });
+  await answerRequest(bmc, exchange, { raw, login });
 }
 
 interface Received {
@@ -55,7 +55,7 @@ interface Received {
   readonly login: Login;
 }
 
-async function answer(bmc: Bmc, exchange: Exchange, { raw, login }: Received): Promise<void> {
+async function answerRequest(bmc: Bmc, exchange: Exchange, { raw, login }: Received): Promise<void> {
   const { method, target, request } = exchange;
   if (bmc.state.restartingUntil > Date.now())
     return send(bmc, exchange, {

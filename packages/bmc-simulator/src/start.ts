@@ -32,7 +32,7 @@ export interface BmcSettings {
   readonly latency?: Latency;
   readonly timing?: Partial<Timing>;
   readonly credentials?: Credentials;
-  /** What distinguishes the machine: serial number, MAC addresses, drives. */
+  /** Values of this machine: serial number, MAC addresses, drives. */
   readonly system?: Partial<SystemIdentity>;
   /** The computer that the BMC switches; by default one that only has a power state. */
   readonly machine?: (number: number, identity: SystemIdentity) => Machine;

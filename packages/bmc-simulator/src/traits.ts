@@ -352,7 +352,6 @@ const XCC_LIKE: Traits = {
   power: { ...REFERENCE.power, resetTypesListed: "action-info", transitions: false, answer: 204 },
   boot: { ...REFERENCE.boot, next: "boot-next" },
   bios: { settings: "Pending", applyTimes: ["OnReset"], task: false },
-  etags: "required",
   media: {
     onManager: [],
     onSystem: [
@@ -457,6 +456,16 @@ const MINIMAL: Traits = {
   latency: "openbmc",
 };
 
+/** Refuses what others tolerate, and offers few sessions. */
+const STRICT: Traits = {
+  ...REFERENCE,
+  ids: { system: "1", manager: "1", chassis: "1" },
+  login: { ...REFERENCE.login, basic: false, sessionsMax: 3, timeoutSeconds: 60, passwordEndsSessions: true },
+  power: { ...REFERENCE.power, resetTypesListed: "action-info", illegalReset: 409 },
+  bios: { settings: "Settings", applyTimes: ["OnReset"], task: true },
+  etags: "required",
+};
+
 export const PRESETS = {
   reference: REFERENCE,
   "idrac-like": IDRAC_LIKE,
@@ -465,6 +474,7 @@ export const PRESETS = {
   "xcc-like": XCC_LIKE,
   "openbmc-like": OPENBMC_LIKE,
   minimal: MINIMAL,
+  strict: STRICT,
 } as const satisfies Record<string, Traits>;
 
 export type PresetName = keyof typeof PRESETS;
@@ -472,9 +482,9 @@ export type PresetName = keyof typeof PRESETS;
 export const PRESET_NAMES = Object.keys(PRESETS).filter((name): name is PresetName => name in PRESETS);
 
 /** Traits of a preset by name, or the given ones with the rest of `reference`. */
-export function traitsOf(given: PresetName | Partial<Traits>): Traits {
+export function traitsOf(given: string | Partial<Traits>): Traits {
   if (typeof given !== "string") return { ...REFERENCE, ...given };
-  const traits: Traits | undefined = PRESETS[given];
-  if (traits === undefined) throw new Error(`Unknown preset "${given}": use one of ${PRESET_NAMES.join(", ")}.`);
-  return traits;
+  const name = PRESET_NAMES.find((one) => one === given);
+  if (name === undefined) throw new Error(`Unknown preset "${given}": use one of ${PRESET_NAMES.join(", ")}.`);
+  return PRESETS[name];
 }
