@@ -608,6 +608,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-222",
         rule: "A replica that is suspended before its commit blocks the transitions of other replicas for five seconds at most.",
       },
+      {
+        id: "R-270",
+        rule: "A suspended replica blocks them for one such time only, however many of its writers wait for the log.",
+      },
       { id: "R-133", rule: "A step that was running is entered again if it is idempotent or has a memo." },
       {
         id: "R-134",

@@ -6,6 +6,8 @@
  */
 import { next } from "../lifecycle/machine.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
+import { createSlots } from "../runtime/concurrency.ts";
+import type { Slot } from "../runtime/concurrency.ts";
 import { createYielding } from "../runtime/yielding.ts";
 import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
@@ -34,12 +36,25 @@ export interface Transaction {
 
 export type Transact = <T>(change: (transaction: Transaction) => Promise<T>) => Promise<T>;
 
+/**
+ * How long a transaction waits for those of its process that append before it, in ms; then it appends all the same.
+ * Less than the time for which the server keeps an idle transaction.
+ */
+const APPEND_WAIT_MS = 20_000;
+
 export function createTransact(database: Database, notifier: Notifier, observer: Observer = noopObserver): Transact {
+  // One transaction of the process at a time holds, or waits for, the lock on the position. A process that is suspended
+  // loses it after a bounded time (transitions.ts), and others would wait for that time again for each of its waiters.
+  const appending = createSlots(1, Number.POSITIVE_INFINITY, APPEND_WAIT_MS);
   return async (change) => {
     let effects: (() => void)[] = [];
     let transitions: NewTransition[] = [];
+    let slot: Slot = null;
     const result = await database
       .transaction(async (tx) => {
+        // Of an attempt that failed.
+        slot?.();
+        slot = null;
         transitions = [];
         effects = [];
         const answer = await change({
@@ -47,9 +62,13 @@ export function createTransact(database: Database, notifier: Notifier, observer:
           log: (transition) => transitions.push(transition),
           afterCommit: (effect) => effects.push(effect),
         });
-        if (transitions.length > 0) await appendTransitions(tx, transitions);
+        if (transitions.length > 0) {
+          slot = await appending.take();
+          await appendTransitions(tx, transitions);
+        }
         return answer;
       })
+      .finally(() => slot?.())
       .catch((error: unknown) => {
         if (isConnectionLoss(error)) observer.connectionLost();
         throw error;
