@@ -11,9 +11,11 @@ import { attemptsUnderWay } from "../../store/attempts.ts";
 import type { AttemptRow, TimedAttempt } from "../../store/attempts.ts";
 import { nodesByIds, secretsOfNodes } from "../../store/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
+import { DEADLINE_TOLERANCE_MS } from "../../store/parked-runs.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import type { Plan } from "../../store/records.ts";
-import type { LockedRun, RunRow } from "../../store/runs.ts";
+import type { LockedRun } from "../../store/run-locks.ts";
+import type { RunRow } from "../../store/runs.ts";
 import { beginStep, enterAgain, maintenanceSince, parked, passBoundary } from "./boundary.ts";
 import { RELEASE, describeFault, moveNode, openContext, resume, toFailure } from "./claimed-run.ts";
 import type { ClaimedRun, RunContext, RunDirective, RunEnvironment, StepContext } from "./claimed-run.ts";
@@ -284,11 +286,6 @@ function unusableMachine(node: NodeRow): Machine {
     settingsOf: () => undefined,
   };
 }
-
-/**
- * A step parked until its deadline may wake this much before it: the wait uses our clock, the deadline the database's.
- */
-const DEADLINE_TOLERANCE_MS = 1_000;
 
 /** False if the step was due before its deadline, and only the lack of a worker made it late. */
 function isWokenByDeadline(run: RunRow, attempt: AttemptRow): boolean {

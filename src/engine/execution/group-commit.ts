@@ -22,8 +22,8 @@
  * Left with the result of the change, or with its error.
  */
 import { isConnectionLoss, sqlState } from "../../store/postgres/connection-errors.ts";
-import type { LockedRun } from "../../store/runs.ts";
-import { lockRuns } from "../../store/runs.ts";
+import type { LockedRun } from "../../store/run-locks.ts";
+import { lockRuns } from "../../store/run-locks.ts";
 import { FencedError } from "./claimed-run.ts";
 import { OpenLedger, storeLedgers } from "./ledger.ts";
 import type { Ledger } from "./ledger.ts";

@@ -7,7 +7,7 @@
 import type { Log } from "../../log.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import { unfinishedDiscoveries } from "../../store/discoveries.ts";
-import { neglectedRuns } from "../../store/runs.ts";
+import { neglectedRuns } from "../../store/parked-runs.ts";
 import type { Queue } from "../jobs/queue.ts";
 
 /** Longer than a lease: until then the queue may hand the job over. */

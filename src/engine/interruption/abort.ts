@@ -9,7 +9,7 @@ import type { AttemptRow } from "../../store/attempts.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import type { PlannedStep } from "../../store/records.ts";
-import { lockUnfinishedRuns } from "../../store/runs.ts";
+import { lockUnfinishedRuns } from "../../store/run-locks.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";
 import { abortFlaws } from "../input/interrupt-request.ts";

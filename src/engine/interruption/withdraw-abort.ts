@@ -12,7 +12,9 @@ import { lockOperation, updateOperation, interruptOperation } from "../../store/
 import type { Reader } from "../../store/postgres/database.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import type { PlannedStep } from "../../store/records.ts";
-import { countFailed, lockBegunRuns, updateRuns } from "../../store/runs.ts";
+import { countFailed } from "../../store/operation-runs.ts";
+import { lockBegunRuns } from "../../store/run-locks.ts";
+import { updateRuns } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";

@@ -2,7 +2,8 @@
 import type { Refusal } from "../../errors.ts";
 import { beginMaintenance, updateNodes } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
-import { extendParkedSteps, lockUnfinishedRuns, runsPausedByMaintenance } from "../../store/runs.ts";
+import { extendParkedSteps, runsPausedByMaintenance } from "../../store/parked-runs.ts";
+import { lockUnfinishedRuns } from "../../store/run-locks.ts";
 import type { EngineContext } from "../context.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { REASON_LENGTH_MAX } from "../input/size-limits.ts";

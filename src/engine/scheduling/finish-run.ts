@@ -24,15 +24,8 @@ import {
 import type { OperationRow } from "../../store/operations.ts";
 import type { Failure, Plan, SitePolicy } from "../../store/records.ts";
 import { storePlans } from "../../store/plans.ts";
-import {
-  UNTOUCHED,
-  busyNodes,
-  finishRuns,
-  lockQueuedRuns,
-  newestWork,
-  parkedRuns,
-  runsOfOperation,
-} from "../../store/runs.ts";
+import { lockQueuedRuns, parkedRuns } from "../../store/operation-runs.ts";
+import { UNTOUCHED, busyNodes, finishRuns, newestWork, runsOfOperation } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { cleansAutomatically, readSite } from "../../store/site.ts";
 import type { EngineContext } from "../context.ts";

@@ -7,7 +7,8 @@
 import { countStartedRuns } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import { plansByHashes } from "../../store/plans.ts";
-import { changeClaimedRuns, lockRunsToStart } from "../../store/runs.ts";
+import { lockRunsToStart } from "../../store/operation-runs.ts";
+import { changeClaimedRuns } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { readSite } from "../../store/site.ts";
 import type { EngineContext } from "../context.ts";

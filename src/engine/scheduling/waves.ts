@@ -9,7 +9,13 @@ import type { Share, WaveOptions } from "../../lifecycle/waves.ts";
 import { lockOperation, pauseLeft, pauseWaves, updateOperation } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { Waves } from "../../store/records.ts";
-import { countFailed, hasQueued, hasUnfinishedInWaves, nextQueuedWave, withdrawStarts } from "../../store/runs.ts";
+import {
+  countFailed,
+  hasQueued,
+  hasUnfinishedInWaves,
+  nextQueuedWave,
+  withdrawStarts,
+} from "../../store/operation-runs.ts";
 import { ENGINE, startQueued } from "./start-runs.ts";
 import type { StartParts } from "./start-runs.ts";
 import { isUuid } from "../../runtime/uuid.ts";
