@@ -131,7 +131,7 @@ function matching(filter: OperationFilter | undefined, page?: PageRequest): SQL 
 
 /**
  * The operations of a cluster, or those of a page. They are in two lists: those that were requested for it, and those
- * that were requested in another way. The page is read from each list, by its index.
+ * that were requested in another way. The page is read from each list by its index, and then cut from both.
  */
 function ofCluster(clusterId: SQL, page?: PageRequest, condition?: SQL): SQL {
   const joined = condition
@@ -139,14 +139,17 @@ function ofCluster(clusterId: SQL, page?: PageRequest, condition?: SQL): SQL {
     : sql`${operationClusters}`;
   const requested = page && pageClauses(page, NEWEST);
   const others = page && pageClauses(page, NEWEST_OTHERS);
-  const first = (clauses: ReturnType<typeof pageClauses> | undefined) =>
-    clauses && page ? sql`order by ${sql.join(clauses.orderBy, sql`, `)} limit ${page.limit + 1}::int` : sql``;
+  const way = sql.raw(page?.fromEnd ? "asc" : "desc");
+  const first = (orderBy: readonly SQL[] = []) =>
+    page ? sql`order by ${sql.join([...orderBy], sql`, `)} limit ${page.limit + 1}::int` : sql``;
   return sql`${operations.id} in (
-    (select ${operations.id} from ${operations}
-      where ${and(eq(operations.clusterId, clusterId), condition, requested?.where)} ${first(requested)})
-    union all
-    (select ${operationClusters.operationId} from ${joined}
-      where ${and(eq(operationClusters.clusterId, clusterId), condition, others?.where)} ${first(others)}))`;
+    select listed.id from (
+      (select ${operations.id}, ${operations.createdAt} from ${operations}
+        where ${and(eq(operations.clusterId, clusterId), condition, requested?.where)} ${first(requested?.orderBy)})
+      union all
+      (select ${operationClusters.operationId}, ${operationClusters.createdAt} from ${joined}
+        where ${and(eq(operationClusters.clusterId, clusterId), condition, others?.where)} ${first(others?.orderBy)})
+    ) listed (id, created_at) ${first([sql`created_at ${way}`, sql`id ${way}`])})`;
 }
 
 export async function operationByKey(

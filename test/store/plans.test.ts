@@ -25,10 +25,11 @@ import { testDatabase } from "../support/database.ts";
 const COUNT = 100_000;
 const PAGE = 50;
 /**
- * Rows that a page may read: its own, the surplus row, rows that a filter skips, a parent's few rows before they are
- * sorted, and the same page of each list from which it is merged.
+ * Rows that a page may read: four for each of its own and for the surplus row. A page of a cluster's operations needs
+ * them: it reads as many from each of the two lists, the operations of the second one to filter them, and the operations
+ * that are left of both.
  */
-const READ_MAX = 6 * PAGE;
+const READ_MAX = 4 * (PAGE + 1);
 /** Nodes of a cluster. */
 const OF_CLUSTER = 1_000;
 
