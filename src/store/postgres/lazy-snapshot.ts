@@ -61,11 +61,13 @@ export function lazySnapshot(sql: Sql, statementSeconds?: number): LazySnapshot 
     }
   }
 
-  /** The part of a client that Drizzle and `runPrepared` use. */
+  // The part of a client that Drizzle and `runPrepared` use. Both take a whole client and await a query, or its
+  // `values()`. A promise in place of the query would send it before `values()` could choose the form of its rows, and
+  // the client of a transaction, which Drizzle takes too, exists only after its begin: hence the thenable and the cast.
   const client = {
     options: sql.options,
     unsafe: (...given: Given) => ({
-      // oxlint-disable-next-line unicorn/no-thenable -- like a query of postgres.js, which is sent when it is awaited
+      // oxlint-disable-next-line unicorn/no-thenable -- a query of postgres.js is sent when it is awaited, and Drizzle relies on that
       then: (...settle: Parameters<Rows["then"]>) => send(given, (query) => query).then(...settle),
       values: () => send(given, (query) => query.values()),
     }),
