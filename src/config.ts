@@ -306,7 +306,9 @@ function readFlags(args: readonly string[]): {
   }
 }
 
-/** The token, given itself or by its file; null if neither is given. An empty one is refused: its secret was not found. */
+/**
+ * The token, given itself or by its file; null if neither is given. An empty one is refused: its secret was not found.
+ */
 function tokenOf(given: string | undefined, file: string | undefined): string | null {
   if (given !== undefined && file !== undefined)
     throw new ConfigError("OSTLER_TOKEN and OSTLER_TOKEN_FILE are both set. Remove one of them.");

@@ -133,7 +133,9 @@ function requireAllowed(address: string, host: string, networks: IpNetworks): vo
   throw driverError(`${refusalOf(named, networks)}.`, "REFUSED", false);
 }
 
-/** Resolves a host. Throws a driver's error if that fails, and the signal's reason if it fires: a lookup can take long. */
+/**
+ * Resolves a host. Throws a driver's error if that fails, and the signal's reason if it fires: a lookup can take long.
+ */
 async function addressesOf(host: string, signal: AbortSignal, resolve: Resolve): Promise<readonly LookupAddress[]> {
   const family = isIP(host.split("%")[0] ?? "");
   if (family !== 0) return [{ address: host, family }];

@@ -583,7 +583,9 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     return engine.submit(caller, { ...terms, kind: work.kind, nodes: selector, options: work.options, onFailure });
   }
 
-  /** Work that the fault of a node is in the way of is refused as a whole, and each such node is named with its fault. */
+  /**
+   * Work that the fault of a node is in the way of is refused as a whole, and each such node is named with its fault.
+   */
   async function beRefused(random: Chance, lane: Lane, { work, nodes }: Chosen, actor: string): Promise<void> {
     const { operationId, refusals } = await submit(random, lane, work, nodes, actor);
     const expected = nodes.filter((node) => isRefusedForFault(node, work)).map(({ id }) => `${id} INVALID_STATE`);

@@ -413,8 +413,8 @@ function stopAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circu
 }
 
 /**
- * Every transaction that begins after a stop was answered knows of it, whether the run or only its operation has the stop:
- * it begins no step, and repeats none that failed.
+ * Every transaction that begins after a stop was answered knows of it, whether the run or only its operation has the
+ * stop: it begins no step, and repeats none that failed.
  */
 function begunAfter(run: RunAccount, answeredAt: number): string[] {
   return run.seen
@@ -516,8 +516,8 @@ function turnFlaws({ maxParallel, runs }: OperationAccount): string[] {
 }
 
 /**
- * A stop by name answers for every run of the operation, whatever has become of them: it is accepted for all, or there was
- * nothing to stop, because the operation had ended.
+ * A stop by name answers for every run of the operation, whatever has become of them: it is accepted for all, or there
+ * was nothing to stop, because the operation had ended.
  */
 export function flawsOfStop(operation: OperationAccount, ask: Ask, world: Circumstances): string[] {
   if (ask.by !== "operation" || ask.verb !== "STOP") return [];

@@ -26,8 +26,8 @@ const COUNT = 100_000;
 const PAGE = 50;
 /**
  * Rows that a page may read: four for each of its own and for the surplus row. A page of a cluster's operations needs
- * them: it reads as many from each of the two lists, the operations of the second one to filter them, and the operations
- * that are left of both.
+ * them: it reads as many from each of the two lists, the operations of the second one to filter them, and the
+ * operations that are left of both.
  */
 const READ_MAX = 4 * (PAGE + 1);
 /** Nodes of a cluster. */

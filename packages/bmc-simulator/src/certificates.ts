@@ -1,4 +1,7 @@
-/** X.509 certificates for HTTPS, self-signed or issued by such a one, with one key pair each. node:crypto makes the keys but not certificates. */
+/**
+ * X.509 certificates for HTTPS, self-signed or issued by such a one, with one key pair each. node:crypto makes the keys
+ * but not certificates.
+ */
 import { X509Certificate, generateKeyPairSync, randomBytes, sign } from "node:crypto";
 import { isIP } from "node:net";
 import { AsnConvert, OctetString } from "@peculiar/asn1-schema";

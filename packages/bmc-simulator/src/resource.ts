@@ -1,4 +1,7 @@
-/** Building blocks of resources and answers. Paths are without the prefix /redfish/v1, and as the specification spells them. */
+/**
+ * Building blocks of resources and answers. Paths are without the prefix /redfish/v1, and as the specification spells
+ * them.
+ */
 import type { Bmc } from "./bmc.ts";
 import type { Traits } from "./traits.ts";
 

@@ -1,4 +1,6 @@
-/** Finds the route of a path. One table for each kind of BMC, made when it is first needed and shared by all of them. */
+/**
+ * Finds the route of a path. One table for each kind of BMC, made when it is first needed and shared by all of them.
+ */
 import { DEVICE_ROUTES } from "./resources/devices.ts";
 import { ENCLOSURE_ROUTES } from "./resources/enclosure.ts";
 import { EVENT_ROUTES } from "./resources/events.ts";

@@ -12,7 +12,9 @@ import type { ResolvedNames } from "../egress.ts";
 
 type Callback = (error: Error | null, found?: string | readonly LookupAddress[], family?: number) => void;
 
-/** Replaces the lookups of this process. The returned function sets the names and addresses, in place of earlier ones. */
+/**
+ * Replaces the lookups of this process. The returned function sets the names and addresses, in place of earlier ones.
+ */
 export function pinLookups(): (names: ResolvedNames) => void {
   let pinned: ResolvedNames = new Map();
   const { lookup } = dns.promises;

@@ -5,8 +5,9 @@
  * - alone: it may read once, without a transaction, together with the events of all subscriptions. What the event has
  *   brought counts as a read. At a second read the execution is discarded, and leads to shared; so do later events of
  *   the same operation, from the beginning.
- * - shared: it reads in a snapshot, with all other executions that began before the snapshot's first statement. Rows that
- *   the event has brought are read again. If an execution fails, it leads to own: another one may have failed the snapshot.
+ * - shared: it reads in a snapshot, with all other executions that began before the snapshot's first statement. Rows
+ *   that the event has brought are read again. If an execution fails, it leads to own: another one may have failed the
+ *   snapshot.
  * - own: it reads in a snapshot of its own, and its result is final.
  */
 import type { ExecutionResult, OperationDefinitionNode } from "graphql";

@@ -3,8 +3,8 @@
  * Yoga executes a subscription's document per subscriber and event; for 5,000 subscribers that is most of a process's
  * CPU time.
  *
- * A field takes part by an extension `eventKey`, which is equal for events that look the same; events of other fields are
- * executed for each subscriber. Subscribers are in one
+ * A field takes part by an extension `eventKey`, which is equal for events that look the same; events of other fields
+ * are executed for each subscriber. Subscribers are in one
  * group if document, operation and caller are the same, and so are the variables below the root field: variables in its
  * arguments, such as a cursor or a filter, only select events. The first subscriber of a group that reaches an event
  * executes it; others that reach it within `FRESH_MS` get its result with its text (`stringify`). Later the event is
@@ -15,7 +15,8 @@
  * sees its own earlier writes, and no node goes back within a stream. Subscribers that arrive together still share,
  * because all of them arrive before the first result.
  *
- * All reads of an execution see one moment (event-moment.ts). An execution is paid for from the budget of the subscriber's connection (event-budget.ts); a shared result is free.
+ * All reads of an execution see one moment (event-moment.ts). An execution is paid for from the budget of the
+ * subscriber's connection (event-budget.ts); a shared result is free.
  *
  * Every subscriber reads its own source at its own pace, without a queue here. Plugins after this one do not see these
  * streams, so errors are masked here.

@@ -67,7 +67,7 @@ export function lazySnapshot(sql: Sql, statementSeconds?: number): LazySnapshot 
   const client = {
     options: sql.options,
     unsafe: (...given: Given) => ({
-      // oxlint-disable-next-line unicorn/no-thenable -- a query of postgres.js is sent when it is awaited, and Drizzle relies on that
+      // oxlint-disable-next-line unicorn/no-thenable -- like a query of postgres.js, which is sent when it is awaited
       then: (...settle: Parameters<Rows["then"]>) => send(given, (query) => query).then(...settle),
       values: () => send(given, (query) => query.values()),
     }),
