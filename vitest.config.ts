@@ -2,8 +2,8 @@
  * Tests run in three tiers; the name of a file decides its tier.
  *
  * - `fast`: `*.test.ts`. Everything that a change needs. `npm test` runs it, as three projects: `fast-shared` runs the
- *   files of the engine and the feed in processes that they share, `fast-served` those of the API, which saves loading and
- *   optimizing the modules for each file; `fast` runs every other file in a process of its own.
+ *   files of the engine and the feed in processes that they share, `fast-served` those of the API, which saves loading
+ *   and optimizing the modules for each file; `fast` runs every other file in a process of its own.
  * - `long`: `*.long.test.ts`. Real replicas that are killed, chaos, random models, code generators of clients.
  *   `npm run test:all` runs it, beside programs that have no test runner.
  * - `tcp`: the files of `fast` that depend on the database connection, over TCP, as an external server is reached. The
