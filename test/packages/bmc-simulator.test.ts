@@ -27,6 +27,18 @@ describe("simulated BMC", () => {
     expect(seen.size).toBeGreaterThan(70);
   });
 
+  test("links are spelled as the traits say, and work as they are given", async () => {
+    const lower = await aBmc({ traits: "ilo-like" });
+    const bios = await lower.ask("GET", `${ROOT}/systems/1/bios`);
+    const settings = `${ROOT}/systems/1/bios/settings/`;
+    expect(bios.body["@Redfish.Settings"]).toMatchObject({ SettingsObject: { "@odata.id": settings } });
+    expect((await lower.ask("PATCH", settings, { Attributes: { LogicalProc: "Disabled" } })).status).toBe(200);
+    const absolute = await aBmc({ traits: "minimal" });
+    expect((await absolute.ask("GET", ROOT)).body["Systems"]).toEqual({
+      "@odata.id": `${absolute.bmc.url}${ROOT}/systems/`,
+    });
+  });
+
   test("only the service root is readable without a login", async () => {
     const { bmc } = await aBmc();
     expect((await fetch(bmc.url + ROOT)).status).toBe(200);

@@ -40,7 +40,7 @@ export async function serve(bmc: Bmc, request: IncomingMessage, response: Server
   const exchange: Exchange = { request, response, method, target, query: url.searchParams, faults };
   const slow = faults.reduce((sum, fault) => sum + (fault.kind === "slow" ? fault.ms : 0), 0);
   const waitMs = slow + latencyOf(bmc.latency, bmc.traits.latency, target);
-  if (waitMs > 0) await delay(waitMs);
+  if (waitMs > 0) await delay(waitMs, undefined, { ref: false });
   if (answeredByFault(exchange, faults)) return;
   const raw = await bodyOf(request);
   if (response.destroyed) return;
