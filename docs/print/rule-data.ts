@@ -185,6 +185,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-154",
         rule: "Requests that pick free nodes at the same moment get different ones, and each gets all that it needs, or none.",
       },
+      {
+        id: "R-420",
+        rule: "A pick chooses only nodes that are in no cluster, unless its filter has a condition on clusters; then the filter decides.",
+      },
       { id: "R-155", rule: "A pick with too few free nodes is refused with CAPACITY and their number." },
       {
         id: "R-041",

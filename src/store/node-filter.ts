@@ -68,6 +68,14 @@ export interface NodeFilter {
   readonly not?: NodeFilter | undefined;
 }
 
+const CLUSTER_CONDITIONS = ["clusterId", "clusterName", "inCluster"] as const satisfies readonly (keyof NodeFilter)[];
+
+/** Whether the filter, or one within it, has a condition on the cluster of a node. */
+export function hasClusterCondition(filter: NodeFilter): boolean {
+  const inner = [...(filter.or ?? []), ...(filter.not ? [filter.not] : [])];
+  return CLUSTER_CONDITIONS.some((field) => filter[field] !== undefined) || inner.some(hasClusterCondition);
+}
+
 export type NodeTest = (node: NodeFacts) => boolean;
 
 /** A condition. `sql`: undefined if the value matches all nodes. */

@@ -1,9 +1,9 @@
-/** Nodes that a request may pick: AVAILABLE, without unfinished work, and not kept for something else. */
+/** Nodes that a request may pick: AVAILABLE, without unfinished work, and not kept for something else or in a cluster. */
 import { and, asc, eq, isNull, ne, not, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
-import { nodeCondition } from "./node-filter.ts";
+import { hasClusterCondition, nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
 import { nodes, runs } from "./tables.ts";
 
@@ -18,6 +18,7 @@ function isPickable(filter: NodeFilter | undefined): SQL | undefined {
     eq(nodes.isProtected, false),
     ne(nodes.presence, "DISAPPEARED"),
     sql`not exists (select 1 from ${runs} where ${runs.nodeId} = ${nodes.id} and ${isNull(runs.finishedAt)})`,
+    filter && hasClusterCondition(filter) ? undefined : isNull(nodes.clusterId),
     nodeCondition(filter),
   );
 }

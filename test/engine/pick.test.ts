@@ -1,6 +1,7 @@
 /** Picking free nodes: the service chooses and locks them, so that two requests never get the same node. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { NodePick } from "../../src/engine/input/node-pick.ts";
+import type { NodeFilter } from "../../src/store/node-filter.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 
@@ -90,6 +91,38 @@ describe("pick", () => {
     expect(answer.refusals[0]?.message).toMatch("The request needs 3 nodes, and only 2 that match are free.");
     expect(await ostler.changesSince(before)).toEqual([]);
     expect(refsOf(await pick({ count: 2, filter }, { dryRun: true }))).toEqual(namesOf([spare, other]).toSorted());
+  });
+
+  test("a pick does not take nodes that are reserved for a cluster [R-420]", async () => {
+    const { nodes, filter } = await aRack(3);
+    const [member, spare] = nodes as [TestNode, TestNode, TestNode];
+    const { clusterId } = await ostler.engine.createCluster(ALICE, {
+      name: "pick-web",
+      nodes: { names: [member.name] },
+    });
+    const planned = async (choice: NodePick) => refsOf(await pick(choice, { dryRun: true }));
+    const answer = await pick({ count: 3, filter });
+    expect(answer.refusals).toMatchObject([{ code: "CAPACITY", available: 2 }]);
+    expect(answer.refusals[0]?.message).toMatch("not in a cluster, unless the filter has a condition on clusters");
+    expect(await planned({ count: 2, filter })).not.toContain(member.name);
+    const others = namesOf(nodes)
+      .filter((name) => name !== member.name)
+      .toSorted();
+    const all = namesOf(nodes).toSorted();
+    const chosenBy = async (condition: NodeFilter, count: number) =>
+      planned({ count, filter: { ...filter, ...condition } });
+    expect(await chosenBy({ clusterName: "pick-web" }, 1)).toEqual([member.name]);
+    expect(await chosenBy({ clusterId: clusterId ?? "" }, 1)).toEqual([member.name]);
+    expect(await chosenBy({ inCluster: true }, 1)).toEqual([member.name]);
+    expect(await chosenBy({ inCluster: false }, 2)).toEqual(others);
+    expect(await chosenBy({ not: { clusterName: "pick-other" } }, 3)).toEqual(all);
+    expect(await chosenBy({ or: [{ clusterName: "pick-web" }, { name: { eq: spare.name } }] }, 2)).toEqual(
+      [member.name, spare.name].toSorted(),
+    );
+    expect(await chosenBy({ or: [{ driver: "fake" }, { not: { inCluster: true } }] }, 3)).toEqual(all);
+    const inWork = await pick({ count: 1, filter: { ...filter, clusterName: "pick-web" } });
+    expect(refsOf(inWork)).toEqual([member.name]);
+    await ostler.operationEnds(inWork.operationId ?? "");
   });
 
   test("a plan picks nodes without locking them, and while a request has them locked", async () => {

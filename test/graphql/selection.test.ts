@@ -181,6 +181,32 @@ describe("an empty list in a query", () => {
   });
 });
 
+describe("pick", () => {
+  test("pick does not take a member of a cluster, unless the filter has a condition on clusters [R-420]", async () => {
+    const [member, spare] = await ostler.register(["pick-1", "pick-2"]);
+    const { createCluster } = await ostler.query<{ createCluster: { cluster: { id: string } } }>(
+      'mutation { createCluster(input: { name: "reserved", nodes: { names: ["pick-1"] } }) { cluster { id } } }',
+    );
+    for (const verb of ["manageNodes", "provideNodes"])
+      await ostler.operationEnds(await ostler.begin(verb, ["pick-1", "pick-2"]));
+    const picked = async (count: number, condition?: object) => {
+      const { plan } = await ostler.query<{
+        plan: { results: { ref: string }[]; errors: { code: string; available?: number }[] };
+      }>(
+        "query P($pick: NodePickInput!) { plan(input: { kind: DEPLOY, nodes: { pick: $pick } }) { results { ref } errors { code ... on CapacityError { available } } } }",
+        { pick: { count, ...(condition && { filter: { name: { startsWith: "pick-" }, ...condition } }) } },
+      );
+      return plan.errors.length > 0 ? plan.errors : plan.results.map(({ ref }) => ref);
+    };
+    expect(await picked(2)).toEqual([{ code: "CAPACITY", available: 1 }]);
+    expect(await picked(1, {})).toEqual([spare]);
+    expect(await picked(1, { cluster: { name: "reserved" } })).toEqual([member]);
+    expect(await picked(1, { cluster: { id: createCluster.cluster.id } })).toEqual([member]);
+    expect(await picked(2, { or: [{ inCluster: true }, { inCluster: false }] })).toEqual([member, spare]);
+    expect(await picked(2, { not: { cluster: { name: "other" } } })).toEqual([member, spare]);
+  });
+});
+
 describe("refused nodes", () => {
   test("missing has at most 100 names and a count, so that a small request cannot make a large answer", async () => {
     const names = Array.from({ length: 5_000 }, (_, index) => `ghost-${index}`);

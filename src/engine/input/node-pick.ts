@@ -42,7 +42,7 @@ export async function pickNodes(
       : `other requests are taking ${available - picked.length} of the ${available} free ones right now`;
   return {
     code: "CAPACITY",
-    message: `The request needs ${nodesText(count)}, and ${found}. A free node is AVAILABLE and not in work, in maintenance, retired, protected, disappeared or with a fault. Ask for fewer, or try again later.`,
+    message: `The request needs ${nodesText(count)}, and ${found}. A free node is AVAILABLE and not in work, in maintenance, retired, protected, disappeared or with a fault; and not in a cluster, unless the filter has a condition on clusters. Ask for fewer, or try again later.`,
     path: [...path, "count"],
     available,
   };

@@ -168,7 +168,7 @@ export async function nodeId({ id, name, uuid }: typeof NodeRefInput.$inferInput
 
 const NodePickInput = builder.inputType("NodePickInput", {
   description:
-    "Free nodes, chosen by the service. The request locks them, so that no other request gets the same ones; a plan does not lock them. A node is free if it is AVAILABLE and not in work, in maintenance, retired, protected, disappeared or with a fault. If there are too few, the request is refused with CAPACITY, and `CapacityError.available` is their number.",
+    "Free nodes, chosen by the service. The request locks them, so that no other request gets the same ones; a plan does not lock them. A node is free if it is AVAILABLE and not in work, in maintenance, retired, protected, disappeared or with a fault; and not in a cluster, unless `filter` has a condition on clusters (`cluster` or `inCluster`, also in `or` and `not`). If there are too few, the request is refused with CAPACITY, and `CapacityError.available` is their number.",
   fields: (t) => ({
     count: t.int({ required: true, description: "Number of nodes, 1 to 1000." }),
     filter: t.field({
