@@ -229,6 +229,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "Of two overlapping requests at the same moment exactly one wins as a whole; the other is refused with BUSY and the operation in the way.",
       },
       { id: "R-047", rule: "The same idempotency key with the same input returns the same operation." },
+      {
+        id: "R-421",
+        rule: "A replayed request has the nodes that were accepted, and no refusals, for verbs and restarts alike: only the first answer names refused nodes and unknown names.",
+      },
       { id: "R-048", rule: "The same idempotency key with another input is refused with IDEMPOTENCY_MISMATCH." },
       {
         id: "R-049",

@@ -272,6 +272,36 @@ describe("idempotency key", () => {
     expect(await ostler.story(node, first.operationId ?? "")).toEqual(["deploy → DEPLOYING", "done → ACTIVE"]);
   });
 
+  test("replayed answers of a verb and of a restart have the accepted nodes and no refusals [R-421]", async () => {
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { fail: "no luck" } })
+      .made();
+    const busy = await ostler.aNode().made();
+    const deploy = async () =>
+      ostler.submit("DEPLOY", [node, busy], { acceptance: "BEST_EFFORT", idempotencyKey: "partly" });
+    const restart = async () =>
+      ostler.engine.restart(ALICE, {
+        work: { names: [node.name, busy.name, "ghost"] },
+        idempotencyKey: "partly again",
+      });
+    for (const { ask, refused } of [
+      { ask: deploy, refused: [busy.id] },
+      { ask: restart, refused: [busy.name, "ghost"] },
+    ]) {
+      const first = await ask();
+      expect(first.results.flatMap(({ ref, refusal }) => (refusal ? [ref] : []))).toEqual(refused);
+      await ostler.operationEnds(first.operationId ?? "");
+      expect(await ask()).toMatchObject({
+        replayed: true,
+        operationId: first.operationId,
+        results: [{ nodeId: node.id, accepted: true, refusal: null }],
+        refusals: [],
+      });
+    }
+  });
+
   test("idempotency key with another input is refused with the operation it was used for [R-048]", async () => {
     const [one, two] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
     const id = await ostler.begin("DEPLOY", [one], { idempotencyKey: "b" });

@@ -21,7 +21,7 @@ async function change(verb: "createCluster" | "updateCluster" | "deleteCluster",
   const data = await ostler.query<Record<string, Payload>>(
     `mutation Change($input: ${type}!) { ${verb}(input: $input) {
       cluster { id name state variables revision nodeCounts { state count } nodes { totalCount edges { node { name } } } }
-      errors { type: __typename code status message path ... on NotFoundError { missing } ... on ConflictError { operation { uuid } node { name } } }
+      errors { type: __typename code status message path count refs ... on NotFoundError { missing } ... on ConflictError { operation { uuid } node { name } } }
     } }`,
     { input },
   );
@@ -219,6 +219,19 @@ describe("changing a cluster", () => {
       }
     },
   );
+
+  test("several nodes of other clusters are one error with their count and names, when added and when removed", async () => {
+    const members = await ostler.register(2);
+    await aCluster({ nodes: { names: members } });
+    const { name } = await aCluster();
+    const refs = members.toSorted();
+    expect((await change("updateCluster", { cluster: { name }, remove: { names: members } })).errors).toMatchObject([
+      { code: "NOT_FOUND", count: 2, refs, path: ["input", "remove"] },
+    ]);
+    expect((await change("updateCluster", { cluster: { name }, add: { names: members } })).errors).toMatchObject([
+      { code: "INVALID_STATE", count: 2, refs, path: ["input", "add"] },
+    ]);
+  });
 
   test("updateCluster removes only nodes of the cluster", async () => {
     const [stranger = ""] = await ostler.register(1);

@@ -18,6 +18,8 @@ import { findCluster, selectNodes, unknownCluster } from "../input/node-selector
 import type { ClusterRef, NodeSelector } from "../input/node-selector.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
 import type { Caller, Transaction } from "../transaction.ts";
+import { countedRefs } from "../input/answers.ts";
+import { missingNodes } from "../input/unknown-nodes.ts";
 import { isJsonObject, overlay, variablesFlaws } from "../input/variables.ts";
 import { clusterLockRefusals } from "./cluster-lock.ts";
 
@@ -178,13 +180,15 @@ async function addNodes(
   );
   const elsewhere = nodes.filter((node) => node.clusterId !== null && node.clusterId !== clusterId);
   if (elsewhere.length > 0) {
-    const names = listed(elsewhere.map(({ name }) => name));
+    const names = elsewhere.map(({ name }) => name).toSorted();
+    const [verb, them] = names.length === 1 ? ["is", "it"] : ["are", "them"];
     throw new RefusalError([
       {
         code: "INVALID_STATE",
-        message: `${names} ${elsewhere.length === 1 ? "is" : "are"} in another cluster already. Remove ${elsewhere.length === 1 ? "it" : "them"} from that cluster first.`,
+        message: `${listed(names)} ${verb} in another cluster already. Remove ${them} from that cluster first.`,
         path,
         ...(elsewhere[0] && { nodeId: elsewhere[0].id }),
+        ...(names.length > 1 && { nodes: countedRefs(names) }),
       },
     ]);
   }
@@ -202,16 +206,13 @@ async function removeNodes(transaction: Transaction, cluster: ClusterRow, select
     transaction.tx,
     found.nodes.map(({ nodeId }) => nodeId),
   );
-  const others = nodes.filter((node) => node.clusterId !== cluster.id).map(({ name }) => name);
+  const others = nodes
+    .filter((node) => node.clusterId !== cluster.id)
+    .map(({ name }) => name)
+    .toSorted();
   if (others.length > 0) {
-    throw new RefusalError([
-      {
-        code: "NOT_FOUND",
-        message: `${listed(others)} ${others.length === 1 ? "is" : "are"} not in cluster ${cluster.name}.`,
-        missing: others,
-        path: ["input", "remove"],
-      },
-    ]);
+    const message = `${listed(others)} ${others.length === 1 ? "is" : "are"} not in cluster ${cluster.name}.`;
+    throw new RefusalError([missingNodes(others, message, ["input", "remove"])]);
   }
   await updateNodes(
     transaction.tx,

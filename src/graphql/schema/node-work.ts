@@ -99,7 +99,8 @@ export const NodeWorkPayloadRef = builder.objectRef<SubmitAnswer>("NodeWorkPaylo
       resolve: ({ refusals }) => [...refusals],
     }),
     replayed: t.exposeBoolean("replayed", {
-      description: "True if this is the answer to an earlier request with the same idempotency key.",
+      description:
+        "True if this is the answer to an earlier request with the same idempotency key. It has the operations of that request and the nodes that it accepted; refusals are not stored, so `errors` is empty.",
     }),
     query: t.field({
       type: QueryRef,
