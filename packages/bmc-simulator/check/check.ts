@@ -7,7 +7,9 @@
  * passed.
  */
 import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import { PRESET_NAMES, startBmc } from "../src/index.ts";
@@ -30,7 +32,12 @@ interface Tally {
 async function judgedBySushy(bmc: SimulatedBmc, tally: Tally): Promise<void> {
   const { userName, password } = bmc.credentials;
   const script = fileURLToPath(new URL("sushy-check.py", import.meta.url));
-  const output = await outputOf(PYTHON, [script, bmc.url, userName, password, IMAGE, ...beyondSushy(bmc.traits)]);
+  const folder = mkdtempSync(join(tmpdir(), "bmc-check-"));
+  const ca = join(folder, "ca.pem");
+  writeFileSync(ca, bmc.tls?.ca ?? "");
+  const args = [script, bmc.url, userName, password, IMAGE, ...beyondSushy(bmc.traits)];
+  const output = await outputOf(PYTHON, args, bmc.tls ? { REQUESTS_CA_BUNDLE: ca } : {});
+  rmSync(folder, { recursive: true });
   const [, passed = "0", failed = "1"] = /(\d+) passed, (\d+) failed\s*$/.exec(output) ?? [];
   tally.passed += Number(passed);
   tally.failed += Number(failed);
@@ -79,9 +86,16 @@ async function judgedByRedfishtool(bmc: SimulatedBmc, tally: Tally): Promise<voi
 }
 
 /** Output of a program, also of one that fails. */
-async function outputOf(program: string, args: readonly string[]): Promise<string> {
+async function outputOf(
+  program: string,
+  args: readonly string[],
+  environment: Readonly<Record<string, string>> = {},
+): Promise<string> {
   try {
-    const { stdout, stderr } = await run(program, [...args], { timeout: LIMIT_MS });
+    const { stdout, stderr } = await run(program, [...args], {
+      timeout: LIMIT_MS,
+      env: { ...process.env, ...environment },
+    });
     return stdout + stderr;
   } catch (error) {
     const { stdout = "", stderr = "" } = error as { readonly stdout?: string; readonly stderr?: string };
