@@ -1,10 +1,10 @@
 /**
- * The driver contract, version 1: the default export of a plugin module, and the objects passed to it and returned by
+ * The driver contract, version 2: the default export of a plugin module, and the objects passed to it and returned by
  * it. This file contains types only. A plugin imports it with `import type` and depends on nothing else in Ostler.
  *
- * A plugin module exports a `DriverFactory` as its default. The interfaces `inspect`, `clean`, `deploy` and `discover`
- * are optional; a node can take one that its driver lacks from another driver. Drivers keep no essential state: data
- * that must survive a restart of the service belongs in the `memo` of a step.
+ * A plugin module exports a `DriverFactory` as its default. All interfaces except `power` are optional; a node can take
+ * one that its driver lacks from another driver. Drivers keep no essential state: data that must survive a restart of the
+ * service belongs in the `memo` of a step.
  *
  * Guide for driver authors: docs/drivers.md. A driver must pass `src/drivers/conformance` before it is released.
  */
@@ -14,7 +14,7 @@ import type { StandardJSONSchemaV1, StandardSchemaV1 } from "@standard-schema/sp
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
 /** Incremented when a change of this file breaks existing plugins. */
-export type ContractVersion = 1;
+export type ContractVersion = 2;
 
 /**
  * A schema of any library that implements Standard Schema and Standard JSON Schema, such as Zod 4.2 and later.
@@ -28,8 +28,24 @@ export type PowerState = "ON" | "OFF" | "UNKNOWN";
 /** `SOFT_OFF` asks the operating system to shut down and ends when the machine is off. */
 export type PowerAction = "ON" | "OFF" | "SOFT_OFF" | "REBOOT";
 
-/** Boot source of the next start: the network, the machine's own disk, a virtual medium, or the firmware setup. */
-export type BootDevice = "PXE" | "DISK" | "CDROM" | "BIOS";
+/** Boot source: the network, the machine's own disk, a virtual medium, the firmware setup, or HTTP boot of UEFI. */
+export type BootDevice = "PXE" | "DISK" | "CDROM" | "BIOS" | "HTTP";
+
+/** How the firmware starts a boot source. */
+export type BootMode = "UEFI" | "BIOS";
+
+export interface BootOptions {
+  /** True: every later start uses the device. False: only the next one. */
+  readonly persistent: boolean;
+  /** Absent: as the driver's settings or the machine decide. */
+  readonly mode?: BootMode;
+}
+
+/** The boot source that a machine reports. */
+export interface BootOverride extends BootOptions {
+  /** Null: none is set, and the machine follows its own boot order. */
+  readonly device: BootDevice | null;
+}
 
 /** Phases whose steps a driver declares. The phase `verify` belongs to the engine, which uses `power`. */
 export type DriverPhase = "inspect" | "clean" | "deploy" | "undeploy";
@@ -49,8 +65,20 @@ export type Interruptible = "ALWAYS" | "AT_BOUNDARY" | "NEVER";
  */
 export type Touch = "DISKS" | "FIRMWARE" | "NETWORK";
 
-/** Points the operator to the cause: the login, the network, the time limit, or a refusal by the machine. */
-export type DriverErrorKind = "AUTHENTICATION" | "UNREACHABLE" | "TIMEOUT" | "REFUSED" | "OTHER";
+/**
+ * The part of a machine's setup that a step works on. Steps of equal priority run in the order `vendor`, `management`,
+ * `firmware`, `bios`, `raid`, `storage`, then those without a group.
+ */
+export type StepGroup = "raid" | "bios" | "firmware" | "management" | "storage" | "vendor";
+
+/**
+ * Points the operator to the cause, and decides whether another driver of the node is tried.
+ * `AUTHENTICATION`: the login was refused. `UNREACHABLE`: no connection, so the machine has received nothing of the
+ * request. `TIMEOUT`: it answers, but not in time. `REFUSED`: it refused the request. `UNSUPPORTED`: it lacks the
+ * ability, and nothing has changed. Another driver is tried after UNREACHABLE and UNSUPPORTED, and after a TIMEOUT of a
+ * read or with `withoutEffect`.
+ */
+export type DriverErrorKind = "AUTHENTICATION" | "UNREACHABLE" | "TIMEOUT" | "REFUSED" | "UNSUPPORTED" | "OTHER";
 
 /**
  * An error that a driver function can throw; plain errors are allowed too. `retryable` means that the same call may
@@ -60,6 +88,8 @@ export interface DriverError extends Error {
   readonly name: "DriverError";
   readonly kind: DriverErrorKind;
   readonly retryable: boolean;
+  /** For a TIMEOUT: true if the request certainly has not changed the machine. */
+  readonly withoutEffect?: boolean;
 }
 
 /** Result of one entry of a step. Any other value counts as a failure. */
@@ -72,8 +102,13 @@ export type StepResult =
    * the step until then. The memo is stored as it is, so it must not contain secrets; the settings are passed again.
    */
   | { readonly kind: "wait"; readonly seconds?: number; readonly callback?: true; readonly memo: Json }
-  /** Failed. A retryable failure is retried at most `Step.retries.times` times. */
-  | { readonly kind: "failed"; readonly reason: string; readonly retryable: boolean };
+  /** Failed. A retryable failure is retried at most `Step.retries.times` times. `errorKind`: default `OTHER`. */
+  | {
+      readonly kind: "failed";
+      readonly reason: string;
+      readonly retryable: boolean;
+      readonly errorKind?: DriverErrorKind;
+    };
 
 /** The node as a driver sees it. */
 export interface NodeView {
@@ -86,9 +121,8 @@ export interface NodeView {
   readonly labels: Readonly<Record<string, string>>;
 }
 
-/** The argument of every driver function. A driver has no access to the database or the engine. */
-export interface Call<Settings> {
-  readonly node: NodeView;
+/** The part of a call that exists before a machine is a node. A driver has no access to the database or the engine. */
+export interface MachineCall<Settings> {
   /** Validated by `Driver.settings`, secrets included. */
   readonly settings: Settings;
   /**
@@ -115,10 +149,18 @@ export interface Call<Settings> {
   timed<T>(name: string, work: () => Promise<T>): Promise<T>;
 }
 
+/** The argument of every driver function except `abilities` and `probe`. */
+export interface Call<Settings> extends MachineCall<Settings> {
+  readonly node: NodeView;
+}
+
+/** Arguments of a step. An optional one is absent. */
+export type StepArgs = Readonly<Record<string, Json | undefined>>;
+
 /** The argument of a step's functions. */
-export interface StepCall<Settings> extends Call<Settings> {
+export interface StepCall<Settings, Args extends StepArgs = StepArgs> extends Call<Settings> {
   /** Validated by `Step.args`; `{}` if the step takes no arguments. */
-  readonly args: Readonly<Record<string, Json>>;
+  readonly args: Args;
   /** The memo of the last `wait` of this step; null on the first entry. */
   readonly memo: Json;
   /** Body of the callback that ended the wait; null if its time ended, or if there was no wait. */
@@ -127,10 +169,15 @@ export interface StepCall<Settings> extends Call<Settings> {
   readonly callbackPath: string;
   /** The same in every entry of one attempt. Pass it to a back end that detects repeated requests. */
   readonly attemptKey: string;
-  /** Effective variables of the operation: the cluster's settings overlaid with the request's. */
+  /**
+   * The variables that `Driver.variables` declares, as far as they have a value: the cluster's settings overlaid with
+   * the request's.
+   */
   readonly variables: Readonly<Record<string, Json>>;
   /** Power of the node, through the driver that gives the node its power interface. */
   readonly power: NodePower;
+  /** Virtual media of the node, through the driver that gives the node its media interface. */
+  readonly media: NodeMedia;
   /** Reports progress for people, 0 to 100. Call it as often as you like: the engine throttles. */
   progress(percent: number, message?: string): void;
 }
@@ -143,8 +190,17 @@ export interface NodePower {
    * except for a reboot.
    */
   set(action: PowerAction): Promise<void>;
-  /** Rejects if the driver of the power interface has no `setBootDevice`. */
-  setBootDevice(device: BootDevice, options?: { readonly persistent?: boolean }): Promise<void>;
+  /** Rejects with kind UNSUPPORTED if no driver of the power interface can set it. */
+  setBootDevice(device: BootDevice, options?: Partial<BootOptions>): Promise<void>;
+}
+
+/** The node's media interface, bound to the node. */
+export interface NodeMedia {
+  /** Whether a driver of the node has a media interface. */
+  readonly offered: boolean;
+  /** Rejects with kind UNSUPPORTED if no driver of the node can insert a medium. Default: write-protected. */
+  insert(url: string, options?: Partial<MediaOptions>): Promise<void>;
+  eject(): Promise<void>;
 }
 
 /** Power. Every function must be idempotent: it can be called again after a crash. */
@@ -153,12 +209,83 @@ export interface PowerInterface<Settings> {
   read(call: Call<Settings>): Promise<PowerState>;
   /** Returns when the machine is in the requested state; otherwise throws. */
   set(call: Call<Settings>, action: PowerAction): Promise<void>;
-  /** Absent if the driver cannot set a boot device. */
-  setBootDevice?(call: Call<Settings>, device: BootDevice, options: { readonly persistent: boolean }): Promise<void>;
+  /** Absent if the driver cannot set a boot device. Throws UNSUPPORTED for a device or mode that the machine lacks. */
+  setBootDevice?(call: Call<Settings>, device: BootDevice, options: BootOptions): Promise<void>;
+  /** Absent if the driver cannot read it. */
+  readBootDevice?(call: Call<Settings>): Promise<BootOverride>;
+}
+
+export interface MediaOptions {
+  readonly writeProtected: boolean;
+}
+
+/** Virtual media. Both functions must be idempotent. */
+export interface MediaInterface<Settings> {
+  /**
+   * Makes the machine see the image at the URL as a medium, in place of an earlier one. The URL can contain a secret: it
+   * must not be logged.
+   */
+  insert(call: Call<Settings>, url: string, options: MediaOptions): Promise<void>;
+  /** Returns when no medium is inserted, also if none was. */
+  eject(call: Call<Settings>): Promise<void>;
+}
+
+/** One component of a machine that has firmware. */
+export interface FirmwareComponent {
+  /** Identifies the component on this machine, also after an update. */
+  readonly id: string;
+  readonly name: string;
+  /** As the machine reports it; null if it reports none. */
+  readonly version: string | null;
+  /** Whether the machine accepts an update; null if it does not report that. */
+  readonly updateable: boolean | null;
+}
+
+export interface FirmwareInterface<Settings> {
+  read(call: Call<Settings>): Promise<readonly FirmwareComponent[]>;
+}
+
+/** A value of a BIOS attribute. */
+export type BiosValue = string | number | boolean | null;
+
+/** One BIOS attribute. A PASSWORD has no value. */
+export interface BiosAttribute {
+  readonly name: string;
+  /** For people; null if the machine reports none. */
+  readonly title: string | null;
+  readonly type: "TEXT" | "WHOLE" | "TRUTH" | "CHOICE" | "PASSWORD";
+  readonly value: BiosValue;
+  /** The value after the next start, if it differs. */
+  readonly pending?: BiosValue;
+  /** For a CHOICE, if the machine reports them. */
+  readonly allowedValues?: readonly string[];
+  /** Of a WHOLE. */
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly readOnly: boolean;
+}
+
+export interface BiosInterface<Settings> {
+  read(call: Call<Settings>): Promise<readonly BiosAttribute[]>;
+}
+
+/** Access to the serial console of a machine. */
+export interface ConsoleInterface<Settings> {
+  /** The address to open, such as `ssh://10.0.0.7:2200` or a `wss:` URL, without credentials. */
+  serialUrl(call: Call<Settings>): Promise<string>;
+}
+
+/** Whether something that the driver declares works on a machine. */
+export interface Ability {
+  /** An interface (`media`), a function (`power.setBootDevice`), a power action (`power.SOFT_OFF`) or a step (`clean.secure_erase`). */
+  readonly name: string;
+  readonly works: boolean;
+  /** Why it does not work. */
+  readonly reason?: string;
 }
 
 /** The smallest unit that the engine executes, times, retries, interrupts and records. */
-export interface Step<Settings> {
+export interface Step<Settings, Args extends StepArgs = StepArgs> {
   /** Lower-case words joined by underscores, unique in its interface and phase. */
   readonly name: string;
   /** For people: what the step does. */
@@ -166,6 +293,8 @@ export interface Step<Settings> {
   readonly phase: DriverPhase;
   /** Higher runs first. A step with 0 runs only if it is requested by name. */
   readonly priority: number;
+  /** Decides the order among steps of the same priority. */
+  readonly group?: StepGroup;
   readonly interruptible: Interruptible;
   /** Limit from the beginning of an attempt to its end, waits included. */
   readonly timeoutSeconds: number;
@@ -191,19 +320,19 @@ export interface Step<Settings> {
    */
   readonly repeatOnRestart?: boolean;
   /** Schema of the arguments. Absent if the step takes none. */
-  readonly args?: Schema<Readonly<Record<string, Json>>>;
+  readonly args?: Schema<Args>;
   /** Performs the step. It can be entered twice with the same `attemptKey`, and must find its own earlier work. */
-  run(call: StepCall<Settings>): Promise<StepResult>;
+  run(call: StepCall<Settings, Args>): Promise<StepResult>;
   /**
    * Checks, after `run` is done, whether its work has taken effect. The step succeeds or fails with it; the output of
    * `run` is kept. It can wait, with a memo of its own.
    */
-  verify?(call: StepCall<Settings>): Promise<StepResult>;
+  verify?(call: StepCall<Settings, Args>): Promise<StepResult>;
   /**
    * Undoes unfinished work so that the node can be left alone. Called with the step's memo after the step was aborted,
    * and after it failed for good or ran out of time. May be called twice, and when there is nothing to undo.
    */
-  abort?(call: StepCall<Settings>): Promise<void>;
+  abort?(call: StepCall<Settings, Args>): Promise<void>;
 }
 
 /** Steps of one kind. */
@@ -264,6 +393,12 @@ export interface Driver<Settings> {
   readonly description: string;
   /** Settings of a node. Secrets are strings marked `writeOnly` in the JSON Schema; the API never returns them. */
   readonly settings: Schema<Settings>;
+  /**
+   * Schema of an object with the variables that the steps read, none of them required. A step receives only these. A
+   * request whose variables do not match it is refused, and a variable that no driver reads is reported in the plan. A
+   * schema that accepts any field passes all variables. Absent: the driver reads none.
+   */
+  readonly variables?: Schema<Readonly<Record<string, Json | undefined>>>;
   /** Absent: the network only. */
   readonly permissions?: readonly DriverPermission[];
   readonly power: PowerInterface<Settings>;
@@ -271,7 +406,16 @@ export interface Driver<Settings> {
   /** Steps of the phases `deploy` and `undeploy`. */
   readonly deploy?: StepInterface<Settings>;
   readonly clean?: StepInterface<Settings>;
+  readonly media?: MediaInterface<Settings>;
+  readonly firmware?: FirmwareInterface<Settings>;
+  readonly bios?: BiosInterface<Settings>;
+  readonly console?: ConsoleInterface<Settings>;
   readonly discover?: DiscoverInterface<Settings>;
+  /**
+   * Asks a machine which of the declared abilities work on it, such as whether it offers secure erase. What the answer
+   * does not name works as declared. Changes nothing. Absent: everything works as declared.
+   */
+  abilities?(call: MachineCall<Settings>): Promise<readonly Ability[]>;
   /**
    * Identity of the node's management controller, such as host and port, without secrets. Nodes with the same result
    * share that controller and the site's limit per controller; a discovery recognizes registered nodes by it. If it is
