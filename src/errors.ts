@@ -62,6 +62,7 @@ export const FAILURE_KIND_MEANING = {
   UNREACHABLE: "The machine did not answer at all: check its power, the network and the address.",
   TIMEOUT: "The machine answered, but did not finish in time.",
   REFUSED: "The machine refused the request.",
+  UNSUPPORTED: "The machine or its driver lacks the ability.",
   OTHER: "Anything else, also an error that the driver did not classify: see the message.",
 } as const;
 

@@ -129,7 +129,7 @@ describe("service process", () => {
       `
       const shape = { type: "object", properties: {} };
       export default () => ({
-        contract: 1, name: "own", version: "1.0.0", description: "Made for a test.",
+        contract: 2, name: "own", version: "1.0.0", description: "Made for a test.",
         settings: { "~standard": { version: 1, vendor: "none", validate: (value) => ({ value: value ?? {} }), jsonSchema: { input: () => shape, output: () => shape } } },
         power: { async read() { return "ON"; }, async set() {} },
       });

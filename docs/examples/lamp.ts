@@ -115,7 +115,7 @@ async function writeImage(call: StepCall<Settings>): Promise<StepResult> {
 
 export default function createLamp(_host: PluginHost): Driver<Settings> {
   return {
-    contract: 1,
+    contract: 2,
     name: "lamp",
     version: "1.0.0",
     description: "Machines with an HTTP controller; the example of docs/drivers.md.",

@@ -60,6 +60,9 @@ export const fakeSettings = z
     dead: z.boolean().default(false).meta({ description: "The BMC does not answer." }),
     refusesLogin: z.boolean().default(false).meta({ description: "The BMC refuses the login." }),
     powerDelayMs: milliseconds.default(0).meta({ description: "Duration of a power change, in milliseconds." }),
+    lacks: z.array(z.string().max(80)).max(50).default([]).meta({
+      description: "Abilities that the machine reports as missing, such as media or clean.update_firmware.",
+    }),
     controller: z.string().max(253).optional().meta({
       bindsSecret: true,
       description:
@@ -78,5 +81,10 @@ export const fakeSettings = z
       .meta({ writeOnly: true, description: "A secret, to show that the API never returns it." }),
   })
   .meta({ description: "A simulated machine." });
+
+/** The variables that the steps read. `configure` returns all that it is given. */
+export const fakeVariables = z.looseObject({
+  image: z.string().max(2_000).optional().meta({ description: "Image to write. Absent: a default one." }),
+});
 
 export type FakeSettings = z.infer<typeof fakeSettings>;

@@ -32,7 +32,7 @@ const POLL_LONGEST_MILLISECONDS = 2000;
 /** Hundreds of sensors of a slow BMC take a minute or more. */
 const SENSORS_SECONDS = 150;
 
-const BOOT_DEVICE_WORD: Readonly<Record<BootDevice, string>> = {
+const BOOT_DEVICE_WORD: Readonly<Record<Exclude<BootDevice, "HTTP">, string>> = {
   PXE: "pxe",
   DISK: "disk",
   CDROM: "cdrom",
@@ -42,7 +42,7 @@ const BOOT_DEVICE_WORD: Readonly<Record<BootDevice, string>> = {
 const factory: DriverFactory<IpmiSettings> = ({ describing }) => {
   const ipmitool = describing ? noIpmitool : createIpmitool();
   return {
-    contract: 1,
+    contract: 2,
     name: "ipmi",
     version: "0.1.0",
     description: "Machines with an IPMI 2.0 BMC, through the program ipmitool.",
@@ -51,10 +51,17 @@ const factory: DriverFactory<IpmiSettings> = ({ describing }) => {
     power: {
       read: (call) => readPower(ipmitool, call),
       set: (call, action) => setPower(ipmitool, call, action),
-      async setBootDevice(call, device, { persistent }) {
+      async setBootDevice(call, device, { persistent, mode }) {
+        if (device === "HTTP")
+          throw new IpmiError({
+            kind: "UNSUPPORTED",
+            retryable: false,
+            message: `BMC ${bmcName(call.settings)}: IPMI has no boot device for HTTP; use PXE.`,
+          });
         const word = BOOT_DEVICE_WORD[device];
+        const isUefi = mode === undefined ? call.settings.bootMode === "UEFI" : mode === "UEFI";
         const options = [
-          ...(call.settings.bootMode === "UEFI" ? ["efiboot"] : []),
+          ...(isUefi ? ["efiboot"] : []),
           ...(persistent ? ["persistent"] : []),
         ];
         await ipmitool.run(call, {
@@ -223,6 +230,6 @@ async function asResult(
   } catch (error) {
     if (!(error instanceof IpmiError)) throw error;
     call.log(error.message);
-    return { kind: "failed", reason: error.message, retryable: error.retryable };
+    return { kind: "failed", reason: error.message, retryable: error.retryable, errorKind: error.kind };
   }
 }

@@ -67,7 +67,8 @@ export type Touch = "DISKS" | "FIRMWARE" | "NETWORK";
 
 /**
  * The part of a machine's setup that a step works on. Steps of equal priority run in the order `vendor`, `management`,
- * `firmware`, `bios`, `raid`, `storage`, then those without a group.
+ * `firmware`, `bios`, `raid`, `storage`. One without a group has the place of its interface: a deploy step after
+ * `firmware`, others last.
  */
 export type StepGroup = "raid" | "bios" | "firmware" | "management" | "storage" | "vendor";
 
@@ -398,7 +399,7 @@ export interface Driver<Settings> {
    * request whose variables do not match it is refused, and a variable that no driver reads is reported in the plan. A
    * schema that accepts any field passes all variables. Absent: the driver reads none.
    */
-  readonly variables?: Schema<Readonly<Record<string, Json | undefined>>>;
+  readonly variables?: Schema<object>;
   /** Absent: the network only. */
   readonly permissions?: readonly DriverPermission[];
   readonly power: PowerInterface<Settings>;

@@ -14,7 +14,7 @@ import type { LookupAddress } from "node:dns";
 import { isIP } from "node:net";
 import type { IpNetworks } from "../runtime/ip-networks.ts";
 import { messageOf } from "../errors.ts";
-import type { Call, DiscoverCall, Driver, DriverErrorKind, Schema, Step, StepInterface } from "./driver.ts";
+import type { Call, DiscoverCall, Driver, DriverErrorKind, MachineCall, Schema, Step, StepInterface } from "./driver.ts";
 import { shapeOf } from "./settings-shape.ts";
 
 // The system's: a worker replaces it for the driver.
@@ -67,7 +67,8 @@ export function limitEgress(
       ...(step.abort && { abort: guarded(async (call) => step.abort?.(call)) }),
     })),
   });
-  const { power, inspect, deploy, clean, discover } = driver;
+  const { power, inspect, deploy, clean, media, firmware, bios, discover } = driver;
+  const serial = driver.console;
   return {
     ...driver,
     power: {
@@ -78,7 +79,24 @@ export function limitEgress(
           power.setBootDevice?.(call, device, options),
         ),
       }),
+      ...(power.readBootDevice && {
+        readBootDevice: guarded(
+          async (call: Call<unknown>) => (await power.readBootDevice?.(call)) ?? { device: null, persistent: false },
+        ),
+      }),
     },
+    ...(media && {
+      media: {
+        insert: guarded((call: Call<unknown>, url: string, options) => media.insert(call, url, options)),
+        eject: guarded((call: Call<unknown>) => media.eject(call)),
+      },
+    }),
+    ...(firmware && { firmware: { read: guarded((call: Call<unknown>) => firmware.read(call)) } }),
+    ...(bios && { bios: { read: guarded((call: Call<unknown>) => bios.read(call)) } }),
+    ...(serial && { console: { serialUrl: guarded((call: Call<unknown>) => serial.serialUrl(call)) } }),
+    ...(driver.abilities && {
+      abilities: guarded(async (call: MachineCall<unknown>) => (await driver.abilities?.(call)) ?? []),
+    }),
     ...(inspect && { inspect: steps(inspect) }),
     ...(deploy && { deploy: steps(deploy) }),
     ...(clean && { clean: steps(clean) }),

@@ -14,11 +14,12 @@ import { createMemory } from "./isolation/driver-memory.ts";
 import type { Pool } from "./isolation/pool.ts";
 import { limitEgress } from "./egress.ts";
 import { parsePin, verifyPin } from "./pinned-plugin.ts";
-import { createRegistry } from "./registry.ts";
+import { INTERFACE_OF_PHASE, createRegistry } from "./registry.ts";
 import type { AnyDriver, Registry } from "./registry.ts";
 import { shapeProblem } from "./settings-shape.ts";
+import { variablesProblem } from "./variables.ts";
+import { CONTRACT, toPresentVersion } from "./version-1.ts";
 
-const CONTRACT = 1;
 const BUNDLED = fileURLToPath(new URL("../../plugins", import.meta.url));
 /** Names that are looked up among the bundled plugins first. */
 const PLUGIN = /^[a-z][a-z0-9_-]*$/;
@@ -123,7 +124,7 @@ async function loadPlugin(
   } catch (error) {
     return refuse(`it cannot be inspected (${messageOf(error)}).`, error);
   }
-  return problem === null ? (driver as AnyDriver) : refuse(problem);
+  return problem === null ? toPresentVersion(driver as AnyDriver) : refuse(problem);
 }
 
 /** The argument of `import`: a bundled plugin's file, a path's URL, or a package name. */
@@ -145,8 +146,9 @@ function moduleOf(word: string): string {
 function problemOf(made: unknown): string | null {
   if (typeof made !== "object" || made === null) return "its factory did not return a driver.";
   const driver = made as Partial<Driver<unknown>>;
-  if (driver.contract !== CONTRACT)
-    return `it implements driver contract ${String(driver.contract)}, but this service supports ${CONTRACT}.`;
+  const contract: unknown = driver.contract;
+  if (contract !== CONTRACT && contract !== 1)
+    return `it implements driver contract ${String(contract)}, but this service supports ${CONTRACT} and 1. Change it as docs/drivers.md describes, and declare \`contract: ${CONTRACT}\`.`;
   if (typeof driver.name !== "string" || !DRIVER.test(driver.name))
     return `its driver's name ${JSON.stringify(driver.name)} is invalid. Use lower-case letters and digits, in words joined by _.`;
   if (typeof driver.version !== "string" || typeof driver.description !== "string")
@@ -165,21 +167,53 @@ function problemOf(made: unknown): string | null {
   if (driver.discover && typeof driver.discover.probe !== "function") return "its discovery lacks probe.";
   if (typeof driver.power?.read !== "function" || typeof driver.power.set !== "function")
     return "its driver lacks power.read or power.set.";
+  for (const [kind, functions] of Object.entries(FUNCTIONS)) {
+    const offered = driver[kind as keyof typeof FUNCTIONS] as Readonly<Record<string, unknown>> | undefined;
+    const missing = offered && functions.find((one) => typeof offered[one] !== "function");
+    if (missing !== undefined) return `its ${kind} interface lacks ${missing}.`;
+  }
+  return stepsProblem(driver) ?? (driver.variables ? variablesProblem(driver.variables) : null);
+}
+
+/** The functions of the interfaces without steps. */
+const FUNCTIONS = {
+  media: ["insert", "eject"],
+  firmware: ["read"],
+  bios: ["read"],
+  console: ["serialUrl"],
+} as const satisfies Partial<Record<keyof Driver<unknown>, readonly string[]>>;
+
+const GROUPS: readonly unknown[] = ["raid", "bios", "firmware", "management", "storage", "vendor"];
+
+function stepsProblem(driver: Partial<Driver<unknown>>): string | null {
   for (const kind of ["inspect", "deploy", "clean"] as const) {
     const offered: Partial<StepInterface<unknown>> | null | undefined = driver[kind];
     if (offered === undefined) continue;
     if (!Array.isArray(offered?.steps) || typeof offered.supportsAbort !== "boolean")
       return `its ${kind} interface lacks steps or supportsAbort.`;
     for (const step of offered.steps as readonly (Partial<Step<unknown>> | null)[]) {
-      if (
-        typeof step?.name !== "string" ||
-        typeof step.run !== "function" ||
-        !(Number(step.timeoutSeconds) > 0) ||
-        typeof step.priority !== "number"
-      ) {
-        return `step ${JSON.stringify(step?.name)} of its ${kind} interface lacks a name, a run function, a priority or a timeout.`;
-      }
+      const problem = stepProblem(kind, step);
+      if (problem !== null) return `step ${JSON.stringify(step?.name)} of its ${kind} interface ${problem}`;
     }
   }
   return null;
 }
+
+/** The end of a sentence about the step; null if it has no problem. */
+function stepProblem(kind: "inspect" | "deploy" | "clean", step: Partial<Step<unknown>> | null): string | null {
+  if (
+    typeof step?.name !== "string" ||
+    typeof step.run !== "function" ||
+    !(Number(step.timeoutSeconds) > 0) ||
+    typeof step.priority !== "number"
+  )
+    return "lacks a name, a run function, a priority or a timeout.";
+  const fitting = DRIVER_PHASES.filter((phase) => INTERFACE_OF_PHASE[phase] === kind);
+  if (!fitting.some((phase) => phase === step.phase))
+    return `has the phase ${JSON.stringify(step.phase)}, in which it would never run. Declare ${fitting.map((phase) => JSON.stringify(phase)).join(" or ")}, or move it to the interface of its phase.`;
+  if (step.group !== undefined && !GROUPS.includes(step.group))
+    return `has the group ${JSON.stringify(step.group)}. Use one of ${GROUPS.join(", ")}.`;
+  return null;
+}
+
+const DRIVER_PHASES = Object.keys(INTERFACE_OF_PHASE) as readonly (keyof typeof INTERFACE_OF_PHASE)[];

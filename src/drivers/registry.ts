@@ -4,6 +4,7 @@
  */
 import type { Driver, DriverPhase, InspectInterface, Json, Schema, Step, StepInterface } from "./driver.ts";
 import type { IpNetworks } from "../runtime/ip-networks.ts";
+import { Circuits } from "./circuits.ts";
 import { addressProblems } from "./egress.ts";
 import { plainIssues, validate } from "./issues.ts";
 import type { Issue } from "./issues.ts";
@@ -13,8 +14,12 @@ import type { JsonSchema } from "./settings-shape.ts";
 export type AnyDriver = Driver<unknown>;
 export type AnyStep = Step<unknown>;
 
-export const INTERFACES = ["power", "inspect", "deploy", "clean"] as const;
+export const INTERFACES = ["power", "inspect", "deploy", "clean", "media", "firmware", "bios", "console"] as const;
 export type InterfaceName = (typeof INTERFACES)[number];
+
+/** Interfaces of functions, without steps. A node can name several drivers for each. */
+export const FUNCTION_INTERFACES = ["power", "media", "firmware", "bios", "console"] as const;
+export type FunctionInterface = (typeof FUNCTION_INTERFACES)[number];
 
 /** The interface that declares the steps of a phase. */
 export const INTERFACE_OF_PHASE = {
@@ -29,12 +34,16 @@ export interface DriverChoice {
   readonly driver: string;
   /** Interface → driver that provides it. */
   readonly borrowed: Readonly<Record<string, string>>;
+  /** Interface → further drivers, in the order in which they are tried. */
+  readonly fallbacks?: Readonly<Record<string, readonly string[]>>;
 }
 
 /** The resolved drivers of a node. */
 export interface Composition {
   /** The driver that provides an interface; null if none does. */
   giver(name: InterfaceName): AnyDriver | null;
+  /** The driver that provides an interface, then those to try after it. */
+  givers(name: FunctionInterface): readonly AnyDriver[];
   readonly inspect: InspectInterface<unknown> | null;
   /** All drivers involved, without duplicates; the node must have settings for each. */
   readonly drivers: readonly AnyDriver[];
@@ -53,6 +62,8 @@ export interface Registry extends AsyncDisposable {
   get(name: string): AnyDriver | undefined;
   /** Networks in which addresses of machines may be; null: addresses are not limited. */
   readonly networks: IpNetworks | null;
+  /** Circuit breakers of the controllers. */
+  readonly circuits: Circuits;
   /** The node's composition, or a sentence that names the problem. */
   compose(choice: DriverChoice): { readonly composition: Composition } | { readonly problem: string };
   /**
@@ -72,9 +83,10 @@ export function createRegistry(drivers: readonly AnyDriver[], networks: IpNetwor
   return {
     drivers,
     networks,
+    circuits: new Circuits(),
     get: (name) => byName.get(name),
     secretFields: (driver) => secretNames(shapeOf(driver.settings)),
-    compose({ driver, borrowed }) {
+    compose({ driver, borrowed, fallbacks = {} }) {
       const own = byName.get(driver);
       if (!own)
         return { problem: `driver "${driver}" is not loaded (loaded: ${names()}); add its plugin to OSTLER_PLUGINS.` };
@@ -92,10 +104,32 @@ export function createRegistry(drivers: readonly AnyDriver[], networks: IpNetwor
         if (!offers(giver, name)) return { problem: `driver "${from}" offers no ${name} interface.` };
         givers.set(name, giver);
       }
-      const involved = [...new Set([own, ...[...givers.values()].filter((giver) => giver !== null)])];
+      const next = new Map<InterfaceName, readonly AnyDriver[]>();
+      for (const [name, others] of Object.entries(fallbacks)) {
+        if (!isFunctionInterface(name))
+          return {
+            problem: `its ${name} interface has a further driver, which only ${FUNCTION_INTERFACES.join(", ")} can have: the steps of a plan belong to one driver.`,
+          };
+        const found: AnyDriver[] = [];
+        for (const other of others) {
+          const giver = byName.get(other);
+          if (!giver)
+            return {
+              problem: `driver "${other}", a further driver of its ${name} interface, is not loaded (loaded: ${names()}).`,
+            };
+          if (!offers(giver, name)) return { problem: `driver "${other}" offers no ${name} interface.` };
+          if (giver === givers.get(name) || found.includes(giver))
+            return { problem: `driver "${other}" is named twice for its ${name} interface.` };
+          found.push(giver);
+        }
+        next.set(name, found);
+      }
+      const all = [...givers.values()].filter((giver) => giver !== null);
+      const involved = [...new Set([own, ...all, ...[...next.values()].flat()])];
       return {
         composition: {
-          giver: (name) => givers.get(name) ?? null,
+          giver: (name) => givers.get(name) ?? next.get(name)?.[0] ?? null,
+          givers: (name) => [givers.get(name) ?? [], next.get(name) ?? []].flat(),
           inspect: givers.get("inspect")?.inspect ?? null,
           drivers: involved,
         },
@@ -110,6 +144,10 @@ export function createRegistry(drivers: readonly AnyDriver[], networks: IpNetwor
   };
 }
 
+export function isFunctionInterface(name: string): name is FunctionInterface {
+  return (FUNCTION_INTERFACES as readonly string[]).includes(name);
+}
+
 export function isInterfaceName(name: string): name is InterfaceName {
   return (INTERFACES as readonly string[]).includes(name);
 }
@@ -118,9 +156,9 @@ function offers(driver: AnyDriver, name: InterfaceName): boolean {
   return driver[name] !== undefined;
 }
 
-/** The steps that a driver declares for an interface; null for `power`, whose steps belong to the engine. */
+/** The steps that a driver declares for an interface; null for an interface of functions, such as `power`. */
 export function stepsOf(driver: AnyDriver, name: InterfaceName): StepInterface<unknown> | null {
-  return name === "power" ? null : (driver[name] ?? null);
+  return name === "inspect" || name === "deploy" || name === "clean" ? (driver[name] ?? null) : null;
 }
 
 /** A step by its phase and name. */

@@ -1,5 +1,5 @@
 /** Parses the value that a step of a driver returned: plugins are not type-checked when they are loaded. */
-import type { Json, StepResult } from "./driver.ts";
+import type { DriverErrorKind, Json, StepResult } from "./driver.ts";
 
 /** A step returned a value that is not a `StepResult`. */
 export class InvalidStepResultError extends Error {
@@ -19,7 +19,7 @@ export class InvalidStepResultError extends Error {
 export function parseStepResult(value: unknown): StepResult {
   if (typeof value !== "object" || value === null)
     throw new InvalidStepResultError(`${typeof value} in place of a result`, value);
-  const { kind, output, seconds, callback, memo, reason, retryable } = value as Record<string, unknown>;
+  const { kind, output, seconds, callback, memo, reason, retryable, errorKind } = value as Record<string, unknown>;
   switch (kind) {
     case "done":
       if (!isJson(output)) throw new InvalidStepResultError("an output that is not JSON or is too large", value);
@@ -42,7 +42,12 @@ export function parseStepResult(value: unknown): StepResult {
     }
     case "failed":
       if (typeof reason !== "string") throw new InvalidStepResultError("a failure without a reason", value);
-      return { kind, reason, retryable: retryable === true };
+      return {
+        kind,
+        reason,
+        retryable: retryable === true,
+        ...(typeof errorKind === "string" && { errorKind: errorKind as DriverErrorKind }),
+      };
     default:
       throw new InvalidStepResultError(`a result of kind ${JSON.stringify(kind)}`, value);
   }

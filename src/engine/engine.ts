@@ -63,6 +63,7 @@ import { createTransact } from "./transaction.ts";
 export { isCallbackToken } from "./execution/callback.ts";
 export type { CallbackAnswer } from "./execution/callback.ts";
 export { factsOf } from "./admission/node-facts.ts";
+export { UNKNOWN_VARIABLES } from "./admission/variable-flaws.ts";
 export { VARIABLE_SOURCES } from "./input/variables.ts";
 export { ACCEPTANCES } from "./input/answers.ts";
 export { RESTART_FROM } from "./admission/restart.ts";

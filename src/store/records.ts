@@ -28,6 +28,20 @@ export interface Failure {
   readonly kind?: FailureKind;
 }
 
+/** One call of a driver for a node that names several drivers for the interface. */
+export interface DriverTry {
+  readonly interface: string;
+  /** What was called, such as `power set on`. */
+  readonly call: string;
+  readonly driver: string;
+  /** RFC 3339, UTC. */
+  readonly at: string;
+  /** Null: it succeeded. */
+  readonly kind: FailureKind | null;
+  /** Why it failed, with secrets masked. */
+  readonly error: string | null;
+}
+
 /** Condition in which an abort or a failure left the node, as far as is known. */
 export interface LeftAs {
   readonly power: "ON" | "OFF" | "UNKNOWN";
@@ -81,9 +95,12 @@ export interface Plan {
   readonly steps: readonly PlannedStep[];
 }
 
+/** The interfaces of drivers. */
+type InterfaceName = "power" | "inspect" | "deploy" | "clean" | "media" | "firmware" | "bios" | "console";
+
 /** A step chosen by name in place of the automatic list. */
 export interface StepChoice {
-  readonly interface: "power" | "inspect" | "deploy" | "clean" | "engine";
+  readonly interface: InterfaceName | "engine";
   readonly name: string;
   readonly args: JsonObject;
 }

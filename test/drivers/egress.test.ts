@@ -38,7 +38,7 @@ const FORBIDDEN = [
 
 const connected: string[] = [];
 const driver = {
-  contract: 1,
+  contract: 2,
   name: "dialer",
   version: "1.0.0",
   description: "Connects.",

@@ -106,6 +106,7 @@ async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
         callbackPath: "/callback/none",
         attemptKey: "run:0:1",
         variables: {},
+        media: { offered: false, insert: async () => {}, eject: async () => {} },
         // As the engine does it: through the driver that provides the power of the node.
         power: {
           read: () => driver.power.read(nested()),
@@ -189,7 +190,7 @@ async function openWorker() {
     given: {
       settings: { does },
       node: { id: "n", name: "n", powerState: "OFF", labels: {} },
-      step: { args: {}, memo: null, callback: null, callbackPath: "", attemptKey: "", variables: {} },
+      step: { args: {}, memo: null, callback: null, callbackPath: "", attemptKey: "", variables: {}, mediaOffered: false },
     },
     what: "clean.erase",
     signal: new AbortController().signal,

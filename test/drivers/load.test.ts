@@ -29,7 +29,7 @@ const POWER = `{ read: async () => "OFF", set: async () => {} }`;
 /** The source of a plugin whose driver is valid except for `flaw`. */
 function withDriver(flaw: Record<string, string | undefined> = {}): string {
   const members = {
-    contract: "1",
+    contract: "2",
     name: '"sound"',
     version: '"1.0.0"',
     description: '"Made for a test."',
@@ -126,8 +126,8 @@ describe("broken plugin", () => {
     },
     {
       what: "of another contract",
-      source: withDriver({ contract: "2" }),
-      says: "it implements driver contract 2, but this service supports 1",
+      source: withDriver({ contract: "3" }),
+      says: "it implements driver contract 3, but this service supports 2 and 1. Change it as docs/drivers.md describes",
     },
     { what: "without a contract", source: withDriver({ contract: undefined }), says: "driver contract undefined" },
     {

@@ -200,6 +200,7 @@ describe("driver ipmi on a simulated BMC: power and inspection", () => {
         attemptKey: step.name,
         variables: {},
         power: { read: unused, set: unused, setBootDevice: unused },
+        media: { offered: false, insert: unused, eject: unused },
         progress: () => undefined,
       };
       const result = await step.run(stepCall);

@@ -659,6 +659,7 @@ function stepCall(step: Step<IpmiSettings>): StepCall<IpmiSettings> {
     attemptKey: step.name,
     variables: {},
     power: { read: unused, set: unused, setBootDevice: unused },
+    media: { offered: false, insert: unused, eject: unused },
     progress: () => undefined,
   };
 }

@@ -3,6 +3,7 @@ import * as z from "zod";
 import type {
   Driver,
   InspectInterface,
+  MediaInterface,
   PowerInterface,
   PowerState,
   Step,
@@ -18,6 +19,9 @@ interface Parts {
   readonly clean?: StepInterface<AnySettings>;
   readonly deploy?: StepInterface<AnySettings>;
   readonly secret?: true;
+  readonly media?: MediaInterface<AnySettings>;
+  /** Default: it reads all variables. */
+  readonly variables?: Driver<AnySettings>["variables"];
 }
 
 /** A driver with working power and the interfaces given. */
@@ -34,11 +38,12 @@ export function aDriver(name: string, parts: Parts = {}): Driver<never> {
     ? z.looseObject({ password: z.string().optional().meta({ writeOnly: true }) })
     : z.looseObject({});
   return {
-    contract: 1,
+    contract: 2,
     name,
     version: "0.0.1",
     description: "Made for a test.",
     settings,
+    variables: z.looseObject({}),
     power,
     ...interfaces,
   } as unknown as Driver<never>;

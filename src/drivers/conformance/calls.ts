@@ -1,5 +1,5 @@
 /** Calls of a driver by the conformance suite, made as the engine makes them. */
-import type { Call, Json, NodePower, PowerAction, PowerState, Step, StepCall, StepResult } from "../driver.ts";
+import type { Call, Json, NodeMedia, NodePower, PowerAction, PowerState, Step, StepCall, StepResult } from "../driver.ts";
 import { ensure } from "./proof.ts";
 import { accept, isJson } from "./schemas.ts";
 import type { Subject } from "./subject.ts";
@@ -88,6 +88,7 @@ async function enter(
       attemptKey: `conformance-${step.name}`,
       variables: {},
       power: boundPower(subject, base),
+      media: boundMedia(subject, base),
       progress(percent) {
         ensure(
           percent >= 0 && percent <= 100,
@@ -158,7 +159,18 @@ function boundPower({ driver }: Subject, call: Call<unknown>): NodePower {
     set: (action) => driver.power.set(call, action),
     async setBootDevice(device, options) {
       if (driver.power.setBootDevice === undefined) throw new Error("The driver cannot set a boot device.");
-      await driver.power.setBootDevice(call, device, { persistent: options?.persistent ?? false });
+      await driver.power.setBootDevice(call, device, { persistent: false, ...options });
     },
+  };
+}
+
+function boundMedia({ driver: { media } }: Subject, call: Call<unknown>): NodeMedia {
+  const lacking = async () => {
+    throw new Error("The driver has no media interface.");
+  };
+  return {
+    offered: media !== undefined,
+    insert: async (url, options) => (media ? media.insert(call, url, { writeProtected: true, ...options }) : lacking()),
+    eject: async () => (media ? media.eject(call) : lacking()),
   };
 }

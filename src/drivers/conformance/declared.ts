@@ -13,8 +13,8 @@ const INTERRUPTIBLE: readonly unknown[] = ["ALWAYS", "AT_BOUNDARY", "NEVER"];
 
 export function provesContract({ driver }: Subject): void {
   ensure(
-    driver.contract === 1,
-    `The driver declares contract ${String(driver.contract)}; this suite checks version 1.`,
+    driver.contract === 2,
+    `The driver declares contract ${String(driver.contract)}; this suite checks version 2.`,
   );
   ensure(
     typeof driver.power?.read === "function" && typeof driver.power.set === "function",

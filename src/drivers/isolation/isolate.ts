@@ -7,11 +7,13 @@ import { INTERFACE_OF_PHASE, secretsOf } from "../registry.ts";
 import type { AnyDriver, AnyStep } from "../registry.ts";
 import type {
   Call,
+  Ability,
   DiscoverCall,
   DiscoverInterface,
   InspectInterface,
   Json,
-  NodePower,
+  MachineCall,
+  MediaInterface,
   PowerInterface,
   Schema,
   StepCall,
@@ -22,11 +24,12 @@ import { dispatchOf } from "./dispatch.ts";
 import type { Job, JobListener } from "./worker-call.ts";
 import type { Plugin } from "./worker-handle.ts";
 import type { Pool } from "./pool.ts";
-import type { Given, PowerQuestion, Target } from "./protocol.ts";
+import type { Given, NodeQuestion, Target } from "./protocol.ts";
 
 /** `driver`: the plugin's driver in this process. Closing the isolated driver closes it and the workers. */
 export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDriver {
-  const { contract, name, version, description, settings, power, inspect, deploy, clean, discover } = driver;
+  const { contract, name, version, description, settings, variables } = driver;
+  const { power, inspect, deploy, clean, media, firmware, bios, discover } = driver;
   const call = (request: CallRequest): Promise<unknown> =>
     pool.run(plugin, dispatchOf(request.given).lane, jobOf(request, settings));
   return {
@@ -35,10 +38,18 @@ export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDrive
     version,
     description,
     settings,
+    ...(variables && { variables }),
     power: isolatedPower(power, call),
     ...(inspect && { inspect: isolatedSteps<InspectInterface<unknown>>(inspect, call) }),
     ...(deploy && { deploy: isolatedSteps(deploy, call) }),
     ...(clean && { clean: isolatedSteps(clean, call) }),
+    ...(media && { media: isolatedMedia(call) }),
+    ...(firmware && { firmware: { read: reading("firmware", call) as (typeof firmware)["read"] } }),
+    ...(bios && { bios: { read: reading("bios", call) as (typeof bios)["read"] } }),
+    ...(driver.console && { console: { serialUrl: reading("console", call) as (given: Call<unknown>) => Promise<string> } }),
+    ...(driver.abilities && {
+      abilities: reading("abilities", call) as (given: MachineCall<unknown>) => Promise<readonly Ability[]>,
+    }),
     ...(discover && { discover: isolatedDiscover(discover, call) }),
     ...(driver.controllerOf && { controllerOf: (of: unknown) => driver.controllerOf?.(of) ?? "" }),
     async close() {
@@ -52,14 +63,14 @@ interface CallRequest {
   readonly target: Target;
   /** The function's name for messages. */
   readonly what: string;
-  readonly given: Call<unknown> | DiscoverCall;
+  readonly given: Call<unknown> | MachineCall<unknown> | DiscoverCall;
   /** Arguments other than settings, node and address. */
   readonly data?: Partial<Given>;
   /** Default: true. */
   readonly repeatable?: boolean;
   /** Schema that marks the secrets; default: the driver's settings. */
   readonly schema?: Schema<unknown>;
-  readonly listener?: Pick<JobListener, "progress" | "power">;
+  readonly listener?: Pick<JobListener, "progress" | "question">;
 }
 
 type IsolatedCall = (request: CallRequest) => Promise<unknown>;
@@ -68,7 +79,7 @@ function jobOf(
   { target, what, given, data, repeatable, schema, listener }: CallRequest,
   settings: Schema<unknown>,
 ): Job {
-  const { progress, power } = listener ?? {};
+  const { progress, question } = listener ?? {};
   // Keeps the tracing context of the caller for reports that arrive during the call.
   const inCallerContext = AsyncLocalStorage.snapshot();
   const { confirm, kill } = dispatchOf(given);
@@ -77,7 +88,8 @@ function jobOf(
     what,
     given: {
       settings: given.settings,
-      ...("node" in given ? { node: given.node } : { address: given.address }),
+      ...("node" in given && { node: given.node }),
+      ...("address" in given && { address: given.address }),
       ...data,
     },
     signal: given.signal,
@@ -90,7 +102,7 @@ function jobOf(
       log: (text) => inCallerContext(() => given.log(text)),
       timed: (name, work) => inCallerContext(() => given.timed(name, work)),
       ...(progress && { progress: (percent, message) => inCallerContext(() => progress(percent, message)) }),
-      ...(power && { power: (question) => inCallerContext(() => power(question)) }),
+      ...(question && { question: (about) => inCallerContext(() => question(about)) }),
     },
   };
 }
@@ -107,11 +119,11 @@ function isolatedStep(step: AnyStep, call: IsolatedCall): AnyStep {
       target: { on: "step", phase: step.phase, name: step.name, function: of },
       what: of === "run" ? label : `${of} of ${label}`,
       given,
-      data: { step: { args, memo, callback, callbackPath, attemptKey, variables } },
+      data: { step: { args, memo, callback, callbackPath, attemptKey, variables, mediaOffered: given.media.offered } },
       repeatable: step.idempotent,
       listener: {
         progress: (percent, message) => given.progress(percent, message),
-        power: (question) => answerPower(given.power, question),
+        question: (about) => answerQuestion(given, about),
       },
     });
   };
@@ -137,12 +149,40 @@ function isolatedPower(power: PowerInterface<unknown>, call: IsolatedCall): Powe
       await call({ target: { on: "power", function: "set" }, what: "power.set", given, data: { action } });
     },
     ...(power.setBootDevice && {
-      async setBootDevice(given, device, { persistent }) {
+      async setBootDevice(given, device, boot) {
         const target = { on: "power", function: "setBootDevice" } as const;
-        await call({ target, what: "power.setBootDevice", given, data: { device, persistent } });
+        await call({ target, what: "power.setBootDevice", given, data: { device, boot } });
+      },
+    }),
+    ...(power.readBootDevice && {
+      async readBootDevice(given) {
+        const target = { on: "power", function: "readBootDevice" } as const;
+        return (await call({ target, what: "power.readBootDevice", given })) as Awaited<
+          ReturnType<NonNullable<typeof power.readBootDevice>>
+        >;
       },
     }),
   };
+}
+
+function isolatedMedia(call: IsolatedCall): MediaInterface<unknown> {
+  return {
+    async insert(given, url, options) {
+      const target = { on: "media", function: "insert" } as const;
+      await call({ target, what: "media.insert", given, data: { medium: { ...options, url } } });
+    },
+    async eject(given) {
+      await call({ target: { on: "media", function: "eject" }, what: "media.eject", given });
+    },
+  };
+}
+
+/** A function that reads something and has no further argument. */
+function reading(
+  on: "firmware" | "bios" | "console" | "abilities",
+  call: IsolatedCall,
+): (given: Call<unknown> | MachineCall<unknown>) => Promise<unknown> {
+  return (given) => call({ target: { on }, what: on, given });
 }
 
 function isolatedDiscover(kind: DiscoverInterface<unknown>, call: IsolatedCall): DiscoverInterface<unknown> {
@@ -155,7 +195,10 @@ function isolatedDiscover(kind: DiscoverInterface<unknown>, call: IsolatedCall):
   };
 }
 
-async function answerPower(power: NodePower, question: PowerQuestion): Promise<Json> {
+async function answerQuestion(
+  { power, media }: Pick<StepCall<unknown>, "power" | "media">,
+  question: NodeQuestion,
+): Promise<Json> {
   switch (question.function) {
     case "read":
       return power.read();
@@ -163,7 +206,13 @@ async function answerPower(power: NodePower, question: PowerQuestion): Promise<J
       await power.set(question.action);
       return null;
     case "setBootDevice":
-      await power.setBootDevice(question.device, { persistent: question.persistent });
+      await power.setBootDevice(question.device, question.boot);
+      return null;
+    case "insertMedium":
+      await media.insert(question.url, question.medium);
+      return null;
+    case "ejectMedium":
+      await media.eject();
       return null;
   }
 }

@@ -3,11 +3,23 @@
  * message, and the serialization of values that JSON cannot represent, such as errors.
  */
 import type { Socket } from "node:net";
-import type { BootDevice, DriverError, DriverErrorKind, DriverPhase, Json, NodeView, PowerAction } from "../driver.ts";
+import type {
+  BootDevice,
+  BootOptions,
+  DriverError,
+  DriverErrorKind,
+  DriverPhase,
+  Json,
+  MediaOptions,
+  NodeView,
+  PowerAction,
+} from "../driver.ts";
 
 /** The function of a driver to call. */
 export type Target =
-  | { readonly on: "power"; readonly function: "read" | "set" | "setBootDevice" }
+  | { readonly on: "power"; readonly function: "read" | "set" | "setBootDevice" | "readBootDevice" }
+  | { readonly on: "media"; readonly function: "insert" | "eject" }
+  | { readonly on: "firmware" | "bios" | "console" | "abilities" }
   | {
       readonly on: "step";
       readonly phase: DriverPhase;
@@ -27,7 +39,9 @@ export interface Given {
   /** For power. */
   readonly action?: PowerAction;
   readonly device?: BootDevice;
-  readonly persistent?: boolean;
+  readonly boot?: BootOptions;
+  /** For media. */
+  readonly medium?: MediaOptions & { readonly url: string };
 }
 
 export interface StepData {
@@ -37,13 +51,17 @@ export interface StepData {
   readonly callbackPath: string;
   readonly attemptKey: string;
   readonly variables: unknown;
+  /** Whether the node has a media interface. */
+  readonly mediaOffered: boolean;
 }
 
-/** A step's request to its node's power. */
-export type PowerQuestion =
+/** A step's request to its node's power or media. */
+export type NodeQuestion =
   | { readonly function: "read" }
   | { readonly function: "set"; readonly action: PowerAction }
-  | { readonly function: "setBootDevice"; readonly device: BootDevice; readonly persistent: boolean };
+  | { readonly function: "setBootDevice"; readonly device: BootDevice; readonly boot: Partial<BootOptions> }
+  | { readonly function: "insertMedium"; readonly url: string; readonly medium: Partial<MediaOptions> }
+  | { readonly function: "ejectMedium" };
 
 /** An answer to a question: a value or an error. */
 export type Reply = { readonly value?: Json } | { readonly error: SerializedError };
@@ -75,7 +93,7 @@ export type OfCall =
   /** A timed request to the machine began; it ended. */
   | { readonly kind: "timing"; readonly id: number; readonly timing: number; readonly name: string }
   | { readonly kind: "timed"; readonly id: number; readonly timing: number; readonly error?: SerializedError }
-  | { readonly kind: "power"; readonly id: number; readonly question: number; readonly ask: PowerQuestion }
+  | { readonly kind: "question"; readonly id: number; readonly question: number; readonly ask: NodeQuestion }
   /** The call has ended. */
   | ({
       readonly kind: "ended";
@@ -181,6 +199,7 @@ export interface SerializedError {
   readonly message: string;
   readonly kind?: DriverErrorKind;
   readonly retryable?: boolean;
+  readonly withoutEffect?: boolean;
   /** The thrown value is not an Error. */
   readonly bare?: true;
 }
@@ -191,14 +210,15 @@ const MESSAGE_LENGTH_MAX = 16_000;
 export function serializeError(thrown: unknown): SerializedError {
   try {
     if (!(thrown instanceof Error)) return { name: "Error", message: shorten(String(thrown)), bare: true };
-    const { name, message, kind, retryable } = thrown as unknown as Readonly<
-      Record<"name" | "message" | "kind" | "retryable", unknown>
+    const { name, message, kind, retryable, withoutEffect } = thrown as unknown as Readonly<
+      Record<"name" | "message" | "kind" | "retryable" | "withoutEffect", unknown>
     >;
     return {
       name: shorten(String(name)),
       message: shorten(String(message)),
       ...(typeof kind === "string" && { kind: kind as DriverErrorKind }),
       ...(typeof retryable === "boolean" && { retryable }),
+      ...(typeof withoutEffect === "boolean" && { withoutEffect }),
     };
   } catch {
     return { name: "Error", message: "it threw a value that cannot be serialized" };
@@ -206,11 +226,16 @@ export function serializeError(thrown: unknown): SerializedError {
 }
 
 /** Restores a serialized error. */
-export function errorOf({ name, message, kind, retryable, bare }: SerializedError): unknown {
+export function errorOf({ name, message, kind, retryable, withoutEffect, bare }: SerializedError): unknown {
   if (bare) return message;
   const error = new Error(message);
   error.name = name;
-  return Object.assign(error, kind !== undefined && { kind }, retryable !== undefined && { retryable });
+  return Object.assign(
+    error,
+    kind !== undefined && { kind },
+    retryable !== undefined && { retryable },
+    withoutEffect !== undefined && { withoutEffect },
+  );
 }
 
 /** An error of the isolation layer, in the shape of a driver's error. */

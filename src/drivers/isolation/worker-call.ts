@@ -10,7 +10,7 @@ import { leftUntil, whenOver } from "../deadline.ts";
 import type { Json } from "../driver.ts";
 import type { Confirm } from "./dispatch.ts";
 import { IsolationError, LINE_LENGTH_MAX, errorOf, serializeError, shorten } from "./protocol.ts";
-import type { Given, OfCall, PowerQuestion, Reply, SerializedError, Target, ToWorker, Wire } from "./protocol.ts";
+import type { Given, OfCall, NodeQuestion, Reply, SerializedError, Target, ToWorker, Wire } from "./protocol.ts";
 
 /** A call of a driver's function. */
 export interface Job {
@@ -36,7 +36,7 @@ export interface JobListener {
   log(text: string): void;
   timed(name: string, work: () => Promise<void>): Promise<void>;
   progress?(percent: number, message: string | undefined): void;
-  power?(question: PowerQuestion): Promise<Json>;
+  question?(about: NodeQuestion): Promise<Json>;
 }
 
 /** The members of the worker that a call uses. */
@@ -129,15 +129,15 @@ export class WorkerCall {
         this.#timings.delete(message.timing);
         return message.error ? timing?.reject(errorOf(message.error)) : timing?.resolve();
       }
-      case "power":
-        return void this.#answerPower(message.question, message.ask);
+      case "question":
+        return void this.#answerQuestion(message.question, message.ask);
     }
   }
 
-  async #answerPower(question: number, ask: PowerQuestion): Promise<void> {
+  async #answerQuestion(question: number, ask: NodeQuestion): Promise<void> {
     const reply = await replyOf(async () => {
-      if (!this.job.listener.power) throw new Error("Only steps can use the power of their node.");
-      return this.job.listener.power(ask);
+      if (!this.job.listener.question) throw new Error("Only steps can use the power and the media of their node.");
+      return this.job.listener.question(ask);
     });
     this.#host.wire.send({ kind: "reply", question, reply });
   }

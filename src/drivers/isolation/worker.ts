@@ -21,12 +21,15 @@ import { ipNetworks } from "../../runtime/ip-networks.ts";
 import { limitEgress } from "../egress.ts";
 import { verifyPin } from "../pinned-plugin.ts";
 import { findStep } from "../registry.ts";
+import { toPresentVersion } from "../version-1.ts";
 import type {
   Call,
   DiscoverCall,
   DriverFactory,
   DriverMemory,
   Json,
+  MachineCall,
+  NodeMedia,
   NodePower,
   PluginHost,
   PowerState,
@@ -37,7 +40,7 @@ import { pinLookups } from "./pinned-lookups.ts";
 import type { WorkerOptions } from "./launch.ts";
 import { createTokenBucket } from "../../runtime/token-bucket.ts";
 import { SILENCE_SECONDS, errorOf, openWire, pack, shorten, serializeError } from "./protocol.ts";
-import type { FromWorker, Given, Leftovers, PowerQuestion, Reply, Target, ToWorker } from "./protocol.ts";
+import type { FromWorker, Given, Leftovers, NodeQuestion, Reply, Target, ToWorker } from "./protocol.ts";
 
 const CHANNEL = 3;
 /** Drivers that spin yield the CPU to the service. */
@@ -214,14 +217,28 @@ async function perform({ id, target, given, leftMs }: Extract<ToWorker, { kind: 
 
 function enter(target: Target, given: Given, mine: Current): Promise<unknown> {
   switch (target.on) {
-    case "power": {
-      const { power } = driver;
-      const call = callOf(given, mine);
-      if (target.function === "read") return power.read(call);
-      if (target.function === "set") return power.set(call, given.action ?? "OFF");
-      if (!power.setBootDevice) throw new Error(`Driver "${driver.name}" cannot set the boot device.`);
-      return power.setBootDevice(call, given.device ?? "DISK", { persistent: given.persistent ?? false });
+    case "power":
+      return enterPower(target.function, given, mine);
+    case "media": {
+      const { media } = driver;
+      if (!media) throw lacking("media");
+      const { url = "", writeProtected = true } = given.medium ?? {};
+      return target.function === "insert"
+        ? media.insert(callOf(given, mine), url, { writeProtected })
+        : media.eject(callOf(given, mine));
     }
+    case "firmware":
+    case "bios": {
+      const offered = driver[target.on];
+      if (!offered) throw lacking(target.on);
+      return offered.read(callOf(given, mine));
+    }
+    case "console":
+      if (!driver.console) throw lacking("console");
+      return driver.console.serialUrl(callOf(given, mine));
+    case "abilities":
+      if (!driver.abilities) throw lacking("abilities");
+      return driver.abilities(machineCallOf(given, mine));
     case "discover": {
       if (!driver.discover) throw new Error(`Driver "${driver.name}" cannot discover nodes.`);
       return driver.discover.probe(probeOf(given, mine));
@@ -236,6 +253,32 @@ function enter(target: Target, given: Given, mine: Current): Promise<unknown> {
       return (work as (call: StepCall<unknown>) => Promise<unknown>).call(step, stepCallOf(given, mine));
     }
   }
+}
+
+function enterPower(
+  what: Extract<Target, { on: "power" }>["function"],
+  given: Given,
+  mine: Current,
+): Promise<unknown> {
+  const { power } = driver;
+  const call = callOf(given, mine);
+  switch (what) {
+    case "read":
+      return power.read(call);
+    case "set":
+      return power.set(call, given.action ?? "OFF");
+    case "setBootDevice":
+      if (!power.setBootDevice) throw lacking("power.setBootDevice");
+      return power.setBootDevice(call, given.device ?? "DISK", given.boot ?? { persistent: false });
+    case "readBootDevice":
+      if (!power.readBootDevice) throw lacking("power.readBootDevice");
+      return power.readBootDevice(call);
+  }
+}
+
+/** The service calls only what the driver has declared, so the plugin has changed since. */
+function lacking(what: string): Error {
+  return new Error(`Driver "${driver.name}" no longer has ${what}.`);
 }
 
 type Common = Pick<Call<unknown>, "signal" | "deadline" | "log" | "timed">;
@@ -265,7 +308,11 @@ function commonOf(mine: Current): Common {
 
 function callOf(given: Given, mine: Current): Call<unknown> {
   if (!given.node) throw new Error("The call names no node.");
-  return { ...commonOf(mine), node: given.node, settings: given.settings };
+  return { ...machineCallOf(given, mine), node: given.node };
+}
+
+function machineCallOf(given: Given, mine: Current): MachineCall<unknown> {
+  return { ...commonOf(mine), settings: given.settings };
 }
 
 function probeOf(given: Given, mine: Current): DiscoverCall {
@@ -274,28 +321,49 @@ function probeOf(given: Given, mine: Current): DiscoverCall {
 
 function stepCallOf(given: Given, mine: Current): StepCall<unknown> {
   if (!given.step) throw new Error("The call is not a call of a step.");
+  const { mediaOffered, ...data } = given.step;
+  const question = questionsOf(mine);
   return {
     ...callOf(given, mine),
-    ...(given.step as Pick<StepCall<unknown>, keyof typeof given.step>),
-    power: powerOf(mine),
+    ...(data as Pick<StepCall<unknown>, keyof typeof data>),
+    power: powerOf(question),
+    media: mediaOf(question, mediaOffered),
     progress: progressOf(mine),
   };
 }
 
-function powerOf(mine: Current): NodePower {
-  const inPowerOrder = createSequence();
-  const question = (about: PowerQuestion) =>
-    inPowerOrder(() => {
-      if (current !== mine) throw new Error("The call has ended and can no longer use its node's power.");
-      return ask((number) => ({ kind: "power", id: mine.id, question: number, ask: about }));
+type Question = (about: NodeQuestion) => Promise<Json | undefined>;
+
+/** The questions of a step about its node, one after the other. */
+function questionsOf(mine: Current): Question {
+  const inOrder = createSequence();
+  return (about) =>
+    inOrder(() => {
+      if (current !== mine) throw new Error("The call has ended and can no longer use its node's power or media.");
+      return ask((number) => ({ kind: "question", id: mine.id, question: number, ask: about }));
     });
+}
+
+function mediaOf(question: Question, offered: boolean): NodeMedia {
+  return {
+    offered,
+    async insert(url, options) {
+      await question({ function: "insertMedium", url, medium: { ...options } });
+    },
+    async eject() {
+      await question({ function: "ejectMedium" });
+    },
+  };
+}
+
+function powerOf(question: Question): NodePower {
   return {
     read: async () => (await question({ function: "read" })) as PowerState,
     async set(action) {
       await question({ function: "set", action });
     },
     async setBootDevice(device, options) {
-      await question({ function: "setBootDevice", device, persistent: options?.persistent ?? false });
+      await question({ function: "setBootDevice", device, boot: { ...options } });
     },
   };
 }
@@ -395,7 +463,7 @@ const driver: AnyDriver = await (async () => {
     const { hash, networks } = JSON.parse(options) as WorkerOptions;
     verifyPin(module, hash);
     const { default: factory } = (await import(module)) as { readonly default: DriverFactory<unknown> };
-    const made = await factory(host);
+    const made = toPresentVersion(await factory(host));
     return networks ? limitEgress(made, ipNetworks(networks.listed), pinLookups()) : made;
   } catch (error) {
     send({ kind: "unfit", message: serializeError(error).message });

@@ -6,6 +6,7 @@
  */
 import { randomUUID } from "node:crypto";
 import type { Refusal } from "../../errors.ts";
+import type { Registry } from "../../drivers/registry.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import { lockNodes, nodesByIds } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
@@ -25,7 +26,10 @@ import type { Caller, Transaction } from "../transaction.ts";
 import { effectiveVariables } from "./effective-variables.ts";
 import { admitOnce, replayOf } from "./idempotency.ts";
 import { planHashOf } from "./plan-hash.ts";
+import { NO_DRIVERS } from "./node-facts.ts";
 import { planNodes } from "./plan-nodes.ts";
+import { checkVariables, refusalOf } from "./variable-flaws.ts";
+import type { UnknownVariables, VariableCheck } from "./variable-flaws.ts";
 import type { AdmittedNode, NodeDecision } from "./plan-nodes.ts";
 import { powerOnFailureOf, rolloutFlaws, termsFlaws } from "./request-terms.ts";
 import type { RequestTerms, VerbRequest } from "./request-terms.ts";
@@ -138,20 +142,56 @@ async function decidePart(
   const variablesOf = await effectiveVariables(tx, own, submission, terms.variables);
   const powerOnFailure = powerOnFailureOf(terms, submission.options, policy);
   const admitted: AdmittedNode[] = [];
-  const answers = selection.nodes.map(({ ref, nodeId }): NodeAnswer => {
+  const answers: NodeAnswer[] = [];
+  const checks = new VariableChecks(context.registry, terms.unknownVariables ?? "REFUSE_SIMILAR");
+  for (const { ref, nodeId } of selection.nodes) {
     const node = nodes.get(nodeId);
     const decision = decisions.get(nodeId);
-    if (!node || !decision || "refusal" in decision) return refusedAnswer(ref, nodeId, decision);
+    if (!node || !decision || "refusal" in decision) {
+      answers.push(refusedAnswer(ref, nodeId, decision));
+      continue;
+    }
     const one = {
       ...decision,
       node,
       variables: variablesOf(node),
       powerOnFailure: mayPowerOff(decision.plan) ? powerOnFailure : null,
     };
-    admitted.push(one);
-    return acceptedAnswer(ref, one);
-  });
+    const { flaws, warnings } = await checks.of(one);
+    const refused = refusalOf(node, flaws);
+    if (refused) answers.push(refusedAnswer(ref, nodeId, refused));
+    else {
+      admitted.push(one);
+      answers.push({ ...acceptedAnswer(ref, one), warnings });
+    }
+  }
   return { submission, selection, answers, admitted };
+}
+
+/** Checks of variables, made once for all nodes with the same drivers, plan and variables. */
+class VariableChecks {
+  readonly #registry: Registry;
+  readonly #unknown: UnknownVariables;
+  readonly #known = new Map<Plan, Map<string, Promise<VariableCheck>>>();
+
+  constructor(registry: Registry, unknown: UnknownVariables) {
+    this.#registry = registry;
+    this.#unknown = unknown;
+  }
+
+  of({ node, plan, variables }: AdmittedNode): Promise<VariableCheck> {
+    // Plans are shared objects. Two sets of drivers can have the same plan, and differ in what they read.
+    const key = JSON.stringify([node.driver, node.borrowed, variables.hash]);
+    const ofPlan = this.#known.get(plan) ?? new Map<string, Promise<VariableCheck>>();
+    this.#known.set(plan, ofPlan);
+    const found = ofPlan.get(key);
+    if (found) return found;
+    const composed = this.#registry.compose(node);
+    const composition = "composition" in composed ? composed.composition : NO_DRIVERS;
+    const made = checkVariables({ composition, plan, variables, unknown: this.#unknown });
+    ofPlan.set(key, made);
+    return made;
+  }
 }
 
 /** Whether a failure of the plan may power the node off: a best-effort plan leaves the power to its steps. */

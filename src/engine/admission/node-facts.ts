@@ -4,7 +4,7 @@ import type { Composition, Registry } from "../../drivers/registry.ts";
 import { NODE_FIELDS } from "../../store/node-fields.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 
-export const NO_DRIVERS: Composition = { giver: () => null, inspect: null, drivers: [] };
+export const NO_DRIVERS: Composition = { giver: () => null, givers: () => [], inspect: null, drivers: [] };
 
 /**
  * `busy`: the operation that runs on the node. For an admission the node's row has to be locked. `failedTarget`: as in

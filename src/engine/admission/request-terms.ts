@@ -10,6 +10,7 @@ import type { Acceptance } from "../input/answers.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
 import { variablesFlaws } from "../input/variables.ts";
+import type { UnknownVariables } from "./variable-flaws.ts";
 import { waveFlaws } from "../scheduling/waves.ts";
 
 export interface RequestTerms {
@@ -22,6 +23,8 @@ export interface RequestTerms {
   readonly onFailure?: FailurePolicy | undefined;
   readonly powerOnFailure?: PowerOnFailure | undefined;
   readonly variables?: unknown;
+  /** Default: REFUSE_SIMILAR. */
+  readonly unknownVariables?: UnknownVariables | undefined;
   readonly reason?: string | undefined;
   readonly dryRun?: boolean | undefined;
 }

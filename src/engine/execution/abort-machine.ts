@@ -22,6 +22,7 @@ import { withDeadline } from "./call-deadline.ts";
 import type { ClaimedRun } from "./claimed-run.ts";
 import { declaredStep, stepCall } from "./driver-call.ts";
 import type { StepBasis } from "./driver-call.ts";
+import { nodeMedia } from "./node-media.ts";
 import { nodePower, setPower } from "./power-call.ts";
 
 export interface AbortMachineParts {
@@ -109,7 +110,8 @@ async function abortStep(basis: StepBasis, end: AbortSignal): Promise<void> {
   if (!declared?.step.abort) return;
   const { driver, step } = declared;
   await withDeadline(basis.deadline, end, async (signal) => {
-    const power = nodePower({ ...basis, lane: "NESTED" }, signal, { state: null });
-    await step.abort?.(stepCall({ ...basis, lane: "ENDING" }, driver, signal, power));
+    const nested = { ...basis, lane: "NESTED" } as const;
+    const access = { power: nodePower(nested, signal, { state: null }), media: nodeMedia(nested, signal) };
+    await step.abort?.(stepCall({ ...basis, lane: "ENDING" }, driver, signal, access));
   });
 }

@@ -5,6 +5,7 @@
  */
 import { LruMap } from "../../runtime/lru-map.ts";
 import { withinTime } from "../../runtime/timeout.ts";
+import { Circuits } from "../../drivers/circuits.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import type { Observer } from "../../observer.ts";
 import { attemptsUnderWay } from "../../store/attempts.ts";
@@ -281,8 +282,9 @@ async function openInTime(
 function unusableMachine(node: NodeRow): Machine {
   return {
     node,
-    composition: { giver: () => null, inspect: null, drivers: [] },
+    composition: { giver: () => null, givers: () => [], inspect: null, drivers: [] },
     redactor: { text: (text) => text, json: (json) => json },
+    circuits: new Circuits(),
     settingsOf: () => undefined,
   };
 }

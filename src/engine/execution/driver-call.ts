@@ -1,16 +1,17 @@
 /**
  * Builds the call that a driver is given: node, settings, signal, log, timing, and, within a step, what the step knows.
  */
-import type { Call, NodePower, StepCall } from "../../drivers/driver.ts";
+import type { Call, NodeMedia, NodePower, StepCall } from "../../drivers/driver.ts";
 import { dispatched } from "../../drivers/isolation/dispatch.ts";
 import type { Dispatch } from "../../drivers/isolation/dispatch.ts";
 import { findStep } from "../../drivers/registry.ts";
+import { variablesFor } from "../../drivers/variables.ts";
 import type { AnyDriver, AnyStep } from "../../drivers/registry.ts";
 import type { Log } from "../../log.ts";
 import { noopObserver } from "../../observer.ts";
 import type { StepAbout } from "../../observer.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
-import type { JsonObject, PlannedStep, StoredJson } from "../../store/records.ts";
+import type { DriverTry, JsonObject, PlannedStep, StoredJson } from "../../store/records.ts";
 import { cutTo } from "../../runtime/text.ts";
 import type { Redactor } from "../input/secret-redactor.ts";
 import { isReserved } from "../plans/reserved-steps.ts";
@@ -32,6 +33,14 @@ export interface CallBasis extends Dispatch {
   readonly about?: Pick<StepAbout, "operationId" | "runId" | "attempt">;
   /** Within a step. */
   readonly stepLog?: StepOutput;
+  /** Collects the calls of interfaces for which the node names several drivers. */
+  readonly tries?: DriverTry[];
+}
+
+/** What a step can use of its node. */
+export interface NodeAccess {
+  readonly power: NodePower;
+  readonly media: NodeMedia;
 }
 
 /** The parts of the call of a step. */
@@ -77,7 +86,7 @@ export function stepCall(
   basis: StepBasis & CallBasis,
   driver: AnyDriver,
   signal: AbortSignal,
-  power: NodePower,
+  { power, media }: NodeAccess,
 ): StepCall<unknown> {
   const { machine, step, memo, callback, callbackPath, attemptKey, variables, stepLog } = basis;
   return {
@@ -87,8 +96,9 @@ export function stepCall(
     callback,
     callbackPath,
     attemptKey,
-    variables,
+    variables: variablesFor(driver, variables),
     power,
+    media,
     progress(percent, message) {
       const rounded = Math.round(Math.min(100, Math.max(0, Number.isFinite(percent) ? percent : 0)));
       const text = typeof message === "string" ? cutTo(machine.redactor.text(message), PROGRESS_LENGTH_MAX) : null;

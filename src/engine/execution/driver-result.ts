@@ -68,7 +68,7 @@ export function acceptResult(value: unknown, redactor: Redactor): AcceptedResult
         code: "BACKEND_FAILED",
         reason: storableReason(result.reason, redactor),
         retryable: result.retryable,
-        failureKind: "OTHER",
+        failureKind: failureKindOf(result.errorKind),
       };
   }
 }
@@ -82,8 +82,13 @@ export function faultOf(error: unknown, redactor: Redactor): Fault {
     code: isTimeout(error) ? "TIMEOUT" : "BACKEND_FAILED",
     reason,
     retryable: error.retryable,
-    failureKind: FAILURE_KINDS.find((kind) => kind === error.kind) ?? "OTHER",
+    failureKind: failureKindOf(error.kind),
   };
+}
+
+/** Plugins are not type-checked when they are loaded. */
+function failureKindOf(given: string | undefined): FailureKind {
+  return FAILURE_KINDS.find((kind) => kind === given) ?? "OTHER";
 }
 
 /**
@@ -104,7 +109,7 @@ export function isTimeout(error: unknown): boolean {
 }
 
 /** By name: a driver may have its own class. */
-function isDriverError(error: unknown): error is DriverError {
+export function isDriverError(error: unknown): error is DriverError {
   return error instanceof Error && error.name === "DriverError";
 }
 

@@ -1,6 +1,7 @@
 /** A node with its drivers and settings: everything that a call of a driver needs. */
 import type { PowerAction } from "../../drivers/driver.ts";
 import { validate } from "../../drivers/issues.ts";
+import type { Circuits } from "../../drivers/circuits.ts";
 import type { AnyDriver, Composition, Registry } from "../../drivers/registry.ts";
 import { noopObserver } from "../../observer.ts";
 import type { Observer } from "../../observer.ts";
@@ -17,6 +18,8 @@ export interface Machine {
   readonly lastSet?: { power: Extract<PowerAction, "ON" | "OFF"> | null };
   /** Absent: calls are not observed. */
   readonly observer?: Observer;
+  /** Circuit breakers of the controllers. */
+  readonly circuits: Circuits;
   settingsOf(driver: AnyDriver): unknown;
 }
 
@@ -46,6 +49,7 @@ export async function openMachine(
     redactor,
     lastSet: { power: null },
     observer,
+    circuits: registry.circuits,
     settingsOf: (driver) => settings.get(driver.name),
   };
 }

@@ -17,6 +17,7 @@ import { declaredStep, stepCall } from "./driver-call.ts";
 import type { StepBasis } from "./driver-call.ts";
 import { acceptResult, faultOf } from "./driver-result.ts";
 import type { Fault } from "./driver-result.ts";
+import { nodeMedia } from "./node-media.ts";
 import { nodePower, runPowerStep } from "./power-call.ts";
 import type { SeenPower } from "./power-call.ts";
 
@@ -136,8 +137,9 @@ async function enterStep(request: StepRequest, signal: AbortSignal, seen: SeenPo
   const declared = declaredStep(request);
   if (!declared) throw new Error(`Driver "${step.driver}" no longer has a step ${step.interface}.${step.name}.`);
   // A step holds a slot already, so the calls of power that it makes itself wait for none.
-  const power = nodePower({ ...request, lane: "NESTED" }, signal, seen);
-  const call = stepCall({ ...request, lane: "STEP" }, declared.driver, signal, power);
+  const nested = { ...request, lane: "NESTED" } as const;
+  const access = { power: nodePower(nested, signal, seen), media: nodeMedia(nested, signal) };
+  const call = stepCall({ ...request, lane: "STEP" }, declared.driver, signal, access);
   if (part !== "VERIFY") return declared.step.run(call);
   // A newer version of the driver may have no verify part.
   return declared.step.verify ? declared.step.verify(call) : DONE;

@@ -1,15 +1,15 @@
 /** The power of a node: read and set through the driver that it takes `power` from, within a step or outside of one. */
-import type { BootDevice, Driver, NodePower, PowerAction, PowerState, StepResult } from "../../drivers/driver.ts";
+import type { BootOptions, NodePower, PowerAction, PowerState, StepResult } from "../../drivers/driver.ts";
 import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import type { Log } from "../../log.ts";
 import type { BootDeviceName } from "../../lifecycle/verbs.ts";
 import { BOOT_STEP, DRIVER_BOOT_DEVICE, powerChangeOf } from "../plans/reserved-steps.ts";
 import { CallTimeoutError, withDeadline } from "./call-deadline.ts";
-import { driverCall, observeCall } from "./driver-call.ts";
 import type { CallBasis, StepBasis } from "./driver-call.ts";
 import { faultOf, isTimeout } from "./driver-result.ts";
 import type { Fault } from "./driver-result.ts";
+import { DriverChain } from "./interface-call.ts";
 import type { Machine } from "./machine.ts";
 
 /** The power as it was read or set last; null if neither. */
@@ -20,19 +20,22 @@ export interface SeenPower {
 /** The node's power interface. It notes in `seen` what it reads and sets. */
 export function nodePower(basis: CallBasis, signal: AbortSignal, seen: SeenPower): NodePower {
   const { machine } = basis;
-  const driver = machine.composition.giver("power") as Driver<unknown>;
-  const call = driverCall(basis, driver, signal);
-  const confirmed = async <T>(name: string, work: () => Promise<T>) => {
-    await basis.confirm?.();
-    return observeCall(machine, driver, name, work);
-  };
-  const read = async () => {
-    const state: unknown = await confirmed("power read", () => driver.power.read(call));
-    if (state !== "ON" && state !== "OFF" && state !== "UNKNOWN")
-      throw new Error(`The driver read the power as ${JSON.stringify(state)}, which is not a power state.`);
-    seen.state = state;
-    return state;
-  };
+  const chain = new DriverChain(basis, signal);
+  const read = () =>
+    chain.call({
+      interface: "power",
+      name: "power read",
+      isRead: true,
+      function:
+        ({ power }) =>
+        async (call) => {
+          const state: unknown = await power.read(call);
+          if (state !== "ON" && state !== "OFF" && state !== "UNKNOWN")
+            throw new Error(`The driver read the power as ${JSON.stringify(state)}, which is not a power state.`);
+          seen.state = state;
+          return state;
+        },
+    });
   return {
     read,
     async set(action) {
@@ -40,16 +43,28 @@ export function nodePower(basis: CallBasis, signal: AbortSignal, seen: SeenPower
       if (action === "REBOOT" || (await read()) !== wanted) {
         // Cancelled during the read: nothing waits for the change any more.
         signal.throwIfAborted();
-        await confirmed(`power set ${action.toLowerCase().replaceAll("_", " ")}`, () => driver.power.set(call, action));
+        await chain.call({
+          interface: "power",
+          name: `power set ${action.toLowerCase().replaceAll("_", " ")}`,
+          isRead: false,
+          function:
+            ({ power }) =>
+            (call) =>
+              power.set(call, action),
+        });
         seen.state = wanted;
       }
       if (machine.lastSet) machine.lastSet.power = wanted;
     },
-    async setBootDevice(device: BootDevice, options) {
-      if (!driver.power.setBootDevice) throw new Error(`Driver "${driver.name}" cannot set the boot device.`);
-      await confirmed("power boot device", async () =>
-        driver.power.setBootDevice?.(call, device, { persistent: options?.persistent ?? false }),
-      );
+    async setBootDevice(device, { persistent = false, mode }: Partial<BootOptions> = {}) {
+      await chain.call({
+        interface: "power",
+        name: "power boot device",
+        isRead: false,
+        function: ({ power }) =>
+          power.setBootDevice &&
+          (async (call) => power.setBootDevice?.(call, device, { persistent, ...(mode && { mode }) })),
+      });
     },
   };
 }

@@ -3,6 +3,7 @@ import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import type { Refusal } from "../../errors.ts";
 import type { Plan } from "../../store/records.ts";
+import type { VariableWarning } from "../admission/variable-flaws.ts";
 import { listed } from "./name-rules.ts";
 import type { EffectiveVariable } from "./variables.ts";
 
@@ -30,6 +31,8 @@ export interface NodeAnswer {
   readonly powerOnFailure?: PowerOnFailure | null;
   /** Variables that the drivers get, by name; absent without a plan. */
   readonly variables?: readonly EffectiveVariable[];
+  /** Variables that no driver of the node reads; absent without a plan. */
+  readonly warnings?: readonly VariableWarning[];
   /** State of the node after the plan. */
   readonly target?: NodeState | null;
 }

@@ -1,11 +1,11 @@
 /**
  * The catalogue: the steps that a node's drivers offer for a phase, with the site's policy applied.
  *
- * Order within a phase: priority descending, then by interface (vendor first, clean last), then as declared
- * (docs/rules.md, section Steps; the order of interfaces is Ironic's). A site may set other priorities, forbid steps,
- * and disable automatic cleaning.
+ * Order within a phase: priority descending, then by group, or by interface for a step without one (vendor first, clean
+ * last), then as declared (docs/rules.md, section Steps; the order is Ironic's, with storage after raid). A site may set
+ * other priorities, forbid steps, and disable automatic cleaning.
  */
-import type { DriverPhase } from "../../drivers/driver.ts";
+import type { DriverPhase, StepArgs } from "../../drivers/driver.ts";
 import { plainIssues, validate } from "../../drivers/issues.ts";
 import { INTERFACE_OF_PHASE, stepsOf } from "../../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, InterfaceName } from "../../drivers/registry.ts";
@@ -39,7 +39,18 @@ export interface CatalogueBasis {
   readonly automaticCleaning: boolean;
 }
 
-const INTERFACE_ORDER = ["vendor", "power", "management", "firmware", "deploy", "bios", "raid", "inspect", "clean"];
+const GROUP_ORDER = [
+  "vendor",
+  "power",
+  "management",
+  "firmware",
+  "deploy",
+  "bios",
+  "raid",
+  "storage",
+  "inspect",
+  "clean",
+];
 
 /** All steps of a phase: automatic ones in the order in which they run, then the others as declared. */
 export function catalogueOf(
@@ -60,7 +71,9 @@ export function catalogueOf(
       return { driver, interface: name, step, supportsAbort: offered.supportsAbort, priority, off };
     });
   return [
-    ...entries.filter(({ off }) => off === null).toSorted(runningOrder),
+    ...entries
+      .filter(({ off }) => off === null)
+      .toSorted((a, b) => runningOrder({ ...a, group: a.step.group }, { ...b, group: b.step.group })),
     ...entries.filter(({ off }) => off !== null),
   ];
 }
@@ -75,10 +88,17 @@ function offReason(sitePolicy: PolicyOnStep, priority: number, isCleaningOff: bo
 
 /** Which of two steps runs first: negative for `a`, 0 if the order of their declaration decides. */
 export function runningOrder(
-  a: { readonly priority: number; readonly interface: string },
-  b: { readonly priority: number; readonly interface: string },
+  a: StepPlace,
+  b: StepPlace,
 ): number {
-  return b.priority - a.priority || INTERFACE_ORDER.indexOf(a.interface) - INTERFACE_ORDER.indexOf(b.interface);
+  const orderOf = ({ group, interface: name }: StepPlace) => GROUP_ORDER.indexOf(group ?? name);
+  return b.priority - a.priority || orderOf(a) - orderOf(b);
+}
+
+interface StepPlace {
+  readonly priority: number;
+  readonly interface: string;
+  readonly group?: string | undefined;
 }
 
 /** The site's policy for a step. Member by member, the policy for one driver outranks the one for all drivers. */
@@ -89,6 +109,10 @@ function policyOn(policy: SitePolicy, driver: AnyDriver, label: string): PolicyO
   const priority = own?.priority ?? general?.priority;
   const forbidden = own?.forbidden ?? general?.forbidden;
   return { ...(priority !== undefined && { priority }), ...(forbidden !== undefined && { forbidden }) };
+}
+
+function definedOnly(args: StepArgs): JsonObject {
+  return Object.fromEntries(Object.entries(args).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])));
 }
 
 /** An invalid argument: its path, and the fault. */
@@ -113,7 +137,7 @@ export async function checkArgs(
       : { issues: surplus.map((key) => ({ at: [key], what: "this step takes no arguments" })) };
   }
   const result = await validate(step.args, args);
-  if (!result.issues) return { args: result.value };
+  if (!result.issues) return { args: definedOnly(result.value) };
   return {
     issues: plainIssues(step.args, args, result.issues).map(({ path, message }) => ({ at: path, what: message })),
   };

@@ -1,6 +1,12 @@
 /** Enums of the schema, most of them from the tables that the code uses. */
 import { ERROR_MEANING, FAILURE_KIND_MEANING } from "../../errors.ts";
-import { ACCEPTANCES, OFF_REASONS, RESTART_FROM, VARIABLE_SOURCES } from "../../engine/engine.ts";
+import {
+  ACCEPTANCES,
+  OFF_REASONS,
+  RESTART_FROM,
+  UNKNOWN_VARIABLES,
+  VARIABLE_SOURCES,
+} from "../../engine/engine.ts";
 import { RESET_REASONS } from "../../feed/node-stream.ts";
 import { CLUSTER_STATES, STAGES } from "../../lifecycle/cluster-state.ts";
 import { COMMISSION_FROM } from "../../lifecycle/admission.ts";
@@ -109,6 +115,11 @@ export const VariableSourceEnum = named(
   "Where the value of a variable comes from, lowest precedence first.",
   VARIABLE_SOURCES,
 );
+export const UnknownVariablesEnum = named(
+  "UnknownVariables",
+  "Effect of variables that no driver of a node reads.",
+  UNKNOWN_VARIABLES,
+);
 export const CommissionFromEnum = named(
   "CommissionFrom",
   "What a commission keeps of a node's earlier work.",
@@ -168,6 +179,10 @@ export const DriverInterfaceEnum = builder.enumType("DriverInterfaceKind", {
     INSPECT: { value: "inspect", description: "Collect the inventory." },
     DEPLOY: { value: "deploy", description: "Install and remove the system." },
     CLEAN: { value: "clean", description: "Erase and configure the machine." },
+    MEDIA: { value: "media", description: "Insert and eject virtual media." },
+    FIRMWARE: { value: "firmware", description: "Read the versions of the firmware." },
+    BIOS: { value: "bios", description: "Read the BIOS settings." },
+    CONSOLE: { value: "console", description: "Address of the serial console." },
     ENGINE: { value: "engine", description: "The service itself, with the reserved steps wait and hold." },
   } as const,
 });

@@ -1,6 +1,6 @@
 /** Loaded drivers with their interfaces and steps. */
 import type { AnyDriver, AnyStep, InterfaceName } from "../../drivers/registry.ts";
-import { INTERFACES, settingsSchema } from "../../drivers/registry.ts";
+import { INTERFACES, settingsSchema, stepsOf } from "../../drivers/registry.ts";
 import type { StoredJson } from "../../store/records.ts";
 import { builder, needs } from "../base/builder.ts";
 import { StepDefinitionRef } from "./catalogue.ts";
@@ -31,9 +31,9 @@ const DriverInterfaceRef = builder.objectRef<Offer>("DriverInterface").implement
 
 function offersOf(driver: AnyDriver): Offer[] {
   return INTERFACES.flatMap((kind): Offer[] => {
-    if (kind === "power") return [{ kind, supportsAbort: true, steps: [] }];
-    const offered = driver[kind];
-    return offered ? [{ kind, supportsAbort: offered.supportsAbort, steps: offered.steps }] : [];
+    if (!driver[kind]) return [];
+    const offered = stepsOf(driver, kind);
+    return [{ kind, supportsAbort: offered?.supportsAbort ?? true, steps: offered?.steps ?? [] }];
   });
 }
 

@@ -3,6 +3,7 @@
  * Estimates use the durations of earlier attempts on this site; without any there is no estimate.
  */
 import { isHold, isReservedWait } from "../../engine/engine.ts";
+import type { VariableWarning } from "../../engine/admission/variable-flaws.ts";
 import type { EffectiveVariable } from "../../engine/input/variables.ts";
 import type { SubmitAnswer } from "../../engine/input/answers.ts";
 import type { Refusal } from "../../errors.ts";
@@ -23,6 +24,7 @@ import {
   PowerActionEnum,
   PowerOnFailureEnum,
   MachinePartEnum,
+  UnknownVariablesEnum,
   UntilEnum,
   VariableSourceEnum,
 } from "../base/enums.ts";
@@ -142,6 +144,23 @@ const EffectiveVariableRef = builder.objectRef<EffectiveVariable>("EffectiveVari
   }),
 });
 
+const VariableWarningRef = builder.objectRef<VariableWarning>("VariableWarning").implement({
+  description: "Variable that no driver of the node declares.",
+  fields: (t) => ({
+    name: t.exposeString("name", { description: "Name of the variable." }),
+    source: t.field({
+      type: VariableSourceEnum,
+      description: "Where its value comes from.",
+      resolve: ({ source }) => source,
+    }),
+    nearest: t.exposeString("nearest", {
+      nullable: true,
+      description: "Most similar variable that a driver declares; null if none is similar.",
+    }),
+    message: t.exposeString("message", { description: "The warning as a sentence for people." }),
+  }),
+});
+
 builder.objectFields(NodeResultRef, (t) => ({
   target: t.field({
     type: NodeStateEnum,
@@ -175,6 +194,12 @@ builder.objectFields(NodeResultRef, (t) => ({
     description:
       "Variables that the drivers get, by name, each with the source of its value; empty for a refused node, and for a request that starts no new work.",
     resolve: ({ variables }) => [...(variables ?? [])],
+  }),
+  warnings: t.field({
+    type: [VariableWarningRef],
+    description:
+      "Variables that no driver of the node declares; empty for a refused node, and for a request that starts no new work.",
+    resolve: ({ warnings }) => [...(warnings ?? [])],
   }),
   estimate: t.field({
     type: EstimateRef,
@@ -241,6 +266,12 @@ const PlanInput = builder.inputType("PlanInput", {
     variables: t.field({
       type: "JSON",
       description: "Variables for the drivers, a JSON object. Merged into the cluster's settings; null removes a key.",
+    }),
+    unknownVariables: t.field({
+      type: UnknownVariablesEnum,
+      required: true,
+      defaultValue: "REFUSE_SIMILAR",
+      description: "Effect of a variable that no driver of a node reads.",
     }),
     onFailure: t.field({ type: FailurePolicyEnum, description: "Effect of a failed node on the others." }),
     powerOnFailure: t.field({
@@ -360,6 +391,7 @@ builder.queryField("plan", (t) =>
         maxParallel: given(input.maxParallel),
         waves: input.waves ? wavesOf(input.waves) : undefined,
         variables: given(input.variables),
+        unknownVariables: input.unknownVariables,
         onFailure: given(input.onFailure),
         powerOnFailure: given(input.powerOnFailure),
         dryRun: true,

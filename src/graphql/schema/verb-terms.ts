@@ -2,7 +2,7 @@
 import type { RequestTerms } from "../../engine/admission/request-terms.ts";
 import { given } from "../base/builder.ts";
 import type { InputFields } from "../base/builder.ts";
-import { AcceptanceEnum, FailurePolicyEnum, PowerOnFailureEnum } from "../base/enums.ts";
+import { AcceptanceEnum, FailurePolicyEnum, PowerOnFailureEnum, UnknownVariablesEnum } from "../base/enums.ts";
 import { NodeSelectorInput } from "./selectors.ts";
 import { WavesInput, wavesOf } from "./waves.ts";
 
@@ -31,6 +31,12 @@ export const termFields = (t: InputFields) => ({
   variables: t.field({
     type: "JSON",
     description: "Variables for the drivers, a JSON object. Merged into the cluster's settings; null removes a key.",
+  }),
+  unknownVariables: t.field({
+    type: UnknownVariablesEnum,
+    required: true,
+    defaultValue: "REFUSE_SIMILAR",
+    description: "Effect of a variable that no driver of a node reads.",
   }),
   maxParallel: t.int({
     description:
@@ -73,6 +79,7 @@ export interface TermsInput {
   readonly onFailure?: RequestTerms["onFailure"] | null;
   readonly powerOnFailure?: RequestTerms["powerOnFailure"] | null;
   readonly variables?: unknown;
+  readonly unknownVariables: NonNullable<RequestTerms["unknownVariables"]>;
   readonly maxParallel?: number | null | undefined;
   readonly waves?: typeof WavesInput.$inferInput | null | undefined;
   readonly dryRun: boolean;
@@ -92,6 +99,8 @@ export function termsOf(input: TermsInput): RequestTerms {
     onFailure: given(input.onFailure),
     powerOnFailure: given(input.powerOnFailure),
     variables: given(input.variables),
+    // The default is left out, as in requests from before there was a choice: a repeated request compares equal.
+    unknownVariables: input.unknownVariables === "REFUSE_SIMILAR" ? undefined : input.unknownVariables,
     maxParallel: given(input.maxParallel),
     waves: input.waves ? wavesOf(input.waves) : undefined,
     dryRun: input.dryRun,

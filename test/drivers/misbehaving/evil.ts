@@ -405,7 +405,7 @@ export default function createEvil({ memory, log }: PluginHost): Driver<Settings
   logOutside = log;
   const powerOf = async ({ node }: Call<Settings>) => ((await memory?.get(node.id)) === "ON" ? "ON" : "OFF");
   return {
-    contract: 1,
+    contract: 2,
     name: "evil",
     version: "1.0.0",
     permissions: process.env["EVIL_PERMISSIONS"] === "none" ? [] : ["FILES", "PROGRAMS"],

@@ -1,0 +1,69 @@
+/** The variables that a driver reads, as its schema declares them. */
+import { plainIssues, validate } from "./issues.ts";
+import type { Issue } from "./issues.ts";
+import type { Driver, Json, Schema } from "./driver.ts";
+import { jsonSchemaOf } from "./settings-shape.ts";
+
+export interface ReadVariables {
+  /** Declared by name. */
+  readonly names: readonly string[];
+  /** All other variables are passed to the driver too. */
+  readonly others: boolean;
+}
+
+const NONE: ReadVariables = { names: [], others: false };
+const known = new WeakMap<object, ReadVariables>();
+
+/** The variables that a driver reads. */
+export function variablesReadBy({ variables: schema }: Pick<Driver<unknown>, "variables">): ReadVariables {
+  if (!schema) return NONE;
+  const found = known.get(schema);
+  if (found) return found;
+  const { properties, additionalProperties } = jsonSchemaOf(schema);
+  const read = { names: Object.keys(properties ?? {}), others: additionalProperties !== false };
+  known.set(schema, read);
+  return read;
+}
+
+/** The variables that a driver receives. */
+export function variablesFor<Value>(
+  driver: Pick<Driver<unknown>, "variables">,
+  variables: Readonly<Record<string, Value>>,
+): Readonly<Record<string, Value>> {
+  const { names, others } = variablesReadBy(driver);
+  if (others) return variables;
+  return Object.fromEntries(Object.entries(variables).filter(([name]) => names.includes(name)));
+}
+
+/** The values that do not match the schema of a driver. */
+export async function variableIssues(
+  driver: Pick<Driver<unknown>, "variables">,
+  variables: Readonly<Record<string, Json>>,
+): Promise<readonly Issue[]> {
+  if (!driver.variables) return [];
+  const given = variablesFor(driver, variables);
+  const result = await validate(driver.variables, given);
+  return result.issues ? plainIssues(driver.variables, given, result.issues) : [];
+}
+
+/** Why a schema of variables is not supported, as a sentence; null if it is. */
+export function variablesProblem(schema: Schema<object>): string | null {
+  const { type, required } = jsonSchemaOf(schema);
+  if (type !== "object") return "its variables are not an object. Declare an object whose properties are the variables.";
+  if (Array.isArray(required) && required.length > 0)
+    return `its variable ${String(required[0])} is required. Make every variable optional, and fail in the step that needs it: not every request runs that step.`;
+  return null;
+}
+
+/** Accepts every variable. */
+export const ANY_VARIABLES: Schema<object> = {
+  "~standard": {
+    version: 1,
+    vendor: "ostler",
+    validate: (value) =>
+      typeof value === "object" && value !== null && !Array.isArray(value)
+        ? { value }
+        : { issues: [{ message: "it must be an object" }] },
+    jsonSchema: { input: () => ({ type: "object" }), output: () => ({ type: "object" }) },
+  },
+};

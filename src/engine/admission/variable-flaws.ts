@@ -1,0 +1,110 @@
+/**
+ * Checks the variables of a node against what its drivers declare: values that do not match a schema, and names that no
+ * driver reads. A name that is close to one that is read is taken for a typing error: a driver would otherwise work
+ * with a default, such as the wrong image.
+ */
+import type { AnyDriver, Composition } from "../../drivers/registry.ts";
+import { variableIssues, variablesReadBy } from "../../drivers/variables.ts";
+import type { Refusal } from "../../errors.ts";
+import { nearest } from "../../runtime/edit-distance.ts";
+import type { NodeRow } from "../../store/nodes.ts";
+import type { Plan } from "../../store/records.ts";
+import { HOST_GROUP } from "../input/variables.ts";
+import type { VariableSource } from "../input/variables.ts";
+import type { EffectiveVariables } from "./effective-variables.ts";
+
+/** What a request does about variables that no driver reads. */
+export const UNKNOWN_VARIABLES = {
+  WARN: "Accept them; the plan has a warning for each.",
+  REFUSE_SIMILAR:
+    "Refuse the node if the name is close to one that a driver of the plan reads and that has no value, as a typing error is; otherwise as WARN.",
+  REFUSE: "Refuse the node.",
+} as const;
+export type UnknownVariables = keyof typeof UNKNOWN_VARIABLES;
+
+/** A variable that no driver of the node reads. */
+export interface VariableWarning {
+  readonly name: string;
+  readonly source: VariableSource;
+  /** The closest name that a driver reads; null if none is close. */
+  readonly nearest: string | null;
+  readonly message: string;
+}
+
+export interface VariableCheck {
+  readonly flaws: readonly Refusal[];
+  readonly warnings: readonly VariableWarning[];
+}
+
+interface Checked {
+  readonly composition: Composition;
+  readonly plan: Plan;
+  readonly variables: EffectiveVariables;
+  readonly unknown: UnknownVariables;
+}
+
+const ISSUES_MAX = 10;
+
+/** Nodes with the same drivers, plan and variables share the result, whose messages name no node. */
+export async function checkVariables({ composition, plan, variables, unknown }: Checked): Promise<VariableCheck> {
+  const inPlan = driversIn(plan, composition);
+  const flaws: Refusal[] = [];
+  for (const driver of inPlan)
+    for (const { path, message } of (await variableIssues(driver, variables.values)).slice(0, ISSUES_MAX))
+      flaws.push(
+        invalid(`Variable ${path.join(".")} does not suit driver ${driver.name}: ${message}.`, path[0], variables),
+      );
+  const read = composition.drivers.map(variablesReadBy);
+  const passesAll = read.some(({ others }) => others);
+  const names = new Set(read.flatMap((one) => one.names));
+  const wanted = inPlan.flatMap((driver) => variablesReadBy(driver).names).filter((name) => !(name in variables.values));
+  const warnings: VariableWarning[] = [];
+  for (const { name, source } of variables.list) {
+    if (name === HOST_GROUP || names.has(name)) continue;
+    const meant = nearest(name, wanted);
+    const close = meant ?? nearest(name, [...names]);
+    const message = unknownText(name, close, composition.drivers);
+    const isRefused = unknown === "REFUSE" ? !passesAll || meant !== null : unknown === "REFUSE_SIMILAR" && meant !== null;
+    if (isRefused) flaws.push(invalid(`${message} ${remedyFor(unknown)}`, name, variables));
+    else if (!passesAll || close !== null) warnings.push({ name, source, nearest: close, message });
+  }
+  return { flaws, warnings };
+}
+
+function unknownText(name: string, close: string | null, drivers: readonly AnyDriver[]): string {
+  const readers = drivers.map((driver) => driver.name).join(", ");
+  return `No driver of the node (${readers}) declares the variable ${name}.${close === null ? "" : ` Did you mean ${close}?`}`;
+}
+
+function remedyFor(unknown: UnknownVariables): string {
+  return unknown === "REFUSE"
+    ? "Remove it, or send the request without `unknownVariables: REFUSE`."
+    : "Correct it, or send the request with `unknownVariables: WARN`.";
+}
+
+/** The path leads to the request only if the variable is in it. */
+function invalid(message: string, name: string | undefined, { list }: EffectiveVariables): Refusal {
+  const source = list.find((one) => one.name === name)?.source;
+  return {
+    code: "INVALID_INPUT",
+    message: source === "CLUSTER" ? `${message} The variable is set for the cluster.` : message,
+    ...(name !== undefined && source === "REQUEST" && { path: ["input", "variables", name] }),
+  };
+}
+
+/** The drivers whose steps a plan still has to run. */
+function driversIn(plan: Plan, { drivers }: Composition): readonly AnyDriver[] {
+  const names = new Set(
+    plan.steps.filter(({ kept, phase }) => !kept && phase !== "power" && phase !== "verify").map(({ driver }) => driver),
+  );
+  return drivers.filter(({ name }) => names.has(name));
+}
+
+/** The flaws as refusals of one node. */
+export function refusalOf(
+  node: NodeRow,
+  [first, ...further]: readonly Refusal[],
+): { readonly refusal: Refusal; readonly further: readonly Refusal[] } | null {
+  const named = (one: Refusal): Refusal => ({ ...one, message: `Node ${node.name}: ${one.message}`, nodeId: node.id });
+  return first ? { refusal: named(first), further: further.map(named) } : null;
+}
