@@ -110,7 +110,7 @@ async function startOnDatabase(config: Config, { connection, registry, pool }: R
   const telemetry = parts.use(await createTelemetry({ log, version: VERSION }));
   const { observer } = telemetry;
   // An engine-only replica opens no connections for API reads.
-  const scrape = telemetry.scrapeOf(config.role === "engine" ? database.reader : database.bounded);
+  const scrape = telemetry.scrapeOf(config.role === "engine" ? database.reader : database.bounded, registry.circuits);
   const working = parts.use(
     await createEngine({
       database,

@@ -60,10 +60,7 @@ const factory: DriverFactory<IpmiSettings> = ({ describing }) => {
           });
         const word = BOOT_DEVICE_WORD[device];
         const isUefi = mode === undefined ? call.settings.bootMode === "UEFI" : mode === "UEFI";
-        const options = [
-          ...(isUefi ? ["efiboot"] : []),
-          ...(persistent ? ["persistent"] : []),
-        ];
+        const options = [...(isUefi ? ["efiboot"] : []), ...(persistent ? ["persistent"] : [])];
         await ipmitool.run(call, {
           task: `set the boot device to ${word}`,
           words: ["chassis", "bootdev", word, ...(options.length > 0 ? [`options=${options.join(",")}`] : [])],

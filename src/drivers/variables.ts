@@ -49,7 +49,8 @@ export async function variableIssues(
 /** Why a schema of variables is not supported, as a sentence; null if it is. */
 export function variablesProblem(schema: Schema<object>): string | null {
   const { type, required } = jsonSchemaOf(schema);
-  if (type !== "object") return "its variables are not an object. Declare an object whose properties are the variables.";
+  if (type !== "object")
+    return "its variables are not an object. Declare an object whose properties are the variables.";
   if (Array.isArray(required) && required.length > 0)
     return `its variable ${String(required[0])} is required. Make every variable optional, and fail in the step that needs it: not every request runs that step.`;
   return null;

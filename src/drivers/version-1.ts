@@ -14,7 +14,11 @@ type BootDeviceOf1 = Exclude<BootDevice, "HTTP">;
 type DriverOf1 = Omit<AnyDriver, "contract" | "power"> & {
   readonly contract: 1;
   readonly power: Pick<AnyDriver["power"], "read" | "set"> & {
-    setBootDevice?(call: Call<unknown>, device: BootDeviceOf1, options: { readonly persistent: boolean }): Promise<void>;
+    setBootDevice?(
+      call: Call<unknown>,
+      device: BootDeviceOf1,
+      options: { readonly persistent: boolean },
+    ): Promise<void>;
   };
 };
 

@@ -50,6 +50,7 @@ export function newAttempt({ timeoutSeconds, ...attempt }: NewAttempt, now: Date
     progressPercent: null,
     progressMessage: null,
     part: "RUN",
+    driverTries: null,
   };
 }
 
@@ -67,6 +68,7 @@ const CHANGEABLE_FIELDS = [
   "output",
   "failure",
   "part",
+  "driverTries",
   "progressPercent",
   "progressMessage",
 ] as const;

@@ -35,6 +35,7 @@ import type { AbortMode } from "../lifecycle/interrupts.ts";
 import type { FailurePolicy, OperationState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
 import type { OperationKind, LegPhase } from "../lifecycle/verbs.ts";
 import type {
+  DriverTry,
   Failure,
   JsonObject,
   LeftAs,
@@ -105,6 +106,8 @@ export const nodes = pgTable(
     driver: text("driver").notNull(),
     /** Interfaces taken from another driver: interface → driver name. */
     borrowed: jsonb("borrowed").$type<Readonly<Record<string, string>>>().notNull(),
+    /** Further drivers of interfaces, in the order in which they are tried: interface → driver names. */
+    fallbacks: jsonb("fallbacks").$type<Readonly<Record<string, readonly string[]>>>().notNull().default({}),
     /** Settings without their secrets: driver name → settings. */
     settings: jsonb("settings").$type<Readonly<Record<string, JsonObject>>>().notNull(),
     labels: jsonb("labels").$type<Readonly<Record<string, string>>>().notNull(),
@@ -356,6 +359,8 @@ export const attempts = pgTable(
     label: text("label"),
     driver: text("driver"),
     model: text("model"),
+    /** Calls of interfaces for which the node names several drivers, oldest first; null if there are none. */
+    driverTries: jsonb("driver_tries").$type<readonly DriverTry[]>(),
   },
   (table) => [
     primaryKey({ columns: [table.runId, table.step, table.number] }),

@@ -63,6 +63,25 @@ export function createGauges(registry: Registry, reader: Reader, now: () => numb
   };
 }
 
+/** Publishes the open circuits of this process. */
+export function createCircuitGauge(
+  registry: Registry,
+  circuits: { openByDriver(): ReadonlyMap<string, number> },
+): { refresh(): void } {
+  const open = new Gauge({
+    name: "ostler_circuits_open",
+    help: "Management controllers to which calls fail at once, in this process, by driver.",
+    labelNames: ["driver"],
+    registers: [registry],
+  });
+  return {
+    refresh() {
+      open.reset();
+      for (const [driver, count] of circuits.openByDriver()) open.set({ driver }, count);
+    },
+  };
+}
+
 /** Reads at most once every `ms`, one read at a time, and publishes the last result. */
 function every(ms: number, now: () => number, read: () => Promise<() => void>): () => Promise<void> {
   let readAt = Number.NEGATIVE_INFINITY;

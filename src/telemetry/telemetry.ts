@@ -3,13 +3,14 @@
  * reports to its observer. No other part of the service depends on this directory.
  */
 import { Registry, collectDefaultMetrics } from "@prometheus-io/client";
+import type { Circuits } from "../drivers/circuits.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Log } from "../log.ts";
 import { combineObservers } from "../observer.ts";
 import type { Observer } from "../observer.ts";
 import type { Reader } from "../store/postgres/database.ts";
 import { instrumentEngine } from "./instrumentation.ts";
-import { createGauges } from "./gauges.ts";
+import { createCircuitGauge, createGauges } from "./gauges.ts";
 import { createJournal } from "./journal.ts";
 import { createMetrics } from "./metrics.ts";
 import { createTraces } from "./traces.ts";
@@ -20,7 +21,7 @@ export interface Telemetry extends AsyncDisposable {
   /** Wraps the engine so that its requests are reported to the observer. */
   watch(engine: Engine): Engine;
   /** The response to a Prometheus scrape; gauges are read from the database through `reader`. */
-  scrapeOf(reader: Reader): () => Promise<Scrape>;
+  scrapeOf(reader: Reader, circuits: Circuits): () => Promise<Scrape>;
 }
 
 export interface Scrape {
@@ -42,10 +43,12 @@ export async function createTelemetry({
   return {
     observer,
     watch: (engine) => instrumentEngine(engine, observer),
-    scrapeOf(reader) {
+    scrapeOf(reader, circuits) {
+      const circuitGauge = createCircuitGauge(metrics.registry, circuits);
       const gauges = createGauges(metrics.registry, reader);
       return async () => {
         await gauges.refresh();
+        circuitGauge.refresh();
         const texts = await Promise.all([metrics.registry.metrics(), registryOfProcess().metrics()]);
         return { contentType: metrics.registry.contentType, text: texts.join("\n") };
       };

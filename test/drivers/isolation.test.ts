@@ -190,7 +190,15 @@ async function openWorker() {
     given: {
       settings: { does },
       node: { id: "n", name: "n", powerState: "OFF", labels: {} },
-      step: { args: {}, memo: null, callback: null, callbackPath: "", attemptKey: "", variables: {}, mediaOffered: false },
+      step: {
+        args: {},
+        memo: null,
+        callback: null,
+        callbackPath: "",
+        attemptKey: "",
+        variables: {},
+        mediaOffered: false,
+      },
     },
     what: "clean.erase",
     signal: new AbortController().signal,

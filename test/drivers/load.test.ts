@@ -129,6 +129,34 @@ describe("broken plugin", () => {
       source: withDriver({ contract: "3" }),
       says: "it implements driver contract 3, but this service supports 2 and 1. Change it as docs/drivers.md describes",
     },
+    {
+      what: "with a clean step of another phase",
+      source: withDriver({
+        clean: step(`name: "wipe", run: async () => {}, phase: "deploy", priority: 1, timeoutSeconds: 1`),
+      }),
+      says: 'step "wipe" of its clean interface has the phase "deploy", in which it would never run. Declare "clean"',
+    },
+    {
+      what: "with a step of an unknown group",
+      source: withDriver({
+        clean: step(
+          `name: "wipe", run: async () => {}, phase: "clean", priority: 1, timeoutSeconds: 1, group: "disks"`,
+        ),
+      }),
+      says: 'has the group "disks". Use one of raid, bios',
+    },
+    {
+      what: "with a required variable",
+      source: withDriver({
+        variables: declaring(`{ type: "object", properties: { image: { type: "string" } }, required: ["image"] }`),
+      }),
+      says: "its variable image is required. Make every variable optional",
+    },
+    {
+      what: "whose media cannot be ejected",
+      source: withDriver({ media: "{ insert() {} }" }),
+      says: "media interface lacks eject",
+    },
     { what: "without a contract", source: withDriver({ contract: undefined }), says: "driver contract undefined" },
     {
       what: "whose driver has an invalid name",

@@ -2,6 +2,7 @@
  * /metrics for Prometheus: who may read it, which replicas serve it, and its content while the database is unavailable.
  */
 import { afterEach, describe, expect, test } from "vitest";
+import { Circuits } from "../../src/drivers/circuits.ts";
 import { startHealthServer } from "../../src/http/health.ts";
 import { createLog } from "../../src/log.ts";
 import type { Reader } from "../../src/store/postgres/database.ts";
@@ -36,7 +37,13 @@ describe("/metrics with a token", () => {
       host: "127.0.0.1",
       port: 0,
       database: { reader: aReader(() => []) },
-      metrics: { token: TOKEN, scrape: telemetry.scrapeOf(aReader(() => [])) },
+      metrics: {
+        token: TOKEN,
+        scrape: telemetry.scrapeOf(
+          aReader(() => []),
+          new Circuits(),
+        ),
+      },
       log: createLog("info", { write: (line: string) => void lines.push(line) }),
       observer: telemetry.observer,
     });

@@ -174,7 +174,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     services,
     log,
     ...observer,
-    ...(telemetry && { scrape: telemetry.scrapeOf(database.bounded) }),
+    ...(telemetry && { scrape: telemetry.scrapeOf(database.bounded, registry.circuits) }),
   });
   const { url } = server;
   const close = async () => {

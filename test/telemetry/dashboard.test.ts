@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { parser } from "@prometheus-io/lezer-promql";
 import { describe, expect, test } from "vitest";
+import { Circuits } from "../../src/drivers/circuits.ts";
 import { createLog } from "../../src/log.ts";
 import type { Reader } from "../../src/store/postgres/database.ts";
 import { createTelemetry } from "../../src/telemetry/telemetry.ts";
@@ -42,7 +43,10 @@ async function exportedMetrics(): Promise<{ readonly names: Set<string>; readonl
     { state: "RUNNING", reason: null, count: 1 },
     { state: null, reason: null, count: 1, oldest: 1, position: "1" },
   ];
-  const { text } = await telemetry.scrapeOf({ execute: () => Promise.resolve(rows) } as unknown as Reader)();
+  const { text } = await telemetry.scrapeOf(
+    { execute: () => Promise.resolve(rows) } as unknown as Reader,
+    new Circuits(),
+  )();
   const announced = [...text.matchAll(/^# TYPE (\S+) (\S+)/gm)].map(([, name = "", type = ""]) => ({ name, type }));
   const names = announced.flatMap(({ name, type }) =>
     type === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],

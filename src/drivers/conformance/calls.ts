@@ -1,5 +1,15 @@
 /** Calls of a driver by the conformance suite, made as the engine makes them. */
-import type { Call, Json, NodeMedia, NodePower, PowerAction, PowerState, Step, StepCall, StepResult } from "../driver.ts";
+import type {
+  Call,
+  Json,
+  NodeMedia,
+  NodePower,
+  PowerAction,
+  PowerState,
+  Step,
+  StepCall,
+  StepResult,
+} from "../driver.ts";
 import { ensure } from "./proof.ts";
 import { accept, isJson } from "./schemas.ts";
 import type { Subject } from "./subject.ts";

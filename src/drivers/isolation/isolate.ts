@@ -46,7 +46,9 @@ export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDrive
     ...(media && { media: isolatedMedia(call) }),
     ...(firmware && { firmware: { read: reading("firmware", call) as (typeof firmware)["read"] } }),
     ...(bios && { bios: { read: reading("bios", call) as (typeof bios)["read"] } }),
-    ...(driver.console && { console: { serialUrl: reading("console", call) as (given: Call<unknown>) => Promise<string> } }),
+    ...(driver.console && {
+      console: { serialUrl: reading("console", call) as (given: Call<unknown>) => Promise<string> },
+    }),
     ...(driver.abilities && {
       abilities: reading("abilities", call) as (given: MachineCall<unknown>) => Promise<readonly Ability[]>,
     }),

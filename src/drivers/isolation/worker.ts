@@ -255,11 +255,7 @@ function enter(target: Target, given: Given, mine: Current): Promise<unknown> {
   }
 }
 
-function enterPower(
-  what: Extract<Target, { on: "power" }>["function"],
-  given: Given,
-  mine: Current,
-): Promise<unknown> {
+function enterPower(what: Extract<Target, { on: "power" }>["function"], given: Given, mine: Current): Promise<unknown> {
   const { power } = driver;
   const call = callOf(given, mine);
   switch (what) {

@@ -181,7 +181,7 @@ class VariableChecks {
 
   of({ node, plan, variables }: AdmittedNode): Promise<VariableCheck> {
     // Plans are shared objects. Two sets of drivers can have the same plan, and differ in what they read.
-    const key = JSON.stringify([node.driver, node.borrowed, variables.hash]);
+    const key = JSON.stringify([node.driver, node.borrowed, node.fallbacks, variables.hash]);
     const ofPlan = this.#known.get(plan) ?? new Map<string, Promise<VariableCheck>>();
     this.#known.set(plan, ofPlan);
     const found = ofPlan.get(key);

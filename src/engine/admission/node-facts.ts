@@ -34,7 +34,7 @@ export function factsOf(
       inspect: composition.inspect !== null,
       clean: composition.giver("clean") !== null,
       deploy: composition.giver("deploy") !== null,
-      setBootDevice: composition.giver("power")?.power.setBootDevice !== undefined,
+      setBootDevice: composition.givers("power").some(({ power }) => power.setBootDevice !== undefined),
     },
     inspectsWithoutReboot: composition.inspect?.withoutReboot ?? false,
     driver: node.driver,

@@ -97,7 +97,7 @@ class SharedPlans {
     // A requested cleaning takes place even if automatic cleaning is disabled.
     const chosen = chosenSteps(submission);
     const automaticCleaning = submission.kind === "CLEAN" || cleansAutomatically(policy, node);
-    const key = JSON.stringify([node.driver, node.borrowed, route, automaticCleaning]);
+    const key = JSON.stringify([node.driver, node.borrowed, node.fallbacks, route, automaticCleaning]);
     const fresh = this.#fresh.get(key);
     // Refusals are not shared, because they name the node.
     const planned = fresh

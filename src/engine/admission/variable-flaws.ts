@@ -57,14 +57,17 @@ export async function checkVariables({ composition, plan, variables, unknown }: 
   const read = composition.drivers.map(variablesReadBy);
   const passesAll = read.some(({ others }) => others);
   const names = new Set(read.flatMap((one) => one.names));
-  const wanted = inPlan.flatMap((driver) => variablesReadBy(driver).names).filter((name) => !(name in variables.values));
+  const wanted = inPlan
+    .flatMap((driver) => variablesReadBy(driver).names)
+    .filter((name) => !(name in variables.values));
   const warnings: VariableWarning[] = [];
   for (const { name, source } of variables.list) {
     if (name === HOST_GROUP || names.has(name)) continue;
     const meant = nearest(name, wanted);
     const close = meant ?? nearest(name, [...names]);
     const message = unknownText(name, close, composition.drivers);
-    const isRefused = unknown === "REFUSE" ? !passesAll || meant !== null : unknown === "REFUSE_SIMILAR" && meant !== null;
+    const isRefused =
+      unknown === "REFUSE" ? !passesAll || meant !== null : unknown === "REFUSE_SIMILAR" && meant !== null;
     if (isRefused) flaws.push(invalid(`${message} ${remedyFor(unknown)}`, name, variables));
     else if (!passesAll || close !== null) warnings.push({ name, source, nearest: close, message });
   }
@@ -95,7 +98,9 @@ function invalid(message: string, name: string | undefined, { list }: EffectiveV
 /** The drivers whose steps a plan still has to run. */
 function driversIn(plan: Plan, { drivers }: Composition): readonly AnyDriver[] {
   const names = new Set(
-    plan.steps.filter(({ kept, phase }) => !kept && phase !== "power" && phase !== "verify").map(({ driver }) => driver),
+    plan.steps
+      .filter(({ kept, phase }) => !kept && phase !== "power" && phase !== "verify")
+      .map(({ driver }) => driver),
   );
   return drivers.filter(({ name }) => names.has(name));
 }

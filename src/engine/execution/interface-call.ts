@@ -47,7 +47,8 @@ export class DriverChain {
   async call<Result>(request: InterfaceCall<Result>): Promise<Result> {
     const { machine, tries } = this.#basis;
     const drivers = machine.composition.givers(request.interface);
-    if (drivers.length === 0) throw unsupported(`No driver of node ${machine.node.name} has a ${request.interface} interface.`);
+    if (drivers.length === 0)
+      throw unsupported(`No driver of node ${machine.node.name} has a ${request.interface} interface.`);
     let failure: unknown;
     for (let index = this.#first.get(request.interface) ?? 0; index < drivers.length; index += 1) {
       const driver = drivers[index] as AnyDriver;

@@ -11,8 +11,9 @@
 import type { PowerState, StepResult } from "../../drivers/driver.ts";
 import { leftUntil, whenOver } from "../../drivers/deadline.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
-import type { StoredJson } from "../../store/records.ts";
+import type { DriverTry, StoredJson } from "../../store/records.ts";
 import { ENGINE_INTERFACE, isReservedWait } from "../plans/reserved-steps.ts";
+import { CallTimeoutError } from "./call-deadline.ts";
 import { declaredStep, stepCall } from "./driver-call.ts";
 import type { StepBasis } from "./driver-call.ts";
 import { acceptResult, faultOf } from "./driver-result.ts";
@@ -21,8 +22,11 @@ import { nodeMedia } from "./node-media.ts";
 import { nodePower, runPowerStep } from "./power-call.ts";
 import type { SeenPower } from "./power-call.ts";
 
-/** `powerState`: the power as the step saw it last; null if it did not look. */
-export type StepOutcome = { readonly powerState: PowerState | null } & (
+/**
+ * `powerState`: the power as the step saw it last; null if it did not look. `tries`: calls of interfaces for which the
+ * node names several drivers.
+ */
+export type StepOutcome = { readonly powerState: PowerState | null; readonly tries?: readonly DriverTry[] } & (
   | {
       readonly kind: "done";
       readonly output: StoredJson;
@@ -52,10 +56,15 @@ export interface StepRequest extends StepBasis {
 
 export async function performStep(request: StepRequest): Promise<StepOutcome | StepLost> {
   const { machine, step, part, about } = request;
-  if (!about || !machine.observer) return runStep(request);
+  const tries: DriverTry[] = [];
+  const run = async () => {
+    const outcome = await runStep({ ...request, tries });
+    return outcome.kind === "lost" ? outcome : { ...outcome, tries };
+  };
+  if (!about || !machine.observer) return run();
   const name = `${step.interface}.${step.name}`;
   const observed = { ...about, node: machine.node.name, step: name, driver: step.driver, part };
-  return machine.observer.step(observed, () => runStep(request));
+  return machine.observer.step(observed, run);
 }
 
 async function runStep(request: StepRequest): Promise<StepOutcome | StepLost> {
@@ -78,7 +87,7 @@ async function runStep(request: StepRequest): Promise<StepOutcome | StepLost> {
   });
   const overdue = Promise.withResolvers<StepOutcome>();
   const stopClock = whenOver(deadline, () => {
-    end.abort(new Error("The step's time is over."));
+    end.abort(new CallTimeoutError("The step's time is over."));
     const reason = `${step.interface}.${step.name} did not end within ${step.timeoutSeconds} s`;
     overdue.resolve(
       ending((ignoredSignal) => ({

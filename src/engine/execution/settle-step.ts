@@ -24,7 +24,7 @@ const CALLBACK_WAIT_SECONDS_MAX = 30 * 86_400;
 
 export async function settleStep(
   run: RunContext,
-  { step, attempt, generation }: EnterStep,
+  { step, attempt: entered, generation }: EnterStep,
   outcome: StepOutcome,
 ): Promise<RunDirective> {
   const { ledger, claimed } = run;
@@ -33,6 +33,7 @@ export async function settleStep(
   // generation.
   if (claimed.run.owner !== claimed.job.id) return RELEASE;
   if (claimed.run.generation !== generation) return continueBegunStep(run);
+  const attempt = noteTries(run, entered, outcome);
   const context: StepContext = { ...run, step, attempt };
   if (outcome.powerState !== null) notePower(context, outcome.powerState);
   switch (outcome.kind) {
@@ -54,6 +55,17 @@ export async function settleStep(
     case "aborted":
       return beginAbort(claimed, attempt, outcome);
   }
+}
+
+/** The newest calls that an attempt keeps. */
+const TRIES_MAX = 50;
+
+/** Adds the calls of drivers to those of the attempt's earlier entries. */
+function noteTries({ ledger }: RunContext, attempt: EnterStep["attempt"], { tries = [] }: StepOutcome) {
+  if (tries.length === 0) return attempt;
+  const driverTries = [...(attempt.driverTries ?? []), ...tries].slice(-TRIES_MAX);
+  ledger.changeAttempt(attempt, { driverTries });
+  return { ...attempt, driverTries };
 }
 
 /** Continues a step that this process has begun and not entered: none of its time has been used. */

@@ -28,6 +28,8 @@ export interface NewNode {
 /** Interfaces taken from another driver, with that driver's settings. */
 export interface BorrowedInterfaces {
   readonly kinds: readonly string[];
+  /** Interfaces for which it is tried after the drivers that come before it. */
+  readonly fallbackFor?: readonly string[] | undefined;
   readonly driver: string;
   readonly settings?: unknown;
 }
@@ -188,7 +190,7 @@ interface Flaw {
 
 function borrowedFlaws(registry: Registry, node: NewNode, index: number): Flaw[] {
   const all = node.interfaces ?? [];
-  const { driver = "", kinds = [] } = all[index] ?? {};
+  const { driver = "", kinds = [], fallbackFor = [] } = all[index] ?? {};
   const at = ["interfaces", String(index)];
   const atDriver = [...at, "driver", driver];
   const flaws: Flaw[] = [];
@@ -202,9 +204,9 @@ function borrowedFlaws(registry: Registry, node: NewNode, index: number): Flaw[]
       what: `the driver ${driver} is named twice. Name it once, with all interfaces that are taken from it.`,
       at: atDriver,
     });
-  if (kinds.length === 0)
+  if (kinds.length === 0 && fallbackFor.length === 0)
     flaws.push({
-      what: `no interface is taken from the driver ${driver}. Name one, or leave the driver out.`,
+      what: `no interface is taken from the driver ${driver}. Name one, or one for which it is a fallback, or leave the driver out.`,
       at: [...at, "kinds"],
     });
   const earlier = all.slice(0, index).flatMap((one) => one.kinds);
@@ -218,6 +220,15 @@ function borrowedFlaws(registry: Registry, node: NewNode, index: number): Flaw[]
     }
     const giver = registry.compose({ driver, borrowed: { [kind]: driver } });
     if ("problem" in giver) flaws.push({ what: giver.problem, at: registry.get(driver) ? where : [...at, "driver"] });
+  }
+  for (const [position, kind] of fallbackFor.entries()) {
+    const whole = { driver: node.driver, borrowed: borrowedOf(all), fallbacks: { [kind]: [driver] } };
+    const fallback =
+      fallbackFor.indexOf(kind) === position
+        ? registry.compose(whole)
+        : { problem: `its fallback for ${kind} is given twice.` };
+    if ("problem" in fallback && !("problem" in registry.compose({ ...whole, fallbacks: {} })))
+      flaws.push({ what: fallback.problem, at: [...at, "fallbackFor", String(position)] });
   }
   return flaws;
 }
@@ -255,6 +266,16 @@ function settingsFor(
     value: node.interfaces?.[index]?.settings,
     path: [...path, "interfaces", String(index), "driver", driver.name],
   };
+}
+
+/** Interface → further drivers, in the order of the list. */
+export function fallbacksOf(interfaces: readonly BorrowedInterfaces[] | undefined): Record<string, readonly string[]> {
+  const pairs = (interfaces ?? []).flatMap(({ fallbackFor = [], driver }) =>
+    fallbackFor.map((kind) => ({ kind, driver })),
+  );
+  return Object.fromEntries(
+    [...Map.groupBy(pairs, ({ kind }) => kind)].map(([kind, found]) => [kind, found.map(({ driver }) => driver)]),
+  );
 }
 
 /** Interface → driver that provides it. */

@@ -14,7 +14,7 @@ import type { Caller, Transaction } from "../transaction.ts";
 import { clusterLockRefusals } from "./cluster-lock.ts";
 import { refuseEdit } from "./edit-nodes.ts";
 import type { Edited } from "./edit-nodes.ts";
-import { borrowedOf, prepareSettings } from "./node-settings.ts";
+import { borrowedOf, fallbacksOf, prepareSettings } from "./node-settings.ts";
 import type { NewNode, PreparedSettings } from "./node-settings.ts";
 
 export async function registerNodes(
@@ -65,6 +65,7 @@ function newNode(
     project,
     driver,
     borrowed: borrowedOf(interfaces),
+    fallbacks: fallbacksOf(interfaces),
     settings: prepared?.settings ?? {},
     secrets: prepared?.secrets ?? {},
     controller: prepared?.controller ?? null,
@@ -80,7 +81,7 @@ function newNode(
 export interface EnrolledNode
   extends
     Pick<NodeRow, "name" | "project" | "driver" | "settings" | "labels" | "clusterId" | "controller">,
-    Partial<Pick<NodeRow, "borrowed" | "hostGroup" | "description" | "automaticCleaning" | "presence">> {
+    Partial<Pick<NodeRow, "borrowed" | "fallbacks" | "hostGroup" | "description" | "automaticCleaning" | "presence">> {
   /** Driver name → secret field → value. */
   readonly secrets: Secrets;
 }
@@ -104,6 +105,7 @@ export async function enrollNodes(
   const enrolled = nodes.map(({ secrets, ...node }) => ({ id: randomUUID(), node, secrets }));
   const rows = enrolled.map(({ id, node }) => ({
     borrowed: {},
+    fallbacks: {},
     ...node,
     id,
     state: "ENROLLED" as const,

@@ -15,7 +15,7 @@ import { isUuid } from "../../runtime/uuid.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { refuseEdit } from "./edit-nodes.ts";
 import type { Edited } from "./edit-nodes.ts";
-import { borrowedOf, prepareSettings } from "./node-settings.ts";
+import { borrowedOf, fallbacksOf, prepareSettings } from "./node-settings.ts";
 import type { BorrowedInterfaces, NewNode, PreparedSettings, StoredSettings } from "./node-settings.ts";
 
 /** A change of one node. An absent field stays. */
@@ -99,6 +99,7 @@ function rowChange(change: NodeChange, next: NewNode, prepared: PreparedSettings
     ...(prepared && {
       driver: next.driver,
       borrowed: borrowedOf(next.interfaces),
+      fallbacks: fallbacksOf(next.interfaces),
       settings: prepared.settings,
       controller: prepared.controller,
     }),
@@ -128,11 +129,27 @@ function merged(node: NodeRow, change: NodeChange): NewNode {
   };
 }
 
-function borrowedBy({ borrowed }: NodeRow): BorrowedInterfaces[] {
-  return [...new Set(Object.values(borrowed))].map((driver) => ({
+function borrowedBy({ borrowed, fallbacks }: NodeRow): BorrowedInterfaces[] {
+  return [...new Set([...inOrder(fallbacks), ...Object.values(borrowed)])].map((driver) => ({
     driver,
     kinds: Object.keys(borrowed).filter((kind) => borrowed[kind] === driver),
+    fallbackFor: Object.keys(fallbacks).filter((kind) => fallbacks[kind]?.includes(driver)),
   }));
+}
+
+/** The drivers of fallbacks, in an order that agrees with each list: all lists come from one. */
+function inOrder(fallbacks: NodeRow["fallbacks"]): readonly string[] {
+  const lists = Object.values(fallbacks);
+  const precedes = (a: string, b: string) =>
+    lists.some((list) => list.includes(a) && list.includes(b) && list.indexOf(a) < list.indexOf(b));
+  const left = new Set(lists.flat());
+  const found: string[] = [];
+  while (left.size > 0) {
+    const next = [...left].find((one) => ![...left].some((other) => precedes(other, one))) ?? [...left][0] ?? "";
+    left.delete(next);
+    found.push(next);
+  }
+  return found;
 }
 
 function storedSettings({ settings }: NodeRow, secrets: Secrets): StoredSettings {

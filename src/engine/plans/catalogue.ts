@@ -87,10 +87,7 @@ function offReason(sitePolicy: PolicyOnStep, priority: number, isCleaningOff: bo
 }
 
 /** Which of two steps runs first: negative for `a`, 0 if the order of their declaration decides. */
-export function runningOrder(
-  a: StepPlace,
-  b: StepPlace,
-): number {
+export function runningOrder(a: StepPlace, b: StepPlace): number {
   const orderOf = ({ group, interface: name }: StepPlace) => GROUP_ORDER.indexOf(group ?? name);
   return b.priority - a.priority || orderOf(a) - orderOf(b);
 }
@@ -112,7 +109,9 @@ function policyOn(policy: SitePolicy, driver: AnyDriver, label: string): PolicyO
 }
 
 function definedOnly(args: StepArgs): JsonObject {
-  return Object.fromEntries(Object.entries(args).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])));
+  return Object.fromEntries(
+    Object.entries(args).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
+  );
 }
 
 /** An invalid argument: its path, and the fault. */

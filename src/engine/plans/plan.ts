@@ -228,7 +228,8 @@ async function chosenStep(
   });
   if (isReserved(choice)) {
     const owner = request.composition.giver("power");
-    if (choice.name === BOOT_STEP && !owner?.power.setBootDevice)
+    const givers = request.composition.givers("power");
+    if (choice.name === BOOT_STEP && !givers.some(({ power }) => power.setBootDevice))
       return { refusals: [invalid(["name"], `driver ${owner?.name ?? "none"} cannot set the boot device.`)] };
     return { steps: [reservedStepOf(request, choice, leg)] };
   }

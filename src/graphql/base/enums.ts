@@ -1,12 +1,6 @@
 /** Enums of the schema, most of them from the tables that the code uses. */
 import { ERROR_MEANING, FAILURE_KIND_MEANING } from "../../errors.ts";
-import {
-  ACCEPTANCES,
-  OFF_REASONS,
-  RESTART_FROM,
-  UNKNOWN_VARIABLES,
-  VARIABLE_SOURCES,
-} from "../../engine/engine.ts";
+import { ACCEPTANCES, OFF_REASONS, RESTART_FROM, UNKNOWN_VARIABLES, VARIABLE_SOURCES } from "../../engine/engine.ts";
 import { RESET_REASONS } from "../../feed/node-stream.ts";
 import { CLUSTER_STATES, STAGES } from "../../lifecycle/cluster-state.ts";
 import { COMMISSION_FROM } from "../../lifecycle/admission.ts";
@@ -185,6 +179,10 @@ export const DriverInterfaceEnum = builder.enumType("DriverInterfaceKind", {
     CONSOLE: { value: "console", description: "Address of the serial console." },
     ENGINE: { value: "engine", description: "The service itself, with the reserved steps wait and hold." },
   } as const,
+});
+export const CircuitStateEnum = named("CircuitState", "Circuit breaker of a controller that does not answer.", {
+  OPEN: "Calls fail at once until `nextProbeAt`.",
+  HALF_OPEN: "One call tries the controller; the others fail at once.",
 });
 export const StepDisabledReasonEnum = named(
   "StepDisabledReason",

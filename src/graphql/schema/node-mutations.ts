@@ -2,6 +2,7 @@
 import type { Edited } from "../../engine/inventory/edit-nodes.ts";
 import { nodesByIds } from "../../store/nodes.ts";
 import { QueryRef, builder, given, needs } from "../base/builder.ts";
+import type { InputFields } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import { DriverSettingsChangeInput, DriverSettingsInput, chosenDriver } from "./driver-settings.ts";
 import { DriverInterfaceEnum } from "../base/enums.ts";
@@ -17,10 +18,25 @@ import {
   nodeId,
   nodeSelector,
 } from "./selectors.ts";
+/** Which interfaces are taken. */
+const takenFields = (t: InputFields) => ({
+  kinds: t.field({
+    type: [DriverInterfaceEnum],
+    required: true,
+    defaultValue: [],
+    description: "Interfaces to take.",
+  }),
+  fallbackFor: t.field({
+    type: [DriverInterfaceEnum],
+    description:
+      "Interfaces for which the driver is tried after the one that provides it, in the order of the list: when that does not answer or lacks the ability, not when the machine refuses. POWER, MEDIA, FIRMWARE, BIOS and CONSOLE.",
+  }),
+});
+
 const InterfacesFromInput = builder.inputType("InterfacesFromInput", {
   description: "Interfaces that a node takes from another driver than its own.",
   fields: (t) => ({
-    kinds: t.field({ type: [DriverInterfaceEnum], required: true, description: "Interfaces to take." }),
+    ...takenFields(t),
     driver: t.field({
       type: DriverSettingsInput,
       required: true,
@@ -32,7 +48,7 @@ const InterfacesFromInput = builder.inputType("InterfacesFromInput", {
 const InterfacesFromChangeInput = builder.inputType("InterfacesFromChangeInput", {
   description: "Interfaces that a node takes from another driver than its own from now on.",
   fields: (t) => ({
-    kinds: t.field({ type: [DriverInterfaceEnum], required: true, description: "Interfaces to take." }),
+    ...takenFields(t),
     driver: t.field({
       type: DriverSettingsChangeInput,
       required: true,
@@ -290,9 +306,17 @@ function labelsOf(labels: readonly { readonly key: string; readonly value: strin
 
 function interfacesOf(
   taken:
-    | readonly { readonly kinds: readonly string[]; readonly driver: Parameters<typeof chosenDriver>[0] }[]
+    | readonly {
+        readonly kinds: readonly string[];
+        readonly fallbackFor?: readonly string[] | null | undefined;
+        readonly driver: Parameters<typeof chosenDriver>[0];
+      }[]
     | null
     | undefined,
 ) {
-  return taken?.map(({ kinds, driver }) => ({ kinds, ...chosenDriver(driver) }));
+  return taken?.map(({ kinds, fallbackFor, driver }) => ({
+    kinds,
+    fallbackFor: given(fallbackFor),
+    ...chosenDriver(driver),
+  }));
 }

@@ -17,8 +17,13 @@ import {
 } from "../base/connection.ts";
 import { CatalogueStepRef, stepCatalogue } from "./catalogue.ts";
 import { DriverSettingsRef, visibleSettings } from "./driver-settings.ts";
+import type { Circuit } from "../../drivers/circuits.ts";
+import { FUNCTION_INTERFACES, INTERFACES } from "../../drivers/registry.ts";
+import type { InterfaceName } from "../../drivers/registry.ts";
+import { circuitKey } from "../../engine/execution/interface-call.ts";
 import type { Context } from "../base/context.ts";
 import {
+  CircuitStateEnum,
   DriverInterfaceEnum,
   NodeFaultKindEnum,
   NodeStateEnum,
@@ -67,8 +72,31 @@ const NodeFaultRef = builder
 interface DriverShare {
   readonly node: NodeRow;
   readonly driver: string;
-  readonly interfaces: readonly ("power" | "inspect" | "deploy" | "clean")[];
+  readonly interfaces: readonly InterfaceName[];
+  readonly fallbackFor: readonly InterfaceName[];
 }
+
+const CircuitRef = builder.objectRef<Circuit>("ControllerCircuit").implement({
+  description: "Open circuit of a management controller: calls to it fail at once.",
+  fields: (t) => ({
+    state: t.field({
+      type: CircuitStateEnum,
+      description: "Whether a call may try it.",
+      resolve: ({ state }) => state,
+    }),
+    controller: t.exposeString("controller", {
+      description: "The controller, as the driver names it; the id of the node if the controller is its own.",
+    }),
+    failures: t.exposeInt("failures", { description: "Number of failures in a row." }),
+    reason: t.exposeString("reason", { description: "Reason for the last failure, for people." }),
+    kind: t.field({ type: FailureKindEnum, description: "Cause of the last failure.", resolve: ({ kind }) => kind }),
+    openedAt: t.expose("openedAt", { type: "DateTime", description: "Time since which calls fail at once." }),
+    nextProbeAt: t.expose("nextProbeAt", {
+      type: "DateTime",
+      description: "From this time on, one call tries the controller again.",
+    }),
+  }),
+});
 
 const NodeDriverRef = builder.objectRef<DriverShare>("NodeDriver").implement({
   description: "Driver that works on a node, with the node's settings for it.",
@@ -78,6 +106,22 @@ const NodeDriverRef = builder.objectRef<DriverShare>("NodeDriver").implement({
       type: [DriverInterfaceEnum],
       description: "Interfaces of the node that the driver provides.",
       resolve: ({ interfaces }) => [...interfaces],
+    }),
+    fallbackFor: t.field({
+      type: [DriverInterfaceEnum],
+      description:
+        "Interfaces for which the driver is tried when the drivers before it do not answer or lack the ability.",
+      resolve: ({ fallbackFor }) => [...fallbackFor],
+    }),
+    circuit: t.field({
+      type: CircuitRef,
+      nullable: true,
+      description:
+        "Circuit breaker of the driver's controller; null while calls pass. Each replica has its own; this is the one of the replica that answers.",
+      resolve: ({ node, driver }, _args, { services: { registry } }) => {
+        const loaded = registry.get(driver);
+        return loaded ? registry.circuits.circuitOf(circuitKey(loaded, node)) : null;
+      },
     }),
     settings: t.field({
       type: DriverSettingsRef,
@@ -341,12 +385,14 @@ builder.objectFields(NodeRef, (t) => ({
 
 function driverShares(node: NodeRow, registry: Context["services"]["registry"]): DriverShare[] {
   const composed = registry.compose(node);
-  if ("problem" in composed) return [{ node, driver: node.driver, interfaces: [] }];
+  if ("problem" in composed) return [{ node, driver: node.driver, interfaces: [], fallbackFor: [] }];
   const { composition } = composed;
-  const names = ["power", "inspect", "deploy", "clean"] as const;
   return composition.drivers.map(({ name: driver }) => ({
     node,
     driver,
-    interfaces: names.filter((name) => composition.giver(name)?.name === driver),
+    interfaces: INTERFACES.filter((name) => composition.giver(name)?.name === driver),
+    fallbackFor: FUNCTION_INTERFACES.filter((name) =>
+      composition.givers(name).some((giver, index) => index > 0 && giver.name === driver),
+    ),
   }));
 }

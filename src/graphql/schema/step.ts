@@ -1,11 +1,42 @@
 /** Steps of a run with their attempts. */
-import type { PlannedStep } from "../../store/records.ts";
+import type { DriverTry, PlannedStep } from "../../store/records.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { builder, wholeSeconds } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";
-import { DriverInterfaceEnum, InterruptibleEnum, PhaseEnum, StepPartEnum, StepStateEnum } from "../base/enums.ts";
+import {
+  DriverInterfaceEnum,
+  FailureKindEnum,
+  InterruptibleEnum,
+  PhaseEnum,
+  StepPartEnum,
+  StepStateEnum,
+} from "../base/enums.ts";
 import { FailureRef } from "../base/refs.ts";
+
+const DriverCallRef = builder.objectRef<DriverTry>("DriverCall").implement({
+  description: "Call of one of the drivers that a node names for an interface.",
+  fields: (t) => ({
+    interface: t.field({
+      type: DriverInterfaceEnum,
+      description: "Interface that was called.",
+      resolve: (call) => call.interface as "power",
+    }),
+    call: t.exposeString("call", { description: "What was called, such as `power set on`." }),
+    driver: t.exposeString("driver", { description: "Driver that was called." }),
+    at: t.field({ type: "DateTime", description: "End time of the call.", resolve: ({ at }) => new Date(at) }),
+    kind: t.field({
+      type: FailureKindEnum,
+      nullable: true,
+      description: "Cause of its failure; null if it succeeded.",
+      resolve: ({ kind }) => kind,
+    }),
+    error: t.exposeString("error", {
+      nullable: true,
+      description: "Why it failed, for people; null if it succeeded.",
+    }),
+  }),
+});
 
 export const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt").implement({
   description: "Attempt of a step. Never deleted.",
@@ -32,6 +63,12 @@ export const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt").implement
       nullable: true,
       description: "Output of the driver; null if there is none.",
       resolve: ({ output }) => output,
+    }),
+    driverCalls: t.field({
+      type: [DriverCallRef],
+      description:
+        "Calls of interfaces for which the node names several drivers, oldest first, at most the newest 50. Empty if it names one.",
+      resolve: ({ driverTries }) => [...(driverTries ?? [])],
     }),
     failure: t.field({
       type: FailureRef,
