@@ -31,7 +31,7 @@ function step(
 
 export default function createSixStep(): Driver<unknown> {
   return {
-    contract: 1,
+    contract: 2,
     name: DRIVER,
     version: "0.1.0",
     description: "Six steps without effects, for the benchmark.",

@@ -28,7 +28,7 @@ export interface Circuit {
   readonly nextProbeAt: Date;
 }
 
-/** What a call says about its controller. NOTHING: it was canceled, or failed for a reason of its own. */
+/** Evidence of a call about its controller. NOTHING: it was canceled, or failed for a reason of its own. */
 export type Answer = "ANSWERED" | "NOTHING" | { readonly kind: DriverErrorKind; readonly reason: string };
 
 interface Entry {

@@ -31,7 +31,7 @@ export interface Failure {
 /** One call of a driver for a node that names several drivers for the interface. */
 export interface DriverTry {
   readonly interface: string;
-  /** What was called, such as `power set on`. */
+  /** The function that was called, such as `power set on`. */
   readonly call: string;
   readonly driver: string;
   /** RFC 3339, UTC. */

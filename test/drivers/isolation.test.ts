@@ -760,6 +760,7 @@ describe("transfer of a call", () => {
         attemptKey: "run:3:2",
         callbackPath: "/callback/x",
         variables: { image: "jammy" },
+        media: { offered: false },
         deadline: expect.closeTo(call.deadline.getTime(), -3) as number,
         isAborted: false,
       },

@@ -8,7 +8,7 @@ import type { EngineUnderTest, TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnySettings } from "../support/driver.ts";
 
-/** What the driver `first` does with each function, and the calls that both drivers received. */
+/** Failures of the driver `first` by function, and the calls that both drivers received. */
 interface Script {
   fails: Partial<Record<"read" | "set" | "boot" | "insert", { kind: DriverErrorKind; withoutEffect?: true }>>;
   hasBoot: boolean;
@@ -20,7 +20,7 @@ function scripted(name: string, script: Script, isFirst: boolean): Driver<never>
     script.calls.push(`${name} ${what}`);
     const failure = isFirst ? script.fails[what] : undefined;
     if (failure)
-      throw Object.assign(new Error(`The BMC said ${failure.kind}.`), {
+      throw Object.assign(new Error(`The BMC reports ${failure.kind}.`), {
         name: "DriverError",
         retryable: false,
         ...failure,
@@ -89,7 +89,7 @@ describe("fallback", () => {
       ["power read", "second", null],
       ["power set on", "second", null],
     ]);
-    expect(raw[0]).toMatchObject({ interface: "power", error: "The BMC said UNREACHABLE." });
+    expect(raw[0]).toMatchObject({ interface: "power", error: "The BMC reports UNREACHABLE." });
     expect(ostler.script.calls).toEqual(["first read", "second read", "second set"]);
   });
 
@@ -199,7 +199,7 @@ describe("circuit", () => {
     expect(ostler.script.calls.length).toBe(made);
     expect(failure?.kind).toBe("UNREACHABLE");
     expect(failure?.message).toMatch(
-      /Controller \S+ of driver first has not answered 5 times in a row: The BMC said UNREACHABLE\. It is tried again from \d{4}-/,
+      /Controller \S+ of driver first has not answered 5 times in a row: The BMC reports UNREACHABLE\. It is tried again from \d{4}-/,
     );
   });
 

@@ -13,7 +13,7 @@ import { HOST_GROUP } from "../input/variables.ts";
 import type { VariableSource } from "../input/variables.ts";
 import type { EffectiveVariables } from "./effective-variables.ts";
 
-/** What a request does about variables that no driver reads. */
+/** Effect of variables that no driver reads. */
 export const UNKNOWN_VARIABLES = {
   WARN: "Accept them; the plan has a warning for each.",
   REFUSE_SIMILAR:

@@ -37,7 +37,7 @@ export interface CallBasis extends Dispatch {
   readonly tries?: DriverTry[];
 }
 
-/** What a step can use of its node. */
+/** The interfaces of its node that a step can use. */
 export interface NodeAccess {
   readonly power: NodePower;
   readonly media: NodeMedia;

@@ -99,7 +99,7 @@ export class DriverChain {
     );
   }
 
-  /** What a failure says about the controller. */
+  /** Evidence of a failure about the controller. */
   #answerIn(error: unknown): Parameters<Machine["circuits"]["note"]>[1] {
     const reason = cutTo(this.#basis.machine.redactor.text(messageOf(error)), REASON_LENGTH_MAX);
     if (error instanceof CallTimeoutError || this.#signal.reason instanceof CallTimeoutError)
