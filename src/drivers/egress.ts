@@ -14,7 +14,16 @@ import type { LookupAddress } from "node:dns";
 import { isIP } from "node:net";
 import type { IpNetworks } from "../runtime/ip-networks.ts";
 import { messageOf } from "../errors.ts";
-import type { Call, DiscoverCall, Driver, DriverErrorKind, MachineCall, Schema, Step, StepInterface } from "./driver.ts";
+import type {
+  Call,
+  DiscoverCall,
+  Driver,
+  DriverErrorKind,
+  MachineCall,
+  Schema,
+  Step,
+  StepInterface,
+} from "./driver.ts";
 import { shapeOf } from "./settings-shape.ts";
 
 // The system's: a worker replaces it for the driver.
