@@ -45,7 +45,12 @@ interface Entry {
 export interface Controller {
   readonly driver: string;
   readonly controller: string;
+  /** Distinguishes settings of a machine that has a controller of its own: a change of them begins anew. */
+  readonly settings?: string;
 }
+
+/** Entries that are kept; the oldest is dropped. */
+const ENTRIES_MAX = 20_000;
 
 export class Circuits {
   /** Only controllers with failures have an entry. */
@@ -79,6 +84,8 @@ export class Circuits {
       return;
     }
     this.#entries.set(key, { ...this.#failed(entry, answer), ...controller });
+    const [oldest] = this.#entries.keys();
+    if (this.#entries.size > ENTRIES_MAX && oldest !== undefined) this.#entries.delete(oldest);
   }
 
   #failed(entry: Entry | undefined, { kind, reason }: Extract<Answer, object>): Entry {
@@ -129,6 +136,6 @@ export class Circuits {
   }
 }
 
-function keyOf({ driver, controller }: Controller): string {
-  return `${driver} ${controller}`;
+function keyOf({ driver, controller, settings = "" }: Controller): string {
+  return `${driver} ${controller} ${settings}`;
 }

@@ -203,6 +203,16 @@ describe("circuit", () => {
     );
   });
 
+  test("circuit of a dead BMC ends with a change of the node's settings, which may be the repair", async () => {
+    await using ostler = await lab({ read: { kind: "UNREACHABLE" } });
+    const node = await ostler.aNode().with("first").in("AVAILABLE").made();
+    for (let count = 0; count < FAILURES_MAX; count += 1) await switchOn(ostler, node);
+    ostler.script.fails = {};
+    expect((await switchOn(ostler, node)).state).toBe("FAILED");
+    await ostler.engine.updateNode(ALICE, node.id, { settings: { rack: 8 } });
+    expect((await switchOn(ostler, node)).state).toBe("SUCCEEDED");
+  });
+
   test("circuit of a dead BMC: the second driver is tried at once, and other nodes are not affected", async () => {
     await using ostler = await lab({ read: { kind: "UNREACHABLE" } });
     for (let count = 0; count <= FAILURES_MAX; count += 1)

@@ -89,7 +89,7 @@ describe("registering nodes", () => {
         drivers: [
           {
             name: "fake",
-            interfaces: ["POWER", "INSPECT", "DEPLOY", "CLEAN"],
+            interfaces: ["POWER", "INSPECT", "DEPLOY", "CLEAN", "MEDIA", "FIRMWARE", "BIOS", "CONSOLE"],
             settings: { fake: { delayMs: 5, serial: null } },
             secretsSet: ["password"],
           },

@@ -151,7 +151,8 @@ export function circuitKey(driver: AnyDriver, node: Pick<Machine["node"], "id" |
   } catch {
     // The driver needs a secret to name its controller; the node then has a circuit of its own.
   }
-  return { driver: driver.name, controller: controller ?? node.id };
+  if (controller !== null) return { driver: driver.name, controller };
+  return { driver: driver.name, controller: node.id, settings: JSON.stringify(node.settings[driver.name] ?? {}) };
 }
 
 function circuitError({ driver, controller, failures, reason, nextProbeAt }: Circuit): Error {
