@@ -45,7 +45,7 @@ interface Entry {
 export interface Controller {
   readonly driver: string;
   readonly controller: string;
-  /** Distinguishes settings of a machine that has a controller of its own: a change of them begins anew. */
+  /** Distinguishes settings of a machine that has a controller of its own: a change of them closes it. */
   readonly settings?: string;
 }
 

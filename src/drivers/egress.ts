@@ -76,10 +76,39 @@ export function limitEgress(
       ...(step.abort && { abort: guarded(async (call) => step.abort?.(call)) }),
     })),
   });
-  const { power, inspect, deploy, clean, media, firmware, bios, discover } = driver;
-  const serial = driver.console;
+  const { inspect, deploy, clean, discover } = driver;
   return {
     ...driver,
+    ...guardFunctions(driver, guarded),
+    ...(inspect && { inspect: steps(inspect) }),
+    ...(deploy && { deploy: steps(deploy) }),
+    ...(clean && { clean: steps(clean) }),
+    ...(discover && {
+      discover: {
+        ...discover,
+        async probe(call: DiscoverCall) {
+          const values = [call.address, ...valuesOf(call.settings, addressNames(discover.settings))];
+          return discover.probe(await check(call, values));
+        },
+      },
+    }),
+    ...(driver.controllerOf && { controllerOf: (settings: unknown) => driver.controllerOf?.(settings) ?? "" }),
+    close: async () => driver.close?.(),
+  };
+}
+
+type Guard = <Given extends CheckedCall, Rest extends unknown[], Result>(
+  work: (call: Given, ...rest: Rest) => Promise<Result>,
+) => (call: Given, ...rest: Rest) => Promise<Result>;
+
+/** The interfaces of functions, and the report of abilities. */
+function guardFunctions(
+  driver: Driver<unknown>,
+  guarded: Guard,
+): Pick<Driver<unknown>, "power" | "media" | "firmware" | "bios" | "console" | "abilities"> {
+  const { power, media, firmware, bios } = driver;
+  const serial = driver.console;
+  return {
     power: {
       read: guarded((call: Call<unknown>) => power.read(call)),
       set: guarded((call: Call<unknown>, action) => power.set(call, action)),
@@ -106,20 +135,6 @@ export function limitEgress(
     ...(driver.abilities && {
       abilities: guarded(async (call: MachineCall<unknown>) => (await driver.abilities?.(call)) ?? []),
     }),
-    ...(inspect && { inspect: steps(inspect) }),
-    ...(deploy && { deploy: steps(deploy) }),
-    ...(clean && { clean: steps(clean) }),
-    ...(discover && {
-      discover: {
-        ...discover,
-        async probe(call: DiscoverCall) {
-          const values = [call.address, ...valuesOf(call.settings, addressNames(discover.settings))];
-          return discover.probe(await check(call, values));
-        },
-      },
-    }),
-    ...(driver.controllerOf && { controllerOf: (settings: unknown) => driver.controllerOf?.(settings) ?? "" }),
-    close: async () => driver.close?.(),
   };
 }
 

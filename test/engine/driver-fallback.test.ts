@@ -47,7 +47,7 @@ function scripted(name: string, script: Script, isFirst: boolean): Driver<never>
     }),
     aStep("remove", "undeploy", async () => ({ kind: "done" })),
   );
-  return { ...made, power, media, ...(isFirst && { deploy }) } as unknown as Driver<never>;
+  return Object.assign(made, { power, media }, isFirst && { deploy });
 }
 
 async function lab(fails: Script["fails"] = {}, hasBoot = true) {
