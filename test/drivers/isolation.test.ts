@@ -932,6 +932,24 @@ describe("power within a step", () => {
     });
   });
 
+  test("media within a step are requested from the service, with their options and errors [R-371]", async () => {
+    const lab = await sharedLab();
+    const inserted: unknown[] = [];
+    const media = {
+      offered: true,
+      insert: async (...given: unknown[]) => void inserted.push(given),
+      async eject() {
+        const late = new Error("the BMC is slow");
+        throw Object.assign(late, { name: "DriverError", kind: "TIMEOUT", retryable: true, withoutEffect: true });
+      },
+    };
+    expect(await lab.run("uses the media", { media })).toEqual({
+      kind: "done",
+      output: { offered: true, name: "DriverError", kind: "TIMEOUT", withoutEffect: true },
+    });
+    expect(inserted).toEqual([["http://10.0.0.1/agent.iso", { writeProtected: false }]]);
+  });
+
   test("power within a step never waits for a slot, although all are taken", async () => {
     await using lab = await openLab({ workers: 3 });
     const results = await Promise.all(Array.from({ length: 9 }, () => lab.run("uses the power")));

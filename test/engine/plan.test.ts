@@ -74,6 +74,21 @@ describe("order of a phase", () => {
     ).toEqual(["first", ...tied]);
   });
 
+  test("order of groups at equal priority is vendor, management, firmware, bios, raid, storage, then clean steps without a group [R-378]", async () => {
+    const groups = ["storage", "raid", undefined, "bios", "vendor", "firmware", "management"] as const;
+    const steps = groups.map((group) => cleanStep(group ?? "none", 5, group && { group }));
+    expect(names(await planned(request(composed(...steps, cleanStep("first", 6)))))).toEqual([
+      "first",
+      "vendor",
+      "management",
+      "firmware",
+      "bios",
+      "raid",
+      "storage",
+      "none",
+    ]);
+  });
+
   test("order of interfaces at equal priority is vendor, power, management, firmware, deploy, bios, raid, inspect, clean [R-062]", () => {
     const order = ["vendor", "power", "management", "firmware", "deploy", "bios", "raid", "inspect", "clean"];
     const shuffled = ["raid", "clean", "power", "inspect", "vendor", "bios", "firmware", "deploy", "management"];

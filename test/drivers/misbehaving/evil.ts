@@ -328,6 +328,12 @@ const BEHAVIORS: Readonly<Record<string, (call: StepCall<Settings>) => StepResul
     await power.setBootDevice("PXE", { persistent: true });
     return { kind: "done", output: { power: await power.read(), pid: process.pid } };
   },
+  "uses the media": async ({ media }) => {
+    await media.insert("http://10.0.0.1/agent.iso", { writeProtected: false });
+    const error: unknown = await media.eject().catch((thrown: unknown) => thrown);
+    const { name, kind, withoutEffect } = error as Error & { kind: string; withoutEffect: boolean };
+    return { kind: "done", output: { offered: media.offered, name, kind, withoutEffect } };
+  },
   "uses power that fails": async ({ power }) => {
     const error: unknown = await power.set("OFF").catch((thrown: unknown) => thrown);
     const { name, kind, retryable, message } = error as Error & { kind: string; retryable: boolean };
