@@ -1,0 +1,42 @@
+/** Discovery: the service root, which needs no login, recognizes a Redfish service; then the login is tried. */
+import * as z from "zod";
+import type { DiscoverInterface, DriverMemory } from "../../src/drivers/driver.ts";
+import { RedfishError } from "./error.ts";
+import { text } from "./resource.ts";
+import { withService } from "./service.ts";
+import { bmcName, redfishSettings } from "./settings.ts";
+import type { RedfishSettings } from "./settings.ts";
+import { findSystem } from "./system.ts";
+
+const discoverSettings = z
+  .strictObject(redfishSettings.omit({ address: true, nextPassword: true }).shape)
+  .meta({ description: "Login at BMCs: the settings of a node without the address." });
+
+export function redfishDiscovery(memory: DriverMemory | undefined): DiscoverInterface<RedfishSettings> {
+  return {
+    settings: discoverSettings,
+    async probe(call) {
+      const settings = settingsAt(call.address, call.settings);
+      const name = await withService({ ...call, settings }, memory, async (service) => {
+        const root = await service.root();
+        if (text(root, "RedfishVersion") === undefined)
+          throw new RedfishError({
+            kind: "OTHER",
+            message: `What answers at ${bmcName(settings)} is not a Redfish service.`,
+          });
+        const { resource } = await findSystem(service, settings);
+        return text(resource, "HostName") ?? text(resource, "SerialNumber");
+      });
+      return { settings, ...(name !== undefined && { name }) };
+    },
+  };
+}
+
+function settingsAt(address: string, login: unknown): RedfishSettings {
+  const result = redfishSettings.safeParse({ ...discoverSettings.parse(login), address });
+  if (result.success) return result.data;
+  throw new RedfishError({
+    kind: "OTHER",
+    message: `"${address}" is not an address of a BMC; use a host name or IP address without a port.`,
+  });
+}

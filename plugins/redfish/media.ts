@@ -1,0 +1,103 @@
+/** Virtual media, on the system or on its manager, whichever has it (DSP0268, VirtualMedia). */
+import type { MediaOptions } from "../../src/drivers/driver.ts";
+import type { RedfishCall } from "./connection.ts";
+import { RedfishError, unsupported } from "./error.ts";
+import { waitUntil } from "./poll.ts";
+import { boolean, link, text, texts } from "./resource.ts";
+import type { Resource } from "./resource.ts";
+import type { Outcome, RedfishService } from "./service.ts";
+import type { RedfishSettings } from "./settings.ts";
+import { action, findSystem, managersOf } from "./system.ts";
+import type { Located } from "./system.ts";
+import { readTask, taskFailure } from "./task.ts";
+
+type MediaCall = RedfishCall<RedfishSettings>;
+
+const INSERT_SECONDS = 180;
+
+export async function insertMedium(
+  service: RedfishService,
+  call: MediaCall,
+  url: string,
+  { writeProtected }: MediaOptions,
+): Promise<void> {
+  const drive = await opticalDrive(service, call.settings);
+  if (boolean(drive.resource, "Inserted") === true) {
+    if (text(drive.resource, "Image") === url) return;
+    await ejectFrom(service, call, drive);
+  }
+  const insert = action(drive.resource, "VirtualMedia.InsertMedia");
+  const task = "insert a virtual medium";
+  const whole = { Image: url, Inserted: true, WriteProtected: writeProtected };
+  if (insert) {
+    const outcome = await service.post(insert.target, whole, task, INSERT_SECONDS).catch((error: unknown) => {
+      // Some BMCs refuse parameters that they do not know; the image alone is required.
+      if (!(error instanceof RedfishError) || error.status !== 400) throw error;
+      return service.post(insert.target, { Image: url }, task, INSERT_SECONDS);
+    });
+    await finish(service, call, outcome, task);
+  } else await finish(service, call, await service.patch(drive.path, whole, task), task);
+  await waitUntil(call, {
+    seconds: INSERT_SECONDS,
+    read: () => service.get(drive.path, "virtual medium"),
+    isReached: (now) => boolean(now, "Inserted") === true || text(now, "Image") === url,
+    describe: () =>
+      `BMC ${service.bmc} accepted a virtual medium, but does not report it as inserted; check that the BMC can reach the image.`,
+  });
+}
+
+export async function ejectMedium(service: RedfishService, call: MediaCall): Promise<void> {
+  const drive = await opticalDrive(service, call.settings);
+  if (isEmpty(drive.resource)) return;
+  await ejectFrom(service, call, drive);
+}
+
+async function ejectFrom(service: RedfishService, call: MediaCall, { path }: Located): Promise<void> {
+  // The action may be offered only while a medium is inserted, so the resource is read again.
+  const eject = action(await service.get(path, "virtual medium"), "VirtualMedia.EjectMedia");
+  const task = "eject the virtual medium";
+  const outcome = eject
+    ? await service.post(eject.target, {}, task)
+    : await service.patch(path, { Image: null, Inserted: false }, task);
+  await finish(service, call, outcome, task);
+  await waitUntil(call, {
+    seconds: INSERT_SECONDS,
+    read: () => service.get(path, "virtual medium"),
+    isReached: isEmpty,
+    describe: () => `BMC ${service.bmc} was asked to eject the virtual medium, and still reports it; eject it by hand.`,
+  });
+}
+
+function isEmpty(medium: Resource): boolean {
+  return boolean(medium, "Inserted") !== true && text(medium, "Image") === undefined;
+}
+
+async function finish(service: RedfishService, call: MediaCall, { task: path }: Outcome, what: string): Promise<void> {
+  if (path === undefined) return;
+  const ended = await waitUntil(call, {
+    seconds: INSERT_SECONDS,
+    read: () => readTask(service, path),
+    isReached: ({ kind }) => kind !== "RUNNING",
+    describe: () => `BMC ${service.bmc} did not ${what} in time; try again.`,
+  });
+  if (ended.kind === "FAILED") throw taskFailure(service, what, ended.reason);
+}
+
+/** The drive for CD and DVD images, on the system or else on a manager. */
+export async function opticalDrive(service: RedfishService, settings: RedfishSettings): Promise<Located> {
+  const system = await findSystem(service, settings);
+  const owners = [system, ...(await managersOf(service, system))];
+  const collections = new Set(owners.flatMap(({ resource }) => link(resource, "VirtualMedia") ?? []));
+  for (const collection of collections) {
+    const drives = await service.members(collection, "virtual media");
+    const found = drives.find(isOptical);
+    const path = found && text(found, "@odata.id");
+    if (path !== undefined) return { path, resource: await service.get(path, "virtual medium") };
+  }
+  throw unsupported(service.bmc, "offers no virtual CD or DVD drive; it may need a license.");
+}
+
+function isOptical(drive: Resource): boolean {
+  const types = texts(drive, "MediaTypes");
+  return types === undefined || types.some((type) => type === "CD" || type === "DVD");
+}

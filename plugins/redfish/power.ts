@@ -1,0 +1,129 @@
+/**
+ * Power. A request is made of the reset types that the machine offers, and only if it is not in the requested state: so
+ * a call that is repeated after a crash changes nothing.
+ */
+import type { PowerAction, PowerState } from "../../src/drivers/driver.ts";
+import type { RedfishCall } from "./connection.ts";
+import { RedfishError, unsupported } from "./error.ts";
+import { waitUntil } from "./poll.ts";
+import { text } from "./resource.ts";
+import type { Resource } from "./resource.ts";
+import type { RedfishService } from "./service.ts";
+import type { RedfishSettings } from "./settings.ts";
+import { action, allowedValues, findSystem } from "./system.ts";
+import type { Located } from "./system.ts";
+
+type PowerCall = RedfishCall<RedfishSettings>;
+
+/** Reset types for each state, the preferred one first (DSP0268, ComputerSystem.Reset). */
+const RESET_TYPES: Readonly<Record<"ON" | "OFF" | "SOFT_OFF", readonly string[]>> = {
+  ON: ["On", "ForceOn", "PushPowerButton"],
+  OFF: ["ForceOff"],
+  SOFT_OFF: ["GracefulShutdown", "PushPowerButton"],
+};
+
+/** Reset types that restart a machine without a state in between. */
+const RESTART_TYPES = ["PowerCycle", "ForceRestart"] as const;
+
+/** `PoweringOn`, `PoweringOff` and `Paused` are neither. */
+export function powerStateOf(system: Resource): PowerState {
+  const state = text(system, "PowerState");
+  return state === "On" ? "ON" : state === "Off" ? "OFF" : "UNKNOWN";
+}
+
+export async function readPower(service: RedfishService, settings: RedfishSettings): Promise<PowerState> {
+  return powerStateOf((await findSystem(service, settings)).resource);
+}
+
+export async function setPower(service: RedfishService, call: PowerCall, wanted: PowerAction): Promise<void> {
+  const system = await findSystem(service, call.settings);
+  const offered = await resetTypes(service, system);
+  if (wanted !== "REBOOT") return bringTo(service, call, { system, offered, wanted });
+  if (offered.types === undefined || (choose(offered.types, "OFF") && choose(offered.types, "ON"))) {
+    // After a crash between the two, this finds the machine off and continues from there.
+    await bringTo(service, call, { system, offered, wanted: "OFF" });
+    return bringTo(service, call, { system, offered, wanted: "ON" });
+  }
+  const restart = RESTART_TYPES.find((type) => offered.types?.includes(type));
+  if (restart === undefined) throw lacks(service, "reboot", offered.types);
+  await requestReset(service, call, offered.target, restart);
+  await waitForPower(service, call, system, "ON");
+}
+
+/** Which power actions the machine offers; true if it does not say. */
+export async function offersPower(
+  service: RedfishService,
+  system: Located,
+): Promise<Readonly<Record<PowerAction, boolean>>> {
+  const { types } = await resetTypes(service, system);
+  const has = (wanted: keyof typeof RESET_TYPES) => types === undefined || choose(types, wanted) !== undefined;
+  const restarts = RESTART_TYPES.some((type) => types?.includes(type));
+  return { ON: has("ON"), OFF: has("OFF"), SOFT_OFF: has("SOFT_OFF"), REBOOT: (has("ON") && has("OFF")) || restarts };
+}
+
+interface Offered {
+  readonly target: string;
+  /** Undefined if the machine does not report them. */
+  readonly types: readonly string[] | undefined;
+}
+
+async function resetTypes(service: RedfishService, { resource }: Located): Promise<Offered> {
+  const reset = action(resource, "ComputerSystem.Reset");
+  if (!reset) throw unsupported(service.bmc, "does not offer the action ComputerSystem.Reset for this system.");
+  return { target: reset.target, types: await allowedValues(service, reset.info, "ResetType") };
+}
+
+function choose(types: readonly string[], wanted: keyof typeof RESET_TYPES): string | undefined {
+  return RESET_TYPES[wanted].find((type) => types.includes(type));
+}
+
+/** Requests a state unless the machine is in it, and returns when it is. */
+async function bringTo(
+  service: RedfishService,
+  call: PowerCall,
+  {
+    system,
+    offered,
+    wanted,
+  }: { readonly system: Located; readonly offered: Offered; readonly wanted: keyof typeof RESET_TYPES },
+): Promise<void> {
+  const state = wanted === "ON" ? "ON" : "OFF";
+  const current = await service.get(system.path, "system");
+  if (powerStateOf(current) === state) return;
+  const type = choose(offered.types ?? RESET_TYPES[wanted], wanted);
+  if (type === undefined)
+    throw lacks(service, `switch the machine ${wanted.toLowerCase().replace("_", " ")}`, offered.types ?? []);
+  // A machine that is on its way needs no second request: PushPowerButton would take the first back.
+  const isOnItsWay = text(current, "PowerState") === (state === "ON" ? "PoweringOn" : "PoweringOff");
+  if (!isOnItsWay) await requestReset(service, call, offered.target, type);
+  await waitForPower(service, call, system, state);
+}
+
+async function requestReset(service: RedfishService, call: PowerCall, target: string, type: string): Promise<void> {
+  call.log(`BMC ${service.bmc}: reset type ${type}.`);
+  try {
+    await service.post(target, { ResetType: type }, `reset the machine (${type})`);
+  } catch (error) {
+    // The request may have arrived although no answer came. The state of the machine decides.
+    if (!(error instanceof RedfishError) || error.kind !== "TIMEOUT") throw error;
+    call.log(error.message);
+  }
+}
+
+async function waitForPower(
+  service: RedfishService,
+  call: PowerCall,
+  { path }: Located,
+  state: PowerState,
+): Promise<void> {
+  await waitUntil(call, {
+    read: async () => powerStateOf(await service.get(path, "system")),
+    isReached: (power) => power === state,
+    describe: (last) =>
+      `BMC ${service.bmc} was asked to bring the machine to ${state}, and last reported ${last ?? "nothing"}; check the machine, and try again.`,
+  });
+}
+
+function lacks(service: RedfishService, what: string, types: readonly string[]): RedfishError {
+  return unsupported(service.bmc, `offers no reset type to ${what}; it offers: ${types.join(", ") || "none"}.`);
+}

@@ -1,0 +1,300 @@
+/**
+ * A Redfish service for the duration of one call of the driver: resources, changes and actions, with login, ETags,
+ * repeated requests to a busy BMC, and errors that name the BMC and what it was asked to do.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { FormData } from "undici";
+import type { DriverMemory } from "../../src/drivers/driver.ts";
+import { connect } from "./connection.ts";
+import type { Connection, HttpAnswer, HttpRequest, RedfishCall } from "./connection.ts";
+import { RedfishError } from "./error.ts";
+import { at, boolean, isResource, items, link, number, text } from "./resource.ts";
+import type { Resource } from "./resource.ts";
+import { authenticate } from "./session.ts";
+import type { Authenticator } from "./session.ts";
+import { bmcName } from "./settings.ts";
+
+/** The answer to a change or an action. */
+export interface Outcome {
+  readonly status: number;
+  readonly body: Resource;
+  /** Where the BMC reports the progress of a task; absent if it has finished. */
+  readonly task?: string;
+}
+
+const SERVICE_ROOT = "/redfish/v1/";
+const BUSY_TRIES = 4;
+const BUSY_SECONDS_MAX = 30;
+const ETAG_TRIES = 3;
+const MEMBERS_MAX = 10_000;
+const READS_AT_ONCE = 4;
+
+export class RedfishService {
+  readonly #call: RedfishCall;
+  readonly #connection: Connection;
+  readonly #memory: DriverMemory | undefined;
+  #root: Resource | undefined;
+  #authenticator: Authenticator | undefined;
+  readonly #etags = new Map<string, string>();
+
+  constructor(call: RedfishCall, memory: DriverMemory | undefined) {
+    this.#call = call;
+    this.#connection = connect(call);
+    this.#memory = memory;
+  }
+
+  /** The BMC's address and port, for messages. */
+  get bmc(): string {
+    return bmcName(this.#call.settings);
+  }
+
+  close(): Promise<void> {
+    return this.#connection.close();
+  }
+
+  /** The service root, which needs no login. */
+  async root(): Promise<Resource> {
+    if (this.#root) return this.#root;
+    const task = "report its service root";
+    const answer = await this.#connection.send({ method: "GET", path: SERVICE_ROOT, task });
+    if (answer.status === 401 || answer.status === 403) return this.#readRootWithLogin(task);
+    if (answer.status !== 200) throw this.#refusal(task, answer);
+    this.#root = this.#parsed(task, answer);
+    return this.#root;
+  }
+
+  /** Reads a resource. `what`: completes "report its …", in messages. */
+  async get(path: string, what: string): Promise<Resource> {
+    const task = `report its ${what}`;
+    const answer = await this.#send({ method: "GET", path, task });
+    if (answer.status !== 200) throw this.#refusal(task, answer);
+    const etag = answer.header("etag");
+    const body = this.#parsed(task, answer);
+    const known = etag ?? text(body, "@odata.etag");
+    if (known !== undefined) this.#etags.set(path, known);
+    return body;
+  }
+
+  /** Reads a resource that may be missing. */
+  async find(path: string | undefined, what: string): Promise<Resource | undefined> {
+    if (path === undefined) return undefined;
+    try {
+      return await this.get(path, what);
+    } catch (error) {
+      if (error instanceof RedfishError && MISSING.has(error.status ?? 0)) return undefined;
+      throw error;
+    }
+  }
+
+  /** The members of a collection, over all its pages; none if it is missing. */
+  async members(path: string | undefined, what: string): Promise<Resource[]> {
+    if (path === undefined) return [];
+    const expanded = (await this.#canExpand()) ? await this.#pages(`${path}?$expand=.($levels=1)`, what) : undefined;
+    const listed = expanded ?? (await this.#pages(path, what)) ?? [];
+    const complete = (item: Resource) => Object.keys(item).some((name) => !name.startsWith("@odata."));
+    if (listed.every(complete)) return listed;
+    return this.all(
+      listed.flatMap((item) => text(item, "@odata.id") ?? []),
+      what,
+    );
+  }
+
+  /** Reads resources, a few at a time; missing ones are left out. */
+  async all(paths: readonly string[], what: string): Promise<Resource[]> {
+    const found: (Resource | undefined)[] = Array.from({ length: paths.length });
+    let next = 0;
+    const reader = async () => {
+      for (let index = next++; index < paths.length; index = next++) found[index] = await this.find(paths[index], what);
+    };
+    await Promise.all(Array.from({ length: READS_AT_ONCE }, reader));
+    return found.filter((item) => item !== undefined);
+  }
+
+  /** Changes a resource, under its ETag if it has one. */
+  async patch(path: string, change: Resource, task: string): Promise<Outcome> {
+    for (let tries = 1; ; tries += 1) {
+      const etag = this.#etags.get(path);
+      const answer = await this.#send({
+        method: "PATCH",
+        path,
+        headers: { ...JSON_BODY, ...(etag !== undefined && { "if-match": etag }) },
+        body: JSON.stringify(change),
+        task,
+      });
+      const isStale = answer.status === 412 || answer.status === 428;
+      if (!isStale || tries === ETAG_TRIES) return this.#outcome(task, answer);
+      this.#etags.delete(path);
+      await this.get(path, "resource before a change");
+      // Some BMCs refuse every ETag that they have sent themselves, but accept a change of any state.
+      if (tries === ETAG_TRIES - 1) this.#etags.set(path, "*");
+    }
+  }
+
+  async post(path: string, body: Resource | FormData, task: string, seconds?: number): Promise<Outcome> {
+    const isForm = body instanceof FormData;
+    const answer = await this.#send({
+      method: "POST",
+      path,
+      headers: isForm ? {} : JSON_BODY,
+      body: isForm ? body : JSON.stringify(body),
+      task,
+      ...(seconds !== undefined && { seconds }),
+    });
+    return this.#outcome(task, answer);
+  }
+
+  async remove(path: string, task: string): Promise<Outcome> {
+    return this.#outcome(task, await this.#send({ method: "DELETE", path, task }));
+  }
+
+  /** Reads the state of a task: 202 while it runs, then the answer of the request that began it, or the task itself. */
+  async readTask(path: string): Promise<{ readonly status: number; readonly body: Resource }> {
+    const task = "report the progress of a task";
+    const answer = await this.#send({ method: "GET", path, task });
+    if (answer.status === 404 || answer.status === 410) return { status: answer.status, body: {} };
+    if (answer.status >= 300) throw this.#refusal(task, answer);
+    return { status: answer.status, body: answer.body === "" ? {} : this.#parsed(task, answer) };
+  }
+
+  /** Sends an authenticated request; repeats it while the BMC says that it is busy. */
+  async #send(request: HttpRequest): Promise<HttpAnswer> {
+    const authenticator = await this.#login();
+    let credentials = await authenticator.current();
+    let renewed = false;
+    for (let tries = 1; ;) {
+      const headers = { ...request.headers, ...credentials };
+      const answer = await this.#connection.send({ ...request, headers });
+      if (answer.status === 401 && !renewed) {
+        renewed = true;
+        credentials = await authenticator.renew(credentials);
+        continue;
+      }
+      if (answer.status !== 503 || tries === BUSY_TRIES) return answer;
+      tries += 1;
+      const seconds = Math.min(Number(answer.header("retry-after")) || tries, BUSY_SECONDS_MAX);
+      if (Date.now() + seconds * 1000 > this.#call.deadline.getTime()) return answer;
+      await sleep(seconds * 1000, undefined, { signal: this.#call.signal }).catch(() => undefined);
+      this.#call.signal.throwIfAborted();
+    }
+  }
+
+  async #login(): Promise<Authenticator> {
+    if (this.#authenticator) return this.#authenticator;
+    const root = await this.root();
+    return this.#authenticateAt(link(at(root, "Links"), "Sessions"));
+  }
+
+  #authenticateAt(sessions: string | undefined): Authenticator {
+    this.#authenticator = authenticate(this.#call, this.#connection, { sessions }, this.#memory);
+    return this.#authenticator;
+  }
+
+  /** Some BMCs require a login for the service root, against the specification (DSP0266, 13.3.3). */
+  async #readRootWithLogin(task: string): Promise<Resource> {
+    this.#authenticateAt(`${SERVICE_ROOT}SessionService/Sessions`);
+    const answer = await this.#send({ method: "GET", path: SERVICE_ROOT, task });
+    if (answer.status !== 200) throw this.#refusal(task, answer);
+    this.#root = this.#parsed(task, answer);
+    return this.#root;
+  }
+
+  async #canExpand(): Promise<boolean> {
+    const expand = at(await this.root(), "ProtocolFeaturesSupported", "ExpandQuery");
+    return boolean(expand, "NoLinks") === true && (number(expand, "MaxLevels") ?? 1) >= 1;
+  }
+
+  /** Undefined if the BMC refuses the path: some announce `$expand` and then refuse it. */
+  async #pages(path: string, what: string): Promise<Resource[] | undefined> {
+    const members: Resource[] = [];
+    const seen = new Set<string>();
+    for (let next: string | undefined = path; next !== undefined && !seen.has(next);) {
+      seen.add(next);
+      let page: Resource;
+      try {
+        page = await this.get(next, what);
+      } catch (error) {
+        if (error instanceof RedfishError && error.status !== undefined && error.status < 600) {
+          if (path.includes("$expand") || MISSING.has(error.status)) return undefined;
+        }
+        throw error;
+      }
+      members.push(...items(page, "Members"));
+      if (members.length > MEMBERS_MAX) throw this.#flaw(`lists more than ${MEMBERS_MAX} members of ${path}`);
+      next = text(page, "Members@odata.nextLink") ?? text(page, "@odata.nextLink");
+    }
+    return members;
+  }
+
+  #outcome(task: string, answer: HttpAnswer): Outcome {
+    if (answer.status >= 300) throw this.#refusal(task, answer);
+    const body = answer.body.trim() === "" ? {} : parseOr(answer.body, {});
+    const isTask = answer.status === 202;
+    const monitor = answer.header("location") ?? text(body, "@odata.id");
+    return { status: answer.status, body, ...(isTask && monitor !== undefined && { task: monitor }) };
+  }
+
+  #parsed(task: string, answer: HttpAnswer): Resource {
+    const body = parseOr(answer.body, undefined);
+    if (body) return body;
+    throw this.#flaw(`was asked to ${task}, and its answer is not a JSON object: ${quoted(answer.body)}`);
+  }
+
+  #flaw(what: string): RedfishError {
+    return new RedfishError({ kind: "OTHER", retryable: true, message: `BMC ${this.bmc} ${what}; restart the BMC.` });
+  }
+
+  #refusal(task: string, answer: HttpAnswer): RedfishError {
+    const { status } = answer;
+    const reason = messagesOf(parseOr(answer.body, {})).join(" ") || `HTTP ${status}`;
+    const message = `BMC ${this.bmc} was asked to ${task}, and refused (${status}): ${shortened(reason)}`;
+    if (status === 401) return new RedfishError({ kind: "AUTHENTICATION", status, message });
+    if (status === 403)
+      return new RedfishError({ kind: "REFUSED", status, message: `${message} Check the role of the user.` });
+    if (status === 405 || status === 501) return new RedfishError({ kind: "UNSUPPORTED", status, message });
+    const retryable = status === 429 || status >= 500 || status === 409;
+    return new RedfishError({ kind: "REFUSED", status, message, retryable });
+  }
+}
+
+/** Runs `work` with the Redfish service of a call's BMC. */
+export async function withService<Result>(
+  call: RedfishCall,
+  memory: DriverMemory | undefined,
+  work: (service: RedfishService) => Promise<Result>,
+): Promise<Result> {
+  const service = new RedfishService(call, memory);
+  try {
+    return await work(service);
+  } finally {
+    await service.close();
+  }
+}
+
+/** The messages of an error response or a task (DSP0266, 8.6). */
+export function messagesOf(body: Resource): string[] {
+  const error = at(body, "error");
+  const extended = [...items(error, "@Message.ExtendedInfo"), ...items(body, "@Message.ExtendedInfo")];
+  const messages = extended.flatMap((info) => text(info, "Message") ?? text(info, "MessageId") ?? []);
+  return messages.length > 0 ? messages : [text(error, "message") ?? ""].filter((one) => one !== "");
+}
+
+const JSON_BODY = { "content-type": "application/json" };
+const MISSING: ReadonlySet<number> = new Set([404, 405, 410, 501]);
+
+function parseOr<Otherwise>(body: string, otherwise: Otherwise): Resource | Otherwise {
+  try {
+    const value: unknown = JSON.parse(body);
+    return isResource(value) ? value : otherwise;
+  } catch {
+    return otherwise;
+  }
+}
+
+function quoted(body: string): string {
+  return body.trim() === "" ? "it is empty" : JSON.stringify(body.slice(0, 200));
+}
+
+function shortened(reason: string): string {
+  const line = reason.replaceAll(/\s+/g, " ").trim();
+  return line.length > 400 ? `${line.slice(0, 400)} …` : line;
+}

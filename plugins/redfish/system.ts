@@ -1,0 +1,96 @@
+/** The computer system of a node, and the manager and chassis that belong to it. */
+import { RedfishError } from "./error.ts";
+import { at, link, links, text } from "./resource.ts";
+import type { Resource } from "./resource.ts";
+import type { RedfishService } from "./service.ts";
+import type { RedfishSettings } from "./settings.ts";
+
+export interface Located {
+  readonly path: string;
+  readonly resource: Resource;
+}
+
+/** The system that the settings name, or the only one. */
+export async function findSystem(
+  service: RedfishService,
+  { system }: Pick<RedfishSettings, "system">,
+): Promise<Located> {
+  const collection = await collectionOf(service, "Systems");
+  const paths = links(await service.get(collection, "list of systems"), "Members");
+  if (system === undefined && paths.length > 1) throw choice(service, `has ${paths.length} systems`, paths);
+  const path = system === undefined ? paths[0] : paths.find((one) => lastPart(one) === system);
+  if (path === undefined)
+    throw choice(service, system === undefined ? "has no system" : `has no system ${system}`, paths);
+  return { path, resource: await service.get(path, "system") };
+}
+
+/** The path of a collection that the service root links to. */
+export async function collectionOf(service: RedfishService, name: "Systems" | "Chassis" | "Managers"): Promise<string> {
+  return link(await service.root(), name) ?? `/redfish/v1/${name}`;
+}
+
+/** The managers of a system: those that it names, or else all of the BMC. */
+export async function managersOf(service: RedfishService, { resource }: Located): Promise<Located[]> {
+  const named = links(at(resource, "Links"), "ManagedBy");
+  return locate(service, named.length > 0 ? named : await listed(service, "Managers"), "manager");
+}
+
+/** The chassis of a system: those that it names, or else all of the BMC. */
+export async function chassisOf(service: RedfishService, { resource }: Located): Promise<Located[]> {
+  const named = links(at(resource, "Links"), "Chassis");
+  return locate(service, named.length > 0 ? named : await listed(service, "Chassis"), "chassis");
+}
+
+async function listed(service: RedfishService, name: "Chassis" | "Managers"): Promise<string[]> {
+  const collection = await service.find(await collectionOf(service, name), `list of ${name.toLowerCase()}`);
+  return collection ? links(collection, "Members") : [];
+}
+
+async function locate(service: RedfishService, paths: readonly string[], what: string): Promise<Located[]> {
+  const found = await Promise.all(paths.map(async (path) => ({ path, resource: await service.find(path, what) })));
+  return found.flatMap(({ path, resource }) => (resource ? [{ path, resource }] : []));
+}
+
+/** The last part of a path: the `Id` of a resource in most services. */
+export function lastPart(path: string): string {
+  return decodeURIComponent(path.replace(/\/+$/, "").split("/").at(-1) ?? "");
+}
+
+function choice(service: RedfishService, what: string, paths: readonly string[]): RedfishError {
+  const known = paths.map(lastPart).slice(0, 10).join(", ");
+  const message = `BMC ${service.bmc} ${what}; set "system" in the node's settings${known === "" ? "" : ` to one of: ${known}`}.`;
+  return new RedfishError({ kind: "OTHER", message });
+}
+
+/** The target of an action, and its member of the resource. */
+export function action(
+  resource: Resource,
+  name: string,
+): { readonly target: string; readonly info: Resource } | undefined {
+  const info = at(resource, "Actions", `#${name}`);
+  const target = text(info, "target");
+  return target === undefined ? undefined : { target, info };
+}
+
+/**
+ * The values that an action accepts for a parameter: annotated in the resource, or in its ActionInfo (DSP0266, 7.13).
+ * Undefined if the machine does not report them.
+ */
+export async function allowedValues(
+  service: RedfishService,
+  info: Resource,
+  parameter: string,
+): Promise<readonly string[] | undefined> {
+  const inline = textsOf(info[`${parameter}@Redfish.AllowableValues`]);
+  if (inline) return inline;
+  const reference = info["@Redfish.ActionInfo"];
+  const path = typeof reference === "string" ? reference : link(info, "@Redfish.ActionInfo");
+  const described = await service.find(path, "description of an action");
+  const parameters = Array.isArray(described?.["Parameters"]) ? described["Parameters"] : [];
+  const found: unknown = parameters.find((one: unknown) => at({ one }, "one")["Name"] === parameter);
+  return textsOf(at({ found }, "found")["AllowableValues"]);
+}
+
+function textsOf(value: unknown): readonly string[] | undefined {
+  return Array.isArray(value) && value.length > 0 ? value.filter((one) => typeof one === "string") : undefined;
+}
