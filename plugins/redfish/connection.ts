@@ -2,8 +2,8 @@
  * HTTP to one BMC for the duration of one call of the driver. Each answer is limited in size and time, redirects to
  * other hosts are refused, and certificates are checked as the settings say.
  */
+import type { Readable } from "node:stream";
 import { Agent, buildConnector, request } from "undici";
-import type { FormData } from "undici";
 import type { MachineCall } from "../../src/drivers/driver.ts";
 import { RedfishError, connectionError } from "./error.ts";
 import { bmcName, originOf } from "./settings.ts";
@@ -20,7 +20,7 @@ export interface HttpRequest {
   /** A path on the BMC, or a whole URL of it. */
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
-  readonly body?: string | FormData;
+  readonly body?: string | Readable;
   /** For messages: the end of "the BMC was asked to …". */
   readonly task: string;
   /** Limit of the whole request. Default: 60 seconds. */

@@ -6,6 +6,11 @@ import type { Driver, DriverFactory, MachineCall } from "../../src/drivers/drive
 import { abilitiesOf } from "./abilities.ts";
 import { readBios } from "./bios.ts";
 import { readBootDevice, setBootDevice } from "./boot.ts";
+import { applyBiosSettings } from "./clean/bios-settings.ts";
+import { resetRaid, secureErase } from "./clean/drives.ts";
+import { updateFirmware } from "./clean/firmware-update.ts";
+import { clearLogs } from "./clean/logs.ts";
+import { rotatePassword } from "./clean/password.ts";
 import { serialUrl } from "./console.ts";
 import { redfishDiscovery } from "./discover.ts";
 import { readFirmware } from "./firmware.ts";
@@ -40,6 +45,17 @@ const factory: DriverFactory<RedfishSettings> = ({ memory }): Driver<RedfishSett
     bios: { read: (call) => on(call, (service) => readBios(service, call.settings)) },
     console: { serialUrl: (call) => on(call, (service) => serialUrl(service, call.settings)) },
     inspect: redfishInspect(memory),
+    clean: {
+      supportsAbort: true,
+      steps: [
+        secureErase(memory),
+        resetRaid(memory),
+        updateFirmware(memory),
+        applyBiosSettings(memory),
+        rotatePassword(memory),
+        clearLogs(memory),
+      ],
+    },
     discover: redfishDiscovery(memory),
     abilities: (call) => on(call, (service) => abilitiesOf(service, call.settings)),
     controllerOf,

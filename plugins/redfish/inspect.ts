@@ -1,10 +1,10 @@
 /** Inspection through the BMC: it affects no running system. */
-import type { DriverMemory, InspectInterface, Json, Step, StepCall, StepResult } from "../../src/drivers/driver.ts";
-import { RedfishError } from "./error.ts";
+import type { DriverMemory, InspectInterface, Json, Step, StepCall } from "../../src/drivers/driver.ts";
 import { readComponents, readIdentity, unhealthy } from "./inventory.ts";
 import { withService } from "./service.ts";
 import type { RedfishService } from "./service.ts";
 import type { RedfishSettings } from "./settings.ts";
+import { asResult } from "./step-result.ts";
 
 type InspectCall = StepCall<RedfishSettings>;
 
@@ -60,15 +60,4 @@ function inspectStep(
         }),
       ),
   };
-}
-
-/** Ends a step with its result, or with the reason of its failure. The reason of a signal is thrown. */
-export async function asResult(call: InspectCall, work: () => Promise<StepResult>): Promise<StepResult> {
-  try {
-    return await work();
-  } catch (error) {
-    if (!(error instanceof RedfishError)) throw error;
-    call.log(error.message);
-    return { kind: "failed", reason: error.message, retryable: error.retryable, errorKind: error.kind };
-  }
 }

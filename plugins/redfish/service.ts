@@ -3,7 +3,7 @@
  * repeated requests to a busy BMC, and errors that name the BMC and what it was asked to do.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import { FormData } from "undici";
+import type { Readable } from "node:stream";
 import type { DriverMemory } from "../../src/drivers/driver.ts";
 import { connect } from "./connection.ts";
 import type { Connection, HttpAnswer, HttpRequest, RedfishCall } from "./connection.ts";
@@ -20,6 +20,15 @@ export interface Outcome {
   readonly body: Resource;
   /** Where the BMC reports the progress of a task; absent if it has finished. */
   readonly task?: string;
+}
+
+export interface Upload {
+  readonly body: Readable;
+  /** In bytes. */
+  readonly length: number;
+  readonly type: string;
+  readonly task: string;
+  readonly seconds: number;
 }
 
 const SERVICE_ROOT = "/redfish/v1/";
@@ -130,17 +139,21 @@ export class RedfishService {
     }
   }
 
-  async post(path: string, body: Resource | FormData, task: string, seconds?: number): Promise<Outcome> {
-    const isForm = body instanceof FormData;
-    const answer = await this.#send({
-      method: "POST",
-      path,
-      headers: isForm ? {} : JSON_BODY,
-      body: isForm ? body : JSON.stringify(body),
-      task,
-      ...(seconds !== undefined && { seconds }),
-    });
-    return this.#outcome(task, answer);
+  async post(path: string, body: Resource, task: string, seconds?: number): Promise<Outcome> {
+    const request = { method: "POST", path, headers: JSON_BODY, body: JSON.stringify(body), task } as const;
+    return this.#outcome(task, await this.#send({ ...request, ...(seconds !== undefined && { seconds }) }));
+  }
+
+  /** Sends a body that can be read once, so the login is checked before. */
+  async upload(path: string, { body, length, type, task, seconds }: Upload): Promise<Outcome> {
+    await this.checkLogin();
+    const headers = { "content-type": type, "content-length": String(length) };
+    return this.#outcome(task, await this.#send({ method: "POST", path, headers, body, task, seconds }));
+  }
+
+  /** Throws AUTHENTICATION if the BMC refuses the login. */
+  async checkLogin(): Promise<void> {
+    await this.get(link(await this.root(), "Systems") ?? `${SERVICE_ROOT}Systems`, "list of systems");
   }
 
   async remove(path: string, task: string): Promise<Outcome> {

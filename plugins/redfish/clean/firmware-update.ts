@@ -1,0 +1,198 @@
+/**
+ * Updates firmware, one component after the other: the BMC fetches the image, or is sent it where it cannot. A component
+ * counts as updated when the machine reports another version, after a restart of the machine where it needs one.
+ */
+import { Readable } from "node:stream";
+import { request } from "undici";
+import * as z from "zod";
+import type { DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
+import { RedfishError, unsupported } from "../error.ts";
+import { readFirmware, updateService } from "../firmware.ts";
+import { link, text } from "../resource.ts";
+import type { Outcome, RedfishService } from "../service.ts";
+import { action, allowedValues } from "../system.ts";
+import { POLL_SECONDS, failed, onService, readTasks } from "./clean-step.ts";
+import type { CleanCall, CleanStep } from "./clean-step.ts";
+
+const args = z.strictObject({
+  components: z
+    .array(
+      z.strictObject({
+        id: z
+          .string()
+          .min(1)
+          .max(256)
+          .meta({ description: "Component, as the machine's firmware inventory names it." }),
+        url: z
+          .url({ protocol: /^https?$/ })
+          .max(2048)
+          .meta({ description: "HTTP address of the image." }),
+        version: z
+          .string()
+          .max(256)
+          .nullable()
+          .default(null)
+          .meta({ description: "Version that the image contains, to be verified." }),
+      }),
+    )
+    .min(1)
+    .max(50)
+    .meta({ description: "Components to update, in order." }),
+});
+
+type Args = z.output<typeof args>;
+
+export function updateFirmware(memory: DriverMemory | undefined): CleanStep<Args> {
+  return {
+    name: "update_firmware",
+    title: "Update firmware, component by component",
+    phase: "clean",
+    priority: 0,
+    group: "firmware",
+    interruptible: "NEVER",
+    timeoutSeconds: 4 * 3600,
+    idempotent: false,
+    touches: ["FIRMWARE"],
+    args,
+    run: onService(memory, update),
+  };
+}
+
+/** How far the update is. `before`: the version of the component at its beginning. */
+const memoSchema = z.object({
+  index: z.int().min(0),
+  state: z.enum(["SENT", "RESTARTED"]),
+  before: z.string().nullable(),
+  task: z.string(),
+  checks: z.int().min(0),
+  updated: z.array(z.object({ id: z.string(), from: z.string().nullable(), to: z.string().nullable() })),
+});
+
+type Memo = z.output<typeof memoSchema>;
+
+/** Reads of an unchanged version after the task has ended, before the machine is restarted, and after that. */
+const CHECKS = { SENT: 6, RESTARTED: 90 };
+
+async function update(service: RedfishService, call: CleanCall<Args>): Promise<StepResult> {
+  const memo = memoSchema.safeParse(call.memo).data;
+  return memo ? follow(service, call, memo) : begin(service, call, { index: 0, updated: [] });
+}
+
+async function begin(
+  service: RedfishService,
+  call: CleanCall<Args>,
+  { index, updated }: Pick<Memo, "index" | "updated">,
+): Promise<StepResult> {
+  const component = call.args.components[index];
+  if (!component) return { kind: "done", output: { updated } };
+  const found = (await readFirmware(service)).find(({ id }) => id === component.id);
+  if (!found) return failed(`The machine reports no firmware component ${JSON.stringify(component.id)}.`);
+  if (found.updateable === false) return failed(`The machine does not accept updates of ${found.name}.`);
+  if (component.version !== null && found.version === component.version)
+    return begin(service, call, { index: index + 1, updated });
+  const { task = "" } = await send(service, component);
+  call.log(`The update of ${found.name} (${found.version ?? "unknown version"}) has begun.`);
+  const memo: Memo = { index, state: "SENT", before: found.version, task, checks: 0, updated };
+  return { kind: "wait", seconds: POLL_SECONDS, memo };
+}
+
+async function follow(service: RedfishService, call: CleanCall<Args>, memo: Memo): Promise<StepResult> {
+  const component = call.args.components[memo.index];
+  if (!component) return { kind: "done", output: { updated: memo.updated } };
+  const wait = (next: Partial<Memo>): StepResult => ({
+    kind: "wait",
+    seconds: POLL_SECONDS,
+    memo: { ...memo, ...next },
+  });
+  if (memo.task !== "") {
+    const { running, failures } = await readTasks(service, call, { [component.id]: memo.task });
+    if (failures.length > 0) return failed(failures.join(" "));
+    if (Object.keys(running).length > 0) return wait({});
+  }
+  const version = await versionOf(service, component.id);
+  const isNew = component.version === null ? version !== memo.before : version === component.version;
+  if (version !== undefined && isNew) {
+    const done = { id: component.id, from: memo.before, to: version };
+    call.log(`${component.id} has version ${version ?? "unknown"} now.`);
+    return begin(service, call, { index: memo.index + 1, updated: [...memo.updated, done] });
+  }
+  if (memo.checks < CHECKS[memo.state]) return wait({ task: "", checks: memo.checks + 1 });
+  if (memo.state === "RESTARTED")
+    return failed(`${component.id} still reports version ${memo.before ?? "unknown"} after the update and a restart.`);
+  await call.power.set("REBOOT");
+  return wait({ task: "", state: "RESTARTED", checks: 0 });
+}
+
+/** Undefined while the BMC does not answer, as after an update of its own firmware. */
+async function versionOf(service: RedfishService, id: string): Promise<string | null | undefined> {
+  try {
+    return (await readFirmware(service)).find((one) => one.id === id)?.version;
+  } catch (error) {
+    if (error instanceof RedfishError && error.retryable) return undefined;
+    throw error;
+  }
+}
+
+async function send(service: RedfishService, { id, url }: Args["components"][number]): Promise<Outcome> {
+  const resource = await updateService(service);
+  const software = link(resource, "FirmwareInventory");
+  const simple = action(resource, "UpdateService.SimpleUpdate");
+  const what = `update ${id}`;
+  if (simple) {
+    const protocols = await allowedValues(service, simple.info, "TransferProtocol");
+    const protocol = new URL(url).protocol === "https:" ? "HTTPS" : "HTTP";
+    const body = {
+      ImageURI: url,
+      ...(protocols?.includes(protocol) && { TransferProtocol: protocol }),
+    };
+    const targeted = { ...body, Targets: [`${software?.replace(/\/$/, "")}/${encodeURIComponent(id)}`] };
+    return service.post(simple.target, targeted, what).catch((error: unknown) => {
+      // Some BMCs find the component in the image, and refuse targets.
+      if (!(error instanceof RedfishError) || error.status !== 400) throw error;
+      return service.post(simple.target, body, what);
+    });
+  }
+  const push = text(resource, "MultipartHttpPushUri");
+  if (push === undefined) throw unsupported(service.bmc, "offers neither SimpleUpdate nor a multipart upload.");
+  return pushImage(service, { push, url, what });
+}
+
+const IMAGE_BYTES_MAX = 1024 ** 3;
+const UPLOAD_SECONDS = 3600;
+
+/** Sends an image to the BMC as it is read (DSP0266, 13.15, multipart HTTP push). */
+async function pushImage(
+  service: RedfishService,
+  { push, url, what }: { readonly push: string; readonly url: string; readonly what: string },
+): Promise<Outcome> {
+  const image = await request(url, { headersTimeout: 60_000, bodyTimeout: 60_000 });
+  const length = Number(image.headers["content-length"]);
+  if (image.statusCode !== 200 || !(length > 0) || length > IMAGE_BYTES_MAX) {
+    await image.body.dump();
+    const message = `The image at ${new URL(url).host} cannot be used: status ${image.statusCode}, ${Number.isNaN(length) ? "unknown size" : `${length} bytes`}.`;
+    throw new RedfishError({ kind: "OTHER", message });
+  }
+  const boundary = `ostler-${crypto.randomUUID()}`;
+  const head = [
+    part(boundary, 'name="UpdateParameters"', "application/json"),
+    JSON.stringify({}),
+    part(boundary, 'name="UpdateFile"; filename="image.bin"', "application/octet-stream"),
+  ].join("\r\n");
+  const tail = `\r\n--${boundary}--\r\n`;
+  async function* body() {
+    yield head;
+    yield* image.body;
+    yield tail;
+  }
+  return service.upload(push, {
+    body: Readable.from(body()),
+    length: Buffer.byteLength(head) + length + Buffer.byteLength(tail),
+    type: `multipart/form-data; boundary=${boundary}`,
+    task: what,
+    seconds: UPLOAD_SECONDS,
+  });
+}
+
+function part(boundary: string, disposition: string, type: string): string {
+  return `--${boundary}\r\nContent-Disposition: form-data; ${disposition}\r\nContent-Type: ${type}\r\n\r\n`;
+}
