@@ -1,63 +1,44 @@
 /** Inspection through the BMC: it affects no running system. */
-import type { DriverMemory, InspectInterface, Json, Step, StepCall } from "../../src/drivers/driver.ts";
+import type { DriverMemory, InspectInterface, StepCall, StepResult } from "../../src/drivers/driver.ts";
 import { readComponents, readIdentity, unhealthy } from "./inventory.ts";
 import { withService } from "./service.ts";
-import type { RedfishService } from "./service.ts";
 import type { RedfishSettings } from "./settings.ts";
 import { asResult } from "./step-result.ts";
 
-type InspectCall = StepCall<RedfishSettings>;
+const LINES_MAX = 20;
 
 export function redfishInspect(memory: DriverMemory | undefined): InspectInterface<RedfishSettings> {
   return {
     withoutReboot: true,
     supportsAbort: true,
     steps: [
-      inspectStep(memory, {
-        name: "read_identity",
-        title: "Read manufacturer, model, chassis, location, firmware and BMC",
+      {
+        name: "read_inventory",
+        title: "Read what the BMC reports about the machine and its components",
+        phase: "inspect",
         priority: 20,
-        read: (service, { settings }) => readIdentity(service, settings),
-      }),
-      inspectStep(memory, {
-        name: "read_components",
-        title: "Read processors, memory, disks, network interfaces and PCIe devices",
-        priority: 10,
-        read: (service, call) =>
-          readComponents(service, call.settings, (percent, what) => call.progress(percent, what)),
-      }),
+        interruptible: "ALWAYS",
+        timeoutSeconds: 900,
+        idempotent: true,
+        touches: [],
+        retries: { times: 2, backoffSeconds: 10 },
+        run: (call) => asResult(call, () => readInventory(call, memory)),
+      },
     ],
   };
 }
 
-interface Inspection {
-  readonly name: string;
-  readonly title: string;
-  readonly priority: number;
-  readonly read: (service: RedfishService, call: InspectCall) => Promise<Json>;
-}
-
-function inspectStep(
-  memory: DriverMemory | undefined,
-  { name, title, priority, read }: Inspection,
-): Step<RedfishSettings> {
-  return {
-    name,
-    title,
-    phase: "inspect",
-    priority,
-    interruptible: "ALWAYS",
-    timeoutSeconds: 600,
-    idempotent: true,
-    touches: [],
-    retries: { times: 2, backoffSeconds: 10 },
-    run: (call) =>
-      asResult(call, () =>
-        withService(call, memory, async (service) => {
-          const output = await read(service, call);
-          for (const line of unhealthy(output).slice(0, 20)) call.log(line);
-          return { kind: "done", output };
-        }),
-      ),
-  };
+async function readInventory(call: StepCall<RedfishSettings>, memory: DriverMemory | undefined): Promise<StepResult> {
+  return withService(call, memory, async (service) => {
+    const identity = await readIdentity(service, call.settings);
+    call.progress(30, "the machine's identity is read");
+    const components = await readComponents(service, call.settings, (percent, what) => call.progress(percent, what));
+    const inventory = { ...identity, ...components };
+    for (const line of unhealthy(inventory).slice(0, LINES_MAX)) call.log(line);
+    const { missing } = service;
+    if (missing.length === 0) return { kind: "done", output: inventory };
+    const some = missing.slice(0, LINES_MAX).join(", ");
+    call.log(`The BMC links to ${missing.length} resources that it does not have: ${some}`);
+    return { kind: "done", output: { ...inventory, unread: missing } };
+  });
 }

@@ -18,7 +18,7 @@ const MEBIBYTE = 1024 ** 2;
 type Part = { readonly [name: string]: Json };
 
 /** Manufacturer, model, serial numbers, location, health, chassis and power supplies, firmware and BMC. */
-export async function readIdentity(service: RedfishService, settings: RedfishSettings): Promise<Json> {
+export async function readIdentity(service: RedfishService, settings: RedfishSettings): Promise<Part> {
   const system = await findSystem(service, settings);
   const [chassis, managers, firmware] = await Promise.all([
     chassisOf(service, system),
@@ -55,18 +55,18 @@ export async function readComponents(
   service: RedfishService,
   settings: RedfishSettings,
   progress: (percent: number, message: string) => void,
-): Promise<Json> {
+): Promise<Part> {
   const system = await findSystem(service, settings);
   const { resource } = system;
   const processors = (await service.members(link(resource, "Processors"), "processors")).filter(isInstalled);
-  progress(20, "processors are read");
+  progress(40, "processors are read");
   const modules = (await service.members(link(resource, "Memory"), "memory modules")).filter(isInstalled);
-  progress(40, "memory modules are read");
+  progress(55, "memory modules are read");
   const disks = await disksOf(service, resource);
-  progress(60, "disks are read");
+  progress(70, "disks are read");
   const interfaces = await service.members(link(resource, "EthernetInterfaces"), "network interfaces");
   const ports = interfaces.length > 0 ? interfaces.map(interfacePart) : await adapterPorts(service, system);
-  progress(80, "network interfaces are read");
+  progress(85, "network interfaces are read");
   const devices = await pcieDevices(service, system);
   return part({
     processors: processors.filter((one) => (text(one, "ProcessorType") ?? "CPU") === "CPU").map(processorPart),

@@ -45,6 +45,7 @@ export class RedfishService {
   #root: Resource | undefined;
   #authenticator: Authenticator | undefined;
   readonly #etags = new Map<string, string>();
+  readonly #missing = new Set<string>();
 
   constructor(call: RedfishCall, memory: DriverMemory | undefined) {
     this.#call = call;
@@ -55,6 +56,21 @@ export class RedfishService {
   /** The BMC's address and port, for messages. */
   get bmc(): string {
     return bmcName(this.#call.settings);
+  }
+
+  /** Resources that others link to, and that the BMC does not have. */
+  get missing(): readonly string[] {
+    return [...this.#missing];
+  }
+
+  /** A path that an earlier call has found, kept for a name. */
+  async recallPath(name: string): Promise<string | undefined> {
+    const path = await this.#memory?.get(`${name} of ${this.bmc}`);
+    return typeof path === "string" ? path : undefined;
+  }
+
+  async rememberPath(name: string, path: string | undefined): Promise<void> {
+    await this.#memory?.set(`${name} of ${this.bmc}`, path);
   }
 
   close(): Promise<void> {
@@ -90,8 +106,9 @@ export class RedfishService {
     try {
       return await this.get(path, what);
     } catch (error) {
-      if (error instanceof RedfishError && MISSING.has(error.status ?? 0)) return undefined;
-      throw error;
+      if (!(error instanceof RedfishError) || !MISSING.has(error.status ?? 0)) throw error;
+      this.#missing.add(path);
+      return undefined;
     }
   }
 
@@ -171,7 +188,7 @@ export class RedfishService {
 
   /** Sends an authenticated request; repeats it while the BMC says that it is busy. */
   async #send(request: HttpRequest): Promise<HttpAnswer> {
-    const authenticator = await this.#login();
+    const authenticator = this.#login();
     let credentials = await authenticator.current();
     let renewed = false;
     for (let tries = 1; ;) {
@@ -191,20 +208,18 @@ export class RedfishService {
     }
   }
 
-  async #login(): Promise<Authenticator> {
-    if (this.#authenticator) return this.#authenticator;
-    const root = await this.root();
-    return this.#authenticateAt(link(at(root, "Links"), "Sessions"));
+  #login(): Authenticator {
+    this.#authenticator ??= this.#authenticateAt(async () => link(at(await this.root(), "Links"), "Sessions"));
+    return this.#authenticator;
   }
 
-  #authenticateAt(sessions: string | undefined): Authenticator {
-    this.#authenticator = authenticate(this.#call, this.#connection, { sessions }, this.#memory);
-    return this.#authenticator;
+  #authenticateAt(sessions: () => Promise<string | undefined>): Authenticator {
+    return authenticate(this.#call, this.#connection, sessions, this.#memory);
   }
 
   /** Some BMCs require a login for the service root, against the specification (DSP0266, 13.3.3). */
   async #readRootWithLogin(task: string): Promise<Resource> {
-    this.#authenticateAt(`${SERVICE_ROOT}SessionService/Sessions`);
+    this.#authenticator = this.#authenticateAt(() => Promise.resolve(`${SERVICE_ROOT}SessionService/Sessions`));
     const answer = await this.#send({ method: "GET", path: SERVICE_ROOT, task });
     if (answer.status !== 200) throw this.#refusal(task, answer);
     this.#root = this.#parsed(task, answer);

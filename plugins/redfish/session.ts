@@ -29,15 +29,11 @@ type Remembered =
 
 const MINUTES_WITHOUT_SESSIONS = 10;
 
-export interface SessionPaths {
-  /** Where sessions are created; undefined if the BMC has no session service. */
-  readonly sessions: string | undefined;
-}
-
 export function authenticate(
   call: RedfishCall,
   connection: Connection,
-  { sessions }: SessionPaths,
+  /** Where sessions are created; undefined if the BMC has no session service. */
+  findSessions: () => Promise<string | undefined>,
   memory: DriverMemory | undefined,
 ): Authenticator {
   const { settings } = call;
@@ -53,6 +49,7 @@ export function authenticate(
   };
 
   const logIn = async (): Promise<Credentials> => {
+    const sessions = await findSessions();
     for (const which of ["password", "nextPassword"] as const) {
       const password = settings[which];
       if (password === undefined) continue;

@@ -15,13 +15,19 @@ export async function findSystem(
   service: RedfishService,
   { system }: Pick<RedfishSettings, "system">,
 ): Promise<Located> {
+  const name = `system ${system ?? ""}`;
+  const known = await service.recallPath(name);
+  const remembered = await service.find(known, "system");
+  if (known !== undefined && remembered) return { path: known, resource: remembered };
   const collection = await collectionOf(service, "Systems");
   const paths = links(await service.get(collection, "list of systems"), "Members");
   if (system === undefined && paths.length > 1) throw choice(service, `has ${paths.length} systems`, paths);
   const path = system === undefined ? paths[0] : paths.find((one) => lastPart(one) === system);
   if (path === undefined)
     throw choice(service, system === undefined ? "has no system" : `has no system ${system}`, paths);
-  return { path, resource: await service.get(path, "system") };
+  const resource = await service.get(path, "system");
+  await service.rememberPath(name, path);
+  return { path, resource };
 }
 
 /** The path of a collection that the service root links to. */
