@@ -48,12 +48,12 @@ export const fakeBios: BiosInterface<FakeSettings> = {
       {
         name: "BootMode",
         title: "Boot mode",
-        type: "CHOICE",
+        type: "ENUMERATION",
         value: "Uefi",
         allowedValues: ["Uefi", "Legacy"],
         readOnly: false,
       },
-      { name: "NumCores", title: null, type: "WHOLE", value: 16, minimum: 1, maximum: 64, readOnly: false },
+      { name: "NumCores", title: null, type: "INTEGER", value: 16, minimum: 1, maximum: 64, readOnly: false },
       { name: "AdminPassword", title: "Administrator password", type: "PASSWORD", value: null, readOnly: false },
     ];
   },

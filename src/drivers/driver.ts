@@ -254,13 +254,13 @@ export interface BiosAttribute {
   readonly name: string;
   /** For people; null if the machine reports none. */
   readonly title: string | null;
-  readonly type: "TEXT" | "WHOLE" | "TRUTH" | "CHOICE" | "PASSWORD";
+  readonly type: "STRING" | "INTEGER" | "BOOLEAN" | "ENUMERATION" | "PASSWORD";
   readonly value: BiosValue;
   /** The value after the next start, if it differs. */
   readonly pending?: BiosValue;
-  /** For a CHOICE, if the machine reports them. */
+  /** For an ENUMERATION, if the machine reports them. */
   readonly allowedValues?: readonly string[];
-  /** Of a WHOLE. */
+  /** Of an INTEGER. */
   readonly minimum?: number;
   readonly maximum?: number;
   readonly readOnly: boolean;
