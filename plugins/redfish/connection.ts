@@ -2,10 +2,11 @@
  * HTTP to one BMC for the duration of one call of the driver. Each answer is limited in size and time, redirects to
  * other hosts are refused, and certificates are checked as the settings say.
  */
-import type { Readable } from "node:stream";
-import { Agent, buildConnector, request } from "undici";
+import { Readable } from "node:stream";
+import { Agent, buildConnector, request as sendRequest } from "undici";
 import type { MachineCall } from "../../src/drivers/driver.ts";
 import { RedfishError, connectionError } from "./error.ts";
+import { pause } from "./poll.ts";
 import { bmcName, originOf } from "./settings.ts";
 import type { Login } from "./settings.ts";
 
@@ -25,6 +26,8 @@ export interface HttpRequest {
   readonly task: string;
   /** Limit of the whole request. Default: 60 seconds. */
   readonly seconds?: number;
+  /** True for requests that open and close sessions: they do not change the machine. */
+  readonly isLogin?: true;
 }
 
 export interface HttpAnswer {
@@ -35,6 +38,7 @@ export interface HttpAnswer {
 
 export interface Connection {
   readonly origin: string;
+  /** Sends a request, and repeats it while the BMC asks for that (status 503 with Retry-After). */
   send(request: HttpRequest): Promise<HttpAnswer>;
   close(): Promise<void>;
 }
@@ -43,6 +47,8 @@ const ANSWER_BYTES_MAX = 16 * 1024 * 1024;
 const CONNECT_MILLISECONDS = 10_000;
 const REQUEST_SECONDS = 60;
 const REDIRECTS_MAX = 3;
+const BUSY_TRIES = 4;
+const BUSY_SECONDS_MAX = 30;
 
 export function connect(call: RedfishCall): Connection {
   const { settings } = call;
@@ -53,29 +59,50 @@ export function connect(call: RedfishCall): Connection {
     pipelining: 1,
     maxResponseSize: ANSWER_BYTES_MAX,
   });
-  const sendOnce = (given: HttpRequest, url: URL) => exchange(call, agent, given, url);
+  let hasChanged = false;
+  const exchangeAt = (given: HttpRequest, url: URL) => {
+    if (given.method !== "GET" && given.isLogin !== true) hasChanged = true;
+    return exchange(call, agent, { ...given, url, withoutEffect: !hasChanged });
+  };
+  const followed = async (given: HttpRequest) => {
+    let url = urlOf(settings, origin, given.path);
+    for (let redirects = 0; ; redirects += 1) {
+      const answer = await exchangeAt(given, url);
+      const location = answer.header("location");
+      const isRedirect = answer.status >= 300 && answer.status < 400 && location !== undefined;
+      if (!isRedirect || given.method !== "GET") return answer;
+      if (redirects === REDIRECTS_MAX) throw misdirected(settings, "redirects without end");
+      url = urlOf(settings, origin, new URL(location, url).href);
+    }
+  };
   return {
     origin,
     async send(given) {
-      let url = urlOf(settings, origin, given.path);
-      for (let redirects = 0; ; redirects += 1) {
-        const answer = await sendOnce(given, url);
-        const location = answer.header("location");
-        const isRedirect = answer.status >= 300 && answer.status < 400 && location !== undefined;
-        if (!isRedirect || given.method !== "GET") return answer;
-        if (redirects === REDIRECTS_MAX) throw misdirected(settings, "redirects without end");
-        url = urlOf(settings, origin, new URL(location, url).href);
+      for (let tries = 1; ; tries += 1) {
+        const answer = await followed(given);
+        const seconds = retryAfter(answer);
+        const isOver = seconds === undefined || tries === BUSY_TRIES || given.body instanceof Readable;
+        if (isOver || Date.now() + seconds * 1000 > call.deadline.getTime()) return answer;
+        await pause(seconds, call.signal);
       }
     },
     close: () => agent.destroy(),
   };
 }
 
+/** Seconds to wait before a busy BMC is asked again; undefined if it has answered. */
+function retryAfter(answer: HttpAnswer): number | undefined {
+  const given = answer.header("retry-after");
+  if (answer.status !== 503 || given === undefined) return undefined;
+  const seconds = Number(given);
+  return Math.min(seconds >= 0 ? seconds : 1, BUSY_SECONDS_MAX);
+}
+
 /** A URL of the BMC; throws for one of another host, to which the login must not be sent. */
 function urlOf(settings: Login, origin: string, path: string): URL {
   const url = URL.canParse(path, origin) ? new URL(path, origin) : undefined;
   if (url?.origin === new URL(origin).origin) return url;
-  throw misdirected(settings, `points to another host (${url?.origin ?? "an invalid address"})`);
+  throw misdirected(settings, `points to another address (${url?.origin ?? "an invalid one"})`);
 }
 
 function misdirected(settings: Login, what: string): RedfishError {
@@ -86,9 +113,9 @@ function misdirected(settings: Login, what: string): RedfishError {
 async function exchange(
   call: RedfishCall,
   agent: Agent,
-  { method, headers, body, task, seconds = REQUEST_SECONDS }: HttpRequest,
-  url: URL,
+  request: HttpRequest & { readonly url: URL; readonly withoutEffect: boolean },
 ): Promise<HttpAnswer> {
+  const { method, url, headers, body, task, seconds = REQUEST_SECONDS, withoutEffect } = request;
   call.signal.throwIfAborted();
   const milliseconds = Math.max(1, Math.min(seconds * 1000, call.deadline.getTime() - Date.now()));
   const limit = AbortSignal.timeout(milliseconds);
@@ -103,12 +130,13 @@ async function exchange(
   };
   return call.timed(`redfish ${method.toLowerCase()}`, async () => {
     try {
-      const answer = await request(url, options);
+      const answer = await sendRequest(url, options);
       const text = await answer.body.text();
       return { status: answer.statusCode, header: (name) => headerOf(answer.headers[name]), body: text };
     } catch (error) {
       call.signal.throwIfAborted();
-      throw connectionError(bmcName(call.settings), task, limit.aborted ? limit.reason : error);
+      const failed = { bmc: bmcName(call.settings), task, withoutEffect };
+      throw connectionError(failed, limit.aborted ? limit.reason : error);
     }
   });
 }

@@ -7,14 +7,23 @@ export class RedfishError extends Error implements DriverError {
   override readonly name = "DriverError";
   readonly kind: DriverErrorKind;
   readonly retryable: boolean;
+  readonly withoutEffect: boolean;
   /** HTTP status, if the BMC has answered. */
   readonly status: number | undefined;
 
-  constructor({ kind, message, retryable = false, status }: RedfishFailure, options?: { readonly cause?: unknown }) {
-    super(message, options);
-    this.kind = kind;
-    this.retryable = retryable;
-    this.status = status;
+  constructor(failure: RedfishFailure, options?: { readonly cause?: unknown }) {
+    super(failure.message, options);
+    this.kind = failure.kind;
+    this.retryable = failure.retryable ?? false;
+    this.withoutEffect = failure.withoutEffect ?? false;
+    this.status = failure.status;
+  }
+
+  /** This error with another text in place of a secret. */
+  hiding(secret: string, replacement: string): RedfishError {
+    const { kind, retryable, withoutEffect, status } = this;
+    const message = this.message.replaceAll(secret, replacement);
+    return new RedfishError({ kind, retryable, withoutEffect, message, ...(status !== undefined && { status }) });
   }
 }
 
@@ -23,33 +32,43 @@ interface RedfishFailure {
   /** For operators: names the BMC and the remedy. */
   readonly message: string;
   readonly retryable?: boolean;
+  /** For a TIMEOUT: true if no request of the call can have changed the machine. */
+  readonly withoutEffect?: boolean;
   readonly status?: number;
 }
 
-/** An ability that this machine does not offer. */
+/** An ability that this machine does not offer. `what`: the end of a sentence that begins with the BMC. */
 export function unsupported(bmc: string, what: string): RedfishError {
   return new RedfishError({ kind: "UNSUPPORTED", message: `BMC ${bmc} ${what}` });
 }
 
-/** A request that got no complete answer. `task`: the end of "the BMC was asked to …". */
-export function connectionError(bmc: string, task: string, error: unknown): RedfishError {
-  return new RedfishError(classify(bmc, task, error), { cause: error });
+export interface FailedRequest {
+  readonly bmc: string;
+  /** The end of "the BMC was asked to …". */
+  readonly task: string;
+  readonly withoutEffect: boolean;
 }
 
-function classify(bmc: string, task: string, error: unknown): RedfishFailure {
+/** The error for a request that got no complete answer. */
+export function connectionError(request: FailedRequest, error: unknown): RedfishError {
+  return new RedfishError(classify(request, error), { cause: error });
+}
+
+function classify({ bmc, task, withoutEffect }: FailedRequest, error: unknown): RedfishFailure {
   const code = codeOf(error);
   if (error instanceof errors.ResponseExceededMaxSizeError)
     return { kind: "OTHER", message: `BMC ${bmc} was asked to ${task}, and its answer is too large; restart the BMC.` };
-  if (error instanceof errors.ConnectTimeoutError || UNREACHABLE_CODES.has(code))
+  if (UNREACHABLE_CODES.has(code))
     return {
       kind: "UNREACHABLE",
       retryable: true,
       message: `BMC ${bmc} cannot be reached (${code}); check the address, the BMC's power and its network.`,
     };
-  if (error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError || code === "TIMEOUT")
+  if (TIMEOUT_CODES.has(code))
     return {
       kind: "TIMEOUT",
       retryable: true,
+      withoutEffect,
       message: `BMC ${bmc} accepted a connection, but did not ${task} in time; try again, or restart the BMC.`,
     };
   if (/CERT|SELF_SIGNED|UNABLE_TO_|ERR_TLS|ERR_SSL|EPROTO|FINGERPRINT/.test(code))
@@ -64,7 +83,8 @@ function classify(bmc: string, task: string, error: unknown): RedfishFailure {
   };
 }
 
-const UNREACHABLE_CODES = new Set([
+/** No connection was established, TLS included, so the BMC has not received the request. */
+const UNREACHABLE_CODES: ReadonlySet<string> = new Set([
   "ECONNREFUSED",
   "EHOSTUNREACH",
   "ENETUNREACH",
@@ -74,6 +94,8 @@ const UNREACHABLE_CODES = new Set([
   "ETIMEDOUT",
   "UND_ERR_CONNECT_TIMEOUT",
 ]);
+
+const TIMEOUT_CODES: ReadonlySet<string> = new Set(["UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT", "TIMEOUT"]);
 
 function codeOf(error: unknown): string {
   if (typeof error !== "object" || error === null) return "unknown";

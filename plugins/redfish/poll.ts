@@ -23,7 +23,7 @@ export async function waitUntil<Value>(
   const end = Math.min(call.deadline.getTime(), Date.now() + (seconds ?? Infinity) * 1000);
   let last: Value | undefined;
   let failure: unknown;
-  for (let pause = FIRST_MILLISECONDS; ; pause = Math.min(pause * 2, LONGEST_MILLISECONDS)) {
+  for (let milliseconds = FIRST_MILLISECONDS; ; milliseconds = Math.min(milliseconds * 2, LONGEST_MILLISECONDS)) {
     try {
       last = await read();
       if (isReached(last)) return last;
@@ -32,9 +32,14 @@ export async function waitUntil<Value>(
       if (!(error instanceof RedfishError && error.retryable)) throw error;
       failure = error;
     }
-    if (Date.now() + pause >= end)
+    if (Date.now() + milliseconds >= end)
       throw new RedfishError({ kind: "TIMEOUT", retryable: true, message: describe(last) }, { cause: failure });
-    await sleep(pause, undefined, { signal: call.signal }).catch(() => undefined);
-    call.signal.throwIfAborted();
+    await pause(milliseconds / 1000, call.signal);
   }
+}
+
+/** Waits; throws the reason of the signal when it fires. */
+export async function pause(seconds: number, signal: AbortSignal): Promise<void> {
+  await sleep(seconds * 1000, undefined, { signal }).catch(() => undefined);
+  signal.throwIfAborted();
 }

@@ -1,9 +1,8 @@
 /**
- * A Redfish service for the duration of one call of the driver: resources, changes and actions, with login, ETags,
- * repeated requests to a busy BMC, and errors that name the BMC and what it was asked to do.
+ * A Redfish service for the duration of one call of the driver: resources, changes and actions, with login, ETags, and
+ * errors that name the BMC and what it was asked to do.
  */
-import { setTimeout as sleep } from "node:timers/promises";
-import type { Readable } from "node:stream";
+import { Readable } from "node:stream";
 import type { DriverMemory } from "../../src/drivers/driver.ts";
 import { connect } from "./connection.ts";
 import type { Connection, HttpAnswer, HttpRequest, RedfishCall } from "./connection.ts";
@@ -32,8 +31,8 @@ export interface Upload {
 }
 
 const SERVICE_ROOT = "/redfish/v1/";
-const BUSY_TRIES = 4;
-const BUSY_SECONDS_MAX = 30;
+/** Of one request: the session that another process has opened may have ended too. */
+const LOGINS_MAX = 2;
 const ETAG_TRIES = 3;
 const MEMBERS_MAX = 10_000;
 const READS_AT_ONCE = 4;
@@ -44,7 +43,8 @@ export class RedfishService {
   readonly #memory: DriverMemory | undefined;
   #root: Resource | undefined;
   #authenticator: Authenticator | undefined;
-  readonly #etags = new Map<string, string>();
+  /** Of each resource that was read; undefined if it has none. */
+  readonly #etags = new Map<string, string | undefined>();
   readonly #missing = new Set<string>();
 
   constructor(call: RedfishCall, memory: DriverMemory | undefined) {
@@ -58,7 +58,7 @@ export class RedfishService {
     return bmcName(this.#call.settings);
   }
 
-  /** Resources that others link to, and that the BMC does not have. */
+  /** Paths of resources that others link to, and that the BMC does not have. */
   get missing(): readonly string[] {
     return [...this.#missing];
   }
@@ -73,8 +73,9 @@ export class RedfishService {
     await this.#memory?.set(`${name} of ${this.bmc}`, path);
   }
 
-  close(): Promise<void> {
-    return this.#connection.close();
+  async close(): Promise<void> {
+    await this.#authenticator?.close();
+    await this.#connection.close();
   }
 
   /** The service root, which needs no login. */
@@ -95,8 +96,7 @@ export class RedfishService {
     if (answer.status !== 200) throw this.#refusal(task, answer);
     const etag = answer.header("etag");
     const body = this.#parsed(task, answer);
-    const known = etag ?? text(body, "@odata.etag");
-    if (known !== undefined) this.#etags.set(path, known);
+    this.#etags.set(path, etag ?? text(body, "@odata.etag"));
     return body;
   }
 
@@ -116,28 +116,22 @@ export class RedfishService {
   async members(path: string | undefined, what: string): Promise<Resource[]> {
     if (path === undefined) return [];
     const expanded = (await this.#canExpand()) ? await this.#pages(`${path}?$expand=.($levels=1)`, what) : undefined;
-    const listed = expanded ?? (await this.#pages(path, what)) ?? [];
-    const complete = (item: Resource) => Object.keys(item).some((name) => !name.startsWith("@odata."));
-    if (listed.every(complete)) return listed;
-    return this.all(
-      listed.flatMap((item) => text(item, "@odata.id") ?? []),
-      what,
-    );
+    const listed = expanded ?? (await this.#pages(path, what));
+    if (listed === undefined) this.#missing.add(path);
+    // A BMC can leave members unexpanded: they have nothing but their link.
+    const isExpanded = (item: Resource) => Object.keys(item).some((name) => !name.startsWith("@odata."));
+    const read = async (item: Resource) => (isExpanded(item) ? item : this.find(text(item, "@odata.id"), what));
+    return (await inTurns(listed ?? [], read)).filter((item) => item !== undefined);
   }
 
-  /** Reads resources, a few at a time; missing ones are left out. */
+  /** Reads resources; missing ones are left out. */
   async all(paths: readonly string[], what: string): Promise<Resource[]> {
-    const found: (Resource | undefined)[] = Array.from({ length: paths.length });
-    let next = 0;
-    const reader = async () => {
-      for (let index = next++; index < paths.length; index = next++) found[index] = await this.find(paths[index], what);
-    };
-    await Promise.all(Array.from({ length: READS_AT_ONCE }, reader));
-    return found.filter((item) => item !== undefined);
+    return (await inTurns(paths, (path) => this.find(path, what))).filter((item) => item !== undefined);
   }
 
-  /** Changes a resource, under its ETag if it has one. */
+  /** Changes a resource, on the condition of its ETag if it has one. */
   async patch(path: string, change: Resource, task: string): Promise<Outcome> {
+    if (!this.#etags.has(path)) await this.find(path, "resource before a change");
     for (let tries = 1; ; tries += 1) {
       const etag = this.#etags.get(path);
       const answer = await this.#send({
@@ -177,34 +171,30 @@ export class RedfishService {
     return this.#outcome(task, await this.#send({ method: "DELETE", path, task }));
   }
 
-  /** Reads the state of a task: 202 while it runs, then the answer of the request that began it, or the task itself. */
-  async readTask(path: string): Promise<{ readonly status: number; readonly body: Resource }> {
+  /**
+   * Reads a task, or the monitor of a task (DSP0266, 12.2): status 202 while it runs, then the answer to the request
+   * that began it, which can be an error.
+   */
+  async readTask(path: string): Promise<Pick<Outcome, "status" | "body">> {
     const task = "report the progress of a task";
     const answer = await this.#send({ method: "GET", path, task });
-    if (answer.status === 404 || answer.status === 410) return { status: answer.status, body: {} };
-    if (answer.status >= 300) throw this.#refusal(task, answer);
-    return { status: answer.status, body: answer.body === "" ? {} : this.#parsed(task, answer) };
+    const isBusy = answer.status === 401 || answer.status === 403 || answer.status === 429 || answer.status === 503;
+    if (isBusy) throw this.#refusal(task, answer);
+    const isFailed = answer.status >= 400;
+    const body = answer.body.trim() === "" || isFailed ? parseOr(answer.body, {}) : this.#parsed(task, answer);
+    return { status: answer.status, body };
   }
 
-  /** Sends an authenticated request; repeats it while the BMC says that it is busy. */
+  /** Sends an authenticated request, again after a login if the BMC refuses the session. */
   async #send(request: HttpRequest): Promise<HttpAnswer> {
     const authenticator = this.#login();
     let credentials = await authenticator.current();
-    let renewed = false;
-    for (let tries = 1; ;) {
+    for (let logins = 0; ; logins += 1) {
       const headers = { ...request.headers, ...credentials };
       const answer = await this.#connection.send({ ...request, headers });
-      if (answer.status === 401 && !renewed) {
-        renewed = true;
-        credentials = await authenticator.renew(credentials);
-        continue;
-      }
-      if (answer.status !== 503 || tries === BUSY_TRIES) return answer;
-      tries += 1;
-      const seconds = Math.min(Number(answer.header("retry-after")) || tries, BUSY_SECONDS_MAX);
-      if (Date.now() + seconds * 1000 > this.#call.deadline.getTime()) return answer;
-      await sleep(seconds * 1000, undefined, { signal: this.#call.signal }).catch(() => undefined);
-      this.#call.signal.throwIfAborted();
+      // A body that has been read cannot be sent again.
+      if (answer.status !== 401 || logins === LOGINS_MAX || request.body instanceof Readable) return answer;
+      credentials = await authenticator.renew(credentials);
     }
   }
 
@@ -241,10 +231,9 @@ export class RedfishService {
       try {
         page = await this.get(next, what);
       } catch (error) {
-        if (error instanceof RedfishError && error.status !== undefined && error.status < 600) {
-          if (path.includes("$expand") || MISSING.has(error.status)) return undefined;
-        }
-        throw error;
+        const status = error instanceof RedfishError ? error.status : undefined;
+        if (status === undefined || !(path.includes("$expand") || MISSING.has(status))) throw error;
+        return undefined;
       }
       members.push(...items(page, "Members"));
       if (members.length > MEMBERS_MAX) throw this.#flaw(`lists more than ${MEMBERS_MAX} members of ${path}`);
@@ -282,6 +271,14 @@ export class RedfishService {
     const retryable = status === 429 || status >= 500 || status === 409;
     return new RedfishError({ kind: "REFUSED", status, message, retryable });
   }
+}
+
+/** Reads each item, a few at a time, as BMCs answer slowly to many requests at once. */
+async function inTurns<Item, Result>(all: readonly Item[], read: (item: Item) => Promise<Result>): Promise<Result[]> {
+  const results: Result[] = [];
+  for (let index = 0; index < all.length; index += READS_AT_ONCE)
+    results.push(...(await Promise.all(all.slice(index, index + READS_AT_ONCE).map(read))));
+  return results;
 }
 
 /** Runs `work` with the Redfish service of a call's BMC. */

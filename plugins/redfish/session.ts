@@ -18,8 +18,10 @@ export type Credentials = Readonly<Record<string, string>>;
 export interface Authenticator {
   /** Credentials for the next request. */
   current(): Promise<Credentials>;
-  /** Credentials after the BMC has answered 401 to those; throws AUTHENTICATION if it accepts none. */
+  /** Credentials after the BMC has answered 401 to those; throws if it accepts none. */
   renew(refused: Credentials): Promise<Credentials>;
+  /** Closes a session that no later call can continue, because there is no memory. */
+  close(): Promise<void>;
 }
 
 /** A session, or the password that basic authentication sends, as the driver's memory keeps it. */
@@ -39,60 +41,78 @@ export function authenticate(
   const { settings } = call;
   const key = memoryKey(connection.origin, settings);
   let known: Remembered | undefined;
-  const remember = async (value: Remembered): Promise<Credentials> => {
+  /** Why the BMC opened no session, if it did not refuse the login. */
+  let unavailable: string | undefined;
+  let login: Promise<Credentials> | undefined;
+
+  const use = (value: Remembered): Credentials => {
     known = value;
-    await memory?.set(
-      key,
-      "basic" in value ? { ...value, until: Date.now() + MINUTES_WITHOUT_SESSIONS * 60_000 } : value,
-    );
     return headersOf(settings, value);
   };
+  const remember = async (value: Remembered): Promise<Credentials> => {
+    const stored = "basic" in value ? { ...value, until: Date.now() + MINUTES_WITHOUT_SESSIONS * 60_000 } : value;
+    await memory?.set(key, stored);
+    return use(value);
+  };
 
-  const logIn = async (): Promise<Credentials> => {
+  const logIn = async (refused: Remembered | undefined): Promise<Credentials> => {
     const sessions = await findSessions();
     for (const which of ["password", "nextPassword"] as const) {
       const password = settings[which];
       if (password === undefined) continue;
-      const opened = sessions === undefined ? "UNAVAILABLE" : await openSession(call, connection, sessions, password);
-      if (opened === "REFUSED") continue;
-      if (opened === "UNAVAILABLE") return remember({ basic: which });
-      return keepOne(opened);
+      if (sessions === undefined) return remember({ basic: which });
+      const opened = await openSession(call, connection, sessions, password);
+      if (opened.kind === "REFUSED") continue;
+      if (opened.kind === "UNAVAILABLE") {
+        unavailable = opened.reason;
+        return remember({ basic: which });
+      }
+      return keepOne(opened.session, refused);
     }
     throw loginRefused(settings);
   };
 
   /** Another process may have opened a session meanwhile: one is enough, as BMCs have few. */
-  const keepOne = async (opened: Session): Promise<Credentials> => {
+  const keepOne = async (opened: Session, refused: Remembered | undefined): Promise<Credentials> => {
     const other = recall(await memory?.get(key));
-    if (other && "token" in other && other.token !== tokenOf(known)) {
-      await closeSession(connection, opened).catch(() => undefined);
-      known = other;
-      return headersOf(settings, other);
+    if (!other || !("token" in other) || other.token === tokenOf(refused)) return remember(opened);
+    await closeSession(connection, opened);
+    return use(other);
+  };
+
+  /** Requests of one call that run at the same time share a login. */
+  const once = (work: () => Promise<Credentials>): Promise<Credentials> => {
+    login ??= work().finally(() => {
+      login = undefined;
+    });
+    return login;
+  };
+
+  const replace = async (refused: Credentials): Promise<Credentials> => {
+    const latest = recall(await memory?.get(key));
+    if (latest && !sameHeaders(headersOf(settings, latest), refused)) return use(latest);
+    const before = known;
+    known = undefined;
+    if (before && "basic" in before) {
+      if (before.basic === "password" && settings.nextPassword !== undefined)
+        return remember({ basic: "nextPassword" });
+      await memory?.set(key, undefined);
+      throw unavailable === undefined ? loginRefused(settings) : noSession(settings, unavailable);
     }
-    return remember(opened);
+    return logIn(before);
   };
 
   return {
     async current() {
       known ??= recall(await memory?.get(key));
-      return known ? headersOf(settings, known) : logIn();
+      return known ? headersOf(settings, known) : once(() => logIn(undefined));
     },
     async renew(refused) {
-      const latest = recall(await memory?.get(key));
-      if (latest && !sameHeaders(headersOf(settings, latest), refused)) {
-        known = latest;
-        return headersOf(settings, latest);
-      }
-      if (known && "basic" in known) {
-        const next = known.basic === "password" && settings.nextPassword !== undefined;
-        if (!next) {
-          await memory?.set(key, undefined);
-          throw loginRefused(settings);
-        }
-        return remember({ basic: "nextPassword" });
-      }
-      await memory?.set(key, undefined);
-      return logIn();
+      if (known && !sameHeaders(headersOf(settings, known), refused)) return headersOf(settings, known);
+      return once(() => replace(refused));
+    },
+    async close() {
+      if (memory === undefined && known && "token" in known) await closeSession(connection, known);
     },
   };
 }
@@ -102,24 +122,33 @@ interface Session {
   readonly location: string;
 }
 
+type Opened =
+  | { readonly kind: "OPENED"; readonly session: Session }
+  | { readonly kind: "REFUSED" }
+  | { readonly kind: "UNAVAILABLE"; readonly reason: string | undefined };
+
 async function openSession(
   call: RedfishCall,
   connection: Connection,
   sessions: string,
   password: string,
-): Promise<Session | "REFUSED" | "UNAVAILABLE"> {
+): Promise<Opened> {
   const answer = await connection.send({
     method: "POST",
     path: sessions,
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ UserName: call.settings.username, Password: password }),
     task: "open a session",
+    isLogin: true,
   });
   const token = answer.header("x-auth-token");
-  if (answer.status < 300 && token !== undefined) return { token, location: locationOf(answer) };
-  // 400 is the answer of some BMCs to a wrong password, and of others at their limit of sessions: basic
-  // authentication tells them apart.
-  return answer.status === 401 ? "REFUSED" : "UNAVAILABLE";
+  if (answer.status < 300 && token !== undefined)
+    return { kind: "OPENED", session: { token, location: locationOf(answer) } };
+  if (answer.status === 401) return { kind: "REFUSED" };
+  // 400 and 403 are the answers of some BMCs to a wrong password, and of others at their limit of sessions. Basic
+  // authentication tells them apart; 429 and 5xx say nothing about the password.
+  const isLimit = answer.status === 429 || answer.status >= 500;
+  return { kind: "UNAVAILABLE", reason: isLimit ? `HTTP ${answer.status}` : undefined };
 }
 
 function locationOf(answer: HttpAnswer): string {
@@ -135,13 +164,10 @@ function locationOf(answer: HttpAnswer): string {
 
 async function closeSession(connection: Connection, { token, location }: Session): Promise<void> {
   if (location === "") return;
-  await connection.send({
-    method: "DELETE",
-    path: location,
-    headers: { "x-auth-token": token },
-    task: "close a session",
-    seconds: 10,
-  });
+  const headers = { "x-auth-token": token };
+  const request = { method: "DELETE", path: location, headers, task: "close a session", seconds: 10 } as const;
+  // A session that cannot be closed expires.
+  await connection.send({ ...request, isLogin: true }).catch(() => undefined);
 }
 
 function headersOf(settings: Login, value: Remembered): Credentials {
@@ -176,5 +202,14 @@ function loginRefused(settings: Login): RedfishError {
   return new RedfishError({
     kind: "AUTHENTICATION",
     message: `BMC ${bmcName(settings)} refuses the login of user ${JSON.stringify(settings.username)}; check username and password in the node's settings.`,
+  });
+}
+
+/** The BMC gives no session and takes no basic authentication, so the password is not known to be wrong. */
+function noSession(settings: Login, reason: string): RedfishError {
+  return new RedfishError({
+    kind: "REFUSED",
+    retryable: true,
+    message: `BMC ${bmcName(settings)} opens no further session (${reason}) and does not accept basic authentication; close sessions that are not needed, or wait until they expire.`,
   });
 }

@@ -34,17 +34,19 @@ export async function readTask(service: RedfishService, path: string): Promise<T
   const { status, body } = await service.readTask(path);
   if (status === 404 || status === 410) return { kind: "GONE" };
   const state = text(body, "TaskState") ?? text(body, "JobState");
+  if (state === undefined && status >= 400)
+    return { kind: "FAILED", reason: `it ended with status ${status}: ${messagesOf(body).join(" ")}` };
   if (state === undefined) return status === 202 ? running(body) : { kind: "SUCCEEDED" };
   if (RUNNING.has(state)) return running(body);
   const health = text(body, "TaskStatus") ?? text(body, "JobStatus") ?? "OK";
   if (state === "Completed" && health !== "Critical") return { kind: "SUCCEEDED" };
   const reason = [...taskMessages(body), ...messagesOf(body)].join(" ");
-  return { kind: "FAILED", reason: `the task ended ${state} (${health}): ${reason || "no message"}` };
+  return { kind: "FAILED", reason: `it ended as ${state} (${health}): ${reason || "no message"}` };
 }
 
-/** Follows a task within one call, for requests that take seconds. */
+/** `what`: the end of "the BMC was asked to …". */
 export function taskFailure(service: RedfishService, what: string, reason: string): RedfishError {
-  return new RedfishError({ kind: "REFUSED", message: `BMC ${service.bmc} was asked to ${what}, and ${reason}` });
+  return new RedfishError({ kind: "REFUSED", message: `BMC ${service.bmc} was asked to ${what}: ${reason}` });
 }
 
 function running(body: Resource): TaskProgress {
