@@ -2,6 +2,7 @@
 import type { Ability, PowerAction } from "../../src/drivers/driver.ts";
 import { findBios } from "./bios.ts";
 import { serialUrl } from "./console.ts";
+import { secureErasable } from "./clean/drives.ts";
 import { RedfishError } from "./error.ts";
 import { readFirmware } from "./firmware.ts";
 import { opticalDrive } from "./media.ts";
@@ -18,6 +19,7 @@ export async function abilitiesOf(service: RedfishService, settings: RedfishSett
     ["firmware", () => readFirmware(service)],
     ["bios", () => findBios(service, settings)],
     ["console", () => serialUrl(service, settings)],
+    ["clean.secure_erase", () => secureErasable(service, settings)],
   ];
   const offered = await Promise.all(checks.map(([name, check]) => abilityOf(name, check)));
   return [
@@ -31,8 +33,9 @@ async function abilityOf(name: string, check: () => Promise<unknown>): Promise<A
     await check();
     return { name, works: true };
   } catch (error) {
-    if (error instanceof RedfishError && error.kind === "UNSUPPORTED")
-      return { name, works: false, reason: error.message };
+    // A machine that does not answer, or refuses the login, has reported nothing about its abilities.
+    const isAnswer = error instanceof RedfishError && (error.kind === "UNSUPPORTED" || error.kind === "REFUSED");
+    if (isAnswer) return { name, works: false, reason: error.message };
     throw error;
   }
 }

@@ -1,18 +1,22 @@
 /** BIOS attributes, with their types and allowed values from the machine's attribute registry (DSP0268, Bios). */
 import type { BiosAttribute, BiosValue } from "../../src/drivers/driver.ts";
 import { unsupported } from "./error.ts";
-import { at, boolean, items, link, number, text, texts } from "./resource.ts";
+import { at, boolean, items, link, links, number, text, texts } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 import type { RedfishService } from "./service.ts";
 import type { RedfishSettings } from "./settings.ts";
-import { findSystem } from "./system.ts";
+import { findSystem, lastPart } from "./system.ts";
 
 export interface Bios {
   readonly resource: Resource;
   /** Where changes are sent: the settings for the next start, or the resource itself. */
   readonly settingsPath: string;
-  /** The settings for the next start; undefined if changes take effect at once. */
+  /** The settings for the next start, if the machine has and reports them. */
   readonly pending: Resource | undefined;
+  /** Entries of the attribute registry by the name of the attribute; empty if the machine has no registry. */
+  readonly registry: ReadonlyMap<string, Resource>;
+  /** Attributes that other attributes make read-only or writable, so the registry alone does not say which they are. */
+  readonly dependent: ReadonlySet<string>;
 }
 
 export async function findBios(service: RedfishService, settings: RedfishSettings): Promise<Bios> {
@@ -22,49 +26,69 @@ export async function findBios(service: RedfishService, settings: RedfishSetting
   if (path === undefined || !resource) throw unsupported(service.bmc, "reports no BIOS settings.");
   const pendingPath = link(at(resource, "@Redfish.Settings"), "SettingsObject");
   const pending = await service.find(pendingPath, "pending BIOS settings");
-  return { resource, settingsPath: pendingPath ?? path, pending };
+  const entries = await registryEntries(service, text(resource, "AttributeRegistry"));
+  const named = items(entries, "Attributes").flatMap((entry) => {
+    const name = text(entry, "AttributeName");
+    return name === undefined ? [] : [[name, entry] as const];
+  });
+  return {
+    resource,
+    settingsPath: pendingPath ?? path,
+    pending,
+    registry: new Map(named),
+    dependent: new Set(items(entries, "Dependencies").flatMap(writeDependent)),
+  };
+}
+
+/** The attribute that a dependency makes read-only or writable (DSP0268, AttributeRegistry). */
+function writeDependent(entry: Resource): string[] {
+  const dependency = at(entry, "Dependency");
+  const attribute = text(dependency, "MapToAttribute") ?? text(entry, "DependencyFor");
+  const property = text(dependency, "MapToProperty");
+  return attribute !== undefined && (property === "ReadOnly" || property === "GrayOut") ? [attribute] : [];
 }
 
 export async function readBios(service: RedfishService, settings: RedfishSettings): Promise<BiosAttribute[]> {
-  return biosAttributes(service, await findBios(service, settings));
+  return biosAttributes(await findBios(service, settings));
 }
 
-export async function biosAttributes(service: RedfishService, { resource, pending }: Bios): Promise<BiosAttribute[]> {
+export function biosAttributes({ resource, pending, registry }: Bios): BiosAttribute[] {
   const current = at(resource, "Attributes");
   const next = at(pending, "Attributes");
-  const registry = await attributeRegistry(service, text(resource, "AttributeRegistry"));
   return Object.entries(current).map(([name, value]) => {
     const later = valueOf(next[name]);
     const attribute = attributeOf(name, valueOf(value), registry.get(name));
-    return later === undefined || later === attribute.value ? attribute : { ...attribute, pending: later };
+    const isSame = later === undefined || later === attribute.value || attribute.type === "PASSWORD";
+    return isSame ? attribute : { ...attribute, pending: later };
   });
 }
 
-/** The entries of the registry by the name of their attribute; empty if the machine has no registry. */
-async function attributeRegistry(
-  service: RedfishService,
-  name: string | undefined,
-): Promise<ReadonlyMap<string, Resource>> {
-  const collection = link(await service.root(), "Registries");
-  if (name === undefined || collection === undefined) return new Map();
-  const files = await service.members(collection, "message registries");
-  const file = files.find((one) => text(one, "Id") === name || text(one, "Registry") === name);
-  const locations = file ? items(file, "Location") : [];
-  const location = locations.find((one) => /^en\b/i.test(text(one, "Language") ?? "en")) ?? locations[0];
-  const registry = await service.find(location && text(location, "Uri"), "BIOS attribute registry");
-  const entries = items(at(registry, "RegistryEntries"), "Attributes");
-  return new Map(
-    entries.flatMap((entry) =>
-      text(entry, "AttributeName") === undefined ? [] : [[text(entry, "AttributeName") ?? "", entry]],
-    ),
+/** `RegistryEntries` of the attribute registry; empty if the machine has none. */
+async function registryEntries(service: RedfishService, name: string | undefined): Promise<Resource> {
+  if (name === undefined) return {};
+  const collection = await service.find(link(await service.root(), "Registries"), "registries");
+  const paths = links(collection ?? {}, "Members");
+  const named = paths.find((path) => stem(lastPart(path)) === stem(name));
+  const files = await service.all(named === undefined ? paths : [named], "registries");
+  const file = files.find((one) =>
+    [text(one, "Id"), text(one, "Registry")].some((id) => stem(id ?? "") === stem(name)),
   );
+  const locations = items(file ?? {}, "Location");
+  const location = locations.find((one) => /^en\b/i.test(text(one, "Language") ?? "en")) ?? locations[0];
+  const registry = await service.find(text(location ?? {}, "Uri"), "BIOS attribute registry");
+  return at(registry, "RegistryEntries");
+}
+
+/** The name of a registry without its version, of which services leave out parts. */
+function stem(name: string): string {
+  return (name.split(".")[0] ?? "").toLowerCase();
 }
 
 const TYPES: Readonly<Record<string, BiosAttribute["type"]>> = {
-  String: "TEXT",
-  Integer: "WHOLE",
-  Boolean: "TRUTH",
-  Enumeration: "CHOICE",
+  String: "STRING",
+  Integer: "INTEGER",
+  Boolean: "BOOLEAN",
+  Enumeration: "ENUMERATION",
   Password: "PASSWORD",
 };
 
@@ -78,16 +102,16 @@ function attributeOf(name: string, value: BiosValue | undefined, entry: Resource
     title: text(entry, "DisplayName") ?? null,
     type,
     value: type === "PASSWORD" ? null : (value ?? null),
-    ...(type === "CHOICE" && allowed.length > 0 && { allowedValues: allowed }),
+    ...(type === "ENUMERATION" && allowed.length > 0 && { allowedValues: allowed }),
     ...(minimum !== undefined && { minimum }),
     ...(maximum !== undefined && { maximum }),
-    readOnly: boolean(entry, "ReadOnly") ?? boolean(entry, "GrayOut") ?? false,
+    readOnly: boolean(entry, "ReadOnly") === true || boolean(entry, "GrayOut") === true,
   };
 }
 
 function typeOf(value: BiosValue | undefined): BiosAttribute["type"] {
-  if (typeof value === "number") return "WHOLE";
-  return typeof value === "boolean" ? "TRUTH" : "TEXT";
+  if (typeof value === "number") return "INTEGER";
+  return typeof value === "boolean" ? "BOOLEAN" : "STRING";
 }
 
 function valueOf(value: unknown): BiosValue | undefined {

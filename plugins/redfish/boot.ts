@@ -82,12 +82,7 @@ async function bootResource(service: RedfishService, system: Located): Promise<L
 }
 
 /** The first of the values that the machine accepts; a machine that does not list them accepts all. */
-function oneOf(
-  service: RedfishService,
-  boot: Resource,
-  name: string,
-  values: readonly [string, ...string[]] | readonly string[],
-): string {
+function oneOf(service: RedfishService, boot: Resource, name: string, values: readonly string[]): string {
   const allowed = texts(boot, `${name}@Redfish.AllowableValues`);
   const found = values.find((value) => allowed === undefined || allowed.length === 0 || allowed.includes(value));
   if (found !== undefined) return found;

@@ -7,9 +7,14 @@ import type { RedfishService } from "./service.ts";
 import { lastPart } from "./system.ts";
 
 export async function readFirmware(service: RedfishService): Promise<FirmwareComponent[]> {
+  return (await softwareOf(service)).map(componentOf);
+}
+
+/** The resource of each component. */
+export async function softwareOf(service: RedfishService): Promise<Resource[]> {
   const collection = link(await updateService(service), "FirmwareInventory");
   if (collection === undefined) throw unsupported(service.bmc, "reports no firmware inventory.");
-  return (await service.members(collection, "firmware inventory")).map(componentOf);
+  return service.members(collection, "firmware inventory");
 }
 
 export async function updateService(service: RedfishService): Promise<Resource> {
@@ -18,7 +23,7 @@ export async function updateService(service: RedfishService): Promise<Resource> 
   return found;
 }
 
-function componentOf(software: Resource): FirmwareComponent {
+export function componentOf(software: Resource): FirmwareComponent {
   const id = text(software, "Id") ?? lastPart(text(software, "@odata.id") ?? "");
   return {
     id,

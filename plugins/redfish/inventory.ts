@@ -155,10 +155,15 @@ function interfacePart(one: Resource): Part {
     id: text(one, "Id"),
     name: text(one, "Name"),
     mac: mac?.toLowerCase(),
-    link: text(one, "LinkStatus")?.toUpperCase() === "LINKUP" ? "UP" : text(one, "LinkStatus") && "DOWN",
+    link: linkOf(text(one, "LinkStatus")),
     speedMbps: number(one, "SpeedMbps"),
     health: healthOf(one),
   });
+}
+
+function linkOf(status: string | undefined): "UP" | "DOWN" | undefined {
+  if (status === undefined) return undefined;
+  return status.toUpperCase() === "LINKUP" ? "UP" : "DOWN";
 }
 
 /** The ports of network adapters, for machines without a list of Ethernet interfaces. */
@@ -176,11 +181,15 @@ async function adapterPorts(service: RedfishService, system: Located): Promise<P
   });
 }
 
-async function pcieDevices(service: RedfishService, { resource }: Located): Promise<Resource[]> {
-  const listed = links(resource, "PCIeDevices");
-  return listed.length > 0
-    ? service.all(listed, "PCIe devices")
-    : service.members(link(resource, "PCIeDevices"), "PCIe devices");
+/** From the list of the system, or else from the collections of the system and its chassis. */
+async function pcieDevices(service: RedfishService, system: Located): Promise<Resource[]> {
+  const listed = links(system.resource, "PCIeDevices");
+  if (listed.length > 0) return service.all(listed, "PCIe devices");
+  const owners = [system, ...(await chassisOf(service, system))];
+  const collections = new Set(owners.flatMap(({ resource }) => link(resource, "PCIeDevices") ?? []));
+  const found: Resource[] = [];
+  for (const collection of collections) found.push(...(await service.members(collection, "PCIe devices")));
+  return found;
 }
 
 function pciePart(one: Resource): Part {

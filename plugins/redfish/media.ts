@@ -15,7 +15,21 @@ type MediaCall = RedfishCall<RedfishSettings>;
 
 const INSERT_SECONDS = 180;
 
+/** The URL may contain a secret, so it is removed from what the BMC answers. */
 export async function insertMedium(
+  service: RedfishService,
+  call: MediaCall,
+  url: string,
+  options: MediaOptions,
+): Promise<void> {
+  try {
+    await insert(service, call, url, options);
+  } catch (error) {
+    throw error instanceof RedfishError ? error.hiding(url, "<image>") : error;
+  }
+}
+
+async function insert(
   service: RedfishService,
   call: MediaCall,
   url: string,
@@ -26,14 +40,14 @@ export async function insertMedium(
     if (text(drive.resource, "Image") === url) return;
     await ejectFrom(service, call, drive);
   }
-  const insert = action(drive.resource, "VirtualMedia.InsertMedia");
+  const offered = action(drive.resource, "VirtualMedia.InsertMedia");
   const task = "insert a virtual medium";
   const whole = { Image: url, Inserted: true, WriteProtected: writeProtected };
-  if (insert) {
-    const outcome = await service.post(insert.target, whole, task, INSERT_SECONDS).catch((error: unknown) => {
+  if (offered) {
+    const outcome = await service.post(offered.target, whole, task, INSERT_SECONDS).catch((error: unknown) => {
       // Some BMCs refuse parameters that they do not know; the image alone is required.
       if (!(error instanceof RedfishError) || error.status !== 400) throw error;
-      return service.post(insert.target, { Image: url }, task, INSERT_SECONDS);
+      return service.post(offered.target, { Image: url }, task, INSERT_SECONDS);
     });
     await finish(service, call, outcome, task);
   } else await finish(service, call, await service.patch(drive.path, whole, task), task);

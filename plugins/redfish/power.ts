@@ -22,6 +22,9 @@ const RESET_TYPES: Readonly<Record<"ON" | "OFF" | "SOFT_OFF", readonly string[]>
   SOFT_OFF: ["GracefulShutdown", "PushPowerButton"],
 };
 
+/** For a machine that refuses a request because it is fulfilling it already. */
+const CONFLICT_SECONDS = 5;
+
 /** Reset types that restart a machine without a state in between. */
 const RESTART_TYPES = ["PowerCycle", "ForceRestart"] as const;
 
@@ -44,10 +47,12 @@ export async function setPower(service: RedfishService, call: PowerCall, wanted:
     await bringTo(service, call, { system, offered, wanted: "OFF" });
     return bringTo(service, call, { system, offered, wanted: "ON" });
   }
+  const isOff = powerStateOf(system.resource) === "OFF";
+  if (isOff && choose(offered.types, "ON")) return bringTo(service, call, { system, offered, wanted: "ON" });
   const restart = RESTART_TYPES.find((type) => offered.types?.includes(type));
   if (restart === undefined) throw lacks(service, "reboot", offered.types);
   await requestReset(service, call, offered.target, restart);
-  await waitForPower(service, call, system, "ON");
+  await waitForPower(service, call, { system, state: "ON" });
 }
 
 /** Which power actions the machine offers; true if it does not say. */
@@ -77,16 +82,15 @@ function choose(types: readonly string[], wanted: keyof typeof RESET_TYPES): str
   return RESET_TYPES[wanted].find((type) => types.includes(type));
 }
 
+interface Change {
+  readonly system: Located;
+  readonly offered: Offered;
+  readonly wanted: keyof typeof RESET_TYPES;
+}
+
 /** Requests a state unless the machine is in it, and returns when it is. */
-async function bringTo(
-  service: RedfishService,
-  call: PowerCall,
-  {
-    system,
-    offered,
-    wanted,
-  }: { readonly system: Located; readonly offered: Offered; readonly wanted: keyof typeof RESET_TYPES },
-): Promise<void> {
+async function bringTo(service: RedfishService, call: PowerCall, change: Change): Promise<void> {
+  const { system, offered, wanted } = change;
   const state = wanted === "ON" ? "ON" : "OFF";
   const current = await service.get(system.path, "system");
   if (powerStateOf(current) === state) return;
@@ -95,8 +99,20 @@ async function bringTo(
     throw lacks(service, `switch the machine ${wanted.toLowerCase().replace("_", " ")}`, offered.types ?? []);
   // A machine that is on its way needs no second request: PushPowerButton would take the first back.
   const isOnItsWay = text(current, "PowerState") === (state === "ON" ? "PoweringOn" : "PoweringOff");
-  if (!isOnItsWay) await requestReset(service, call, offered.target, type);
-  await waitForPower(service, call, system, state);
+  // Forcing off a machine that is shutting down is a request of its own.
+  if (isOnItsWay && wanted !== "OFF") return waitForPower(service, call, { system, state });
+  try {
+    await requestReset(service, call, offered.target, type);
+  } catch (error) {
+    // Some BMCs show the old state until a change is complete, and refuse to be asked for it again.
+    const isConflict = error instanceof RedfishError && (error.status === 400 || error.status === 409);
+    if (!isConflict) throw error;
+    return waitForPower(service, call, { system, state, seconds: CONFLICT_SECONDS }).catch(() => {
+      call.signal.throwIfAborted();
+      throw error;
+    });
+  }
+  await waitForPower(service, call, { system, state });
 }
 
 async function requestReset(service: RedfishService, call: PowerCall, target: string, type: string): Promise<void> {
@@ -113,11 +129,15 @@ async function requestReset(service: RedfishService, call: PowerCall, target: st
 async function waitForPower(
   service: RedfishService,
   call: PowerCall,
-  { path }: Located,
-  state: PowerState,
+  {
+    system,
+    state,
+    seconds = Infinity,
+  }: { readonly system: Located; readonly state: PowerState; readonly seconds?: number },
 ): Promise<void> {
   await waitUntil(call, {
-    read: async () => powerStateOf(await service.get(path, "system")),
+    seconds,
+    read: async () => powerStateOf(await service.get(system.path, "system")),
     isReached: (power) => power === state,
     describe: (last) =>
       `BMC ${service.bmc} was asked to bring the machine to ${state}, and last reported ${last ?? "nothing"}; check the machine, and try again.`,

@@ -17,7 +17,7 @@ export async function findSystem(
 ): Promise<Located> {
   const name = `system ${system ?? ""}`;
   const known = await service.recallPath(name);
-  const remembered = await service.find(known, "system");
+  const remembered = known && (await service.get(known, "system").catch(onlyIfMissing));
   if (known !== undefined && remembered) return { path: known, resource: remembered };
   const collection = await collectionOf(service, "Systems");
   const paths = links(await service.get(collection, "list of systems"), "Members");
@@ -28,6 +28,11 @@ export async function findSystem(
   const resource = await service.get(path, "system");
   await service.rememberPath(name, path);
   return { path, resource };
+}
+
+/** The BMC may have been replaced since its path was remembered. */
+function onlyIfMissing(error: unknown): undefined {
+  if (!(error instanceof RedfishError) || error.status !== 404) throw error;
 }
 
 /** The path of a collection that the service root links to. */
