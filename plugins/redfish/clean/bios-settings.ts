@@ -2,8 +2,10 @@
 import * as z from "zod";
 import type { BiosAttribute, BiosValue, DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
 import { applyTimes, biosAttributes, findBios } from "../bios.ts";
-import type { RedfishService } from "../service.ts";
-import { POLL_SECONDS, failed, onService } from "./clean-step.ts";
+import type { Bios } from "../bios.ts";
+import type { Resource } from "../resource.ts";
+import type { Outcome, RedfishService } from "../service.ts";
+import { POLL_SECONDS, failed, onService, readTasks } from "./clean-step.ts";
 import type { CleanCall, CleanStep } from "./clean-step.ts";
 
 const args = z.strictObject({
@@ -14,6 +16,9 @@ const args = z.strictObject({
 });
 
 type Args = z.output<typeof args>;
+
+/** Reads after the restart: half an hour. A start with new settings takes minutes. */
+const CHECKS_MAX = 180;
 
 export function applyBiosSettings(memory: DriverMemory | undefined): CleanStep<Args> {
   return {
@@ -34,47 +39,59 @@ export function applyBiosSettings(memory: DriverMemory | undefined): CleanStep<A
 async function apply(service: RedfishService, call: CleanCall<Args>): Promise<StepResult> {
   const { settings } = call.args;
   const bios = await findBios(service, call.settings);
-  const attributes = new Map((await biosAttributes(service, bios)).map((one) => [one.name, one]));
-  const flaws = Object.entries(settings).flatMap(([name, value]) => flawOf(name, value, attributes) ?? []);
+  const attributes = new Map(biosAttributes(bios).map((one) => [one.name, one]));
+  const memo = memoSchema.safeParse(call.memo).data;
+  const names = Object.keys(settings).filter((name) => attributes.get(name)?.value !== settings[name]);
+  if (names.length === 0) return { kind: "done", output: { changed: memo?.changed ?? [] } };
+  if (memo) return follow(service, call, memo, names);
+  const flaws = Object.entries(settings).flatMap(([name, value]) => flawOf(bios, attributes.get(name), name, value));
   if (flaws.length > 0) return failed(`The BIOS of this machine does not accept: ${flaws.join("; ")}.`);
-  const changes = Object.fromEntries(
-    Object.entries(settings).filter(([name, value]) => attributes.get(name)?.value !== value),
-  );
-  if (Object.keys(changes).length === 0) return { kind: "done", output: { changed: namesOf(call.memo) } };
-  if (isRestarted(call.memo)) return { kind: "wait", seconds: POLL_SECONDS, memo: call.memo };
-  const isPending = (name: string) => attributes.get(name)?.pending === changes[name];
-  if (!Object.keys(changes).every(isPending)) {
-    const onReset = applyTimes(bios)?.includes("OnReset") === true;
-    const body = { Attributes: changes, ...(onReset && { "@Redfish.SettingsApplyTime": { ApplyTime: "OnReset" } }) };
-    // The ETag of the resource that is changed has to be known.
-    await service.find(bios.settingsPath, "pending BIOS settings");
-    await service.patch(bios.settingsPath, body, "change BIOS settings");
-  }
-  call.log(`Changed for the next start: ${Object.keys(changes).join(", ")}.`);
-  if (bios.pending) await call.power.set("REBOOT");
-  return { kind: "wait", seconds: POLL_SECONDS, memo: { restarted: true, changed: Object.keys(changes) } };
+  const changes = Object.fromEntries(names.map((name) => [name, settings[name]]));
+  const isPending = names.every((name) => attributes.get(name)?.pending === changes[name]);
+  const task = isPending ? undefined : (await send(service, bios, changes)).task;
+  call.log(`BIOS settings for the next start: ${names.join(", ")}.`);
+  await call.power.set("REBOOT");
+  return wait({ changed: names, task: task ?? "", checks: 0 });
 }
 
-function flawOf(name: string, value: BiosValue, attributes: ReadonlyMap<string, BiosAttribute>): string | undefined {
-  const attribute = attributes.get(name);
-  if (!attribute) return `${name} is not one of its attributes`;
+async function send(service: RedfishService, bios: Bios, changes: Resource): Promise<Outcome> {
+  const onReset = applyTimes(bios)?.includes("OnReset") === true;
+  const body = { Attributes: changes, ...(onReset && { "@Redfish.SettingsApplyTime": { ApplyTime: "OnReset" } }) };
+  return service.patch(bios.settingsPath, body, "change BIOS settings");
+}
+
+/** Waits until the machine has started with the new values. */
+async function follow(
+  service: RedfishService,
+  call: CleanCall<Args>,
+  memo: Memo,
+  missing: readonly string[],
+): Promise<StepResult> {
+  const { running, failures } = await readTasks(service, call, memo.task === "" ? {} : { BIOS: memo.task });
+  if (failures.length > 0) return failed(failures.join(" "));
+  if (memo.checks < CHECKS_MAX) return wait({ ...memo, task: running["BIOS"] ?? "", checks: memo.checks + 1 });
+  return failed(`The machine was restarted, but still reports other values of: ${missing.join(", ")}.`);
+}
+
+function wait(memo: Memo): StepResult {
+  return { kind: "wait", seconds: POLL_SECONDS, memo };
+}
+
+/** Why the machine would refuse a value; a dependent attribute may be writable after the other changes. */
+function flawOf(bios: Bios, attribute: BiosAttribute | undefined, name: string, value: BiosValue): string[] {
+  if (!attribute) return [`${name} is not one of its attributes`];
   const { type, allowedValues, minimum, maximum, readOnly } = attribute;
-  if (readOnly && attribute.value !== value) return `${name} is read-only`;
-  if (type === "WHOLE" && !Number.isInteger(value)) return `${name} is a whole number`;
-  if (type === "TRUTH" && typeof value !== "boolean") return `${name} is true or false`;
-  if ((type === "TEXT" || type === "CHOICE") && typeof value !== "string") return `${name} is a text`;
-  if (allowedValues && !allowedValues.includes(String(value))) return `${name} is one of ${allowedValues.join(", ")}`;
-  if (minimum !== undefined && Number(value) < minimum) return `${name} is at least ${minimum}`;
-  if (maximum !== undefined && Number(value) > maximum) return `${name} is at most ${maximum}`;
-  return undefined;
+  if (type === "PASSWORD") return [`${name} is a password, which arguments of a step would reveal`];
+  if (readOnly && attribute.value !== value && !bios.dependent.has(name)) return [`${name} is read-only`];
+  if (type === "INTEGER" && !Number.isInteger(value)) return [`${name} is an integer`];
+  if (type === "BOOLEAN" && typeof value !== "boolean") return [`${name} is true or false`];
+  if ((type === "STRING" || type === "ENUMERATION") && typeof value !== "string") return [`${name} is a string`];
+  if (allowedValues && !allowedValues.includes(String(value))) return [`${name} is one of ${allowedValues.join(", ")}`];
+  if (minimum !== undefined && Number(value) < minimum) return [`${name} is at least ${minimum}`];
+  return maximum !== undefined && Number(value) > maximum ? [`${name} is at most ${maximum}`] : [];
 }
 
-const memoSchema = z.object({ restarted: z.literal(true), changed: z.array(z.string()) });
+/** `changed`: names of attributes. `task`: of the BMC, empty if there is none. */
+const memoSchema = z.object({ changed: z.array(z.string()), task: z.string(), checks: z.int().min(0) });
 
-function isRestarted(memo: unknown): boolean {
-  return memoSchema.safeParse(memo).success;
-}
-
-function namesOf(memo: unknown): string[] {
-  return memoSchema.safeParse(memo).data?.changed ?? [];
-}
+type Memo = z.output<typeof memoSchema>;

@@ -1,8 +1,10 @@
 /** Erases drives by their own means (DSP0268, Drive.SecureErase), and removes RAID volumes. */
 import type { DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
-import { items, link, links, text } from "../resource.ts";
+import { at, items, link, links, text } from "../resource.ts";
+import { unsupported } from "../error.ts";
 import type { Resource } from "../resource.ts";
 import type { RedfishService } from "../service.ts";
+import type { RedfishSettings } from "../settings.ts";
 import { action, findSystem } from "../system.ts";
 import { POLL_SECONDS, failed, onService, readTasks, tasksOf } from "./clean-step.ts";
 import type { CleanCall, CleanStep, Tasks } from "./clean-step.ts";
@@ -40,26 +42,11 @@ export function resetRaid(memory: DriverMemory | undefined): CleanStep {
 }
 
 async function erase(service: RedfishService, call: CleanCall): Promise<StepResult> {
-  const drives = await drivesOf(service, call);
-  if (call.memo === null) {
-    const locked = drives.filter((one) => !action(one, "Drive.SecureErase"));
-    if (locked.length > 0)
-      return failed(
-        `These drives offer no secure erase: ${locked.map(driveName).join(", ")}. Erase them by another driver.`,
-      );
-    const tasks: Record<string, string> = {};
-    for (const drive of drives) {
-      const target = action(drive, "Drive.SecureErase")?.target ?? "";
-      const { task } = await service.post(target, {}, `erase drive ${driveName(drive)}`);
-      call.log(`The erasure of drive ${driveName(drive)} has begun.`);
-      if (task !== undefined) tasks[driveName(drive)] = task;
-    }
-    return { kind: "wait", seconds: POLL_SECONDS, memo: { tasks } };
-  }
-  const ended = await endOfTasks(service, call);
-  if (ended) return ended;
-  const busy = drives.filter((one) => items(one, "Operations").length > 0);
-  if (busy.length > 0) return { kind: "wait", seconds: POLL_SECONDS, memo: { tasks: {} } };
+  if (call.memo === null) return beginErase(service, call);
+  const unfinished = await unfinishedTasks(service, call);
+  if (unfinished) return unfinished;
+  const drives = await drivesOf(service, call.settings);
+  if (drives.some(isBusy)) return waitFor({});
   const erased = drives.map((one) => ({
     id: text(one, "Id") ?? "",
     serial: text(one, "SerialNumber") ?? null,
@@ -68,28 +55,52 @@ async function erase(service: RedfishService, call: CleanCall): Promise<StepResu
   return { kind: "done", output: { erased } };
 }
 
-async function removeVolumes(service: RedfishService, call: CleanCall): Promise<StepResult> {
-  if (call.memo !== null) return (await endOfTasks(service, call)) ?? removeRest(service, call);
-  return removeRest(service, call);
+/** The drives of the machine; throws UNSUPPORTED if one of them has no secure erase. */
+export async function secureErasable(service: RedfishService, settings: RedfishSettings): Promise<Resource[]> {
+  const drives = await drivesOf(service, settings);
+  const locked = drives.filter((one) => !action(one, "Drive.SecureErase")).map(driveName);
+  if (locked.length === 0) return drives;
+  const message = `has drives without secure erase: ${locked.join(", ")}. Erase them by another driver.`;
+  throw unsupported(service.bmc, message);
 }
 
-/** Removes what is left, and waits; done when nothing is. */
-async function removeRest(service: RedfishService, call: CleanCall): Promise<StepResult> {
-  const { resource } = await findSystem(service, call.settings);
-  const storages = await service.members(link(resource, "Storage"), "storage controllers");
+async function beginErase(service: RedfishService, call: CleanCall): Promise<StepResult> {
+  const drives = await secureErasable(service, call.settings);
   const tasks: Record<string, string> = {};
-  for (const storage of storages) {
-    const volumes = (await service.members(link(storage, "Volumes"), "RAID volumes")).filter(isRaid);
-    for (const volume of volumes) {
-      const path = text(volume, "@odata.id") ?? "";
-      const { task } = await service.remove(path, `remove RAID volume ${text(volume, "Id") ?? path}`);
-      call.log(`RAID volume ${text(volume, "Name") ?? path} is being removed.`);
-      tasks[path] = task ?? "";
-    }
+  // A drive that is being erased already: an earlier entry of this step was cut off.
+  for (const drive of drives.filter((one) => !isBusy(one))) {
+    const target = action(drive, "Drive.SecureErase")?.target ?? "";
+    const { task } = await service.post(target, {}, `erase drive ${driveName(drive)}`);
+    call.log(`The erasure of drive ${driveName(drive)} has begun.`);
+    if (task !== undefined) tasks[driveName(drive)] = task;
   }
-  if (Object.keys(tasks).length === 0) return { kind: "done" };
-  const followed = Object.fromEntries(Object.entries(tasks).filter(([, task]) => task !== ""));
-  return { kind: "wait", seconds: POLL_SECONDS, memo: { tasks: followed } };
+  return waitFor(tasks);
+}
+
+function isBusy(drive: Resource): boolean {
+  return items(drive, "Operations").length > 0;
+}
+
+async function removeVolumes(service: RedfishService, call: CleanCall): Promise<StepResult> {
+  return (await unfinishedTasks(service, call)) ?? removeRest(service, call);
+}
+
+/** Removes the volumes that are left, and waits; done when there are none. */
+async function removeRest(service: RedfishService, call: CleanCall): Promise<StepResult> {
+  const storages = await storagesOf(service, call.settings);
+  const tasks: Record<string, string> = {};
+  let removed = 0;
+  for (const storage of storages)
+    for (const volume of await service.members(link(storage, "Volumes"), "RAID volumes")) {
+      const path = text(volume, "@odata.id");
+      if (path === undefined || !isRaid(volume)) continue;
+      const name = text(volume, "Name") ?? path;
+      const { task } = await service.remove(path, `remove RAID volume ${name}`);
+      call.log(`RAID volume ${name} is being removed.`);
+      removed += 1;
+      if (task !== undefined) tasks[name] = task;
+    }
+  return removed === 0 ? { kind: "done" } : waitFor(tasks);
 }
 
 /** A single drive that the controller passes through is a volume on some machines. */
@@ -97,7 +108,8 @@ function isRaid(volume: Resource): boolean {
   return text(volume, "RAIDType") !== "None" && text(volume, "VolumeType") !== "RawDevice";
 }
 
-async function endOfTasks(service: RedfishService, call: CleanCall): Promise<StepResult | undefined> {
+/** The result while tasks of the memo run, or when one has failed; undefined when all have succeeded. */
+async function unfinishedTasks(service: RedfishService, call: CleanCall): Promise<StepResult | undefined> {
   const { running, failures } = await readTasks(service, call, tasksOf(call.memo));
   if (failures.length > 0) return failed(failures.join(" "));
   return Object.keys(running).length > 0 ? waitFor(running) : undefined;
@@ -107,10 +119,19 @@ function waitFor(tasks: Tasks): StepResult {
   return { kind: "wait", seconds: POLL_SECONDS, memo: { tasks } };
 }
 
-async function drivesOf(service: RedfishService, call: CleanCall): Promise<Resource[]> {
-  const { resource } = await findSystem(service, call.settings);
-  const storages = await service.members(link(resource, "Storage"), "storage controllers");
-  return service.all([...new Set(storages.flatMap((one) => links(one, "Drives")))], "drives");
+async function storagesOf(service: RedfishService, settings: RedfishSettings): Promise<Resource[]> {
+  const { resource } = await findSystem(service, settings);
+  const collection = link(resource, "Storage");
+  if (collection === undefined) throw unsupported(service.bmc, "does not report the storage of this machine.");
+  return service.members(collection, "storage controllers");
+}
+
+/** All drives; an error if one of them cannot be read, so that none is taken for erased unseen. */
+async function drivesOf(service: RedfishService, settings: RedfishSettings): Promise<Resource[]> {
+  const paths = new Set((await storagesOf(service, settings)).flatMap((one) => links(one, "Drives")));
+  const drives: Resource[] = [];
+  for (const path of paths) drives.push(await service.get(path, "drive"));
+  return drives.filter((one) => text(at(one, "Status"), "State") !== "Absent");
 }
 
 function driveName(drive: Resource): string {

@@ -7,8 +7,9 @@ import { request } from "undici";
 import * as z from "zod";
 import type { DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
 import { RedfishError, unsupported } from "../error.ts";
-import { readFirmware, updateService } from "../firmware.ts";
-import { link, text } from "../resource.ts";
+import { componentOf, softwareOf, updateService } from "../firmware.ts";
+import { text } from "../resource.ts";
+import type { Resource } from "../resource.ts";
 import type { Outcome, RedfishService } from "../service.ts";
 import { action, allowedValues } from "../system.ts";
 import { POLL_SECONDS, failed, onService, readTasks } from "./clean-step.ts";
@@ -85,12 +86,13 @@ async function begin(
 ): Promise<StepResult> {
   const component = call.args.components[index];
   if (!component) return { kind: "done", output: { updated } };
-  const found = (await readFirmware(service)).find(({ id }) => id === component.id);
-  if (!found) return failed(`The machine reports no firmware component ${JSON.stringify(component.id)}.`);
+  const software = await findSoftware(service, component.id);
+  if (!software) return failed(`The machine reports no firmware component ${JSON.stringify(component.id)}.`);
+  const found = componentOf(software);
   if (found.updateable === false) return failed(`The machine does not accept updates of ${found.name}.`);
   if (component.version !== null && found.version === component.version)
     return begin(service, call, { index: index + 1, updated });
-  const { task = "" } = await send(service, component);
+  const { task = "" } = await send(service, component, software);
   call.log(`The update of ${found.name} (${found.version ?? "unknown version"}) has begun.`);
   const memo: Memo = { index, state: "SENT", before: found.version, task, checks: 0, updated };
   return { kind: "wait", seconds: POLL_SECONDS, memo };
@@ -109,11 +111,14 @@ async function follow(service: RedfishService, call: CleanCall<Args>, memo: Memo
     if (failures.length > 0) return failed(failures.join(" "));
     if (Object.keys(running).length > 0) return wait({});
   }
-  const version = await versionOf(service, component.id);
+  const found = await versionOf(service, component.id);
+  // The BMC restarts with its new firmware; the timeout of the step limits that.
+  if (found === "NO_ANSWER") return wait({});
+  const { version } = found;
   const isNew = component.version === null ? version !== memo.before : version === component.version;
-  if (version !== undefined && isNew) {
+  if (version !== null && isNew) {
     const done = { id: component.id, from: memo.before, to: version };
-    call.log(`${component.id} has version ${version ?? "unknown"} now.`);
+    call.log(`${component.id} has version ${version} now.`);
     return begin(service, call, { index: memo.index + 1, updated: [...memo.updated, done] });
   }
   if (memo.checks < CHECKS[memo.state]) return wait({ task: "", checks: memo.checks + 1 });
@@ -123,30 +128,38 @@ async function follow(service: RedfishService, call: CleanCall<Args>, memo: Memo
   return wait({ task: "", state: "RESTARTED", checks: 0 });
 }
 
-/** Undefined while the BMC does not answer, as after an update of its own firmware. */
-async function versionOf(service: RedfishService, id: string): Promise<string | null | undefined> {
+async function versionOf(
+  service: RedfishService,
+  id: string,
+): Promise<"NO_ANSWER" | { readonly version: string | null }> {
   try {
-    return (await readFirmware(service)).find((one) => one.id === id)?.version;
+    const software = await findSoftware(service, id);
+    return { version: software ? componentOf(software).version : null };
   } catch (error) {
-    if (error instanceof RedfishError && error.retryable) return undefined;
+    if (error instanceof RedfishError && error.retryable) return "NO_ANSWER";
     throw error;
   }
 }
 
-async function send(service: RedfishService, { id, url }: Args["components"][number]): Promise<Outcome> {
+async function findSoftware(service: RedfishService, id: string): Promise<Resource | undefined> {
+  return (await softwareOf(service)).find((one) => componentOf(one).id === id);
+}
+
+async function send(
+  service: RedfishService,
+  { id, url }: Args["components"][number],
+  software: Resource,
+): Promise<Outcome> {
   const resource = await updateService(service);
-  const software = link(resource, "FirmwareInventory");
   const simple = action(resource, "UpdateService.SimpleUpdate");
   const what = `update ${id}`;
   if (simple) {
     const protocols = await allowedValues(service, simple.info, "TransferProtocol");
     const protocol = new URL(url).protocol === "https:" ? "HTTPS" : "HTTP";
-    const body = {
-      ImageURI: url,
-      ...(protocols?.includes(protocol) && { TransferProtocol: protocol }),
-    };
-    const targeted = { ...body, Targets: [`${software?.replace(/\/$/, "")}/${encodeURIComponent(id)}`] };
-    return service.post(simple.target, targeted, what).catch((error: unknown) => {
+    const body = { ImageURI: url, ...(protocols?.includes(protocol) && { TransferProtocol: protocol }) };
+    const target = text(software, "@odata.id");
+    if (target === undefined) return service.post(simple.target, body, what);
+    return service.post(simple.target, { ...body, Targets: [target] }, what).catch((error: unknown) => {
       // Some BMCs find the component in the image, and refuse targets.
       if (!(error instanceof RedfishError) || error.status !== 400) throw error;
       return service.post(simple.target, body, what);
