@@ -1,0 +1,252 @@
+/** Clean steps of the driver `redfish` against simulated BMCs. */
+import { describe, expect, test } from "vitest";
+import { PRESETS } from "../../packages/bmc-simulator/src/index.ts";
+import { redfishLab, serveImages } from "../support/redfish.ts";
+
+const KINDS = ["reference", "idrac-like", "ilo-like", "supermicro-like", "xcc-like", "minimal", "strict"] as const;
+
+describe("Redfish step apply_bios_settings", () => {
+  test.each(KINDS)(
+    "BIOS settings are in effect when the step ends, on a BMC of the kind %s [R-400]",
+    async (traits) => {
+      await using lab = await redfishLab({ traits });
+      const settings = { SriovGlobalEnable: "Enabled", NumaNodesPerSocket: 2, WatchdogEnabled: true, BootMode: "Uefi" };
+      expect(await lab.step("apply_bios_settings", { settings })).toEqual({
+        kind: "done",
+        output: { changed: ["SriovGlobalEnable", "NumaNodesPerSocket", "WatchdogEnabled"] },
+      });
+      expect(lab.bmc.state.bios).toMatchObject({ SriovGlobalEnable: "Enabled", NumaNodesPerSocket: 2 });
+      expect(lab.bmc.state.bios).not.toHaveProperty("BootMode");
+      expect(await lab.step("apply_bios_settings", { settings })).toEqual({ kind: "done", output: { changed: [] } });
+    },
+  );
+
+  test("an attribute that another one makes writable is changed together with it", async () => {
+    await using lab = await redfishLab();
+    const settings = { SysProfile: "Custom", ProcTurboMode: "Disabled" };
+    expect(await lab.step("apply_bios_settings", { settings })).toMatchObject({ kind: "done" });
+    expect(lab.bmc.state.bios).toMatchObject(settings);
+  });
+
+  test("nothing is changed if one value does not fit, and the step names each [R-401]", async () => {
+    await using lab = await redfishLab();
+    const settings = {
+      SriovGlobalEnable: "On",
+      NumaNodesPerSocket: 9,
+      WatchdogEnabled: "yes",
+      SystemCpldVersion: "2",
+      SetupPassword: "canary-password",
+      NoSuchThing: 1,
+      FanPwmOffset: 50,
+    };
+    const result = await lab.step("apply_bios_settings", { settings });
+    expect(result).toMatchObject({ kind: "failed", retryable: false, errorKind: "REFUSED" });
+    const { reason } = result as { reason: string };
+    for (const part of [
+      "SriovGlobalEnable is one of Enabled, Disabled",
+      "NumaNodesPerSocket is at most 4",
+      "WatchdogEnabled is true or false",
+      "SystemCpldVersion is read-only",
+      "SetupPassword is a password",
+      "NoSuchThing is not one of its attributes",
+    ])
+      expect(reason).toContain(part);
+    expect(reason).not.toContain("canary");
+    expect(lab.bmc.state.biosPending).toBeNull();
+  });
+
+  test("a step that was cut off after it sent the settings does not send them twice [R-400]", async () => {
+    await using lab = await redfishLab({ traits: "idrac-like" });
+    const settings = { SriovGlobalEnable: "Enabled" };
+    await lab.enter("apply_bios_settings", { settings });
+    const pending = lab.bmc.state.bios;
+    expect(await lab.step("apply_bios_settings", { settings })).toMatchObject({ kind: "done" });
+    expect(lab.bmc.state.bios).toEqual(pending);
+  });
+
+  test("settings that never take effect fail the step with their names", async () => {
+    await using lab = await redfishLab();
+    const settings = { SriovGlobalEnable: "Enabled" };
+    const memo = { changed: ["SriovGlobalEnable"], task: "", checks: 180 };
+    expect(await lab.enter("apply_bios_settings", { settings }, { memo })).toMatchObject({
+      kind: "failed",
+      reason: expect.stringContaining("still reports other values of: SriovGlobalEnable"),
+    });
+  });
+});
+
+describe("Redfish step update_firmware", () => {
+  test.each(KINDS)("several components are updated in order on a BMC of the kind %s [R-402]", async (traits) => {
+    await using images = await serveImages();
+    await using lab = await redfishLab({ traits });
+    await lab.driver.power.set(lab.call(), "ON");
+    const components = [
+      { id: "NIC", url: `${images.url}/NIC/23.0`, version: "23.0" },
+      { id: "BIOS", url: `${images.url}/BIOS/2.0.0` },
+      { id: "BMC", url: `${images.url}/BMC/7.0.0`, version: "7.0.0" },
+      { id: "RAID", url: `${images.url}/RAID/52.26.0-5179`, version: "52.26.0-5179" },
+    ];
+    expect(await lab.step("update_firmware", { components })).toEqual({
+      kind: "done",
+      output: {
+        updated: [
+          { id: "NIC", from: "22.31.6", to: "23.0" },
+          { id: "BIOS", from: "1.8.2", to: "2.0.0" },
+          { id: "BMC", from: "6.0.30", to: "7.0.0" },
+        ],
+      },
+    });
+    const versions = new Map((await lab.driver.firmware?.read(lab.call()))?.map(({ id, version }) => [id, version]));
+    expect([versions.get("NIC"), versions.get("BIOS"), versions.get("BMC")]).toEqual(["23.0", "2.0.0", "7.0.0"]);
+  });
+
+  test.each([
+    ["a component that the machine lacks", { id: "FPGA", path: "FPGA/1" }, /no firmware component "FPGA"/],
+    ["a component that takes no updates", { id: "CPLD", path: "CPLD/2" }, /does not accept updates of System CPLD/],
+    ["an image of another component", { id: "NIC", path: "BIOS/2.0.0" }, /NIC: it ended as Exception.*for BIOS/],
+    ["an image that the BMC cannot fetch", { id: "NIC", path: "missing/1" }, /NIC: it ended as Exception.*404/],
+  ])("the step fails with the reason of the BMC for %s", async (_what, { id, path }, reason) => {
+    await using images = await serveImages();
+    await using lab = await redfishLab();
+    const result = await lab.step("update_firmware", { components: [{ id, url: `${images.url}/${path}` }] });
+    expect(result).toMatchObject({ kind: "failed", retryable: false });
+    expect((result as { reason: string }).reason).toMatch(reason);
+  });
+
+  test("a task that never ends keeps the step waiting, until its time limit", async () => {
+    await using images = await serveImages();
+    await using lab = await redfishLab({ faults: [{ kind: "stuck-task" }] });
+    const args = { components: [{ id: "NIC", url: `${images.url}/NIC/23.0` }] };
+    const first = await lab.enter("update_firmware", args);
+    if (first.kind !== "wait") throw new Error("The step does not wait.");
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(await lab.enter("update_firmware", args, { memo: first.memo })).toMatchObject({ kind: "wait" });
+  });
+
+  test("update_firmware cannot be interrupted", async () => {
+    await using lab = await redfishLab();
+    expect(lab.driver.clean?.steps.find(({ name }) => name === "update_firmware")?.interruptible).toBe("NEVER");
+  });
+});
+
+describe("Redfish steps for drives", () => {
+  test.each(["reference", "idrac-like", "ilo-like", "supermicro-like", "xcc-like", "strict"] as const)(
+    "secure_erase erases every drive of a BMC of the kind %s, and reports which [R-403]",
+    async (traits) => {
+      await using lab = await redfishLab({ traits });
+      const result = await lab.step("secure_erase");
+      const drives = lab.bmc.system.drives.map(({ id }) => id);
+      expect(Object.keys(lab.bmc.state.erased).toSorted()).toEqual(drives.toSorted());
+      const erased = drives.map((id) => expect.objectContaining({ id, means: "SECURE_ERASE" }));
+      expect(result).toMatchObject({ kind: "done", output: { erased: expect.arrayContaining(erased) } });
+    },
+  );
+
+  test("secure_erase erases nothing if one drive does not offer it, and names it [R-403]", async () => {
+    await using lab = await redfishLab({ traits: "openbmc-like" });
+    const result = await lab.step("secure_erase");
+    expect(result).toMatchObject({ kind: "failed", errorKind: "UNSUPPORTED" });
+    expect((result as { reason: string }).reason).toContain("Disk.0");
+    expect(lab.bmc.state.erased).toEqual({});
+  });
+
+  test("secure_erase fails if a drive cannot be read, so that none is taken for erased [R-403]", async () => {
+    await using lab = await redfishLab({ traits: "ilo-like" });
+    lab.bmc.faults.add({ kind: "malformed", path: "NVMe.0" });
+    expect(await lab.step("secure_erase")).toMatchObject({ kind: "failed" });
+    expect(lab.bmc.state.erased).toEqual({});
+  });
+
+  test("reset_raid removes all volumes, and is done when there are none", async () => {
+    await using lab = await redfishLab();
+    const volume = { controller: "RAID.1", raidType: "RAID1", drives: ["Disk.0", "Disk.1"], capacityBytes: 1 };
+    lab.bmc.state.volumes = [
+      { id: "1", name: "one", ...volume },
+      { id: "2", name: "two", ...volume },
+    ];
+    expect(await lab.step("reset_raid")).toMatchObject({ kind: "done" });
+    expect(lab.bmc.state.volumes).toEqual([]);
+    expect(await lab.step("reset_raid")).toMatchObject({ kind: "done" });
+  });
+});
+
+describe("Redfish step clear_logs", () => {
+  test.each(["reference", "idrac-like", "supermicro-like"] as const)(
+    "clear_logs clears the logs of a BMC of the kind %s",
+    async (traits) => {
+      await using lab = await redfishLab({ traits });
+      await lab.driver.power.set(lab.call(), "ON");
+      await lab.driver.power.set(lab.call(), "OFF");
+      const before = lab.bmc.state.log.length;
+      expect(await lab.step("clear_logs")).toMatchObject({ kind: "done" });
+      expect(lab.bmc.state.log.length).toBeLessThan(before);
+    },
+  );
+});
+
+describe("Redfish step rotate_password", () => {
+  const NEXT = "next-canary-1";
+
+  test.each(["reference", "supermicro-like", "minimal", "strict", "openbmc-like"] as const)(
+    "the new password works when the step ends, on a BMC of the kind %s [R-404]",
+    async (traits) => {
+      await using lab = await redfishLab({ traits });
+      await lab.driver.power.read(lab.call());
+      const settings = { nextPassword: NEXT };
+      expect(await lab.step("rotate_password", {}, { settings })).toMatchObject({ output: { passwordChanged: true } });
+      expect(lab.bmc.state.account.password).toBe(NEXT);
+      // Both passwords are in the settings until the operator removes the old one.
+      expect(await lab.driver.power.read(lab.call({ settings }))).toBe("OFF");
+      expect(await lab.driver.power.read(lab.call({ settings: { password: NEXT } }))).toBe("OFF");
+      expect(lab.logged.join("")).not.toContain("canary");
+    },
+  );
+
+  test.each(["before", "after"] as const)(
+    "the step, entered again after it was cut off %s the change, succeeds, and every call in between [R-404]",
+    async (moment) => {
+      await using lab = await redfishLab({ traits: "strict" });
+      const settings = { nextPassword: NEXT };
+      if (moment === "before") {
+        lab.bmc.faults.add({ kind: "reset", method: "PATCH", times: 1 });
+        expect(await lab.step("rotate_password", {}, { settings })).toMatchObject({ kind: "failed", retryable: true });
+      } else {
+        const removeFault = lab.bmc.faults.add({ kind: "silent", method: "POST", path: "Sessions" });
+        lab.bmc.state.account.password = NEXT;
+        removeFault();
+      }
+      expect(await lab.driver.power.read(lab.call({ settings }))).toBe("OFF");
+      for (const _time of ["first", "second"]) {
+        expect(await lab.step("rotate_password", {}, { settings })).toMatchObject({ kind: "done" });
+        expect(lab.bmc.state.account.password).toBe(NEXT);
+        expect(await lab.driver.power.read(lab.call({ settings }))).toBe("OFF");
+      }
+    },
+  );
+
+  test("a password that the BMC refuses leaves the old one in force, and the reason is the BMC's", async () => {
+    await using lab = await redfishLab();
+    const settings = { nextPassword: "short" };
+    const result = await lab.step("rotate_password", {}, { settings });
+    expect(result).toMatchObject({ kind: "failed", reason: expect.stringContaining("8 to 40 characters") });
+    expect(await lab.driver.power.read(lab.call({ settings }))).toBe("OFF");
+    expect(lab.bmc.state.account.password).toBe(lab.bmc.credentials.password);
+  });
+
+  test("a node without nextPassword is refused, with what to set", async () => {
+    await using lab = await redfishLab();
+    expect(await lab.step("rotate_password")).toMatchObject({
+      kind: "failed",
+      reason: expect.stringContaining("nextPassword"),
+    });
+  });
+
+  test("the sessions of the step's own logins are closed", async () => {
+    await using lab = await redfishLab({ traits: { login: { ...PRESETS.reference.login, sessionsMax: 3 } } });
+    for (const nextPassword of ["next-canary-1", "next-canary-2"]) {
+      const { password } = lab.bmc.state.account;
+      await lab.step("rotate_password", {}, { settings: { password, nextPassword } });
+    }
+    expect(lab.bmc.sessions()).toBeLessThanOrEqual(2);
+  });
+});

@@ -1,0 +1,266 @@
+/** Driver `redfish` against simulated BMCs of different kinds: settings, power, boot, media, reads, discovery. */
+import { describe, expect, test } from "vitest";
+import { controllerOf, redfishSettings } from "../../plugins/redfish/settings.ts";
+import { PRESETS, PRESET_NAMES } from "../../packages/bmc-simulator/src/index.ts";
+import type { Traits } from "../../packages/bmc-simulator/src/index.ts";
+import { redfishLab } from "../support/redfish.ts";
+
+const EXAMPLE = { address: "bmc-3.example", username: "admin", password: "Tr0ub4dor&3" };
+
+describe("Redfish settings", () => {
+  test("Redfish settings require an address, a user name and a password", () => {
+    expect(redfishSettings.parse(EXAMPLE)).toEqual({
+      ...EXAMPLE,
+      port: 443,
+      scheme: "HTTPS",
+      verifyCertificate: true,
+    });
+  });
+
+  test.each([
+    ["an address that is a URL", { address: "https://bmc" }],
+    ["an address with a port", { address: "bmc/redfish" }],
+    ["an empty address", { address: "" }],
+    ["a port out of range", { port: 65536 }],
+    ["a user name with a colon", { username: "a:b" }],
+    ["an empty password", { password: "" }],
+    ["a password with a line break, which would end a header", { password: "a\nb" }],
+    ["a certificate that is not PEM", { certificateAuthority: "MIIB" }],
+    ["a fingerprint of SHA-1", { fingerprint: "AB".repeat(20) }],
+    ["a misspelt field", { adress: "10.0.0.1" }],
+  ])("Redfish settings refuse %s", (_what, change) => {
+    expect(redfishSettings.safeParse({ ...EXAMPLE, ...change }).success).toBe(false);
+  });
+
+  test("Redfish identifies a BMC by its address and port, whatever the notation", () => {
+    expect(controllerOf({ address: "FE80:0:0::1", port: 443 })).toBe("[fe80::1]:443");
+    expect(controllerOf({ address: "BMC-3.Example", port: 443 })).toBe("bmc-3.example:443");
+  });
+});
+
+describe.each(PRESET_NAMES)("Redfish driver and a BMC of the kind %s", (preset) => {
+  test(`${preset}: power goes on, off and on again, and a repeated request changes nothing [R-390]`, async () => {
+    await using lab = await redfishLab({ traits: preset });
+    const { driver, call } = lab;
+    expect(await driver.power.read(call())).toBe("OFF");
+    for (const [action, state] of [
+      ["ON", "ON"],
+      ["ON", "ON"],
+      ["REBOOT", "ON"],
+      ["OFF", "OFF"],
+      ["OFF", "OFF"],
+      ["REBOOT", "ON"],
+    ] as const) {
+      await driver.power.set(call(), action);
+      expect(await driver.power.read(call())).toBe(state);
+    }
+    expect(lab.logged.filter((line) => line.includes("reset type"))).not.toHaveLength(0);
+  });
+
+  test(`${preset}: the boot device for the next start is used once, and a persistent one stays [R-391]`, async () => {
+    await using lab = await redfishLab({ traits: preset });
+    const { driver, call, bmc } = lab;
+    await driver.power.setBootDevice?.(call(), "PXE", { persistent: false });
+    expect(await driver.power.readBootDevice?.(call())).toMatchObject({ device: "PXE", persistent: false });
+    await driver.power.set(call(), "ON");
+    expect(bmc.state.bootedFrom).toBe("Pxe");
+    expect(await driver.power.readBootDevice?.(call())).toMatchObject({ device: null });
+    await driver.power.setBootDevice?.(call(), "DISK", { persistent: true });
+    await driver.power.set(call(), "REBOOT");
+    expect(await driver.power.readBootDevice?.(call())).toMatchObject({ device: "DISK", persistent: true });
+  });
+
+  test(`${preset}: a medium is inserted, replaced and ejected, and each request can be repeated`, async () => {
+    await using lab = await redfishLab({ traits: preset });
+    const { driver, call, bmc } = lab;
+    await driver.media?.eject(call());
+    const images = () => Object.values(bmc.state.media).map(({ image }) => image);
+    for (const url of ["http://10.0.0.1/a.iso", "http://10.0.0.1/a.iso", "http://10.0.0.1/b.iso"]) {
+      await driver.media?.insert(call(), url, { writeProtected: true });
+      expect(images()).toEqual([url]);
+    }
+    for (const _time of ["first", "second"]) {
+      await driver.media?.eject(call());
+      expect(images()).toEqual([]);
+    }
+  });
+
+  test(`${preset}: inspection reads the machine, and reports what could not be read [R-392]`, async () => {
+    await using lab = await redfishLab({ traits: preset });
+    const result = await lab.step("read_inventory");
+    expect(result.kind).toBe("done");
+    const { output } = result as { output: Record<string, unknown> };
+    expect(output).toMatchObject({
+      manufacturer: PRESETS[preset].manufacturer,
+      model: PRESETS[preset].model,
+      memoryBytes: 256 * 1024 ** 3,
+      health: "OK",
+    });
+    expect(output["processors"]).toHaveLength(2);
+    expect(output["memoryModules"]).toHaveLength(8);
+    expect(output["disks"]).toHaveLength(4);
+    expect((output["networkInterfaces"] as { mac: string }[]).map(({ mac }) => mac)).toEqual([...lab.bmc.system.macs]);
+    expect(output["pciDevices"]).toHaveLength(2);
+    expect(output["powerSupplies"]).toHaveLength(2);
+    expect(output["firmware"]).toHaveLength(5);
+    expect(output["unread"]).toBeUndefined();
+  });
+
+  test(`${preset}: firmware and BIOS settings are read, with types and allowed values of the registry`, async () => {
+    await using lab = await redfishLab({ traits: preset });
+    const { driver, call } = lab;
+    const firmware = await driver.firmware?.read(call());
+    expect(firmware?.find(({ id }) => id === "BIOS")).toMatchObject({ version: "1.8.2", updateable: true });
+    const bios = await driver.bios?.read(call());
+    const attribute = (name: string) => bios?.find((one) => one.name === name);
+    expect(attribute("BootMode")).toEqual({
+      name: "BootMode",
+      title: "Boot mode",
+      type: "ENUMERATION",
+      value: "Uefi",
+      allowedValues: ["Uefi", "Bios"],
+      readOnly: false,
+    });
+    expect(attribute("NumaNodesPerSocket")).toMatchObject({ type: "INTEGER", minimum: 1, maximum: 4 });
+    expect(attribute("WatchdogEnabled")).toMatchObject({ type: "BOOLEAN", value: false });
+    expect(attribute("SetupPassword")).toMatchObject({ type: "PASSWORD", value: null });
+    expect(attribute("SystemCpldVersion")).toMatchObject({ readOnly: true });
+  });
+
+  test(`${preset}: abilities and discovery report what the BMC says about itself`, async () => {
+    await using lab = await redfishLab({ traits: preset });
+    const { driver, call, settings } = lab;
+    const abilities = new Map((await driver.abilities?.(call()))?.map(({ name, works }) => [name, works]));
+    const { storage } = PRESETS[preset];
+    expect(abilities.get("power.ON")).toBe(true);
+    expect(abilities.get("media")).toBe(true);
+    expect(abilities.get("clean.secure_erase")).toBe(storage.secureErase);
+    const { address, ...login } = settings;
+    const found = await driver.discover?.probe({ ...call(), address: String(address), settings: login });
+    expect(found?.settings).toMatchObject(settings);
+  });
+});
+
+describe("Redfish power by the reset types that a machine offers", () => {
+  const power = (resetTypes: Traits["power"]["resetTypes"]): Partial<Traits> => ({
+    power: { ...PRESETS.reference.power, resetTypes, resetTypesListed: "allowable-values" },
+  });
+
+  test.each<[string, Traits["power"]["resetTypes"], "ON" | "OFF" | "SOFT_OFF" | "REBOOT", string]>([
+    ["On", ["On", "PushPowerButton"], "ON", "On"],
+    ["ForceOn, without On", ["ForceOn", "ForceOff"], "ON", "ForceOn"],
+    ["the power button, without On and ForceOn", ["PushPowerButton", "ForceOff"], "ON", "PushPowerButton"],
+    ["GracefulShutdown", ["GracefulShutdown", "PushPowerButton"], "SOFT_OFF", "GracefulShutdown"],
+    ["the power button, without GracefulShutdown", ["PushPowerButton", "ForceOff"], "SOFT_OFF", "PushPowerButton"],
+    ["PowerCycle, where it cannot be forced off", ["On", "PowerCycle", "ForceRestart"], "REBOOT", "PowerCycle"],
+    ["ForceRestart, where that is all", ["On", "ForceRestart"], "REBOOT", "ForceRestart"],
+  ])("Redfish uses %s [R-390]", async (_what, offered, action, type) => {
+    await using lab = await redfishLab({ traits: power(offered) });
+    const { driver, call, logged } = lab;
+    if (action !== "ON") lab.bmc.state.power = "On";
+    await driver.power.set(call(), action);
+    expect(logged.join("\n")).toContain(`reset type ${type}.`);
+  });
+
+  test("Redfish ends a graceful shutdown when the machine is off", async () => {
+    await using lab = await redfishLab();
+    lab.bmc.state.power = "On";
+    await lab.driver.power.set(lab.call(), "SOFT_OFF");
+    expect(await lab.driver.power.read(lab.call())).toBe("OFF");
+  });
+
+  test("Redfish asks a machine that lists no reset types, and reports its refusal [R-393]", async () => {
+    await using lab = await redfishLab({ traits: "minimal" });
+    lab.bmc.state.power = "On";
+    await expect(lab.driver.power.set(lab.call(), "SOFT_OFF")).rejects.toMatchObject({
+      kind: "REFUSED",
+      message: expect.stringContaining("ResetType GracefulShutdown is not supported"),
+    });
+  });
+
+  test("Redfish reports UNSUPPORTED, with the offered types, when none of them fits [R-393]", async () => {
+    await using lab = await redfishLab({ traits: power(["On", "Nmi"]) });
+    lab.bmc.state.power = "On";
+    await expect(lab.driver.power.set(lab.call(), "OFF")).rejects.toMatchObject({
+      kind: "UNSUPPORTED",
+      message: expect.stringContaining("it offers: On, Nmi"),
+    });
+  });
+
+  test("Redfish switches a machine on that cannot be forced off, for a reboot while it is off", async () => {
+    await using lab = await redfishLab({ traits: power(["On", "ForceRestart"]) });
+    await lab.driver.power.set(lab.call(), "REBOOT");
+    expect(lab.bmc.state.power).toBe("On");
+  });
+
+  test("Redfish continues a reboot that was cut off between off and on", async () => {
+    await using lab = await redfishLab();
+    const { driver, call, bmc } = lab;
+    await driver.power.set(call(), "ON");
+    const cut = new AbortController();
+    const rebooting = driver.power.set(call({ signal: cut.signal }), "REBOOT");
+    while (bmc.state.power === "On") await new Promise((resolve) => setTimeout(resolve, 5));
+    cut.abort(new Error("killed"));
+    await expect(rebooting).rejects.toThrow("killed");
+    await driver.power.set(call(), "REBOOT");
+    expect(bmc.state.power).toBe("On");
+  });
+
+  test("Redfish does not fail when a BMC refuses what it is doing already, and shows the old state", async () => {
+    const traits = { power: { ...PRESETS["idrac-like"].power, illegalReset: 409 as const } };
+    await using lab = await redfishLab({ traits, timing: { powerOnMs: 600 } });
+    const { driver, call, bmc } = lab;
+    await Promise.all([driver.power.set(call(), "ON"), driver.power.set(call(), "ON")]);
+    expect(bmc.state.power).toBe("On");
+  });
+});
+
+describe("Redfish boot devices", () => {
+  test.each([
+    ["UEFI", "UEFI"],
+    ["BIOS", "Legacy"],
+  ] as const)("Redfish requests the boot mode %s [R-391]", async (mode, redfish) => {
+    await using lab = await redfishLab();
+    const { driver, call, bmc } = lab;
+    bmc.state.boot.mode = mode === "UEFI" ? "Legacy" : "UEFI";
+    await driver.power.setBootDevice?.(call(), "PXE", { persistent: false, mode });
+    expect(bmc.state.boot.mode).toBe(redfish);
+    expect(await driver.power.readBootDevice?.(call())).toEqual({ device: "PXE", persistent: false, mode });
+  });
+
+  test("Redfish takes the boot mode of the node's settings where the call names none", async () => {
+    await using lab = await redfishLab();
+    await lab.driver.power.setBootDevice?.(lab.call({ settings: { bootMode: "LEGACY" } }), "PXE", {
+      persistent: false,
+    });
+    expect(lab.bmc.state.boot.mode).toBe("Legacy");
+  });
+
+  test("Redfish reports UNSUPPORTED for a boot device that the machine lacks [R-393]", async () => {
+    const boot = { ...PRESETS.reference.boot, targets: ["None", "Pxe"] };
+    await using lab = await redfishLab({ traits: { boot } });
+    await expect(lab.driver.power.setBootDevice?.(lab.call(), "HTTP", { persistent: false })).rejects.toMatchObject({
+      kind: "UNSUPPORTED",
+      message: expect.stringContaining("it accepts: None, Pxe"),
+    });
+  });
+
+  test.each<Traits["etags"]>(["none", "offered", "weak", "required"])(
+    "Redfish changes the boot device at a BMC with ETags: %s",
+    async (etags) => {
+      await using lab = await redfishLab({ traits: { etags } });
+      await lab.driver.power.setBootDevice?.(lab.call(), "CDROM", { persistent: false });
+      expect(lab.bmc.state.boot.target).toBe("Cd");
+    },
+  );
+});
+
+describe("Redfish systems of a BMC", () => {
+  test("Redfish reports a system that does not exist, and the ones that do", async () => {
+    await using lab = await redfishLab({ traits: "idrac-like" });
+    await expect(lab.driver.power.read(lab.call({ settings: { system: "node9" } }))).rejects.toMatchObject({
+      message: expect.stringContaining("to one of: System.Embedded.1"),
+    });
+    expect(await lab.driver.power.read(lab.call({ settings: { system: "System.Embedded.1" } }))).toBe("OFF");
+  });
+});
