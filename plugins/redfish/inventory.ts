@@ -1,5 +1,5 @@
 /**
- * What a machine consists of, as its BMC reports it, in the terms that the inventories of all drivers share
+ * The parts of a machine, as its BMC reports them, in the terms that the inventories of all drivers share
  * (docs/drivers.md, "Inventory"). Sizes are bytes, speeds Mbit/s and MHz. What a machine does not report is left out.
  */
 import { at, boolean, items, link, links, number, present, text } from "./resource.ts";

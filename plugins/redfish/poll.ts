@@ -11,7 +11,7 @@ export interface Awaited<Value> {
   readonly isReached: (value: Value) => boolean;
   /** For the message of a timeout: what the BMC did not do, and what it last reported. */
   readonly describe: (last: Value | undefined) => string;
-  /** Limit besides the deadline of the call. */
+  /** Limit in addition to the deadline of the call. */
   readonly seconds?: number;
 }
 

@@ -31,7 +31,7 @@ export interface Upload {
 }
 
 const SERVICE_ROOT = "/redfish/v1/";
-/** Of one request: the session that another process has opened may have ended too. */
+/** Logins for one request: the session that another process has opened may have ended too. */
 const LOGINS_MAX = 2;
 const ETAG_TRIES = 3;
 const MEMBERS_MAX = 10_000;

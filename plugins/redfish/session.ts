@@ -146,7 +146,7 @@ async function openSession(
     return { kind: "OPENED", session: { token, location: locationOf(answer) } };
   if (answer.status === 401) return { kind: "REFUSED" };
   // 400 and 403 are the answers of some BMCs to a wrong password, and of others at their limit of sessions. Basic
-  // authentication tells them apart; 429 and 5xx say nothing about the password.
+  // authentication separates the two; 429 and 5xx say nothing about the password.
   const isLimit = answer.status === 429 || answer.status >= 500;
   return { kind: "UNAVAILABLE", reason: isLimit ? `HTTP ${answer.status}` : undefined };
 }

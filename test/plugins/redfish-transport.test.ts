@@ -44,7 +44,7 @@ describe("Redfish logins", () => {
 
   test("Redfish reports a BMC without free sessions and without basic authentication as retryable [R-395]", async () => {
     await using lab = await redfishLab({ traits: login({ sessionsMax: 0, basic: false }) });
-    for (const _time of ["first", "second"])
+    for (let times = 0; times < 2; times += 1)
       await expect(lab.driver.power.read(lab.call())).rejects.toMatchObject({
         kind: "REFUSED",
         retryable: true,
@@ -65,7 +65,7 @@ describe("Redfish logins", () => {
 
   test("Redfish closes the sessions that it cannot continue", async () => {
     await using lab = await redfishLab();
-    // The step logs in by itself, to see whether the new password is in force.
+    // The step logs in on its own, to see whether the new password is in force.
     const settings = { nextPassword: lab.bmc.credentials.password };
     expect(await lab.step("rotate_password", {}, { settings })).toMatchObject({ kind: "done" });
     expect(lab.bmc.sessions()).toBe(0);

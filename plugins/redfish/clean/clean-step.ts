@@ -1,4 +1,4 @@
-/** What the clean steps of this driver share. */
+/** Parts that the clean steps of this driver share. */
 import type { DriverMemory, Json, Step, StepArgs, StepCall, StepResult } from "../../../src/drivers/driver.ts";
 import { RedfishError } from "../error.ts";
 import { withService } from "../service.ts";

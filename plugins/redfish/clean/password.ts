@@ -1,6 +1,6 @@
 /**
  * Changes the password of the driver's own user on the BMC from `password` to `nextPassword` of the node's settings.
- * At every instant one of the two logs in, and the driver tries both, so a crash in the middle does no harm. Afterwards
+ * At every instant one of the two logs in, and the driver tries both, so a crash in the middle is harmless. Afterwards
  * the operator sets `password` to the new one and removes `nextPassword`.
  */
 import type { DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
