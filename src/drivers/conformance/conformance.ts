@@ -12,7 +12,8 @@
  * settings must lead to a machine that can be SWITCHED ON AND OFF at will, preferably a simulated one; run the checks
  * one after the other then (they share the machine). They leave it off. With `refused` (settings that the machine
  * rejects, such as a wrong password) they also check that the error reports this and contains no secret. With `steps`
- * they run more than inspection. `discovery` gives a driver that finds machines the address of one.
+ * they run more than inspection. With `endpoint` (settings for another address) the driver meets machines that misbehave,
+ * which the suite plays itself. `discovery` gives a driver that finds machines the address of one.
  *
  * A check that fails throws an error whose message is a sentence about the driver. Each check creates a driver of its
  * own and closes it.
@@ -29,6 +30,7 @@ import {
   provesUndeploy,
 } from "./declared.ts";
 import { provesAbortedDiscovery, provesDeadAddress, provesDiscovery, provesRefusedDiscovery } from "./discovery.ts";
+import { provesAbortAnywhere, provesEndlessAnswer, provesGarbage, provesSessions, provesSilence } from "./hostile.ts";
 import {
   provesAbortedRead,
   provesAbortedSignal,
@@ -66,18 +68,27 @@ export interface ConformanceCheck {
 
 /** All checks, in the order to run them in. */
 export function conformance(options: ConformanceOptions): ConformanceCheck[] {
-  const seconds = options.liveSeconds ?? 60;
-  const check = (
-    title: string,
-    prove: (subject: Subject) => void | Promise<void>,
-    timeoutSeconds = 30,
-  ): ConformanceCheck => ({
+  const check: NewCheck = (title, prove, timeoutSeconds = 30) => ({
     title,
     timeoutSeconds,
     run: () => withSubject(options, prove),
   });
-  const declared = [
-    check("implements version 1 of the contract", provesContract),
+  return [
+    ...declaredChecks(check),
+    ...(options.endpoint === undefined ? [] : hostileChecks(check)),
+    ...(options.live === true ? liveChecks(check, options) : []),
+  ];
+}
+
+type NewCheck = (
+  title: string,
+  prove: (subject: Subject) => void | Promise<void>,
+  timeoutSeconds?: number,
+) => ConformanceCheck;
+
+function declaredChecks(check: NewCheck): ConformanceCheck[] {
+  return [
+    check("implements version 2 of the contract", provesContract),
     check("has a name, a version and a description", provesNames),
     check("accepts the example settings, and its own output", provesAcceptance),
     check("refuses settings with unknown fields, and settings that are not an object", provesRefusal),
@@ -95,15 +106,31 @@ export function conformance(options: ConformanceOptions): ConformanceCheck[] {
     check("describes the settings of its discovery, and marks their secrets", provesDiscoverySettings),
     check("can be created and closed twice", provesClose),
   ];
-  if (options.live !== true) return declared;
+}
+
+function hostileChecks(check: NewCheck): ConformanceCheck[] {
   return [
-    ...declared,
+    check("ends by its deadline if the machine accepts connections and stays silent", provesSilence),
+    check("fails clearly if the machine answers garbage", provesGarbage),
+    check("limits the size of an answer", provesEndlessAnswer),
+  ];
+}
+
+function liveChecks(check: NewCheck, options: ConformanceOptions): ConformanceCheck[] {
+  const seconds = options.liveSeconds ?? 60;
+  return [
     check("reads the power", provesRead, seconds),
     check("switches the machine on and off, also if it is in that state already", provesPower, 5 * seconds),
     check("leaves the machine on after a reboot", provesReboot, 4 * seconds),
     check("sets every boot device, or refuses one that the machine lacks", provesBootDevices, 5 * seconds),
     check("does nothing if the signal fired before the call", provesAbortedSignal, 2 * seconds),
     check("ends promptly when the signal fires", provesAbortedRead, seconds),
+    check("ends promptly when the signal fires at any of its requests", provesAbortAnywhere, 2 * seconds),
+    check(
+      "reads the power many times in a row, without using up the sessions of the machine",
+      provesSessions,
+      5 * seconds,
+    ),
     check("inspects successfully if each step is entered twice", provesInspection, 10 * seconds),
     ...(options.steps === undefined
       ? []

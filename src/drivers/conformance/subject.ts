@@ -24,6 +24,8 @@ export interface ConformanceOptions {
   }) => Promise<Json>;
   /** With `live`: further steps to run on the machine, in this order. Absent: only inspection steps run. */
   readonly steps?: readonly ChosenStep[];
+  /** Settings for a machine at another address. Absent: the driver is not tried on machines that misbehave. */
+  readonly endpoint?: (endpoint: { readonly host: string; readonly port: number }) => Readonly<Record<string, Json>>;
   /** For a driver with discovery. Absent: its discovery settings are checked, and no address is probed. */
   readonly discovery?: DiscoveryOptions;
 }
