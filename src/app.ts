@@ -58,7 +58,11 @@ export async function startService(config: Config, log: Log): Promise<Service> {
   const workers = config.driverWorkers ?? config.concurrency;
   const pool = workers > 0 ? parts.use(createPool({ workers, log, hidden: resolve(config.data) })) : undefined;
   const registry = parts.use(
-    await loadPlugins(config.plugins, log, { pool, networks: ipNetworks(config.bmcNetworks) }),
+    await loadPlugins(config.plugins, log, {
+      pool,
+      networks: ipNetworks(config.bmcNetworks),
+      pluginFolder: config.pluginFolder,
+    }),
   );
   const connection = await connectionOf(config, parts, log);
   const { database, server, engine } = parts.use(

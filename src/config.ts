@@ -35,6 +35,8 @@ export interface Config {
   /** Seconds that a start waits for a database that cannot be reached. */
   readonly dbWaitSeconds: number;
   readonly plugins: readonly string[];
+  /** Where plugins are looked up by name; null: only among the bundled ones and packages. */
+  readonly pluginFolder: string | null;
   /** Networks of BMCs, in CIDR notation; null: all but loopback, link-local, multicast and broadcast. */
   readonly bmcNetworks: readonly string[] | null;
   /** Bearer token required of callers; null: none, allowed only on loopback. */
@@ -121,7 +123,12 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   OSTLER_PLUGINS: {
     flag: "plugins",
     fallback: "fake",
-    help: "driver plugins, comma-separated: bundled names, paths or installed packages; a suffix #sha512-… pins the content of a module",
+    help: "driver plugins, comma-separated: bundled names, names in the plugin folder, paths of modules or folders, or packages installed in the working folder; a suffix #sha512-… pins the content of a module",
+  },
+  OSTLER_PLUGIN_DIR: {
+    flag: "plugin-dir",
+    fallback: "",
+    help: "folder in which plugins are looked up by name",
   },
   OSTLER_BMC_NETWORKS: {
     flag: "bmc-networks",
@@ -234,6 +241,7 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     prepare: oneOf("OSTLER_PREPARE", value("OSTLER_PREPARE"), PREPARING),
     dbWaitSeconds: wholeNumber("OSTLER_DB_WAIT_SECONDS", value("OSTLER_DB_WAIT_SECONDS"), 0, DB_WAIT_SECONDS_MAX),
     plugins: Object.freeze(words(value("OSTLER_PLUGINS"))),
+    pluginFolder: value("OSTLER_PLUGIN_DIR") || null,
     bmcNetworks: networksOf(words(value("OSTLER_BMC_NETWORKS"))),
     token,
     log: oneOf("OSTLER_LOG", value("OSTLER_LOG"), LOG_LEVELS),
@@ -253,19 +261,26 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
   });
 }
 
-/** The plugins for `ostler schema`: its flag, else the plugins that the service would load. */
-export function readPlugins(environment: NodeJS.ProcessEnv, args: readonly string[]): readonly string[] {
-  const { OSTLER_PLUGINS: variable } = VARIABLES;
+/** The plugins for `ostler schema` and their folder: its flags, else those that the service would use. */
+export function readPlugins(
+  environment: NodeJS.ProcessEnv,
+  args: readonly string[],
+): Pick<Config, "plugins" | "pluginFolder"> {
+  const valueOf = (name: "OSTLER_PLUGINS" | "OSTLER_PLUGIN_DIR", flag: string | undefined) =>
+    flag ?? (environment[name] || (VARIABLES[name]?.fallback ?? ""));
   try {
-    const { plugins } = parseArgs({
+    const { values } = parseArgs({
       args: [...args],
-      options: { plugins: { type: "string" } },
+      options: { plugins: { type: "string" }, "plugin-dir": { type: "string" } },
       allowPositionals: false,
-    }).values;
-    return words(plugins ?? (environment["OSTLER_PLUGINS"] || (variable?.fallback ?? "")));
+    });
+    return {
+      plugins: words(valueOf("OSTLER_PLUGINS", values.plugins)),
+      pluginFolder: valueOf("OSTLER_PLUGIN_DIR", values["plugin-dir"]) || null,
+    };
   } catch (error) {
     throw new ConfigError(
-      `${messageOf(error).replace(/\.?$/, ".")} \`ostler schema\` takes --plugins, ${variable?.help ?? ""}.`,
+      `${messageOf(error).replace(/\.?$/, ".")} \`ostler schema\` takes --plugins, ${VARIABLES["OSTLER_PLUGINS"]?.help ?? ""}, and --plugin-dir.`,
     );
   }
 }

@@ -36,10 +36,10 @@ async function serve(args: readonly string[]): Promise<void> {
 }
 
 async function printSchema(args: readonly string[]): Promise<void> {
-  const plugins = readPlugins(process.env, args);
+  const { plugins, pluginFolder } = readPlugins(process.env, args);
   const { describeDrivers } = await import("./drivers/load.ts");
   const { buildSchema, schemaText } = await import("./graphql/schema/schema.ts");
-  printAndExit(schemaText(buildSchema(await describeDrivers(plugins))));
+  printAndExit(schemaText(buildSchema(await describeDrivers(plugins, pluginFolder))));
 }
 
 /** Exits once the text is flushed: a plugin that was loaded for its declarations may keep a handle open. */

@@ -1,10 +1,7 @@
 /**
- * Loads the configured driver plugins: a bundled name (`fake`: a file or folder of `plugins/`), a path, or an installed
- * package. A broken plugin fails the start: without its driver the service cannot manage its nodes.
+ * Loads the configured driver plugins (plugin-module.ts finds their modules). A broken plugin fails the start: without
+ * its driver the service cannot manage its nodes.
  */
-import { existsSync } from "node:fs";
-import { isAbsolute, resolve } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
 import { messageOf } from "../errors.ts";
 import type { Log } from "../log.ts";
 import type { IpNetworks } from "../runtime/ip-networks.ts";
@@ -14,15 +11,13 @@ import { createMemory } from "./isolation/driver-memory.ts";
 import type { Pool } from "./isolation/pool.ts";
 import { limitEgress } from "./egress.ts";
 import { parsePin, verifyPin } from "./pinned-plugin.ts";
+import { pluginModule } from "./plugin-module.ts";
 import { INTERFACE_OF_PHASE, createRegistry } from "./registry.ts";
 import type { AnyDriver, Registry } from "./registry.ts";
 import { shapeProblem } from "./settings-shape.ts";
 import { variablesProblem } from "./variables.ts";
 import { CONTRACT, toPresentVersion } from "./version-1.ts";
 
-const BUNDLED = fileURLToPath(new URL("../../plugins", import.meta.url));
-/** Names that are looked up among the bundled plugins first. */
-const PLUGIN = /^[a-z][a-z0-9_-]*$/;
 /** A driver's name is a field name in GraphQL. */
 const DRIVER = /^[a-z][a-z0-9]*(_[a-z0-9]+)*$/;
 
@@ -33,17 +28,24 @@ const BUNDLED_PLUGINS = ["fake", "ipmi", "redfish"] as const;
  * Loads the plugins in order. Throws an error with one sentence for the first that cannot be used. With a pool, their
  * functions run in worker processes; without one, in this process.
  */
-export async function loadPlugins(
-  words: readonly string[],
-  log: Log,
-  { pool, networks = null }: { readonly pool?: Pool | undefined; readonly networks?: IpNetworks | null } = {},
-): Promise<Registry> {
-  return createRegistry(await driversOf(words, log, {}, { pool, networks }), networks);
+export async function loadPlugins(words: readonly string[], log: Log, options: LoadOptions = {}): Promise<Registry> {
+  return createRegistry(await driversOf(words, log, {}, options), options.networks ?? null);
+}
+
+export interface LoadOptions {
+  /** Runs the drivers' functions in worker processes. */
+  readonly pool?: Pool | undefined;
+  readonly networks?: IpNetworks | null;
+  /** Where plugins are looked up by name, besides the bundled ones. */
+  readonly pluginFolder?: string | null;
 }
 
 /** Loads plugins for their declarations only; their functions must not be called. */
-export function describeDrivers(words: readonly string[] = BUNDLED_PLUGINS): Promise<readonly AnyDriver[]> {
-  return driversOf(words, { info: () => {} }, { describing: true });
+export function describeDrivers(
+  words: readonly string[] = BUNDLED_PLUGINS,
+  pluginFolder: string | null = null,
+): Promise<readonly AnyDriver[]> {
+  return driversOf(words, { info: () => {} }, { describing: true }, { pluginFolder });
 }
 
 type PluginLog = Pick<Log, "info">;
@@ -52,7 +54,7 @@ async function driversOf(
   words: readonly string[],
   log: PluginLog,
   host: Pick<PluginHost, "describing"> = {},
-  { pool, networks = null }: { readonly pool?: Pool | undefined; readonly networks?: IpNetworks | null } = {},
+  { pool, networks = null, pluginFolder = null }: LoadOptions = {},
 ): Promise<AnyDriver[]> {
   const drivers: AnyDriver[] = [];
   for (const pinned of words) {
@@ -62,12 +64,13 @@ async function driversOf(
         `Plugin "${word}" has an invalid hash. Use #sha512- and the hash in Base64, as \`openssl dgst -sha512 -binary FILE | base64 -w0\` prints it.`,
       );
     const memory = createMemory();
-    const made = await loadPlugin(word, hash, log, { ...host, memory });
+    const find = () => pluginModule(word, pluginFolder);
+    const made = await loadPlugin({ word, hash, find }, log, { ...host, memory });
     const driver = pool
       ? isolate(
           made,
           {
-            module: import.meta.resolve(moduleOf(word)),
+            module: find(),
             hash,
             permissions: made.permissions ?? [],
             name: made.name,
@@ -92,8 +95,7 @@ async function driversOf(
 }
 
 async function loadPlugin(
-  word: string,
-  hash: string | null,
+  { word, hash, find }: { readonly word: string; readonly hash: string | null; readonly find: () => string },
   log: PluginLog,
   host: Omit<PluginHost, "log">,
 ): Promise<AnyDriver> {
@@ -102,8 +104,9 @@ async function loadPlugin(
   };
   let module: Record<string, unknown>;
   try {
-    verifyPin(import.meta.resolve(moduleOf(word)), hash);
-    module = (await import(moduleOf(word))) as Record<string, unknown>;
+    const url = find();
+    verifyPin(url, hash);
+    module = (await import(url)) as Record<string, unknown>;
   } catch (error) {
     return refuse(`it cannot be loaded (${messageOf(error)}).`, error);
   }
@@ -125,18 +128,6 @@ async function loadPlugin(
     return refuse(`it cannot be inspected (${messageOf(error)}).`, error);
   }
   return problem === null ? toPresentVersion(driver as AnyDriver) : refuse(problem);
-}
-
-/** The argument of `import`: a bundled plugin's file, a path's URL, or a package name. */
-function moduleOf(word: string): string {
-  if (PLUGIN.test(word)) {
-    for (const file of [`${word}.ts`, `${word}/index.ts`, `${word}.js`, `${word}/index.js`]) {
-      const path = resolve(BUNDLED, file);
-      if (existsSync(path)) return pathToFileURL(path).href;
-    }
-    return word;
-  }
-  return isAbsolute(word) || word.startsWith(".") ? pathToFileURL(resolve(word)).href : word;
 }
 
 /**
