@@ -1,8 +1,8 @@
 /** A simulated machine: its controller, for the tests. */
 import { createServer } from "node:http";
 
-/** Starts the controller on a free port of this computer. */
-export async function startMachine(token) {
+/** Starts the controller on a port of this computer; 0: a free one. */
+export async function startMachine(token, port = 0) {
   let on = false;
   const server = createServer((request, response) => {
     const answer = (status, body) => {
@@ -19,6 +19,6 @@ export async function startMachine(token) {
       return answer(200, { on });
     });
   });
-  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  await new Promise((resolve) => server.listen(port, "127.0.0.1", resolve));
   return { port: server.address().port, close: () => server.close() };
 }
