@@ -63,11 +63,14 @@ export function createGauges(registry: Registry, reader: Reader, now: () => numb
   };
 }
 
+/** The circuit breakers of this process. */
+export interface OpenCircuits {
+  /** Number of open circuits of each driver. */
+  openByDriver(): ReadonlyMap<string, number>;
+}
+
 /** Publishes the open circuits of this process. */
-export function createCircuitGauge(
-  registry: Registry,
-  circuits: { openByDriver(): ReadonlyMap<string, number> },
-): { refresh(): void } {
+export function createCircuitGauge(registry: Registry, circuits: OpenCircuits): { refresh(): void } {
   const open = new Gauge({
     name: "ostler_circuits_open",
     help: "Management controllers to which calls fail at once, in this process, by driver.",

@@ -3,7 +3,6 @@
  * reports to its observer. No other part of the service depends on this directory.
  */
 import { Registry, collectDefaultMetrics } from "@prometheus-io/client";
-import type { Circuits } from "../drivers/circuits.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Log } from "../log.ts";
 import { combineObservers } from "../observer.ts";
@@ -11,6 +10,7 @@ import type { Observer } from "../observer.ts";
 import type { Reader } from "../store/postgres/database.ts";
 import { instrumentEngine } from "./instrumentation.ts";
 import { createCircuitGauge, createGauges } from "./gauges.ts";
+import type { OpenCircuits } from "./gauges.ts";
 import { createJournal } from "./journal.ts";
 import { createMetrics } from "./metrics.ts";
 import { createTraces } from "./traces.ts";
@@ -21,7 +21,7 @@ export interface Telemetry extends AsyncDisposable {
   /** Wraps the engine so that its requests are reported to the observer. */
   watch(engine: Engine): Engine;
   /** The response to a Prometheus scrape; gauges are read from the database through `reader`. */
-  scrapeOf(reader: Reader, circuits: Circuits): () => Promise<Scrape>;
+  scrapeOf(reader: Reader, circuits: OpenCircuits): () => Promise<Scrape>;
 }
 
 export interface Scrape {

@@ -63,6 +63,7 @@ describe("settings of the driver fake", () => {
       dead: false,
       refusesLogin: false,
       powerDelayMs: 0,
+      lacks: [],
     });
   });
 

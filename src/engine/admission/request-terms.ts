@@ -10,7 +10,7 @@ import type { Acceptance } from "../input/answers.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
 import { variablesFlaws } from "../input/variables.ts";
-import type { UnknownVariables } from "./variable-flaws.ts";
+import type { UnknownVariables } from "../input/unknown-variables.ts";
 import { waveFlaws } from "../scheduling/waves.ts";
 
 export interface RequestTerms {

@@ -143,8 +143,17 @@ function tryOf(
   return { ...made, kind: kindOf(error) ?? "OTHER", error: text };
 }
 
+/** The open circuit of a node's driver; null while calls pass. */
+export function circuitOf(
+  { circuits }: Pick<Machine, "circuits">,
+  driver: AnyDriver,
+  node: Pick<Machine["node"], "id" | "settings">,
+): Circuit | null {
+  return circuits.circuitOf(circuitKey(driver, node));
+}
+
 /** Identifies the circuit of a node's driver. Secrets take no part in it. */
-export function circuitKey(driver: AnyDriver, node: Pick<Machine["node"], "id" | "settings">): Controller {
+function circuitKey(driver: AnyDriver, node: Pick<Machine["node"], "id" | "settings">): Controller {
   let controller: string | null = null;
   try {
     controller = controllerOf(driver, node.settings[driver.name] ?? {});

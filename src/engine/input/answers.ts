@@ -3,7 +3,7 @@ import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import type { Refusal } from "../../errors.ts";
 import type { Plan } from "../../store/records.ts";
-import type { VariableWarning } from "../admission/variable-flaws.ts";
+import type { VariableWarning } from "./unknown-variables.ts";
 import { listed } from "./name-rules.ts";
 import type { EffectiveVariable } from "./variables.ts";
 

@@ -17,10 +17,10 @@ import {
 } from "../base/connection.ts";
 import { CatalogueStepRef, stepCatalogue } from "./catalogue.ts";
 import { DriverSettingsRef, visibleSettings } from "./driver-settings.ts";
-import type { Circuit } from "../../drivers/circuits.ts";
 import { FUNCTION_INTERFACES, INTERFACES } from "../../drivers/registry.ts";
 import type { InterfaceName } from "../../drivers/registry.ts";
-import { circuitKey } from "../../engine/execution/interface-call.ts";
+import { circuitOf } from "../../engine/engine.ts";
+import type { Circuit } from "../../engine/engine.ts";
 import type { Context } from "../base/context.ts";
 import {
   CircuitStateEnum,
@@ -120,7 +120,7 @@ const NodeDriverRef = builder.objectRef<DriverShare>("NodeDriver").implement({
         "Circuit breaker of the driver's controller; null while calls pass. Each replica has its own; this is the one of the replica that answers.",
       resolve: ({ node, driver }, _args, { services: { registry } }) => {
         const loaded = registry.get(driver);
-        return loaded ? registry.circuits.circuitOf(circuitKey(loaded, node)) : null;
+        return loaded ? circuitOf(registry, loaded, node) : null;
       },
     }),
     settings: t.field({

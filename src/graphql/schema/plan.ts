@@ -3,7 +3,7 @@
  * Estimates use the durations of earlier attempts on this site; without any there is no estimate.
  */
 import { isHold, isReservedWait } from "../../engine/engine.ts";
-import type { VariableWarning } from "../../engine/admission/variable-flaws.ts";
+import type { VariableWarning } from "../../engine/engine.ts";
 import type { EffectiveVariable } from "../../engine/input/variables.ts";
 import type { SubmitAnswer } from "../../engine/input/answers.ts";
 import type { Refusal } from "../../errors.ts";
