@@ -15,7 +15,9 @@ export interface Awaited<Value> {
   readonly seconds?: number;
 }
 
-/** Reads until the value is reached. BMCs stop answering while power changes, so a retryable failure does not end it. */
+/**
+ * Reads until the value is reached. BMCs stop answering while power changes, so a retryable failure does not end it.
+ */
 export async function waitUntil<Value>(
   call: RedfishCall,
   { read, isReached, describe, seconds }: Awaited<Value>,

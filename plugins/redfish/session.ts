@@ -2,8 +2,8 @@
  * Logins. A session is kept in the driver's memory, so that later calls continue it in whatever process they run. A BMC
  * without free sessions, or without a session service, is sent the password with each request (basic authentication).
  *
- * While the settings have a `nextPassword`, either password may be the right one: rotate_password changes it on the BMC,
- * and a crash can come before or after the change.
+ * While the settings have a `nextPassword`, either password may be the right one: rotate_password changes it on the
+ * BMC, and a crash can come before or after the change.
  */
 import { createHash } from "node:crypto";
 import type { DriverMemory, Json } from "../../src/drivers/driver.ts";

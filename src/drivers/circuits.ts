@@ -5,8 +5,9 @@
  * Modes of a circuit:
  * - closed: calls pass. `FAILURES_MAX` failures in a row, of kind UNREACHABLE or TIMEOUT, open it.
  * - open: calls fail at once. It ends with its delay.
- * - half-open: one call passes, the probe; the others fail. An answer of the machine, even a refusal, closes the circuit,
- *   and a failure opens it again with twice the delay. A probe that ends with neither leaves the place to the next call.
+ * - half-open: one call passes, the probe; the others fail. An answer of the machine, even a refusal, closes the
+ *   circuit, and a failure opens it again with twice the delay. A probe that ends with neither leaves the place to the
+ *   next call.
  */
 import type { DriverErrorKind } from "./driver.ts";
 

@@ -3,8 +3,8 @@
  * it. This file contains types only. A plugin imports it with `import type` and depends on nothing else in Ostler.
  *
  * A plugin module exports a `DriverFactory` as its default. All interfaces except `power` are optional; a node can take
- * one that its driver lacks from another driver. Drivers keep no essential state: data that must survive a restart of the
- * service belongs in the `memo` of a step.
+ * one that its driver lacks from another driver. Drivers keep no essential state: data that must survive a restart of
+ * the service belongs in the `memo` of a step.
  *
  * Guide for driver authors: docs/drivers.md. A driver must pass `src/drivers/conformance` before it is released.
  */
@@ -223,8 +223,8 @@ export interface MediaOptions {
 /** Virtual media. Both functions must be idempotent. */
 export interface MediaInterface<Settings> {
   /**
-   * Makes the machine see the image at the URL as a medium, in place of an earlier one. The URL can contain a secret: it
-   * must not be logged.
+   * Makes the machine see the image at the URL as a medium, in place of an earlier one. The URL can contain a secret:
+   * it must not be logged.
    */
   insert(call: Call<Settings>, url: string, options: MediaOptions): Promise<void>;
   /** Returns when no medium is inserted, also if none was. */
@@ -278,7 +278,10 @@ export interface ConsoleInterface<Settings> {
 
 /** Whether something that the driver declares works on a machine. */
 export interface Ability {
-  /** An interface (`media`), a function (`power.setBootDevice`), a power action (`power.SOFT_OFF`) or a step (`clean.secure_erase`). */
+  /**
+   * An interface (`media`), a function (`power.setBootDevice`), a power action (`power.SOFT_OFF`) or a step
+   * (`clean.secure_erase`).
+   */
   readonly name: string;
   readonly works: boolean;
   /** Why it does not work. */

@@ -36,7 +36,7 @@ export interface LoadOptions {
   /** Runs the drivers' functions in worker processes. */
   readonly pool?: Pool | undefined;
   readonly networks?: IpNetworks | null;
-  /** Where plugins are looked up by name, besides the bundled ones. */
+  /** Where plugins are looked up by name, in addition to the bundled ones. */
   readonly pluginFolder?: string | null;
 }
 

@@ -1,7 +1,7 @@
 /**
  * Where the module of a plugin is. A name is looked up among the bundled plugins, then in the plugin folder
- * (`OSTLER_PLUGIN_DIR`), then among the packages installed in the working folder, then among those of the service. A path
- * leads to a module, or to a folder with a package or an `index` module.
+ * (`OSTLER_PLUGIN_DIR`), then among the packages installed in the working folder, then among those of the service. A
+ * path leads to a module, or to a folder with a package or an `index` module.
  */
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { createRequire } from "node:module";

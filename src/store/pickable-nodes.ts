@@ -1,4 +1,6 @@
-/** Nodes that a request may pick: AVAILABLE, without unfinished work, and not kept for something else or in a cluster. */
+/**
+ * Nodes that a request may pick: AVAILABLE, without unfinished work, and not kept for something else or in a cluster.
+ */
 import { and, asc, eq, isNull, ne, not, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { inArrayParam } from "./postgres/array-parameter.ts";

@@ -1,4 +1,6 @@
-/** The package `ostler-driver`, packed and installed: a driver made from its template passes, and the service loads it. */
+/**
+ * The package `ostler-driver`, packed and installed: a driver made from its template passes, and the service loads it.
+ */
 import { execFile } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

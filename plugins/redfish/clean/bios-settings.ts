@@ -1,4 +1,6 @@
-/** Changes BIOS attributes: checked against the machine's registry, sent, applied by a restart where needed, verified. */
+/**
+ * Changes BIOS attributes: checked against the machine's registry, sent, applied by a restart where needed, verified.
+ */
 import * as z from "zod";
 import type { BiosAttribute, BiosValue, DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
 import { applyTimes, biosAttributes, findBios } from "../bios.ts";

@@ -1,6 +1,7 @@
 /**
- * Updates firmware, one component after the other: the BMC fetches the image, or is sent it where it cannot. A component
- * counts as updated when the machine reports another version, after a restart of the machine where it needs one.
+ * Updates firmware, one component after the other: the BMC fetches the image, or is sent it where it cannot. A
+ * component counts as updated when the machine reports another version, after a restart of the machine where it needs
+ * one.
  */
 import { Readable } from "node:stream";
 import { request } from "undici";

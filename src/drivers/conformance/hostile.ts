@@ -106,7 +106,10 @@ interface HostileMachine extends AsyncDisposable {
   readonly port: number;
 }
 
-/** Listens over TCP and UDP on one port. `play` is called for each connection, and for each datagram without a stream. */
+/**
+ * Listens over TCP and UDP on one port.
+ * `play` is called for each connection, and without a stream for each datagram.
+ */
 async function hostileMachine(
   play: (answer: (data: Buffer) => void, stream?: Socket) => void,
 ): Promise<HostileMachine> {

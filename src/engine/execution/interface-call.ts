@@ -1,6 +1,6 @@
 /**
- * Calls a function of an interface of a node: with the first driver that the node names for it, and after a failure that
- * says nothing about the machine with the next one. A driver that the machine has answered is the last one.
+ * Calls a function of an interface of a node: with the first driver that the node names for it, and after a failure
+ * that says nothing about the machine with the next one. A driver that the machine has answered is the last one.
  */
 import { Deadline, leftUntil } from "../../drivers/deadline.ts";
 import type { Call, DriverErrorKind } from "../../drivers/driver.ts";
