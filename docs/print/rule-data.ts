@@ -367,6 +367,57 @@ export const RULES: readonly RuleSection[] = [
     ],
   },
   {
+    title: "Drivers of a node",
+    rules: [
+      {
+        id: "R-371",
+        rule: "A step inserts and ejects media through the driver that gives its node the interface `media`.",
+      },
+      {
+        id: "R-372",
+        rule: "A driver of version 1 of the contract is adapted when it is loaded: it receives all variables, and lacks boot modes and HTTP boot.",
+      },
+      {
+        id: "R-373",
+        rule: "A variable that no driver reads is refused if its name is close to one that is read and has no value.",
+      },
+      {
+        id: "R-374",
+        rule: "With `unknownVariables: WARN`, or if the similar variable has a value, it is a warning of the plan.",
+      },
+      { id: "R-375", rule: "A variable that is like none that is read is a warning, and a refusal with `REFUSE`." },
+      { id: "R-376", rule: "A driver receives only the variables that it declares." },
+      {
+        id: "R-377",
+        rule: "A variable whose value does not match the schema of a driver of the plan is refused before anything starts.",
+      },
+      {
+        id: "R-434",
+        rule: "The variables of nodes are checked apart if their drivers differ, further drivers included.",
+      },
+      {
+        id: "R-378",
+        rule: "Steps of equal priority run in the order of their groups: vendor, management, firmware, bios, raid, storage. A step without a group has the place of its interface.",
+      },
+      {
+        id: "R-380",
+        rule: "The next driver of an interface is tried if the one before is unreachable or lacks the ability; the attempt of the step has each call.",
+      },
+      { id: "R-381", rule: "No other driver is tried after the machine has answered, also with a refusal." },
+      { id: "R-382", rule: "After a timeout, another driver repeats a read, and a change only if it had no effect." },
+      { id: "R-383", rule: "Virtual media have further drivers as power has." },
+      {
+        id: "R-384",
+        rule: "Five failures in a row open the circuit of a controller; calls then fail at once with the reason and the time of the next probe.",
+      },
+      {
+        id: "R-385",
+        rule: "After its delay, an open circuit lets one call through. An answer closes it; a failure doubles the delay.",
+      },
+      { id: "R-386", rule: "Calls to a BMC whose circuit is open hold no slot and contact no machine." },
+    ],
+  },
+  {
     title: "Abort",
     rules: [
       { id: "R-073", rule: "An abort is recorded, and each node is answered at once according to its own situation." },
