@@ -5,6 +5,7 @@
 import { getEventListeners } from "node:events";
 import { pino } from "pino";
 import { expect, test } from "vitest";
+import { Circuits } from "../../src/drivers/circuits.ts";
 import { Deadline } from "../../src/drivers/deadline.ts";
 import type { Call } from "../../src/drivers/driver.ts";
 import { createRedactor } from "../../src/engine/input/secret-redactor.ts";
@@ -17,9 +18,10 @@ const { signal: never } = new AbortController();
 /** A machine whose driver reads the power with this function. */
 const aMachine = (read: (call: Call<unknown>) => Promise<unknown>) =>
   ({
-    node: { id: "n", name: "n", powerState: "OFF", labels: {}, powerProblem: null },
-    composition: { giver: () => ({ name: "lab", power: { read } }) },
+    node: { id: "n", name: "n", powerState: "OFF", labels: {}, settings: {}, powerProblem: null },
+    composition: { givers: () => [{ name: "lab", power: { read } }] },
     redactor: createRedactor([]),
+    circuits: new Circuits(),
     settingsOf: () => ({}),
   }) as unknown as Machine;
 
