@@ -3,6 +3,12 @@ import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { editDistance, nearest } from "../../src/runtime/edit-distance.ts";
 import type { Driver, Json } from "../../src/drivers/driver.ts";
+import { createRegistry } from "../../src/drivers/registry.ts";
+import type { AnyDriver } from "../../src/drivers/registry.ts";
+import type { EffectiveVariables } from "../../src/engine/admission/effective-variables.ts";
+import { VariableChecks } from "../../src/engine/admission/variable-flaws.ts";
+import type { NodeRow } from "../../src/store/nodes.ts";
+import type { Plan } from "../../src/store/records.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
@@ -90,6 +96,26 @@ describe("variable that no driver reads", () => {
     expect((await plan({ imgae: "debian" })).refusals[0]?.message).toContain("Did you mean image?");
     expect(await plan({ ntp: "10.0.0.1" })).toMatchObject({ refusals: [], results: [{ warnings: [] }] });
   });
+});
+
+test("variables of nodes that differ only in their further drivers are checked apart, also if they share a plan [R-434]", async () => {
+  const reader = aDriver("reader", { variables: z.strictObject({ ntp: z.string().optional() }) });
+  const registry = createRegistry([installer, reader] as unknown as AnyDriver[]);
+  const checks = new VariableChecks(registry, "WARN");
+  const shared = {
+    plan: { steps: [], legs: [], bestEffort: false } as unknown as Plan,
+    variables: {
+      values: { ntp: "10.0.0.1" },
+      list: [{ name: "ntp", source: "REQUEST", value: "10.0.0.1" }],
+      hash: "same",
+    } as unknown as EffectiveVariables,
+  };
+  const warned = async (fallbacks: NodeRow["fallbacks"]) => {
+    const node = { driver: "installer", borrowed: {}, fallbacks } as NodeRow;
+    return (await checks.of({ ...shared, node })).warnings.map(({ name }) => name);
+  };
+  expect(await warned({})).toEqual(["ntp"]);
+  expect(await warned({ power: ["reader"] })).toEqual([]);
 });
 
 test("variables reach a driver only as far as it declares them [R-376]", async () => {

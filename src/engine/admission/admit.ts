@@ -6,7 +6,6 @@
  */
 import { randomUUID } from "node:crypto";
 import type { Refusal } from "../../errors.ts";
-import type { Registry } from "../../drivers/registry.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import { lockNodes, nodesByIds } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
@@ -26,11 +25,8 @@ import type { Caller, Transaction } from "../transaction.ts";
 import { effectiveVariables } from "./effective-variables.ts";
 import { admitOnce, replayOf } from "./idempotency.ts";
 import { planHashOf } from "./plan-hash.ts";
-import { NO_DRIVERS } from "./node-facts.ts";
 import { planNodes } from "./plan-nodes.ts";
-import { checkVariables, refusalOf } from "./variable-flaws.ts";
-import type { VariableCheck } from "./variable-flaws.ts";
-import type { UnknownVariables } from "../input/unknown-variables.ts";
+import { VariableChecks, refusalOf } from "./variable-flaws.ts";
 import type { AdmittedNode, NodeDecision } from "./plan-nodes.ts";
 import { powerOnFailureOf, rolloutFlaws, termsFlaws } from "./request-terms.ts";
 import type { RequestTerms, VerbRequest } from "./request-terms.ts";
@@ -167,32 +163,6 @@ async function decidePart(
     }
   }
   return { submission, selection, answers, admitted };
-}
-
-/** Checks of variables, made once for all nodes with the same drivers, plan and variables. */
-class VariableChecks {
-  readonly #registry: Registry;
-  readonly #unknown: UnknownVariables;
-  readonly #known = new Map<Plan, Map<string, Promise<VariableCheck>>>();
-
-  constructor(registry: Registry, unknown: UnknownVariables) {
-    this.#registry = registry;
-    this.#unknown = unknown;
-  }
-
-  of({ node, plan, variables }: AdmittedNode): Promise<VariableCheck> {
-    // Plans are shared objects. Two sets of drivers can have the same plan, and differ in what they read.
-    const key = JSON.stringify([node.driver, node.borrowed, node.fallbacks, variables.hash]);
-    const ofPlan = this.#known.get(plan) ?? new Map<string, Promise<VariableCheck>>();
-    this.#known.set(plan, ofPlan);
-    const found = ofPlan.get(key);
-    if (found) return found;
-    const composed = this.#registry.compose(node);
-    const composition = "composition" in composed ? composed.composition : NO_DRIVERS;
-    const made = checkVariables({ composition, plan, variables, unknown: this.#unknown });
-    ofPlan.set(key, made);
-    return made;
-  }
 }
 
 /** Whether a failure of the plan may power the node off: a best-effort plan leaves the power to its steps. */

@@ -3,7 +3,7 @@
  * driver reads. A name that is close to one that is read is taken for a typing error: a driver would otherwise work
  * with a default, such as the wrong image.
  */
-import type { AnyDriver, Composition } from "../../drivers/registry.ts";
+import type { AnyDriver, Composition, Registry } from "../../drivers/registry.ts";
 import { variableIssues, variablesReadBy } from "../../drivers/variables.ts";
 import type { Refusal } from "../../errors.ts";
 import { nearest } from "../../runtime/edit-distance.ts";
@@ -12,10 +12,18 @@ import type { Plan } from "../../store/records.ts";
 import type { UnknownVariables, VariableWarning } from "../input/unknown-variables.ts";
 import { HOST_GROUP } from "../input/variables.ts";
 import type { EffectiveVariables } from "./effective-variables.ts";
+import { NO_DRIVERS } from "./node-facts.ts";
 
 export interface VariableCheck {
   readonly flaws: readonly Refusal[];
   readonly warnings: readonly VariableWarning[];
+}
+
+/** A node whose variables are checked. */
+interface CheckedNode {
+  readonly node: NodeRow;
+  readonly plan: Plan;
+  readonly variables: EffectiveVariables;
 }
 
 interface Checked {
@@ -27,8 +35,34 @@ interface Checked {
 
 const ISSUES_MAX = 10;
 
+/** Checks of variables, made once for all nodes with the same drivers, plan and variables. */
+export class VariableChecks {
+  readonly #registry: Registry;
+  readonly #unknown: UnknownVariables;
+  readonly #known = new Map<Plan, Map<string, Promise<VariableCheck>>>();
+
+  constructor(registry: Registry, unknown: UnknownVariables) {
+    this.#registry = registry;
+    this.#unknown = unknown;
+  }
+
+  of({ node, plan, variables }: CheckedNode): Promise<VariableCheck> {
+    // Plans are shared objects. Two sets of drivers can have the same plan, and differ in what they read.
+    const key = JSON.stringify([node.driver, node.borrowed, node.fallbacks, variables.hash]);
+    const ofPlan = this.#known.get(plan) ?? new Map<string, Promise<VariableCheck>>();
+    this.#known.set(plan, ofPlan);
+    const found = ofPlan.get(key);
+    if (found) return found;
+    const composed = this.#registry.compose(node);
+    const composition = "composition" in composed ? composed.composition : NO_DRIVERS;
+    const made = checkVariables({ composition, plan, variables, unknown: this.#unknown });
+    ofPlan.set(key, made);
+    return made;
+  }
+}
+
 /** Nodes with the same drivers, plan and variables share the result, whose messages name no node. */
-export async function checkVariables({ composition, plan, variables, unknown }: Checked): Promise<VariableCheck> {
+async function checkVariables({ composition, plan, variables, unknown }: Checked): Promise<VariableCheck> {
   const inPlan = driversIn(plan, composition);
   const flaws: Refusal[] = [];
   for (const driver of inPlan)
