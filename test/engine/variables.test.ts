@@ -4,7 +4,6 @@ import * as z from "zod";
 import { editDistance, nearest } from "../../src/runtime/edit-distance.ts";
 import type { Driver, Json } from "../../src/drivers/driver.ts";
 import { createRegistry } from "../../src/drivers/registry.ts";
-import type { AnyDriver } from "../../src/drivers/registry.ts";
 import type { EffectiveVariables } from "../../src/engine/admission/effective-variables.ts";
 import { VariableChecks } from "../../src/engine/admission/variable-flaws.ts";
 import type { NodeRow } from "../../src/store/nodes.ts";
@@ -100,7 +99,7 @@ describe("variable that no driver reads", () => {
 
 test("variables of nodes that differ only in their further drivers are checked apart, also if they share a plan [R-434]", async () => {
   const reader = aDriver("reader", { variables: z.strictObject({ ntp: z.string().optional() }) });
-  const registry = createRegistry([installer, reader] as unknown as AnyDriver[]);
+  const registry = createRegistry([installer, reader]);
   const checks = new VariableChecks(registry, "WARN");
   const shared = {
     plan: { steps: [], legs: [], bestEffort: false } as unknown as Plan,
