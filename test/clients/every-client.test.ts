@@ -165,6 +165,8 @@ describe.each(SERVICES)("client $access", ({ token, ostler }) => {
           __typename: "NotFoundError",
           code: "NOT_FOUND",
           status: 404,
+          count: 1,
+          refs: [],
           missing: [`${prefix}-missing`],
         }),
       ]);

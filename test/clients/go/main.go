@@ -110,7 +110,7 @@ func try() error {
 		return err
 	}
 	if len(registered.Nodes) != 1 {
-		return fmt.Errorf("%s was not registered: %v", name, registered.Errors)
+		return fmt.Errorf("%s was not registered: %s", name, registered.Errors[0].Message)
 	}
 	ids := []string{registered.Nodes[0].Id}
 	page, err := NodesPage(client, ctx, 10, nil, &NodeFilter{Ids: ids})
@@ -119,17 +119,26 @@ func try() error {
 	}
 	fmt.Printf("%s is %s\n", page.Edges[0].Node.Name, page.Edges[0].Node.State)
 
-	refused, err := Commission(client, ctx, CommissionNodesInput{Nodes: NodeSelector{Names: []string{"missing"}}, Acceptance: AcceptanceAllOrNothing, Until: UntilActive})
+	commission := func(nodes NodeSelector) (*NodeWorkPayload, error) {
+		return Commission(client, ctx, CommissionNodesInput{Nodes: nodes, Acceptance: AcceptanceAllOrNothing, From: CommissionFromStage, Until: UntilActive})
+	}
+	refused, err := commission(NodeSelector{Names: []string{"missing-1", "missing-2"}})
 	if err != nil {
 		return err
 	}
-	fmt.Printf("a missing node is refused: %s\n", refused.Errors[0].Code)
-	accepted, err := Commission(client, ctx, CommissionNodesInput{Nodes: NodeSelector{Ids: ids}, Acceptance: AcceptanceAllOrNothing, Until: UntilActive})
+	// One refusal stands for all nodes that are refused with the same code.
+	for _, refusal := range refused.Errors {
+		fmt.Printf("%s, %d nodes (%s): %s\n", refusal.Code, refusal.Count, strings.Join(refusal.Refs, ", "), refusal.Message)
+	}
+	if len(refused.Errors) != 1 || refused.Errors[0].Count != 2 || len(refused.Errors[0].Refs) != 2 {
+		return fmt.Errorf("the refusal has not the count and the names of the missing nodes")
+	}
+	accepted, err := commission(NodeSelector{Ids: ids})
 	if err != nil {
 		return err
 	}
 	if accepted.Operation == nil {
-		return fmt.Errorf("the commission was refused: %v", accepted.Errors)
+		return fmt.Errorf("the commission was refused: %s", accepted.Errors[0].Message)
 	}
 
 	sequence := int32(0)
