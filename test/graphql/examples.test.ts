@@ -72,6 +72,24 @@ describe("the examples, one after another, on the demonstration fleet", () => {
     ]);
   };
 
+  /** The states of own-01 and own-02 that the request of a tab leads to, and the next tab needs. */
+  const OWN_REACH: Readonly<Record<string, readonly string[]>> = {
+    ManageOwn: ["MANAGEABLE", "MANAGEABLE"],
+    ProvideOwn: ["AVAILABLE", "AVAILABLE"],
+    BootFromNetwork: ["AVAILABLE", "AVAILABLE"],
+    DeployAnyFree: ["ACTIVE", "AVAILABLE"],
+    CleanWithHold: ["ACTIVE", "CLEAN_HOLD"],
+    ReleaseHolds: ["ACTIVE", "AVAILABLE"],
+  };
+
+  /** The states of these nodes; a node with work has no state, unless it is on hold. */
+  const own = async () => {
+    const { nodes } = await ostler.query<{ nodes: { nodes: { state: string; currentRun: object | null }[] } }>(
+      `{ nodes(filter: { name: { startsWith: "own-" } }) { nodes { state currentRun { id } } } }`,
+    );
+    return nodes.nodes.map(({ state, currentRun }) => (currentRun && state !== "CLEAN_HOLD" ? "" : state)).join();
+  };
+
   const berlin = async () =>
     (await ostler.query<{ cluster: { state: string } }>(`{ cluster(by: { name: "berlin" }) { state } }`)).cluster.state;
 
@@ -109,6 +127,9 @@ describe("the examples, one after another, on the demonstration fleet", () => {
               )
             ).nodes.totalCount > 0,
         );
+      const states = OWN_REACH[name];
+      if (states)
+        await eventually(`own nodes are ${states.join(" and ")}`, async () => (await own()) === states.join());
       if (name === "Stop")
         await eventually("the cluster has stopped", async () => !["STOPPING", "DEPLOYING"].includes(await berlin()));
       if (name === "Restart")
@@ -124,6 +145,10 @@ describe("the examples, one after another, on the demonstration fleet", () => {
         "ChangeSettings",
         "Restart",
         "Register",
+        "ProvideOwn",
+        "BootFromNetwork",
+        "DeployAnyFree",
+        "ReleaseHolds",
         "Discover",
         "CommissionOslo",
         "Waiting",
@@ -190,15 +215,15 @@ describe("the page", () => {
   });
 
   /** `fetch` as the page replaces it: only running the script, as the page carries it, shows what it does. */
-  async function fetchOfPage(send: (headers: Headers) => Response) {
+  async function fetchOfPage(send: (headers: Headers) => Response, cost = { textContent: "" }) {
     const { text } = await page();
     const script = /<head>.*?<script>([\s\S]*?)<\/script>/s.exec(text)?.[1] ?? "";
     const window = { fetch: (_address: string, { headers }: { headers: Headers }) => send(headers) };
     // oxlint-disable-next-line typescript/no-implied-eval
-    new Function("window", script)(window);
+    new Function("window", "document", script)(window, { querySelector: () => cost });
     return window.fetch as unknown as (
       address: string,
-      request?: { headers: Record<string, string> },
+      request?: { headers?: Record<string, string>; body?: string },
     ) => Promise<Response>;
   }
 
@@ -242,6 +267,40 @@ describe("the page", () => {
     expect(shown[1].data.watch).toEqual([items[1], items[0]]);
     expect(shown.at(-1).data.watch).toEqual([items[26], ...items.slice(6, 25).toReversed()]);
     expect(text.endsWith("event: complete\ndata\n\n")).toBe(true);
+  });
+
+  test("the GraphiQL page shows the cost of the last request beside the answer, not in it", async () => {
+    const { text } = await page();
+    expect(text).toMatch(/<body[^>]*><output id="cost"/);
+    const asked: (string | null)[] = [];
+    const answers = [
+      Response.json({ data: { a: 1 }, extensions: { cost: { requested: 1234, max: 5000 }, other: 1 } }),
+      Response.json({ data: { __schema: {} } }),
+      Response.json({ errors: [{ message: "x", extensions: { cost: { requested: 10300, max: 5000 } } }] }),
+      new Response("<html>", { status: 502 }),
+    ];
+    const cost = { textContent: "" };
+    const ask = await fetchOfPage((headers) => {
+      asked.push(headers.get("x-ostler-cost"));
+      return answers.shift() ?? Response.error();
+    }, cost);
+    const query = { body: JSON.stringify({ query: "{ a }" }) };
+    const first = await ask("/graphql", query);
+    expect(await first.json()).toEqual({ data: { a: 1 }, extensions: { other: 1 } });
+    expect(cost.textContent).toBe("Cost 1,234 of 5,000");
+    await ask("/graphql", { body: JSON.stringify({ query: "{ __schema }", operationName: "IntrospectionQuery" }) });
+    expect(cost.textContent).toBe("Cost 1,234 of 5,000");
+    await ask("/graphql", query);
+    expect(cost.textContent).toBe("Cost 10,300 of 5,000");
+    const foreign = await ask("/graphql", query);
+    expect({ status: foreign.status, text: await foreign.text() }).toEqual({ status: 502, text: "<html>" });
+    expect(cost.textContent).toBe("");
+    expect(asked).toEqual(["1", null, "1", "1"]);
+  });
+
+  test("rows of tabs do not cover the button that executes the request", async () => {
+    const { text } = await page();
+    expect(text).toContain(".graphiql-session-header { height: auto !important;");
   });
 
   test("the GraphiQL page opens a query in its URL", async () => {

@@ -9,6 +9,8 @@ export const EXAMPLES: readonly Example[] = [
   {
     query: `# List the clusters, some nodes,
 # and the verbs that each node accepts now.
+# The cost of each request appears
+# at the lower right.
 query LookAround {
   clusters(first: 10) {
     nodes { name state nodeCounts { state count } variables }
@@ -166,6 +168,107 @@ mutation Register {
   ] }) {
     nodes { name state }
     errors { code message path }
+  }
+}
+`,
+  },
+  {
+    query: `# Manage them: verify that the driver reaches them.
+# Then they are MANAGEABLE.
+mutation ManageOwn {
+  manageNodes(input: {
+    nodes: { names: ["own-01", "own-02"] }
+  }) {
+    operation { uuid state }
+    errors { code message }
+  }
+}
+`,
+  },
+  {
+    query: `# Make MANAGEABLE nodes AVAILABLE
+# by cleaning alone, without an inspection.
+mutation ProvideOwn {
+  provideNodes(input: {
+    nodes: { names: ["own-01", "own-02"] }
+  }) {
+    operation { uuid state }
+    errors { code message }
+  }
+}
+`,
+  },
+  {
+    query: `# Set the boot device of the next start.
+# persistent: true sets it for all later starts.
+mutation BootFromNetwork {
+  setBootDevice(input: {
+    nodes: { names: ["own-01"] }
+    device: NETWORK
+  }) {
+    operation { uuid state }
+    errors { code message }
+  }
+}
+`,
+  },
+  {
+    query: `# Deploy free nodes, whichever they are:
+# AVAILABLE, in no cluster, with this label.
+# Two requests never get the same node.
+mutation DeployAnyFree {
+  deployNodes(input: {
+    nodes: {
+      pick: {
+        count: 1
+        filter: {
+          labels: [{ key: "room", value: "2" }]
+        }
+      }
+    }
+  }) {
+    operation { uuid state }
+    results { ref accepted }
+    errors {
+      code message
+      ... on CapacityError { available }
+    }
+  }
+}
+`,
+  },
+  {
+    query: `# Clean with a hold: after the power-on, the node
+# waits until a person has looked at it.
+mutation CleanWithHold {
+  cleanNodes(input: {
+    nodes: { names: ["own-02"] }
+    steps: [
+      { interface: POWER, name: "power_on" }
+      {
+        interface: ENGINE
+        name: "hold"
+        args: { reason: "look at the LEDs" }
+      }
+      { name: "erase_disks" }
+    ]
+  }) {
+    operation { uuid state }
+    errors { code message }
+  }
+}
+`,
+  },
+  {
+    query: `# Release the hold: the next step begins.
+# The node is held when its state is CLEAN_HOLD.
+mutation ReleaseHolds {
+  releaseHolds(input: {
+    work: { names: ["own-02"] }
+    reason: "all LEDs are green"
+  }) {
+    results { ref accepted error { code message } }
+    errors { code message }
   }
 }
 `,

@@ -2,13 +2,21 @@
 import { renderGraphiQL } from "@graphql-yoga/render-graphiql";
 
 /**
- * The tabs are numbered, and take several lines if they do not fit on one. An animation moves a tab while the pointer
+ * The tabs are numbered, and take several lines if they do not fit on one; without a height of
+ * their own, the lines would cover the editor and its button. An animation moves a tab while the pointer
  * is down, so the click ends beside the tab and only the second click works; without the transform no tab moves.
  */
 const STYLE = `<style>
   .graphiql-tab { transform: none !important; counter-increment: tab; }
   .graphiql-tab-button::before { content: counter(tab) ". "; }
   .graphiql-tabs { flex-wrap: wrap; counter-reset: tab; }
+  .graphiql-session-header { height: auto !important; min-height: var(--session-header-height); }
+  #graphiql-session { min-height: 0; }
+  #cost {
+    position: fixed; right: 24px; bottom: 24px; z-index: 1; padding: 2px 8px; border-radius: 4px;
+    font: 13px sans-serif; color: #eee; background: #444;
+  }
+  #cost:empty { display: none; }
 </style>`;
 
 /** Items of a subscription that the page shows, newest first. */
@@ -20,6 +28,8 @@ const ITEMS_SHOWN = 20;
  *   stored.
  * - GraphiQL shows only the newest item of a subscription. This passes it the newest items as a list. A bookmark
  *   replaces the earlier one.
+ * - This asks for the cost of each request, except for the page's own introspection, and shows it beside the answer
+ *   instead of in it. A response without a cost, such as a stream, clears it.
  */
 const SCRIPT = `<script>
   {
@@ -29,15 +39,37 @@ const SCRIPT = `<script>
       const headers = new Headers(request.headers);
       authorization = headers.get("authorization") || authorization;
       if (authorization !== null) headers.set("authorization", authorization);
+      const isOwn = String(request.body).includes('"operationName":"IntrospectionQuery"');
+      if (!isOwn) headers.set("x-ostler-cost", "1");
       const response = await send(address, { ...request, headers });
+      if (!isOwn) showCost(null);
       const isStream = (response.headers.get("content-type") || "").startsWith("text/event-stream");
-      if (!isStream) return response;
+      if (!isStream) return isOwn ? response : withoutCost(response);
       const items = response.body
         .pipeThrough(new TextDecoderStream())
         .pipeThrough(newestItems())
         .pipeThrough(new TextEncoderStream());
       return new Response(items, { status: response.status, headers: response.headers });
     };
+
+    async function withoutCost(response) {
+      const text = await response.text();
+      const { status, headers } = response;
+      try {
+        const { extensions: { cost, ...extensions } = {}, ...answer } = JSON.parse(text);
+        showCost(cost || (answer.errors || []).map((error) => (error.extensions || {}).cost).find(Boolean) || null);
+        if (Object.keys(extensions).length > 0) answer.extensions = extensions;
+        return new Response(JSON.stringify(answer), { status, headers });
+      } catch {
+        return new Response(text, { status, headers });
+      }
+    }
+
+    function showCost(cost) {
+      const place = document.querySelector("#cost");
+      const text = (number) => number.toLocaleString("en");
+      place.textContent = cost === null ? "" : "Cost " + text(cost.requested) + " of " + text(cost.max);
+    }
 
     function newestItems() {
       let rest = "";
@@ -63,6 +95,10 @@ const SCRIPT = `<script>
   }
 </script>`;
 
+const COST = `<output id="cost" title="Cost of the last request: the number of objects that it may return"></output>`;
+
 export function renderPage(...options: Parameters<typeof renderGraphiQL>): string {
-  return renderGraphiQL(...options).replace("<head>", () => `<head>${STYLE}${SCRIPT}`);
+  return renderGraphiQL(...options)
+    .replace("<head>", () => `<head>${STYLE}${SCRIPT}`)
+    .replace(/<body[^>]*>/, (body) => `${body}${COST}`);
 }
