@@ -16,7 +16,7 @@ export type Inventory = {
 };
 
 export type BmcInfo = {
-  readonly firmwareRevision?: string;
+  readonly firmwareVersion?: string;
   readonly ipmiVersion?: string;
   readonly manufacturerId?: number;
   readonly productId?: number;
@@ -69,7 +69,7 @@ export function parseBmcInfo(text: string): BmcInfo {
     return digits === undefined ? undefined : Number(digits);
   };
   return present({
-    firmwareRevision: fields.get("Firmware Revision"),
+    firmwareVersion: fields.get("Firmware Revision"),
     ipmiVersion: fields.get("IPMI Version"),
     manufacturerId: number("Manufacturer ID"),
     productId: number("Product ID"),

@@ -214,7 +214,7 @@ describe("driver ipmi on a simulated BMC: power and inspection", () => {
       partNumber: "OL1-P",
       assetTag: `asset-${second.serial}`,
       board: { manufacturer: "Ostler Lab", model: "OL-1 board", serial: `${second.serial}-B`, partNumber: "OL1-B" },
-      bmc: { firmwareRevision: "2.32", ipmiVersion: "2.0", manufacturerId: 0, productId: 4097 },
+      bmc: { firmwareVersion: "2.32", ipmiVersion: "2.0", manufacturerId: 0, productId: 4097 },
       sensors: [
         { name: "Inlet temp", kind: "Temperature", value: 23, unit: "degrees C", status: "OK" },
         { name: "Cpu1 temp", kind: "Temperature", value: 51, unit: "degrees C", status: "OK" },

@@ -144,7 +144,7 @@ describe("output of ipmitool", () => {
     const text =
       "Device ID                 : 32\nFirmware Revision         : 1.74\nIPMI Version              : 2.0\nManufacturer ID           : 10876\nManufacturer Name         : Unknown\nProduct ID                : 6929 (0x1b11)\nAux Firmware Rev Info     : \n    0x06\n";
     expect(parseBmcInfo(text)).toEqual({
-      firmwareRevision: "1.74",
+      firmwareVersion: "1.74",
       ipmiVersion: "2.0",
       manufacturerId: 10876,
       productId: 6929,
@@ -539,7 +539,7 @@ describe("driver ipmi with a simulated ipmitool", () => {
     const outputs = [];
     for (const step of driver.inspect?.steps ?? []) outputs.push(await step.run(stepCall(step)));
     expect(outputs).toEqual([
-      { kind: "done", output: { bmc: { firmwareRevision: "1.74", ipmiVersion: "2.0", manufacturerId: 10876 } } },
+      { kind: "done", output: { bmc: { firmwareVersion: "1.74", ipmiVersion: "2.0", manufacturerId: 10876 } } },
       { kind: "done", output: { sensors: [] } },
     ]);
   });
