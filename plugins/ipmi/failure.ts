@@ -11,12 +11,19 @@ export class IpmiError extends Error implements DriverError {
   override readonly name = "DriverError";
   readonly kind: DriverErrorKind;
   readonly retryable: boolean;
+  readonly withoutEffect: boolean;
 
   constructor(failure: Failure, options?: ErrorOptions) {
     super(failure.message, options);
     this.kind = failure.kind;
     this.retryable = failure.retryable;
+    this.withoutEffect = failure.withoutEffect === true;
   }
+}
+
+/** The same failure, of a request that only reads and that precedes every change. */
+export function beforeChange({ kind, retryable, message, cause }: IpmiError): IpmiError {
+  return new IpmiError({ kind, retryable, message, withoutEffect: true }, { cause });
 }
 
 export interface Failure {
@@ -24,6 +31,8 @@ export interface Failure {
   readonly retryable: boolean;
   /** For operators. */
   readonly message: string;
+  /** True if nothing has been sent that changes the machine. */
+  readonly withoutEffect?: boolean;
 }
 
 /** Known from the text, or dependent on whether the BMC answers a request that needs no login. */
@@ -50,7 +59,9 @@ export function classifyFailure(call: FailedCall): Classification {
   if (/no response from RAKP/.test(call.text)) return loginOrSilence(call);
   if (call.killedAfterSeconds !== undefined) {
     const message = `BMC ${call.bmc} answers, but did not ${call.task} within ${call.killedAfterSeconds} s; try again, or restart the BMC.`;
-    return { silent: silentBmc(call), present: { kind: "TIMEOUT", retryable: true, message } };
+    const present = { kind: "TIMEOUT", retryable: true, message } as const;
+    // After the login the BMC may have received the request, even if it does not answer any more.
+    return LOGGED_IN.test(call.text) ? { failure: present } : { silent: silentBmc(call), present };
   }
   for (const { pattern, classify } of RULES) {
     const match = pattern.exec(call.text);
@@ -126,6 +137,7 @@ const RULES: readonly FailureRule[] = [
     pattern: /(?:failed: |Device not present \()([^)\n]+)/,
     classify({ bmc, task }, [, reason = ""]) {
       const refusal = reason.trim();
+      if (UNKNOWN_REQUEST.test(refusal)) return known("UNSUPPORTED", false, `BMC ${bmc} cannot ${task}: "${refusal}".`);
       return known("REFUSED", TEMPORARY.test(refusal), `BMC ${bmc} refused to ${task}: "${refusal}".`);
     },
   },
@@ -141,6 +153,12 @@ const RULES: readonly FailureRule[] = [
       ),
   },
 ];
+
+/** Lines that `-v` prints once a session is open. */
+const LOGGED_IN = /^(Running Get |Discovered IPMB)/m;
+
+/** Refusals of a request that the BMC, or the machine behind it, does not know. The driver sends none that is malformed. */
+const UNKNOWN_REQUEST = /^(Invalid command|Invalid data field in request|Parameter not supported|Unknown \(0x80\))/i;
 
 /** Refusals that end without a change of settings: the BMC is busy, starting, or between two states. */
 const TEMPORARY =

@@ -1,24 +1,19 @@
 /**
- * Driver `ipmi`: machines with an IPMI 2.0 BMC, through the program ipmitool. Power, boot device, and an inspection
- * that does not affect a running system.
+ * Driver `ipmi`: machines with an IPMI 2.0 BMC, through the program ipmitool. Power, boot device, event log,
+ * and an inspection that does not affect a running system.
  *
  * ipmitool repeats a command whose reply is late, and a BMC can then execute it twice. So the driver uses no command
  * that has another effect the second time (`power cycle`, `power reset`): `set` reads the power, requests a state, and
  * reads again until the machine is in it. A reboot is off, wait, on, wait.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import type {
-  BootDevice,
-  Call,
-  DriverFactory,
-  PowerAction,
-  PowerState,
-  Step,
-  StepResult,
-} from "../../src/drivers/driver.ts";
+import type { Call, DriverFactory, PowerAction, PowerState, Step, StepResult } from "../../src/drivers/driver.ts";
+import { abilitiesOf } from "./abilities.ts";
+import { readBootDevice, setBootDevice } from "./boot.ts";
 import { controllerOf, ipmiDiscovery } from "./discover.ts";
-import { IpmiError } from "./failure.ts";
-import { parseBmcInfo, parseFru, parseSensors } from "./inventory.ts";
+import { clearEventLog, readEventLog } from "./event-log.ts";
+import { IpmiError, beforeChange } from "./failure.ts";
+import { healthOf, parseBmcInfo, parseFru, parseSensors } from "./inventory.ts";
 import { createIpmitool, deadlinePassed, noIpmitool } from "./ipmitool.ts";
 import type { Command, Ipmitool } from "./ipmitool.ts";
 import { bmcName, ipmiSettings } from "./settings.ts";
@@ -32,13 +27,6 @@ const POLL_LONGEST_MILLISECONDS = 2000;
 /** Hundreds of sensors of a slow BMC take a minute or more. */
 const SENSORS_SECONDS = 150;
 
-const BOOT_DEVICE_WORD: Readonly<Record<Exclude<BootDevice, "HTTP">, string>> = {
-  PXE: "pxe",
-  DISK: "disk",
-  CDROM: "cdrom",
-  BIOS: "bios",
-};
-
 const factory: DriverFactory<IpmiSettings> = ({ describing }) => {
   const ipmitool = describing ? noIpmitool : createIpmitool();
   return {
@@ -51,25 +39,17 @@ const factory: DriverFactory<IpmiSettings> = ({ describing }) => {
     power: {
       read: (call) => readPower(ipmitool, call),
       set: (call, action) => setPower(ipmitool, call, action),
-      async setBootDevice(call, device, { persistent, mode }) {
-        if (device === "HTTP")
-          throw new IpmiError({
-            kind: "UNSUPPORTED",
-            retryable: false,
-            message: `BMC ${bmcName(call.settings)}: IPMI has no boot device for HTTP; use PXE.`,
-          });
-        const word = BOOT_DEVICE_WORD[device];
-        const isUefi = mode === undefined ? call.settings.bootMode === "UEFI" : mode === "UEFI";
-        const options = [...(isUefi ? ["efiboot"] : []), ...(persistent ? ["persistent"] : [])];
-        await ipmitool.run(call, {
-          task: `set the boot device to ${word}`,
-          words: ["chassis", "bootdev", word, ...(options.length > 0 ? [`options=${options.join(",")}`] : [])],
-          expect: /^Set Boot Device to /m,
-        });
-      },
+      setBootDevice: (call, device, options) => setBootDevice(ipmitool, call, device, options),
+      readBootDevice: (call) => readBootDevice(ipmitool, call),
     },
-    inspect: { withoutReboot: true, supportsAbort: true, steps: [readInventory(ipmitool), readSensors(ipmitool)] },
+    inspect: {
+      withoutReboot: true,
+      supportsAbort: true,
+      steps: [readInventory(ipmitool), readSensors(ipmitool), readEvents(ipmitool)],
+    },
+    clean: { supportsAbort: true, steps: [clearLogs(ipmitool)] },
     discover: ipmiDiscovery(ipmitool),
+    abilities: (call) => abilitiesOf(ipmitool, call),
     controllerOf,
   };
 };
@@ -86,28 +66,37 @@ async function readPower(ipmitool: Ipmitool, call: IpmiCall): Promise<PowerState
   return state === "ON" || state === "OFF" ? state : "UNKNOWN";
 }
 
+const ON: Target = { state: "ON", word: "on", task: "switch the machine on" };
+const OFF: Target = { state: "OFF", word: "off", task: "switch the machine off" };
+const SOFT_OFF: Target = { state: "OFF", word: "soft", task: "have the operating system shut down" };
+
+interface Target {
+  readonly state: "ON" | "OFF";
+  readonly word: "on" | "off" | "soft";
+  readonly task: string;
+}
+
 async function setPower(ipmitool: Ipmitool, call: IpmiCall, action: PowerAction): Promise<void> {
+  const current = await readPower(ipmitool, call).catch((error: unknown) => {
+    throw error instanceof IpmiError ? beforeChange(error) : error;
+  });
   switch (action) {
     case "ON":
-      return bringTo(ipmitool, call, { state: "ON", word: "on", task: "switch the machine on" });
+      return bringTo(ipmitool, call, ON, current);
     case "OFF":
-      return bringTo(ipmitool, call, { state: "OFF", word: "off", task: "switch the machine off" });
+      return bringTo(ipmitool, call, OFF, current);
     case "SOFT_OFF":
-      return bringTo(ipmitool, call, { state: "OFF", word: "soft", task: "have the operating system shut down" });
+      return bringTo(ipmitool, call, SOFT_OFF, current);
     case "REBOOT":
       // After a crash between the two, this finds the machine off and continues from there.
-      await setPower(ipmitool, call, "OFF");
-      return setPower(ipmitool, call, "ON");
+      await bringTo(ipmitool, call, OFF, current);
+      return bringTo(ipmitool, call, ON, "OFF");
   }
 }
 
 /** Requests a state unless the machine is in it, and returns when it is. */
-async function bringTo(
-  ipmitool: Ipmitool,
-  call: IpmiCall,
-  target: { readonly state: "ON" | "OFF"; readonly word: "on" | "off" | "soft"; readonly task: string },
-): Promise<void> {
-  if ((await readPower(ipmitool, call)) === target.state) return;
+async function bringTo(ipmitool: Ipmitool, call: IpmiCall, target: Target, current: PowerState): Promise<void> {
+  if (current === target.state) return;
   const command: Command = {
     task: target.task,
     words: ["chassis", "power", target.word],
@@ -200,20 +189,67 @@ function readSensors(ipmitool: Ipmitool): Step<IpmiSettings> {
           acceptPartial: true,
           seconds: SENSORS_SECONDS,
         });
-        return { sensors: parseSensors(text) };
+        const sensors = parseSensors(text);
+        const health = healthOf(sensors);
+        return { ...(health && { health }), sensors };
+      }),
+  };
+}
+
+function readEvents(ipmitool: Ipmitool): Step<IpmiSettings> {
+  return {
+    name: "read_event_log",
+    title: "Read the newest entries of the event log",
+    phase: "inspect",
+    priority: 5,
+    interruptible: "ALWAYS",
+    timeoutSeconds: 240,
+    idempotent: true,
+    touches: [],
+    retries: { times: 2, backoffSeconds: 10 },
+    run: (call) =>
+      asResult(call, async () => {
+        const eventLog = await unlessLacking(call, () => readEventLog(ipmitool, call));
+        return eventLog === undefined ? {} : { eventLog };
+      }),
+  };
+}
+
+function clearLogs(ipmitool: Ipmitool): Step<IpmiSettings> {
+  return {
+    name: "clear_logs",
+    title: "Clear the event log of the BMC",
+    phase: "clean",
+    priority: 0,
+    group: "management",
+    interruptible: "ALWAYS",
+    timeoutSeconds: 120,
+    idempotent: true,
+    touches: [],
+    run: (call) =>
+      asResult(call, async () => {
+        const entries = await clearEventLog(ipmitool, call);
+        call.log(`BMC ${bmcName(call.settings)} clears its event log, which had ${entries} entries.`);
+        return { clearedLogs: ["SEL"], clearedEntries: entries };
       }),
   };
 }
 
 /** Returns no text if the BMC refuses: the inventory of a BMC without FRU data or sensors is still useful. */
 async function unlessRefused(call: IpmiCall, ipmitool: Ipmitool, command: Command): Promise<string> {
+  return (await unlessLacking(call, () => ipmitool.run(call, command))) ?? "";
+}
+
+/** Returns nothing if the BMC refuses, or if ipmitool does not understand it. */
+async function unlessLacking<Result>(call: IpmiCall, read: () => Promise<Result>): Promise<Result | undefined> {
   try {
-    return await ipmitool.run(call, command);
+    return await read();
   } catch (error) {
     if (!(error instanceof IpmiError)) throw error;
-    if (error.kind !== "OTHER" && (error.kind !== "REFUSED" || error.retryable)) throw error;
+    const isAnswer = error.kind === "UNSUPPORTED" || (error.kind === "REFUSED" && !error.retryable);
+    if (!isAnswer && error.kind !== "OTHER") throw error;
     call.log(`${error.message} The inspection continues without it.`);
-    return "";
+    return undefined;
   }
 }
 

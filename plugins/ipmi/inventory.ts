@@ -1,4 +1,7 @@
-/** Parses the output of ipmitool about a machine. Pure; ignores unknown lines. */
+/**
+ * Parses the output of ipmitool about a machine, in the terms that the inventories of all drivers share
+ * (docs/drivers.md). Pure; ignores unknown lines.
+ */
 
 /** From `fru print 0`. Fields that the BMC does not report are omitted. */
 export type Inventory = {
@@ -7,6 +10,7 @@ export type Inventory = {
   readonly serial?: string;
   readonly partNumber?: string;
   readonly assetTag?: string;
+  readonly chassis?: readonly { readonly type?: string; readonly serial?: string; readonly partNumber?: string }[];
   readonly board?: {
     readonly manufacturer?: string;
     readonly model?: string;
@@ -32,6 +36,8 @@ export type Sensor = {
   readonly value: number | null;
   readonly unit: string | null;
   readonly status: SensorStatus;
+  /** Critical thresholds in the record of the sensor, in its unit; only those that it has. */
+  readonly critical?: { readonly lower?: number; readonly upper?: number };
   /** The states, in the words of ipmitool; only for sensors that report states. */
   readonly state?: string;
 };
@@ -51,12 +57,18 @@ export function parseFru(text: string): Inventory {
     serial: field("Board Serial"),
     partNumber: field("Board Part Number"),
   });
+  const chassis = present({
+    type: field("Chassis Type"),
+    serial: field("Chassis Serial"),
+    partNumber: field("Chassis Part Number"),
+  });
   return present({
     manufacturer: field("Product Manufacturer", "Board Mfg"),
     model: field("Product Name", "Board Product"),
     serial: field("Product Serial", "Chassis Serial"),
     partNumber: field("Product Part Number", "Chassis Part Number"),
     assetTag: field("Product Asset Tag"),
+    chassis: Object.keys(chassis).length === 0 ? undefined : [chassis],
     board: Object.keys(board).length === 0 ? undefined : board,
   });
 }
@@ -77,9 +89,10 @@ export function parseBmcInfo(text: string): BmcInfo {
 }
 
 // Fields are not quoted, so a name can contain commas. The position of the status word identifies the other fields.
-// Sensors that measure: name,value,unit,status,entity,entity name,kind,thresholds…
+// Sensors that measure: name,value,unit,status,entity,entity name,kind,nominal,normal minimum,normal maximum, then the
+// upper and the lower thresholds: non-recoverable, critical, non-critical; then minimum and maximum.
 // Sensors that report states: name,number"h",status,entity,states
-const MEASURED = /^(.+?),(-?[\d.]*|na),([^,]*),([a-z]{2,3})(?:,([^,]*))?(?:,([^,]*))?(?:,([^,]*))?(?:,.*)?$/;
+const MEASURED = /^(.+?),(-?[\d.]*|na),([^,]*),([a-z]{2,3})(?:,([^,]*))?(?:,([^,]*))?(?:,([^,]*))?(?:,(.*))?$/;
 const DISCRETE = /^(.+?),[0-9A-F]{2}h,([a-z]{2,3})(?:,[\d.]*)?(?:,(.*))?$/;
 
 /** Parses `-v -c sdr elist`; keeps the order of the BMC. */
@@ -99,7 +112,7 @@ function parseSensor(line: string): Sensor | undefined {
   }
   const measured = MEASURED.exec(line);
   if (measured === null) return undefined;
-  const [, name = "", reading = "", rawUnit = "", status = "", , , rawKind = ""] = measured;
+  const [, name = "", reading = "", rawUnit = "", status = "", , , rawKind = "", limits = ""] = measured;
   const value = reading === "" ? NaN : Number(reading);
   // Older versions print the percent flag before every unit: "% degrees C".
   const unit = rawUnit.trim().replace(/^% (?=.)/, "");
@@ -110,7 +123,20 @@ function parseSensor(line: string): Sensor | undefined {
     value: Number.isFinite(value) ? value : null,
     unit: unit === "" ? null : unit,
     status: sensorStatus(status),
+    ...criticalOf(limits.split(",")),
   };
+}
+
+function criticalOf([, , , , upper = "", , , lower = ""]: readonly string[]): Pick<Sensor, "critical"> {
+  const number = (text: string) => (/^-?[\d.]+$/.test(text) ? Number(text) : undefined);
+  const critical = present({ lower: number(lower), upper: number(upper) });
+  return Object.keys(critical).length === 0 ? {} : { critical };
+}
+
+/** The worst status of a sensor; undefined if none has one. */
+export function healthOf(sensors: readonly Sensor[]): Exclude<SensorStatus, "UNKNOWN"> | undefined {
+  const worst = ["CRITICAL", "WARNING", "OK"] as const;
+  return worst.find((status) => sensors.some((sensor) => sensor.status === status));
 }
 
 /** ipmitool prints nc, cr or nr (non-critical, critical, non-recoverable), with l or u for the lower or upper bound. */

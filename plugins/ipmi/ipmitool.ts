@@ -8,7 +8,7 @@ import { accessSync, constants, existsSync, lstatSync, mkdirSync, statSync, writ
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import type { Call } from "../../src/drivers/driver.ts";
-import { IpmiError, classifyFailure } from "./failure.ts";
+import { IpmiError, beforeChange, classifyFailure } from "./failure.ts";
 import { PRESENCE_MILLISECONDS, bmcAnswers } from "./presence.ts";
 import { bmcName, silentSeconds } from "./settings.ts";
 import type { IpmiSettings } from "./settings.ts";
@@ -26,6 +26,8 @@ export interface Command {
   readonly expect: RegExp;
   /** Accept incomplete output: some BMCs have a record that ipmitool cannot read, and it then exits with code 1. */
   readonly acceptPartial?: true;
+  /** Without `-v`, which changes the output of some commands. A failed login is then reported without its reason. */
+  readonly terse?: true;
   /** Time limit of this command, if the usual one is too short. */
   readonly seconds?: number;
 }
@@ -58,8 +60,14 @@ export function createIpmitool(): Ipmitool {
     const { settings } = call;
     const ended = await execute({
       program,
-      words: [...sessionWords(settings, addressOf(call)), ...command.words],
-      environment: { PATH: process.env["PATH"] ?? "", HOME: home, LC_ALL: "C", IPMI_PASSWORD: settings.password },
+      words: [...sessionWords(settings, addressOf(call)), ...(command.terse ? [] : ["-v"]), ...command.words],
+      environment: {
+        PATH: process.env["PATH"] ?? "",
+        HOME: home,
+        LC_ALL: "C",
+        TZ: "UTC",
+        IPMI_PASSWORD: settings.password,
+      },
       milliseconds,
       signal: call.signal,
     });
@@ -95,7 +103,7 @@ export function createIpmitool(): Ipmitool {
       const { settings } = call;
       const seconds = Math.max(command.seconds ?? CALL_SECONDS, silentSeconds(settings) + 5);
       const milliseconds = Math.min(seconds * 1000, timeLeft(call));
-      if (milliseconds <= 0) throw deadlinePassed(call, command.task);
+      if (milliseconds <= 0) throw beforeChange(deadlinePassed(call, command.task));
       return call.timed(`ipmi ${nameOf(command)}`, () => runCommand(call, command, milliseconds));
     },
   };
@@ -117,12 +125,12 @@ function nameOf({ words }: Command): string {
   return words.filter((word) => /^[a-z]+$/.test(word)).join(" ");
 }
 
-/** Arguments that open the session. With `-v` ipmitool prints why a login failed. */
+/** Arguments that open the session. */
 function sessionWords(settings: IpmiSettings, address: string): string[] {
   const { port, username, cipherSuite, privilege, replySeconds, sessionTries } = settings;
   const bmc = ["-I", "lanplus", "-H", address, "-p", String(port)];
   const login = ["-U", username, "-E", "-C", String(cipherSuite), "-L", privilege];
-  return [...bmc, ...login, "-N", String(replySeconds), "-R", String(sessionTries), "-v"];
+  return [...bmc, ...login, "-N", String(replySeconds), "-R", String(sessionTries)];
 }
 
 interface ProcessEnd {

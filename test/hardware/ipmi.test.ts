@@ -48,6 +48,22 @@ function call(bmc: SimulatedBmc, changes: Partial<IpmiSettings> = {}, seconds = 
   };
 }
 
+function stepCall(bmc: SimulatedBmc, name: string): StepCall<IpmiSettings> {
+  const unused = () => Promise.reject(new Error("The step must not touch the power or the media."));
+  return {
+    ...call(bmc),
+    args: {},
+    memo: null,
+    callback: null,
+    callbackPath: "/callback/1",
+    attemptKey: name,
+    variables: {},
+    power: { read: unused, set: unused, setBootDevice: unused },
+    media: { offered: false, insert: unused, eject: unused },
+    progress: () => undefined,
+  };
+}
+
 async function timed(work: Promise<unknown>): Promise<{ readonly milliseconds: number; readonly failure: unknown }> {
   const began = performance.now();
   const failure: unknown = await work.then(
@@ -190,23 +206,12 @@ describe("driver ipmi on a simulated BMC: power and inspection", () => {
     const before = (await second.journal()).length;
     const inventory: Record<string, Json> = {};
     for (const step of driver.inspect?.steps ?? []) {
-      const unused = () => Promise.reject(new Error("An inspection must not touch the power."));
-      const stepCall: StepCall<IpmiSettings> = {
-        ...call(second),
-        args: {},
-        memo: null,
-        callback: null,
-        callbackPath: "/callback/1",
-        attemptKey: step.name,
-        variables: {},
-        power: { read: unused, set: unused, setBootDevice: unused },
-        media: { offered: false, insert: unused, eject: unused },
-        progress: () => undefined,
-      };
-      const result = await step.run(stepCall);
+      const result = await step.run(stepCall(second, step.name));
       expect(result.kind).toBe("done");
       if (result.kind === "done") Object.assign(inventory, result.output);
     }
+    // ipmi_sim gives every record its own time, and its clock is not set.
+    const event = { time: null, sensor: "Temperature Cpu1 temp", description: "Upper Critical going high" };
     expect(inventory).toEqual({
       manufacturer: "Ostler Lab",
       model: "OL-1",
@@ -215,15 +220,71 @@ describe("driver ipmi on a simulated BMC: power and inspection", () => {
       assetTag: `asset-${second.serial}`,
       board: { manufacturer: "Ostler Lab", model: "OL-1 board", serial: `${second.serial}-B`, partNumber: "OL1-B" },
       bmc: { firmwareVersion: "2.32", ipmiVersion: "2.0", manufacturerId: 0, productId: 4097 },
+      health: "OK",
       sensors: [
         { name: "Inlet temp", kind: "Temperature", value: 23, unit: "degrees C", status: "OK" },
-        { name: "Cpu1 temp", kind: "Temperature", value: 51, unit: "degrees C", status: "OK" },
+        { name: "Cpu1 temp", kind: "Temperature", value: 51, unit: "degrees C", status: "OK", critical: { upper: 90 } },
         { name: "Sys fan 1", kind: "Fan", value: 4800, unit: "RPM", status: "OK" },
-        { name: "Supply 12v", kind: "Voltage", value: 12.06, unit: "Volts", status: "OK" },
+        {
+          name: "Supply 12v",
+          kind: "Voltage",
+          value: 12.06,
+          unit: "Volts",
+          status: "OK",
+          critical: { lower: 11.4, upper: 12.6 },
+        },
         { name: "Supply present", value: null, unit: null, status: "OK", state: "Present" },
       ],
+      eventLog: {
+        total: 3,
+        percentUsed: 2,
+        overflow: false,
+        entries: [
+          { id: "1", time: null, sensor: "Entity Presence Supply present", description: "Present", asserted: true },
+          { ...event, id: "2", asserted: true, reading: "Reading 91 > Threshold 90 degrees C" },
+          { ...event, id: "3", asserted: false, reading: "Reading 91 < Threshold 90 degrees C" },
+        ],
+      },
     });
     expect(await eventsSince(second, before)).toEqual([]);
+  });
+});
+
+describe("driver ipmi on a simulated BMC: abilities and event log", () => {
+  test("[R-452] driver ipmi on a simulated BMC reports the abilities that its list of devices implies", async () => {
+    const abilities = (await driver.abilities?.(call(second))) ?? [];
+    expect(abilities.map(({ name }) => name)).toEqual([
+      "power.ON",
+      "power.OFF",
+      "power.SOFT_OFF",
+      "power.REBOOT",
+      "inspect.read_event_log",
+      "clean.clear_logs",
+      "inspect.read_sensors",
+      "power.setBootDevice",
+    ]);
+    expect(abilities.every(({ works }) => works)).toBe(true);
+  });
+
+  test("driver ipmi on a simulated BMC reads no boot device, because ipmi_sim never marks the boot flags as valid", async () => {
+    await driver.power.setBootDevice?.(call(second), "PXE", { persistent: false });
+    expect(await driver.power.readBootDevice?.(call(second))).toEqual({
+      device: null,
+      persistent: false,
+      mode: "BIOS",
+    });
+  });
+
+  test("[R-451] driver ipmi on a simulated BMC clears the event log, twice too", async () => {
+    const [clear] = driver.clean?.steps ?? [];
+    const readLog = driver.inspect?.steps.find(({ name }) => name === "read_event_log");
+    const output = async (step: typeof clear) => (await step?.run(stepCall(second, step.name))) as { output: Json };
+    expect(clear).toMatchObject({ name: "clear_logs", group: "management", priority: 0, touches: [] });
+    expect((await output(clear)).output).toEqual({ clearedLogs: ["SEL"], clearedEntries: 3 });
+    expect((await output(clear)).output).toEqual({ clearedLogs: ["SEL"], clearedEntries: 0 });
+    expect((await output(readLog)).output).toEqual({
+      eventLog: { total: 0, percentUsed: 0, overflow: false, entries: [] },
+    });
   });
 });
 

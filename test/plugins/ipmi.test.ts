@@ -6,6 +6,9 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { devicesOf } from "../../plugins/ipmi/abilities.ts";
+import { parseBootFlags } from "../../plugins/ipmi/boot.ts";
+import { parseEventLog, parseLogState } from "../../plugins/ipmi/event-log.ts";
 import { IpmiError, classifyFailure } from "../../plugins/ipmi/failure.ts";
 import factory from "../../plugins/ipmi/index.ts";
 import { parseBmcInfo, parseFru, parseSensors } from "../../plugins/ipmi/inventory.ts";
@@ -99,6 +102,7 @@ describe("output of ipmitool", () => {
       serial: "S-1",
       partNumber: "A-100",
       assetTag: "row 3",
+      chassis: [{ type: "Rack Mount Chassis", serial: "C-77" }],
       board: { manufacturer: "Boardmaker", model: "BM-9", serial: "B-1234", partNumber: "99-B" },
     });
   });
@@ -170,6 +174,17 @@ describe("output of ipmitool", () => {
       { name: "Hot", kind: "Temperature", value: 99, unit: "degrees C", status: "CRITICAL" },
     ],
     [
+      "[R-450] With limits,12.060,Volts,ok,10.1,Power Supply,Voltage,12.000,,,13.000,12.600,12.500,,11.400,11.500,0.000,15.300",
+      {
+        name: "[R-450] With limits",
+        kind: "Voltage",
+        value: 12.06,
+        unit: "Volts",
+        status: "OK",
+        critical: { lower: 11.4, upper: 12.6 },
+      },
+    ],
+    [
       "Burning,120,degrees C,unr,3.1,Processor,Temperature",
       { name: "Burning", kind: "Temperature", value: 120, unit: "degrees C", status: "CRITICAL" },
     ],
@@ -209,6 +224,83 @@ describe("output of ipmitool", () => {
     expect(parseSensors(text)).toEqual([{ name: "A", value: 1, unit: "Volts", status: "OK" }]);
     expect(parseFru("\u0000\u0001 : \n : \n no colon")).toEqual({});
     expect(parseBmcInfo("")).toEqual({});
+  });
+});
+
+describe("output of ipmitool: event log, boot device, abilities", () => {
+  test("[R-451] output of ipmitool: the entries of the event log", () => {
+    const text = [
+      "1, Pre-Init ,0000006685,Entity Presence Supply present,Present,Asserted",
+      "4,11/23/26,02:30:01 UTC,Temperature Cpu1 temp,Upper Critical going high,Deasserted,Reading 91 > Threshold 90 degrees C",
+      "a,11/23/2026,02:30:01,Fan Fan, rear,Lower Critical going low ,Asserted",
+      "5,,,OEM record e0,0102030405060708090a0b0c0d",
+      "6,11/23/26,02:30:01 UTC,OEM record c0,070605,08090a0b0c0d",
+      "Get SEL Entry 7 command failed",
+    ].join("\r\n");
+    expect(parseEventLog(text)).toEqual([
+      { id: "1", time: null, sensor: "Entity Presence Supply present", description: "Present", asserted: true },
+      {
+        id: "4",
+        time: "2026-11-23T02:30:01Z",
+        sensor: "Temperature Cpu1 temp",
+        description: "Upper Critical going high",
+        asserted: false,
+        reading: "Reading 91 > Threshold 90 degrees C",
+      },
+      {
+        id: "a",
+        time: "2026-11-23T02:30:01Z",
+        sensor: "Fan Fan, rear",
+        description: "Lower Critical going low",
+        asserted: true,
+      },
+      { id: "5", time: null, sensor: null, description: "OEM record e0, 0102030405060708090a0b0c0d" },
+      {
+        id: "6",
+        time: "2026-11-23T02:30:01Z",
+        sensor: null,
+        description: "OEM record c0, 070605, 08090a0b0c0d",
+      },
+    ]);
+  });
+
+  test("output of ipmitool: the state of the event log", () => {
+    const info = "SEL Information\nEntries          : 512\nPercent Used     : 100%\nOverflow         : true\n";
+    expect(parseLogState(info)).toEqual({ total: 512, percentUsed: 100, overflow: true });
+    expect(parseLogState("Entries : 3\nPercent Used     : unknown\n")).toEqual({
+      total: 3,
+      percentUsed: null,
+      overflow: false,
+    });
+  });
+
+  test.each([
+    ["8004000000", { device: "PXE", persistent: false, mode: "BIOS" }],
+    ["e008000000", { device: "DISK", persistent: true, mode: "UEFI" }],
+    ["a014000000", { device: "CDROM", persistent: false, mode: "UEFI" }],
+    ["8020000000", { device: "CDROM", persistent: false, mode: "BIOS" }],
+    ["8018000000", { device: "BIOS", persistent: false, mode: "BIOS" }],
+    ["c000000000", { device: null, persistent: true, mode: "BIOS" }],
+    ["0004000000", { device: null, persistent: false, mode: "BIOS" }],
+    ["803c000000", undefined],
+  ])("[R-453] output of ipmitool: boot flags %s", (data, flags) => {
+    expect(parseBootFlags(`Boot parameter 5 is valid/unlocked\nBoot parameter data: ${data}\n`)).toEqual(flags);
+  });
+
+  test("[R-452] output of ipmitool: a BMC without a device lacks the abilities that need it, and says which device", () => {
+    const info = (provides: string) =>
+      `Provides Device SDRs      : ${provides}\nAdditional Device Support :\n    Sensor Device\n    Chassis Device\nAux Firmware Rev Info     : \n    0x06\n`;
+    const lacking = (text: string) =>
+      devicesOf(text, "10.0.0.7:623")
+        .filter(({ works }) => !works)
+        .map(({ name }) => name);
+    expect(lacking(info("no"))).toEqual(["inspect.read_event_log", "clean.clear_logs", "inspect.read_sensors"]);
+    expect(lacking(info("yes"))).toEqual(["inspect.read_event_log", "clean.clear_logs"]);
+    expect(devicesOf(info("yes"), "10.0.0.7:623")).toContainEqual({
+      name: "clean.clear_logs",
+      works: false,
+      reason: "BMC 10.0.0.7:623 reports that it has no SEL Device.",
+    });
   });
 });
 
@@ -277,7 +369,7 @@ describe("failure of ipmitool", () => {
     [`${CHATTER}\nSet Chassis Power Control to Up/On failed: Node busy`, "REFUSED", true, /Node busy/],
     [
       `${CHATTER}\nSet Chassis Power Control to Diag failed: Invalid data field in request`,
-      "REFUSED",
+      "UNSUPPORTED",
       false,
       /Invalid data field/,
     ],
@@ -317,6 +409,10 @@ describe("failure of ipmitool", () => {
         `> Error: no response from RAKP 3 message\nSet Session Privilege Level to OPERATOR failed\n${NO_SESSION}`,
       ),
     ).toMatchObject(expected);
+  });
+
+  test("failure of ipmitool that was killed after the login is a timeout, because the BMC may have received the request", () => {
+    expect(classify(CHATTER, 30)).toMatchObject({ failure: { kind: "TIMEOUT", retryable: true } });
   });
 
   test("failure of ipmitool that was killed is a timeout if the BMC is present, and unreachable if not", () => {
@@ -521,6 +617,18 @@ describe("driver ipmi with a simulated ipmitool", () => {
     });
   });
 
+  test("[R-455] driver ipmi marks a TIMEOUT before a power change as without effect, and one after it not", async () => {
+    await tool.put("hang", "");
+    await using bmc = await listener(Buffer.from("0600ff0700000000000000000010811c63200038000184040300", "hex"));
+    const early = driver.power.set(call({ port: bmc.port }, { milliseconds: 300 }), "REBOOT");
+    await expect(early).rejects.toMatchObject({ kind: "TIMEOUT", withoutEffect: true });
+    await tool.reset();
+    await tool.put("power", "on");
+    await tool.put("deaf", "");
+    const late = driver.power.set(call({}, { milliseconds: 700 }), "SOFT_OFF");
+    await expect(late).rejects.toMatchObject({ kind: "TIMEOUT", withoutEffect: false });
+  });
+
   test("driver ipmi does not repeat a password that ipmitool prints", async () => {
     await tool.put("stderr", `bad password ${PASSWORD}\n`);
     const failure: unknown = await driver.power.read(call()).catch((error: unknown) => error);
@@ -541,6 +649,7 @@ describe("driver ipmi with a simulated ipmitool", () => {
     expect(outputs).toEqual([
       { kind: "done", output: { bmc: { firmwareVersion: "1.74", ipmiVersion: "2.0", manufacturerId: 10876 } } },
       { kind: "done", output: { sensors: [] } },
+      { kind: "done", output: {} },
     ]);
   });
 

@@ -301,6 +301,8 @@ interface SimulatedSensor {
   readonly unit: string;
   readonly factor: number;
   readonly exponent: number;
+  /** Raw critical thresholds. */
+  readonly critical?: { readonly lower?: number; readonly upper?: number };
 }
 
 const SENSORS: readonly SimulatedSensor[] = [
@@ -321,6 +323,7 @@ const SENSORS: readonly SimulatedSensor[] = [
     unit: "degrees_C",
     factor: 1,
     exponent: 0,
+    critical: { upper: 90 },
   },
   { name: "Sys fan 1", type: ["Fan", 4], entity: "fan_cooling_device", raw: 48, unit: "RPM", factor: 100, exponent: 0 },
   {
@@ -331,6 +334,7 @@ const SENSORS: readonly SimulatedSensor[] = [
     unit: "Volts",
     factor: 6,
     exponent: -2,
+    critical: { lower: 190, upper: 210 },
   },
 ];
 
@@ -362,6 +366,7 @@ function sensorRecords(): string {
       r_exp: sensor.exponent,
       sensor_minimum: 0,
       sensor_maximum: 255,
+      ...thresholds(sensor),
     }),
   );
   const states = [0, 1].flatMap((state) => [
@@ -381,6 +386,29 @@ function sensorRecords(): string {
   return [...measuring, presence].join("\n");
 }
 
+/** For a sensor that measures, bits 1 and 4 of the returned states mean that a critical threshold can be read. */
+function thresholds({ critical }: SimulatedSensor): Readonly<Record<string, string | number | boolean>> {
+  if (critical === undefined) return {};
+  const { lower, upper } = critical;
+  return {
+    sensor_threshold_access: "readable",
+    ...(lower !== undefined && { event1_state_ret: true, lc_thresh: lower }),
+    ...(upper !== undefined && { event4_state_ret: true, uc_thresh: upper }),
+  };
+}
+
+/** Records of the event log: sensor 2 rises above its upper critical threshold and returns. ipmi_sim sets the time. */
+function eventRecords(): string[] {
+  return [0x01, 0x81].map((direction) => {
+    const time = [0, 0, 0, 0];
+    const generator = [0x20, 0x00];
+    const sensor = [4, 1, 2];
+    const event = [direction, 0x59, 91, 90];
+    const bytes = [...time, ...generator, ...sensor, ...event].map((byte) => `0x${byte.toString(16)}`);
+    return `sel_add 0x20 0x02 ${bytes.join(" ")}`;
+  });
+}
+
 function emulatorCommands(home: string): string {
   return [
     "mc_setbmc 0x20",
@@ -396,6 +424,7 @@ function emulatorCommands(home: string): string {
     `sensor_set_bit_clr_rest 0x20 0 ${PRESENCE_SENSOR} 0 1`,
     `mc_add_fru_data 0x20 0 ${FRU_BYTES} file 0 "${join(home, "fru.bin")}"`,
     "mc_enable 0x20",
+    ...eventRecords(),
     "",
   ].join("\n");
 }
