@@ -36,7 +36,10 @@ export interface NodeFacts {
   readonly driverProblem: string | null;
   readonly can: {
     readonly inspect: boolean;
+    /** On request, with chosen steps. */
     readonly clean: boolean;
+    /** With steps that the driver declares as automatic. */
+    readonly cleanAutomatically: boolean;
     readonly deploy: boolean;
     readonly setBootDevice: boolean;
   };
@@ -226,6 +229,8 @@ function missingAbility({ can }: NodeFacts, verb: OperationKind, { legs }: Route
   for (const { phase } of legs) {
     if (phase === "inspect" && !can.inspect) return { what: "inspect", kind: "INSPECT" };
     if (phase === "clean" && !can.clean) return { what: "clean", kind: "CLEAN" };
+    if (phase === "clean" && verb !== "CLEAN" && !can.cleanAutomatically)
+      return { what: "clean automatically: it has no automatic clean step", kind: "CLEAN" };
     if ((phase === "deploy" || phase === "undeploy") && !can.deploy) return { what: "deploy", kind: "DEPLOY" };
   }
   return undefined;

@@ -20,7 +20,7 @@ const AVAILABLE: NodeFacts = {
   fault: null,
   busyWith: null,
   driverProblem: null,
-  can: { inspect: true, clean: true, deploy: true, setBootDevice: true },
+  can: { inspect: true, clean: true, cleanAutomatically: true, deploy: true, setBootDevice: true },
   inspectsWithoutReboot: false,
   driver: "ipmi",
 };
@@ -33,7 +33,7 @@ const aRequest = (verb: OperationKind, more: Partial<VerbRequest> = {}): VerbReq
 });
 
 const BUSY = { operationId: "7f2", kind: "DEPLOY" } as const;
-const CANNOT = { inspect: false, clean: false, deploy: false, setBootDevice: false };
+const CANNOT = { inspect: false, clean: false, cleanAutomatically: false, deploy: false, setBootDevice: false };
 
 describe("refused verb", () => {
   test.each<{ why: string; node: Partial<NodeFacts>; request: VerbRequest; code: string; says: string }>([
@@ -213,11 +213,26 @@ describe("refused verb", () => {
   });
 });
 
+describe("admission of a cleaning", () => {
+  const ON_REQUEST: NodeFacts = {
+    ...AVAILABLE,
+    state: "MANAGEABLE",
+    can: { ...AVAILABLE.can, cleanAutomatically: false },
+  };
+
+  test("[R-454] automatic cleaning is refused if the driver declares no automatic clean step, because nothing would be erased", () => {
+    expect(judge(ON_REQUEST, aRequest("PROVIDE"))).toMatchObject({
+      refusal: { code: "UNSUPPORTED_BY_DRIVER", message: expect.stringContaining("no automatic clean step") },
+    });
+    expect(judge(ON_REQUEST, aRequest("CLEAN"))).toMatchObject({ admitted: true });
+  });
+});
+
 describe("admission of a restart", () => {
   const clean = route("CLEAN", "AVAILABLE");
 
   test("restart is admitted by its remaining route, not by the whole route of its verb", () => {
-    const cleaner: NodeFacts = { ...AVAILABLE, can: { ...CANNOT, clean: true } };
+    const cleaner: NodeFacts = { ...AVAILABLE, can: { ...CANNOT, clean: true, cleanAutomatically: true } };
     expect(judge(cleaner, aRequest("COMMISSION", { resumed: clean }))).toEqual({ admitted: true, route: clean });
     expect(judge({ ...cleaner, can: CANNOT }, aRequest("COMMISSION", { resumed: clean }))).toMatchObject({
       refusal: { code: "UNSUPPORTED_BY_DRIVER" },

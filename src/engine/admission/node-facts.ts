@@ -33,6 +33,7 @@ export function factsOf(
     can: {
       inspect: composition.inspect !== null,
       clean: composition.giver("clean") !== null,
+      cleanAutomatically: composition.giver("clean")?.clean?.steps.some(({ priority }) => priority > 0) ?? false,
       deploy: composition.giver("deploy") !== null,
       setBootDevice: composition.givers("power").some(({ power }) => power.setBootDevice !== undefined),
     },
