@@ -157,7 +157,9 @@ const RULES: readonly FailureRule[] = [
 /** Lines that `-v` prints once a session is open. */
 const LOGGED_IN = /^(Running Get |Discovered IPMB)/m;
 
-/** Refusals of a request that the BMC, or the machine behind it, does not know. The driver sends none that is malformed. */
+/**
+ * Refusals of a request that the BMC, or the machine behind it, does not know. The driver sends none that is malformed.
+ */
 const UNKNOWN_REQUEST = /^(Invalid command|Invalid data field in request|Parameter not supported|Unknown \(0x80\))/i;
 
 /** Refusals that end without a change of settings: the BMC is busy, starting, or between two states. */
