@@ -233,6 +233,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-421",
         rule: "A replayed request has the nodes that were accepted, and no refusals, for verbs and restarts alike: only the first answer names refused nodes and unknown names.",
       },
+      {
+        id: "R-422",
+        rule: "The results of a restart are in the order of the request; those of a selection by cluster, filter or `all` in the order of the names.",
+      },
       { id: "R-048", rule: "The same idempotency key with another input is refused with IDEMPOTENCY_MISMATCH." },
       {
         id: "R-049",

@@ -59,6 +59,20 @@ describe("restart of nodes with different requests", () => {
     expect([...(again.operationIds ?? [])].toSorted()).toEqual([...(answer.operationIds ?? [])].toSorted());
   });
 
+  test("results of a restart by cluster are in the order of the nodes' names, not of their earlier requests [R-422]", async () => {
+    const first = await failed({ variables: { image: "a" } });
+    const second = await failed({ variables: { image: "b" } });
+    const fresh = await ostler.aNode().in("AVAILABLE").made();
+    const names = [first.node.name, second.node.name, fresh.name].toSorted();
+    await ostler.engine.createCluster(ALICE, { name: "restarted-in-order", nodes: { names } });
+    const work = { cluster: { name: "restarted-in-order" } };
+    const planned = await ostler.engine.restart(ALICE, { work, dryRun: true });
+    expect(planned.results.map(({ ref }) => ref)).toEqual(names);
+    const answer = await restart([fresh, second.node, first.node]);
+    expect(answer.results.map(({ ref }) => ref)).toEqual([fresh.name, second.node.name, first.node.name]);
+    await Promise.all((answer.operationIds ?? []).map((id) => ostler.operationEnds(id)));
+  });
+
   test("restartOf of a restart over two operations does not name one of them only [R-261]", async () => {
     const first = await failed();
     const second = await failed();

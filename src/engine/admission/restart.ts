@@ -68,15 +68,21 @@ export async function restartWork(
     return { answer: replay ?? { ...refuseRequest(found.refusals), results: found.results } };
   });
   if ("answer" in prepared) return prepared.answer;
-  const { submissions, passedOver, unknown } = prepared;
+  const { submissions, selected, passedOver, unknown } = prepared;
   const answer = await submitRestart(context, { caller, terms, inputHash, submissions });
   if (answer.replayed) return answer;
   return {
     ...answer,
-    results: answersInOrder(request.work, [...answer.results, ...passedOver], unknown),
+    results: answersInOrder(request.work, sortedBy(selected, [...answer.results, ...passedOver]), unknown),
     // A caller that sent wrong names has to notice it, although the others are restarted.
     refusals: unknown ? [...answer.refusals, unknown] : answer.refusals,
   };
+}
+
+/** The answers in the order of the selected nodes, not of the earlier requests. */
+function sortedBy(selected: SelectedWork["nodes"], answers: readonly NodeAnswer[]): readonly NodeAnswer[] {
+  const placeOf = new Map<string | null, number>(selected.map(({ nodeId }, place) => [nodeId, place]));
+  return answers.toSorted((a, b) => (placeOf.get(a.nodeId) ?? 0) - (placeOf.get(b.nodeId) ?? 0));
 }
 
 /** The parts of a rollout that the request itself gives. */
@@ -88,6 +94,7 @@ const RESTARTABLE = new Set(["STOPPED", "FAILED", "ABORTED"]);
 
 interface PreparedRestart {
   readonly submissions: readonly Submission[];
+  readonly selected: SelectedWork["nodes"];
   /** Answers for nodes without unfinished work. */
   readonly passedOver: readonly NodeAnswer[];
   /** Refusal of the names and ids that do not exist; null if all exist. */
@@ -127,7 +134,7 @@ async function prepareRestart(
     const nodes = taken.filter(({ run }) => ids.has(run.operationId));
     return newest ? [submissionOf(newest, request, { restarts: [...ids], nodes, earlier })] : [];
   });
-  return { submissions, passedOver, unknown };
+  return { submissions, selected: found.nodes, passedOver, unknown };
 }
 
 const NOTHING_TO_RESTART: Refusal = {
