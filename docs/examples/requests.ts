@@ -305,6 +305,23 @@ export const REQUESTS: readonly ExampleRequest[] = [
 }`,
   },
   {
+    mutation: "readNodes",
+    query: `mutation {
+  readNodes(input: { nodes: { names: ["berlin-01"] }, what: [FIRMWARE, BIOS, BOOT_DEVICE, CONSOLE] }) {
+    results {
+      ref
+      firmware { component name version }
+      bios { name type value pending allowedValues }
+      bootDevice { device persistent mode }
+      consoleUrl
+      readings { what driver error { code message } }
+      error { code message }
+    }
+    errors { code message }
+  }
+}`,
+  },
+  {
     mutation: "createCluster",
     query: `mutation {
   createCluster(input: { name: "oslo", variables: { ntp: "10.0.0.1" } }) {

@@ -418,6 +418,18 @@ export const RULES: readonly RuleSection[] = [
         id: "R-385",
         rule: "After its delay, an open circuit lets one call through. An answer closes it; a failure doubles the delay.",
       },
+      {
+        id: "R-435",
+        rule: "`readNodes` returns what a machine reports, with the driver that answered; a failure of one read leaves the others.",
+      },
+      {
+        id: "R-436",
+        rule: "What a driver reads of a machine is checked: an address of a console with credentials, a password of the BIOS and values of other types are not returned.",
+      },
+      {
+        id: "R-437",
+        rule: "`setBootDevice` passes the boot mode and the device HTTP to the driver, as a verb and as a step.",
+      },
       { id: "R-386", rule: "Calls to a BMC whose circuit is open hold no slot and contact no machine." },
     ],
   },

@@ -391,6 +391,19 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         singleMeans: "Each node has its own result; `errors` stays empty.",
         see: ["power.md"],
       },
+      {
+        mutation: "readNodes",
+        whole: [...NODES_ONLY, ["INVALID_INPUT", "more than 100 nodes, or an empty `what`"]],
+        single: [
+          ["BUSY", "an unfinished run on the node controls its machine"],
+          ["TIMEOUT", "the BMC did not answer in time"],
+          ["BACKEND_FAILED", "the BMC answered with an error"],
+          ["UNSUPPORTED_BY_DRIVER", "a driver of the node is not loaded, or no driver or not the machine can do it"],
+          ["NOT_FOUND", "the node was deleted in the meantime"],
+        ],
+        singleMeans: "Each node has its own result; `errors` stays empty.",
+        see: ["drivers.md"],
+      },
     ],
   },
   {

@@ -50,6 +50,7 @@ import type { NodeChange } from "./inventory/update-node.ts";
 import { ClockWatch } from "./jobs/clock-watch.ts";
 import { createQueue } from "./jobs/queue.ts";
 import type { Timer } from "./jobs/queue.ts";
+import type { MachineAnswers, ReadRequest } from "./power/machine-reader.ts";
 import { PowerReader } from "./power/power-reader.ts";
 import type { PowerAnswers } from "./power/power-reader.ts";
 import { watchReplicaPresence } from "./scheduling/replica-presence.ts";
@@ -67,6 +68,7 @@ export { UNKNOWN_VARIABLES } from "./input/unknown-variables.ts";
 export type { VariableWarning } from "./input/unknown-variables.ts";
 export { circuitOf } from "./execution/interface-call.ts";
 export type { Circuit } from "../drivers/circuits.ts";
+export { MACHINE_FACTS } from "./power/machine-reader.ts";
 export { VARIABLE_SOURCES } from "./input/variables.ts";
 export { ACCEPTANCES } from "./input/answers.ts";
 export { RESTART_FROM } from "./admission/restart.ts";
@@ -105,6 +107,8 @@ export interface Engine extends AsyncDisposable {
   clearRetired(caller: Caller, selector: NodeSelector): Promise<Edited>;
   /** Reads the power of up to 1,000 nodes now, within half a minute. Busy nodes are refused. */
   readPower(selector: NodeSelector): Promise<PowerAnswers>;
+  /** Reads what up to 100 machines report about themselves, within half a minute. Busy nodes are refused. */
+  readNodes(request: ReadRequest): Promise<MachineAnswers>;
   createCluster(caller: Caller, cluster: NewCluster): Promise<ClusterEdited>;
   updateCluster(caller: Caller, ref: ClusterRef, change: ClusterChange): Promise<ClusterEdited>;
   deleteCluster(caller: Caller, ref: ClusterRef, ifRevision: number | undefined): Promise<ClusterEdited>;
@@ -176,6 +180,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   return {
     ...requestsOf(context, database),
     readPower: (selector) => powerReader.read(selector),
+    readNodes: (request) => powerReader.readMachines(request),
     rest,
     async start() {
       if (options.works === false) {
@@ -250,7 +255,7 @@ async function createParts(options: EngineOptions) {
 /** A function behind the engine's face: the context first, then the caller, then the request. */
 type Handler<Request, Answer> = (context: EngineContext, caller: Caller, request: Request) => Promise<Answer>;
 
-type Requests = Omit<Engine, "start" | "rest" | "readPower" | typeof Symbol.asyncDispose>;
+type Requests = Omit<Engine, "start" | "rest" | "readPower" | "readNodes" | typeof Symbol.asyncDispose>;
 
 function requestsOf(context: EngineContext, { reader }: Database): Requests {
   const handle =

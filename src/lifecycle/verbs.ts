@@ -47,8 +47,16 @@ export const BOOT_DEVICES = {
   NETWORK: "The network (PXE).",
   CDROM: "A CD-ROM, physical or virtual.",
   BIOS: "The setup of its firmware.",
+  HTTP: "The network, by HTTP boot of UEFI.",
 } as const;
 export type BootDeviceName = keyof typeof BOOT_DEVICES;
+
+/** How the firmware starts a device. */
+export const BOOT_MODES = {
+  UEFI: "By UEFI.",
+  BIOS: "By the legacy BIOS.",
+} as const;
+export type BootModeName = keyof typeof BOOT_MODES;
 
 /**
  * A phase of a route. `power` is not a lifecycle phase: its only step changes power or boot device, and no lifecycle

@@ -15,6 +15,21 @@ export async function mapConcurrently<Item, Result>(
   return results;
 }
 
+/** Runs work with the same key one after the other, in the order of the calls. */
+export function createSequences(): <Result>(key: string, work: () => Promise<Result>) => Promise<Result> {
+  const last = new Map<string, Promise<unknown>>();
+  return (key, work) => {
+    const mine = (last.get(key) ?? Promise.resolve()).then(work);
+    const settled = mine
+      .catch(() => {})
+      .then(() => {
+        if (last.get(key) === settled) last.delete(key);
+      });
+    last.set(key, settled);
+    return mine;
+  };
+}
+
 /** Releases a slot; null if none was available. */
 export type Slot = (() => void) | null;
 

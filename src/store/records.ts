@@ -2,7 +2,7 @@
 import type { ErrorCode, FailureKind } from "../errors.ts";
 import type { Interruptible, PowerOnFailure } from "../lifecycle/interrupts.ts";
 import type { NodeEvent } from "../lifecycle/node-states.ts";
-import type { BootDeviceName, LegPhase, PowerChange } from "../lifecycle/verbs.ts";
+import type { BootDeviceName, BootModeName, LegPhase, PowerChange } from "../lifecycle/verbs.ts";
 
 export type StoredJson =
   | null
@@ -115,7 +115,12 @@ export interface VerbOptions {
   readonly force?: boolean;
   readonly powerAction?: PowerChange;
   /** For BOOT_DEVICE. */
-  readonly bootDevice?: { readonly device: BootDeviceName; readonly persistent: boolean };
+  readonly bootDevice?: {
+    readonly device: BootDeviceName;
+    readonly persistent: boolean;
+    /** Absent: as the settings of the node or the machine decide. */
+    readonly mode?: BootModeName;
+  };
   /** For SOFT_OFF and SOFT_REBOOT: time before the power is switched off hard. */
   readonly softTimeoutSeconds?: number;
   /** Steps in place of the automatic ones in the verb's own phase (clean or deploy). */

@@ -70,6 +70,7 @@ test("power reading that waited for a slot still has its full timeout", async ()
   });
   expect(await readPower(machine, { deadline: new Deadline(200), all: new Deadline(60_000) }, never, log)).toEqual({
     state: "ON",
+    driver: "lab",
   });
 });
 

@@ -15,13 +15,14 @@ const ERRORS = "errors { code message path }";
 const VERBS = `
   manageNodes inspectNodes provideNodes undeployNodes commissionNodes cleanNodes deployNodes decommissionNodes updateNodes setPower
   setBootDevice
-  deleteNodes setMaintenance setRetired readPower abort stop restart withdrawAbort releaseHolds
+  deleteNodes setMaintenance setRetired readPower readNodes abort stop restart withdrawAbort releaseHolds
 `
   .trim()
   .split(/\s+/);
 const WORK = new Set(["abort", "stop", "restart", "withdrawAbort", "releaseHolds"]);
 const MORE: Readonly<Record<string, object>> = {
   setPower: { action: "OFF" },
+  readNodes: { what: ["FIRMWARE"] },
   setBootDevice: { device: "DISK" },
   setMaintenance: { reason: "fan" },
   setRetired: { reason: "old" },

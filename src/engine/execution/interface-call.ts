@@ -66,6 +66,12 @@ export class DriverChain {
     throw failure;
   }
 
+  /** The driver that answered the last call of an interface; null if none did. */
+  answeredBy(name: FunctionInterface): string | null {
+    const index = this.#first.get(name);
+    return index === undefined ? null : (this.#basis.machine.composition.givers(name)[index]?.name ?? null);
+  }
+
   async #callOne<Result>(driver: AnyDriver, request: InterfaceCall<Result>, left: number): Promise<Result> {
     const { machine } = this.#basis;
     const work = request.function(driver);

@@ -4,7 +4,9 @@ import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import type { Log } from "../../log.ts";
 import type { BootDeviceName } from "../../lifecycle/verbs.ts";
+import type { BootModeName } from "../../lifecycle/verbs.ts";
 import { BOOT_STEP, DRIVER_BOOT_DEVICE, powerChangeOf } from "../plans/reserved-steps.ts";
+import type { DriverTry } from "../../store/records.ts";
 import { CallTimeoutError, withDeadline } from "./call-deadline.ts";
 import type { CallBasis, StepBasis } from "./driver-call.ts";
 import { faultOf, isTimeout } from "./driver-result.ts";
@@ -15,14 +17,16 @@ import type { Machine } from "./machine.ts";
 /** The power as it was read or set last; null if neither. */
 export interface SeenPower {
   state: PowerState | null;
+  /** The driver that read it last. */
+  readBy?: string | null;
 }
 
 /** The node's power interface. It notes in `seen` what it reads and sets. */
 export function nodePower(basis: CallBasis, signal: AbortSignal, seen: SeenPower): NodePower {
   const { machine } = basis;
   const chain = new DriverChain(basis, signal);
-  const read = () =>
-    chain.call({
+  const read = async () => {
+    const state = await chain.call({
       interface: "power",
       name: "power read",
       isRead: true,
@@ -36,6 +40,9 @@ export function nodePower(basis: CallBasis, signal: AbortSignal, seen: SeenPower
           return state;
         },
     });
+    seen.readBy = chain.answeredBy("power");
+    return state;
+  };
   return {
     read,
     async set(action) {
@@ -80,8 +87,11 @@ export async function runPowerStep(basis: StepBasis, signal: AbortSignal, seen: 
   const change = powerChangeOf(step);
   if (step.phase === "verify") await power.read();
   else if (step.name === BOOT_STEP) {
-    const { device, persistent } = step.args;
-    await power.setBootDevice(DRIVER_BOOT_DEVICE[device as BootDeviceName], { persistent: persistent === true });
+    const { device, persistent, mode } = step.args;
+    await power.setBootDevice(DRIVER_BOOT_DEVICE[device as BootDeviceName], {
+      persistent: persistent === true,
+      ...(typeof mode === "string" && { mode: mode as BootModeName }),
+    });
   } else if (change === "SOFT_OFF" || change === "SOFT_REBOOT") {
     const result = await softPowerOff(basis, signal, power);
     if (change === "SOFT_REBOOT") await power.set("ON");
@@ -138,13 +148,21 @@ export async function setPower(
 }
 
 /** The power of a node as its BMC reports it, or why there is no report. */
-export type PowerReading = { readonly state: PowerState } | Omit<Fault, "retryable">;
+export type PowerReading =
+  | {
+      readonly state: PowerState;
+      /** Absent: it was set, not read. */
+      readonly driver?: string | null;
+    }
+  | Omit<Fault, "retryable">;
 
 export interface ReadingTime {
   /** Of the call; held while it waits for a slot. */
   readonly deadline: Deadline;
   /** Of the wait and the call together. */
   readonly all: Date;
+  /** Collects the calls if the node names several drivers. */
+  readonly tries?: DriverTry[];
 }
 
 /** If more of the call's time is left than this, in ms, its end says nothing about the BMC. */
@@ -153,18 +171,20 @@ const TIME_LEFT_MS = 1_000;
 /** Reads a node's power. NO_SLOT: it got no slot, or got it too late. */
 export async function readPower(
   machine: Machine,
-  { deadline, all }: ReadingTime,
+  { deadline, all, tries }: ReadingTime,
   cancel: AbortSignal,
   log: Log,
 ): Promise<PowerReading | "NO_SLOT"> {
   const patience = new AbortController();
   const stopClock = whenOver(all, () => patience.abort(new CallTimeoutError("there was no time left")));
   const lane = machine.node.powerProblem === null ? "READING" : "TROUBLED";
+  const seen: SeenPower = { state: null };
+  const basis: CallBasis = { machine, deadline, lane, log, ...(tries && { tries }) };
   try {
     const state = await withDeadline(deadline, AbortSignal.any([cancel, patience.signal]), (signal) =>
-      nodePower({ machine, deadline, lane, log }, signal, { state: null }).read(),
+      nodePower(basis, signal, seen).read(),
     );
-    return { state };
+    return { state, driver: seen.readBy ?? null };
   } catch (error) {
     if (patience.signal.aborted && leftUntil(deadline) > TIME_LEFT_MS) return "NO_SLOT";
     if (error instanceof HeartbeatLostError) return "NO_SLOT";

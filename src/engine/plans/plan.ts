@@ -141,13 +141,13 @@ function powerStep(
   });
 }
 
-function bootStep(composition: Composition, leg: Leg, { device, persistent = false }: JsonObject): PlannedStep {
+function bootStep(composition: Composition, leg: Leg, { device, persistent = false, mode }: JsonObject): PlannedStep {
   return engineStep(leg, powerOwner(composition), {
     name: BOOT_STEP,
     title: BOOT_TITLE,
     timeoutSeconds: POWER_TIMEOUT,
     idempotent: true,
-    args: { device: device ?? null, persistent },
+    args: { device: device ?? null, persistent, ...(mode != null && { mode }) },
   });
 }
 

@@ -6,7 +6,7 @@
  * `engine.hold` call no driver.
  */
 import type { BootDevice } from "../../drivers/driver.ts";
-import { BOOT_DEVICES, POWER_CHANGES } from "../../lifecycle/verbs.ts";
+import { BOOT_DEVICES, BOOT_MODES, POWER_CHANGES } from "../../lifecycle/verbs.ts";
 import type { BootDeviceName, PowerChange } from "../../lifecycle/verbs.ts";
 import type { JsonObject, PlannedStep, StepChoice } from "../../store/records.ts";
 
@@ -34,6 +34,7 @@ export const DRIVER_BOOT_DEVICE: Readonly<Record<BootDeviceName, BootDevice>> = 
   NETWORK: "PXE",
   CDROM: "CDROM",
   BIOS: "BIOS",
+  HTTP: "HTTP",
 };
 
 export const POWER_TITLES: Readonly<Record<PowerChange, string>> = {
@@ -95,6 +96,11 @@ export const RESERVED_STEPS: readonly ReservedStep[] = [
     args: {
       device: { type: "string", enum: Object.keys(BOOT_DEVICES), description: "The device to start from." },
       persistent: { type: "boolean", default: false, description: "Use it for all later starts, not only the next." },
+      mode: {
+        type: "string",
+        enum: Object.keys(BOOT_MODES),
+        description: "How the firmware starts it. Absent: as the settings of the node or the machine decide.",
+      },
     },
     required: ["device"],
   },

@@ -16,6 +16,7 @@ import { lockNodes, nodesByIds, secretsOfNodes, updateNode } from "../../store/n
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
+import type { DriverTry } from "../../store/records.ts";
 import { workSoFar } from "../../store/power.ts";
 import type { WorkSoFar } from "../../store/power.ts";
 import { openMachine } from "../execution/machine.ts";
@@ -91,17 +92,18 @@ export class PowerCalls {
   }
 
   /** `all`: when the time for all calls of a request is over. Null: work has begun on the node. */
-  async read(before: RestingNode, all: Date): Promise<PowerReading | "NO_SLOT" | null> {
+  async read(before: RestingNode, all: Date, tries?: DriverTry[]): Promise<PowerReading | "NO_SLOT" | null> {
     const { machine } = before;
     if ("problem" in machine) return { code: "UNSUPPORTED_BY_DRIVER", reason: machine.problem };
     const { log } = this.#parts;
-    return this.#undisturbed(before, (end) => readPower(machine, { deadline: new Deadline(READ_MS), all }, end, log));
+    const time = { deadline: new Deadline(READ_MS), all, ...(tries && { tries }) };
+    return this.undisturbed(before, (end) => readPower(machine, time, end, log));
   }
 
   /** Null: work has begun on the node. */
   async set(before: RestingNode, machine: Machine, power: "ON" | "OFF"): Promise<PowerState | null> {
     const { log } = this.#parts;
-    return this.#undisturbed(before, (end) =>
+    return this.undisturbed(before, (end) =>
       setPower(machine, power, { deadline: new Deadline(CORRECT_MS), lane: "READING", log, end }),
     );
   }
@@ -128,7 +130,7 @@ export class PowerCalls {
   }
 
   /** Makes a call that is canceled when work on the node begins, or the engine closes. Null: work has begun already. */
-  async #undisturbed<T>(before: RestingNode, call: (end: AbortSignal) => Promise<T>): Promise<T | null> {
+  async undisturbed<T>(before: RestingNode, call: (end: AbortSignal) => Promise<T>): Promise<T | null> {
     const made = { before, cancel: new AbortController() };
     this.#open.add(made);
     if (this.#closing.aborted) made.cancel.abort(this.#closing.reason);

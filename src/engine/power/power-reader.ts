@@ -8,9 +8,12 @@ import type { Refusal } from "../../errors.ts";
 import { mapConcurrently } from "../../runtime/concurrency.ts";
 import { sentence } from "../../runtime/text.ts";
 import { notePowerReads } from "../../store/power.ts";
+import type { DriverTry } from "../../store/records.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { BackgroundPowerReader } from "./background-power-reader.ts";
+import { MachineReader } from "./machine-reader.ts";
+import type { MachineAnswers, ReadRequest } from "./machine-reader.ts";
 import { PowerCalls } from "./power-calls.ts";
 import type { PowerReaderParts } from "./power-calls.ts";
 
@@ -19,7 +22,11 @@ export interface PowerAnswer {
   readonly ref: string;
   readonly nodeId: string;
   readonly state: PowerState | null;
+  /** The driver that answered; null if none did. */
+  readonly driver: string | null;
   readonly refusal: Refusal | null;
+  /** The calls, if the node names several drivers. */
+  readonly driverCalls: readonly DriverTry[];
 }
 
 export interface PowerAnswers {
@@ -38,10 +45,12 @@ export class PowerReader {
   readonly #closing = new AbortController();
   readonly #calls: PowerCalls;
   readonly #background: BackgroundPowerReader;
+  readonly #machines: MachineReader;
 
   constructor(parts: PowerReaderParts) {
     this.#parts = parts;
     this.#calls = new PowerCalls(parts, this.#closing.signal);
+    this.#machines = new MachineReader(parts, this.#calls);
     this.#background = new BackgroundPowerReader(parts, this.#calls, this.#closing.signal);
   }
 
@@ -67,6 +76,11 @@ export class PowerReader {
     return { answers, refusals: [] };
   }
 
+  /** Reads what machines report about themselves. */
+  async readMachines(request: ReadRequest): Promise<MachineAnswers> {
+    return this.#machines.read(request);
+  }
+
   async close(): Promise<void> {
     this.#closing.abort(new Error("The replica is shutting down."));
     this.#calls.close();
@@ -74,14 +88,16 @@ export class PowerReader {
   }
 
   async #readNow(ref: string, nodeId: string, all: Date): Promise<PowerAnswer> {
-    const refused = (refusal: Refusal): PowerAnswer => ({ ref, nodeId, state: null, refusal });
+    const driverCalls: DriverTry[] = [];
+    const answer = { ref, nodeId, driverCalls };
+    const refused = (refusal: Refusal): PowerAnswer => ({ ...answer, state: null, driver: null, refusal });
     const late = (message: string) => refused({ code: "TIMEOUT", message, nodeId });
     if (leftUntil(all) <= 0)
       return late(`The time was over before the power of node ${ref} was read. Select fewer nodes.`);
     const before = await this.#calls.look(nodeId, ref);
     if ("refusal" in before) return refused(before.refusal);
     const { name } = before.node;
-    const reading = await this.#calls.read(before, all);
+    const reading = await this.#calls.read(before, all, driverCalls);
     if (this.#closing.signal.aborted)
       return late(`The service shut down while it read the power of node ${name}. Try again.`);
     if (reading === "NO_SLOT")
@@ -94,7 +110,7 @@ export class PowerReader {
       const message = `Work on node ${name} began and ended while its power was read. Try again.`;
       return refused({ code: "BUSY", message, nodeId });
     }
-    if ("state" in reading) return { ref, nodeId, state: reading.state, refusal: null };
+    if ("state" in reading) return { ...answer, state: reading.state, driver: reading.driver ?? null, refusal: null };
     const message = `The power of node ${name} could not be read: ${sentence(reading.reason)}`;
     return refused({ code: reading.code, message, nodeId });
   }

@@ -8,7 +8,7 @@ import { ABORT_MODES, POWER_ON_FAILURE } from "../../lifecycle/interrupts.ts";
 import { NODE_EVENTS, NODE_STATES } from "../../lifecycle/node-states.ts";
 import { FAILURE_POLICIES, OPERATION_STATES, RUN_STATES } from "../../lifecycle/operation-states.ts";
 import { TOUCHES } from "../../lifecycle/touches.ts";
-import { BOOT_DEVICES, OPERATION_KINDS, POWER_CHANGES } from "../../lifecycle/verbs.ts";
+import { BOOT_DEVICES, BOOT_MODES, OPERATION_KINDS, POWER_CHANGES } from "../../lifecycle/verbs.ts";
 import { NODE_FAULTS } from "../../lifecycle/faults.ts";
 import { WAIT_REASONS } from "../../lifecycle/waiting.ts";
 import { WAVE_STATES } from "../../lifecycle/waves.ts";
@@ -206,6 +206,19 @@ export const PowerActionEnum = named(
   POWER_CHANGES,
 );
 export const BootDeviceEnum = named("BootDevice", "Device from which a machine starts.", BOOT_DEVICES);
+export const BootModeEnum = named("BootMode", "How the firmware of a machine starts a device.", BOOT_MODES);
+export const StepGroupEnum = namedInUpperCase(
+  "StepGroup",
+  "Part of a machine's setup that a step works on. Steps of equal priority run in the order of these values.",
+  {
+    vendor: "What is special to the vendor.",
+    management: "The management controller.",
+    firmware: "Firmware versions.",
+    bios: "BIOS settings.",
+    raid: "RAID controllers.",
+    storage: "Drives.",
+  },
+);
 export const InventoryChangeKindEnum = named("InventoryChangeKind", "Difference between two inventories at one path.", {
   ADDED: "Only in the later inventory.",
   REMOVED: "Only in the earlier inventory.",

@@ -59,11 +59,14 @@ const LIST_SIZES: Readonly<Record<string, number>> = {
   "Node.verbs": 15,
   "Node.labels": 20,
   "Query.reservedSteps": 8,
+  "NodeReading.bios": 300,
+  "NodeReading.firmware": 30,
 };
 /** Lists with an item for each node of a request. results-limit.ts counts them by the number of nodes. */
 const RESULT_LISTS: ReadonlySet<string> = new Set([
   "NodeWorkPayload.results",
   "PlanPayload.results",
+  "ReadNodesPayload.results",
   "ReadPowerPayload.results",
   "ReportPresencePayload.results",
   "NodesPayload.nodes",
@@ -77,6 +80,8 @@ const COST: Measure = { object: 1, results: 25 };
 const VALUES: Omit<Measure, "results"> = { object: 0.02, json: 0.2 };
 /** Cost of objects of a type, if not 1: there are many of these, and none needs a read of its own. */
 const OBJECT_COSTS: Readonly<Record<string, number>> = {
+  BiosAttribute: 0.01,
+  FirmwareComponent: 0.01,
   LogLine: 0.01,
   Label: 0.01,
   EffectiveVariable: 0.01,
@@ -104,13 +109,16 @@ const WITH_LISTED_JSON: ReadonlySet<string> = new Set([
   "StepDefinition",
 ]);
 /**
- * Exceptions. Labels have up to 253 characters, log lines 4,000, outputs of steps and inventories 256 KiB, and lists of
- * addresses and names have thousands of items. The variables of a node have 128 KiB together.
+ * Exceptions. Values of BIOS attributes have up to 1,000 characters and mostly a few. Labels have up to 253 characters,
+ * log lines 4,000, outputs of steps and inventories 256 KiB, and lists of addresses and names have thousands of items.
+ * The variables of a node have 128 KiB together.
  */
 const VALUE_COSTS: Readonly<Record<string, number>> = {
   "Label.key": 0.03,
   "Label.value": 0.03,
   "LogLine.text": 0.09,
+  "BiosAttribute.value": 0.04,
+  "BiosAttribute.pending": 0.04,
   "Inventory.data": 20,
   "Step.output": 3,
   "StepAttempt.output": 3,

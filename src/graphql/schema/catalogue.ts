@@ -19,6 +19,7 @@ import {
   PhaseEnum,
   StageEnum,
   StepDisabledReasonEnum,
+  StepGroupEnum,
   MachinePartEnum,
 } from "../base/enums.ts";
 
@@ -30,6 +31,13 @@ export const StepDefinitionRef = builder.objectRef<AnyStep>("StepDefinition").im
     phase: t.field({ type: PhaseEnum, description: "Phase of the step.", resolve: ({ phase }) => phase }),
     priority: t.exposeInt("priority", {
       description: "Priority: steps with a higher one run first; 0 runs only on request.",
+    }),
+    group: t.field({
+      type: StepGroupEnum,
+      nullable: true,
+      description:
+        "Decides the order among steps of equal priority. Null if the step declares none: it then has the place of its interface, a deploy step after FIRMWARE, others last.",
+      resolve: ({ group }) => group ?? null,
     }),
     interruptible: t.field({
       type: InterruptibleEnum,

@@ -17,6 +17,7 @@ import type { Context } from "../base/context.ts";
 import {
   AcceptanceEnum,
   BootDeviceEnum,
+  BootModeEnum,
   CommissionFromEnum,
   FailurePolicyEnum,
   NodeStateEnum,
@@ -256,6 +257,7 @@ const PlanInput = builder.inputType("PlanInput", {
     }),
     device: t.field({ type: BootDeviceEnum, description: "For BOOT_DEVICE: the device." }),
     persistent: t.boolean({ description: "For BOOT_DEVICE: whether all later starts use the device." }),
+    mode: t.field({ type: BootModeEnum, description: "For BOOT_DEVICE: how the firmware starts the device." }),
     force: t.boolean({ description: "Include nodes that have disappeared or that have a fault." }),
     maxParallel: t.int({
       description:
@@ -313,6 +315,7 @@ const TAKEN_BY = {
   timeoutSeconds: ["POWER"],
   device: ["BOOT_DEVICE"],
   persistent: ["BOOT_DEVICE"],
+  mode: ["BOOT_DEVICE"],
   hostGroup: ["UPDATE"],
 } as const satisfies Record<string, readonly OperationKind[]>;
 
@@ -356,6 +359,7 @@ function optionsOf({
   timeoutSeconds,
   device,
   persistent,
+  mode,
   hostGroup,
   force,
 }: PlanRequest): VerbOptions {
@@ -368,7 +372,7 @@ function optionsOf({
     ...(runbook != null && { runbook }),
     ...(action != null && { powerAction: action }),
     ...(timeoutSeconds != null && { softTimeoutSeconds: timeoutSeconds }),
-    ...(device != null && { bootDevice: { device, persistent: persistent ?? false } }),
+    ...(device != null && { bootDevice: { device, persistent: persistent ?? false, ...(mode && { mode }) } }),
     ...(hostGroup != null && { hostGroup }),
     ...(force && { force }),
   };

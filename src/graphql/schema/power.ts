@@ -5,6 +5,7 @@ import { PowerStateEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
 import { NodeRef } from "../base/refs.ts";
 import { NodeSelectorInput, nodeSelector } from "./selectors.ts";
+import { DriverCallRef } from "./step.ts";
 
 const ReadPowerInput = builder.inputType("ReadPowerInput", {
   description: "Nodes whose power state to read.",
@@ -28,6 +29,12 @@ const PowerReadingRef = builder.objectRef<PowerAnswer>("PowerReading").implement
       nullable: true,
       description: "Power state; null if it could not be read.",
       resolve: ({ state }) => state,
+    }),
+    driver: t.exposeString("driver", { nullable: true, description: "Driver that answered; null if none did." }),
+    driverCalls: t.field({
+      type: [DriverCallRef],
+      description: "Calls of the drivers, if the node names several for power. Empty if it names one.",
+      resolve: ({ driverCalls }) => [...driverCalls],
     }),
     error: t.field({
       type: UserErrorRef,

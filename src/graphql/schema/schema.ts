@@ -31,6 +31,7 @@ import "./discovery.ts";
 import "./driver.ts";
 import "./step-log.ts";
 import "./interrupt.ts";
+import "./machine-facts.ts";
 import "./node.ts";
 import "./node-list.ts";
 import "./node-mutations.ts";

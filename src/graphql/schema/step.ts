@@ -14,7 +14,7 @@ import {
 } from "../base/enums.ts";
 import { FailureRef } from "../base/refs.ts";
 
-const DriverCallRef = builder.objectRef<DriverTry>("DriverCall").implement({
+export const DriverCallRef = builder.objectRef<DriverTry>("DriverCall").implement({
   description: "Call of one of the drivers that a node names for an interface.",
   fields: (t) => ({
     interface: t.field({

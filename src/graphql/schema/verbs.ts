@@ -5,7 +5,7 @@ import type { VerbOptions } from "../../store/records.ts";
 import { builder, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import type { Context } from "../base/context.ts";
-import { BootDeviceEnum, CommissionFromEnum, PowerActionEnum, UntilEnum } from "../base/enums.ts";
+import { BootDeviceEnum, BootModeEnum, CommissionFromEnum, PowerActionEnum, UntilEnum } from "../base/enums.ts";
 import { NodeWorkPayloadRef } from "./node-work.ts";
 import { StepInput, stepChoices } from "./runbook.ts";
 import { nodeSelector } from "./selectors.ts";
@@ -259,6 +259,10 @@ const SetBootDeviceInput = builder.inputType("SetBootDeviceInput", {
       defaultValue: false,
       description: "Whether all later starts use the device. By default only the next one does.",
     }),
+    mode: t.field({
+      type: BootModeEnum,
+      description: "How the firmware starts the device. By default as the node's settings or the machine decide.",
+    }),
   }),
 });
 
@@ -270,8 +274,8 @@ builder.mutationField("setBootDevice", (t) =>
       "Set the device from which machines start, for their next start or for all later ones. It restarts no machine; see `setPower`. Refused with BUSY while a node has an unfinished run, because its steps may set the boot device themselves.",
     args: { input: t.arg({ type: SetBootDeviceInput, required: true, description: "Nodes, boot device and terms." }) },
     resolve: (_root, { input }, context) => {
-      const { device, persistent } = input;
-      return submit(context, "BOOT_DEVICE", input, { bootDevice: { device, persistent } });
+      const { device, persistent, mode } = input;
+      return submit(context, "BOOT_DEVICE", input, { bootDevice: { device, persistent, ...(mode && { mode }) } });
     },
   }),
 );

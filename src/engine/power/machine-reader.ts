@@ -1,0 +1,230 @@
+/**
+ * Reads what machines report about themselves, on request: firmware, BIOS settings, boot device and serial console.
+ * Nothing is stored. The machine of a busy node belongs to its run, and is not read. Nodes that share a controller are
+ * read one after the other.
+ */
+import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
+import type { BiosAttribute, BootOverride, FirmwareComponent } from "../../drivers/driver.ts";
+import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
+import { biosOf, bootOverrideOf, consoleUrlOf, firmwareOf } from "../../drivers/machine-facts.ts";
+import type { ErrorCode, FailureKind, Refusal } from "../../errors.ts";
+import type { BootDeviceName } from "../../lifecycle/verbs.ts";
+import { createSequences, mapConcurrently } from "../../runtime/concurrency.ts";
+import { sentence } from "../../runtime/text.ts";
+import type { DriverTry, StoredJson } from "../../store/records.ts";
+import { CallTimeoutError, withDeadline } from "../execution/call-deadline.ts";
+import type { CallBasis } from "../execution/driver-call.ts";
+import { faultOf } from "../execution/driver-result.ts";
+import { DriverChain } from "../execution/interface-call.ts";
+import type { InterfaceCall } from "../execution/interface-call.ts";
+import type { Machine } from "../execution/machine.ts";
+import { selectNodes } from "../input/node-selector.ts";
+import type { NodeSelector } from "../input/node-selector.ts";
+import { DRIVER_BOOT_DEVICE } from "../plans/reserved-steps.ts";
+import { READ_MS } from "./power-calls.ts";
+import type { PowerCalls, PowerReaderParts, RestingNode } from "./power-calls.ts";
+
+/** Readable facts of a machine, with their meanings. */
+export const MACHINE_FACTS = {
+  FIRMWARE: "Components with their firmware versions.",
+  BIOS: "BIOS settings.",
+  BOOT_DEVICE: "Boot device that is set.",
+  CONSOLE: "Address of the serial console.",
+} as const;
+export type MachineFact = keyof typeof MACHINE_FACTS;
+
+export interface MachineFacts {
+  readonly FIRMWARE: readonly FirmwareComponent[];
+  readonly BIOS: readonly BiosAttribute[];
+  readonly BOOT_DEVICE: SetBoot;
+  readonly CONSOLE: string;
+}
+
+/** The boot device that is set, by the names that users know; null if none is. */
+export type SetBoot = Omit<BootOverride, "device"> & { readonly device: BootDeviceName | null };
+
+/** The result of one read. */
+export interface MachineReading {
+  readonly what: MachineFact;
+  /** The driver that answered; null if none did. */
+  readonly driver: string | null;
+  readonly value: MachineFacts[MachineFact] | null;
+  readonly refusal: Refusal | null;
+  /** Cause of the failure as the driver classified it. */
+  readonly kind: FailureKind | null;
+  readonly driverCalls: readonly DriverTry[];
+}
+
+/** Readings of one node, in the order of the request, or the reason why nothing was. */
+export interface MachineAnswer {
+  readonly ref: string;
+  readonly nodeId: string;
+  readonly readings: readonly MachineReading[];
+  readonly refusal: Refusal | null;
+}
+
+export interface MachineAnswers {
+  readonly answers: readonly MachineAnswer[];
+  /** Reasons why nothing was read. */
+  readonly refusals: readonly Refusal[];
+}
+
+export interface ReadRequest {
+  readonly nodes: NodeSelector;
+  readonly what: readonly MachineFact[];
+}
+
+/** Limits of a request: nodes, nodes at the same time, and the time for all calls. */
+const NODES_MAX = 100;
+const NODES_AT_A_TIME = 16;
+const REQUEST_MS = 30_000;
+
+const CALLS: { readonly [Fact in MachineFact]: InterfaceCall<MachineFacts[Fact]> } = {
+  FIRMWARE: {
+    interface: "firmware",
+    name: "firmware read",
+    isRead: true,
+    function: ({ firmware }) => firmware && (async (call) => firmwareOf(await firmware.read(call))),
+  },
+  BIOS: {
+    interface: "bios",
+    name: "bios read",
+    isRead: true,
+    function: ({ bios }) => bios && (async (call) => biosOf(await bios.read(call))),
+  },
+  BOOT_DEVICE: {
+    interface: "power",
+    name: "read the boot device",
+    isRead: true,
+    function: ({ power }) =>
+      power.readBootDevice && (async (call) => setBootOf(bootOverrideOf(await power.readBootDevice?.(call)))),
+  },
+  CONSOLE: {
+    interface: "console",
+    name: "console address",
+    isRead: true,
+    function: ({ console }) => console && (async (call) => consoleUrlOf(await console.serialUrl(call))),
+  },
+};
+
+export class MachineReader {
+  readonly #parts: Pick<PowerReaderParts, "database" | "log">;
+  readonly #calls: PowerCalls;
+  readonly #ofController = createSequences();
+
+  constructor(parts: Pick<PowerReaderParts, "database" | "log">, calls: PowerCalls) {
+    this.#parts = parts;
+    this.#calls = calls;
+  }
+
+  async read({ nodes, what }: ReadRequest): Promise<MachineAnswers> {
+    const facts = [...new Set(what)];
+    if (facts.length === 0) return refused("`what` is empty. Name at least one thing to read.", "what");
+    const found = await selectNodes(this.#parts.database.reader, nodes);
+    if ("refusals" in found) return { answers: [], refusals: found.refusals };
+    const count = found.nodes.length;
+    if (count > NODES_MAX)
+      return refused(
+        `The request selects ${count} nodes, and at most ${NODES_MAX} can be read at once. Select fewer.`,
+        "nodes",
+      );
+    const all = new Deadline(REQUEST_MS);
+    const answers = await mapConcurrently(NODES_AT_A_TIME, found.nodes, async ({ ref, nodeId }) => ({
+      ref,
+      nodeId,
+      ...(await this.#readNode(ref, nodeId, { facts, all })),
+    }));
+    return { answers, refusals: [] };
+  }
+
+  async #readNode(
+    ref: string,
+    nodeId: string,
+    { facts, all }: { readonly facts: readonly MachineFact[]; readonly all: Date },
+  ): Promise<Pick<MachineAnswer, "readings" | "refusal">> {
+    const before = await this.#calls.look(nodeId, ref);
+    if ("refusal" in before) return { readings: [], refusal: before.refusal };
+    const { machine, node } = before;
+    if ("problem" in machine)
+      return {
+        readings: [],
+        refusal: { code: "UNSUPPORTED_BY_DRIVER", message: `Node ${node.name}: ${sentence(machine.problem)}`, nodeId },
+      };
+    return this.#ofController(node.controller ?? node.id, async () => {
+      const readings: MachineReading[] = [];
+      for (const what of facts) {
+        const reading = await this.#readFact(before, machine, { what, all });
+        if (reading !== null) {
+          readings.push(reading);
+          continue;
+        }
+        const now = await this.#calls.look(nodeId, ref);
+        const message = `Work on node ${node.name} began and ended while it was read. Try again.`;
+        return { readings, refusal: "refusal" in now ? now.refusal : { code: "BUSY", message, nodeId } };
+      }
+      return { readings, refusal: null };
+    });
+  }
+
+  /** Null: work has begun on the node. */
+  async #readFact(
+    before: RestingNode,
+    machine: Machine,
+    { what, all }: { readonly what: MachineFact; readonly all: Date },
+  ): Promise<MachineReading | null> {
+    const driverCalls: DriverTry[] = [];
+    const { id: nodeId, name } = machine.node;
+    const failed = (code: ErrorCode, reason: string, kind: FailureKind | null): MachineReading => ({
+      what,
+      driver: null,
+      value: null,
+      refusal: { code, message: `Node ${name}: ${sentence(reason)}`, nodeId },
+      kind,
+      driverCalls,
+    });
+    if (leftUntil(all) <= 0)
+      return failed("TIMEOUT", "the time was over before it was read; select fewer nodes or facts", null);
+    const deadline = new Deadline(READ_MS);
+    const basis = { machine, deadline, lane: "READING" as const, log: this.#parts.log, tries: driverCalls };
+    try {
+      const read = await this.#calls.undisturbed(before, (end) => readWithin(basis, what, all, end));
+      return read && { what, ...read, refusal: null, kind: null, driverCalls };
+    } catch (error) {
+      if (error instanceof CallTimeoutError || error instanceof HeartbeatLostError)
+        return failed("TIMEOUT", "the BMC did not answer in time, or other calls to drivers were running", "TIMEOUT");
+      const { code, reason, failureKind = null } = faultOf(error, machine.redactor);
+      return failed(failureKind === "UNSUPPORTED" ? "UNSUPPORTED_BY_DRIVER" : code, reason, failureKind);
+    }
+  }
+}
+
+/** Reads one fact within the time for all calls, which includes the wait for a slot. */
+async function readWithin(
+  basis: CallBasis & { readonly deadline: Deadline },
+  what: MachineFact,
+  all: Date,
+  end: AbortSignal,
+): Promise<Pick<MachineReading, "driver" | "value">> {
+  const patience = new AbortController();
+  const stopClock = whenOver(all, () => patience.abort(new CallTimeoutError("there was no time left")));
+  const call: InterfaceCall<MachineFacts[MachineFact]> = CALLS[what];
+  try {
+    return await withDeadline(basis.deadline, AbortSignal.any([end, patience.signal]), async (signal) => {
+      const chain = new DriverChain(basis, signal);
+      const value = await chain.call(call);
+      const masked = basis.machine.redactor.json(value as StoredJson) as typeof value;
+      return { driver: chain.answeredBy(call.interface), value: masked };
+    });
+  } finally {
+    stopClock();
+  }
+}
+
+function setBootOf({ device, ...more }: BootOverride): SetBoot {
+  const names = Object.keys(DRIVER_BOOT_DEVICE) as BootDeviceName[];
+  return { ...more, device: names.find((name) => DRIVER_BOOT_DEVICE[name] === device) ?? null };
+}
+
+function refused(message: string, member: keyof ReadRequest): MachineAnswers {
+  return { answers: [], refusals: [{ code: "INVALID_INPUT", message, path: ["input", member] }] };
+}
