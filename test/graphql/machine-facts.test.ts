@@ -1,4 +1,6 @@
-/** Facts that drivers read of machines, through the API: values, failures, the driver that answered, circuits, groups. */
+/**
+ * Facts that drivers read of machines, through the API: values, failures, the driver that answered, circuits, groups.
+ */
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { BiosInterface, DriverErrorKind, PowerInterface } from "../../src/drivers/driver.ts";

@@ -26,7 +26,7 @@ export function nodePower(basis: CallBasis, signal: AbortSignal, seen: SeenPower
   const { machine } = basis;
   const chain = new DriverChain(basis, signal);
   const read = async () => {
-    const state = await chain.call({
+    const found = await chain.call({
       interface: "power",
       name: "power read",
       isRead: true,
@@ -41,7 +41,7 @@ export function nodePower(basis: CallBasis, signal: AbortSignal, seen: SeenPower
         },
     });
     seen.readBy = chain.answeredBy("power");
-    return state;
+    return found;
   };
   return {
     read,
