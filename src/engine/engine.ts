@@ -68,6 +68,7 @@ export { UNKNOWN_VARIABLES } from "./input/unknown-variables.ts";
 export type { VariableWarning } from "./input/unknown-variables.ts";
 export { circuitOf } from "./execution/interface-call.ts";
 export type { Circuit } from "../drivers/circuits.ts";
+export { DRIVER_BOOT_DEVICE } from "./plans/reserved-steps.ts";
 export { MACHINE_FACTS } from "./power/machine-reader.ts";
 export { VARIABLE_SOURCES } from "./input/variables.ts";
 export { ACCEPTANCES } from "./input/answers.ts";

@@ -8,7 +8,6 @@ import type { BiosAttribute, BootOverride, FirmwareComponent } from "../../drive
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import { biosOf, bootOverrideOf, consoleUrlOf, firmwareOf } from "../../drivers/machine-facts.ts";
 import type { ErrorCode, FailureKind, Refusal } from "../../errors.ts";
-import type { BootDeviceName } from "../../lifecycle/verbs.ts";
 import { createSequences, mapConcurrently } from "../../runtime/concurrency.ts";
 import { sentence } from "../../runtime/text.ts";
 import type { DriverTry, StoredJson } from "../../store/records.ts";
@@ -20,7 +19,6 @@ import type { InterfaceCall } from "../execution/interface-call.ts";
 import type { Machine } from "../execution/machine.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
-import { DRIVER_BOOT_DEVICE } from "../plans/reserved-steps.ts";
 import { READ_MS } from "./power-calls.ts";
 import type { PowerCalls, PowerReaderParts, RestingNode } from "./power-calls.ts";
 
@@ -36,12 +34,9 @@ export type MachineFact = keyof typeof MACHINE_FACTS;
 export interface MachineFacts {
   readonly FIRMWARE: readonly FirmwareComponent[];
   readonly BIOS: readonly BiosAttribute[];
-  readonly BOOT_DEVICE: SetBoot;
+  readonly BOOT_DEVICE: BootOverride;
   readonly CONSOLE: string;
 }
-
-/** The boot device that is set, by the names that users know; null if none is. */
-export type SetBoot = Omit<BootOverride, "device"> & { readonly device: BootDeviceName | null };
 
 /** The result of one read. */
 export interface MachineReading {
@@ -97,7 +92,7 @@ const CALLS: { readonly [Fact in MachineFact]: InterfaceCall<MachineFacts[Fact]>
     name: "read the boot device",
     isRead: true,
     function: ({ power }) =>
-      power.readBootDevice && (async (call) => setBootOf(bootOverrideOf(await power.readBootDevice?.(call)))),
+      power.readBootDevice && (async (call) => bootOverrideOf(await power.readBootDevice?.(call))),
   },
   CONSOLE: {
     interface: "console",
@@ -218,11 +213,6 @@ async function readWithin(
   } finally {
     stopClock();
   }
-}
-
-function setBootOf({ device, ...more }: BootOverride): SetBoot {
-  const names = Object.keys(DRIVER_BOOT_DEVICE) as BootDeviceName[];
-  return { ...more, device: names.find((name) => DRIVER_BOOT_DEVICE[name] === device) ?? null };
 }
 
 function refused(message: string, member: keyof ReadRequest): MachineAnswers {

@@ -1,14 +1,15 @@
 /** Reading what machines report about themselves: firmware, BIOS settings, boot device and serial console. */
-import { MACHINE_FACTS } from "../../engine/engine.ts";
-import type { BiosAttribute, FirmwareComponent } from "../../drivers/driver.ts";
+import { DRIVER_BOOT_DEVICE, MACHINE_FACTS } from "../../engine/engine.ts";
+import type { BiosAttribute, BootOverride, FirmwareComponent } from "../../drivers/driver.ts";
 import type {
   MachineAnswer,
   MachineAnswers,
   MachineFact,
   MachineFacts,
   MachineReading,
-  SetBoot,
 } from "../../engine/power/machine-reader.ts";
+import { BOOT_DEVICES } from "../../lifecycle/verbs.ts";
+import type { BootDeviceName } from "../../lifecycle/verbs.ts";
 import type { StoredJson } from "../../store/records.ts";
 import { QueryRef, builder, enumValues, needs } from "../base/builder.ts";
 import { BootDeviceEnum, BootModeEnum, FailureKindEnum } from "../base/enums.ts";
@@ -89,14 +90,16 @@ const BiosAttributeRef = builder.objectRef<BiosAttribute>("BiosAttribute").imple
   }),
 });
 
-const BootSettingRef = builder.objectRef<SetBoot>("BootSetting").implement({
+const NAMES = Object.keys(BOOT_DEVICES) as BootDeviceName[];
+
+const BootSettingRef = builder.objectRef<BootOverride>("BootSetting").implement({
   description: "Boot device that a machine reports as set.",
   fields: (t) => ({
     device: t.field({
       type: BootDeviceEnum,
       nullable: true,
       description: "Device; null if none is set, so that the machine follows its own boot order.",
-      resolve: ({ device }) => device,
+      resolve: ({ device }) => NAMES.find((name) => DRIVER_BOOT_DEVICE[name] === device) ?? null,
     }),
     persistent: t.exposeBoolean("persistent", {
       description: "Whether all later starts use the device. Otherwise only the next one does.",
