@@ -51,7 +51,7 @@ export const RULES: readonly Rule[] = [
     write: "no caller, no worker, null",
     words: ["nobody"],
     // The user of Unix.
-    allowed: [{ files: /^src\/store\/postgres\/embedded\.ts$/, line: /`nobody`|NOBODY_UID/ }],
+    allowed: [{ files: /^src\/store\/postgres\/embedded(-programs)?\.ts$/, line: /`nobody`|NOBODY_UID/ }],
   },
   { name: "somebody", write: "another caller, another replica, an operator", words: ["somebody"] },
   { name: "anybody", write: "any caller, any client", words: ["anybody"] },

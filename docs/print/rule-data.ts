@@ -431,6 +431,73 @@ export const RULES: readonly RuleSection[] = [
         rule: "`setBootDevice` passes the boot mode and the device HTTP to the driver, as a verb and as a step.",
       },
       { id: "R-386", rule: "Calls to a BMC whose circuit is open hold no slot and contact no machine." },
+      {
+        id: "R-430",
+        rule: "A plugin's name is looked up among the bundled plugins, then in the plugin folder, then among packages.",
+      },
+      { id: "R-431", rule: "The path of a plugin can be that of a folder: its package's main module, or its index." },
+      {
+        id: "R-432",
+        rule: "A package that is installed in the folder in which the service is started can be named as a plugin.",
+      },
+      { id: "R-433", rule: "A driver made from the template of `ostler-driver` passes the conformance suite." },
+    ],
+  },
+  {
+    title: "Redfish",
+    rules: [
+      {
+        id: "R-390",
+        rule: "Power is switched by the reset types that the machine offers; a request for the state that it is in changes nothing.",
+      },
+      {
+        id: "R-391",
+        rule: "A boot device is set for the next start or for every start, in the requested boot mode, and read back.",
+      },
+      {
+        id: "R-392",
+        rule: "Inspection reads the machine through its BMC, and reports links that lead to nothing in `unread`.",
+      },
+      {
+        id: "R-393",
+        rule: "What a machine does not offer fails as UNSUPPORTED with what it offers; one that does not say what it offers is asked.",
+      },
+      {
+        id: "R-394",
+        rule: "One session serves many calls in many processes, and a new one is opened when the BMC has ended it.",
+      },
+      { id: "R-395", rule: "A BMC without free sessions is sent the password with each request, if it accepts that." },
+      {
+        id: "R-396",
+        rule: "The certificate of a BMC is checked by an authority or a fingerprint before anything is sent.",
+      },
+      {
+        id: "R-397",
+        rule: "An answer that is malformed, too large, or redirects to another host ends the call with one clear error.",
+      },
+      {
+        id: "R-398",
+        rule: "A BMC that accepts connections and does not answer is a TIMEOUT, with the statement whether it may have had an effect.",
+      },
+      { id: "R-399", rule: "The address of an image appears in no error and in no log." },
+      { id: "R-400", rule: "BIOS settings are in effect when their step ends, and are sent once." },
+      {
+        id: "R-401",
+        rule: "BIOS settings are checked against the machine's registry, and nothing is changed if one does not fit.",
+      },
+      {
+        id: "R-402",
+        rule: "Firmware is updated component by component, and verified by the version that the machine reports.",
+      },
+      {
+        id: "R-403",
+        rule: "`secure_erase` erases every drive and names each, or erases none if one does not offer it.",
+      },
+      {
+        id: "R-404",
+        rule: "At each moment of a change of the BMC's password, the old or the new one logs in, and the driver finds out which.",
+      },
+      { id: "R-405", rule: "Every read path works on recordings of BMCs, and reports what it could not read." },
     ],
   },
   {

@@ -79,8 +79,8 @@ export const MUTATIONS: readonly Mutation[] = [
     id: "M08",
     breaks: "a plan hash depends on the state of each node",
     file: "src/engine/admission/plan-hash.ts",
-    from: "JSON.stringify([node.id, node.state, planHash, target, variables.hash])",
-    to: "JSON.stringify([node.id, planHash, target, variables.hash])",
+    from: "JSON.stringify([node.id, node.state, planHash, target, variables.hash, powerOnFailure])",
+    to: "JSON.stringify([node.id, planHash, target, variables.hash, powerOnFailure])",
     tests: ["test/engine/dry-run.test.ts", "test/engine/plan.test.ts"],
   },
   {
@@ -292,8 +292,8 @@ export const MUTATIONS: readonly Mutation[] = [
     id: "M34",
     breaks: "a short token is refused at the start",
     file: "src/config.ts",
-    from: "if (token !== null && token.length < TOKEN_LENGTH_MIN)",
-    to: 'if (token === "")',
+    from: "if (token.length < TOKEN_LENGTH_MIN)",
+    to: 'if (token === " ")',
     tests: ["test/config.test.ts"],
   },
   {
