@@ -21,8 +21,8 @@ const LONG = "test/**/*.long.test.ts";
 const HARDWARE = "test/hardware/**";
 /** These change nothing outside of what they create: no global, no schema, no environment. */
 const SHARED = "test/{engine,feed,lifecycle,runtime}/**/*.test.ts";
-/** The same, with a service in the process. The two that are left out add to its schema and replace its clock. */
-const SERVED = "test/graphql/!(schema|shared-events).test.ts";
+/** The same, with a service in the process. The files that are left out add to its schema, or replace its clock. */
+const SERVED = "test/graphql/!(resource|schema|shared-events).test.ts";
 /** These start servers of their own, or do not depend on the connection. */
 const SOCKET_ONLY = ["test/store/embedded.test.ts", "test/store/plans.test.ts"];
 

@@ -292,6 +292,10 @@ export const RULES: readonly RuleSection[] = [
     title: "Steps",
     rules: [
       {
+        id: "R-454",
+        rule: "Automatic cleaning is refused if no step of the driver would run, because nothing would be erased.",
+      },
+      {
         id: "R-060",
         rule: "Drivers declare their steps as data: phase, priority, interruptibility, timeouts, retries, arguments, what they touch.",
       },
@@ -441,6 +445,16 @@ export const RULES: readonly RuleSection[] = [
         rule: "A package that is installed in the folder in which the service is started can be named as a plugin.",
       },
       { id: "R-433", rule: "A driver made from the template of `ostler-driver` passes the conformance suite." },
+    ],
+  },
+  {
+    title: "IPMI",
+    rules: [
+      { id: "R-450", rule: "Sensors that measure have their critical limits." },
+      { id: "R-451", rule: "The newest 100 entries of the event log are read, and `clear_logs` clears it." },
+      { id: "R-452", rule: "A BMC lacks the abilities that need a device which it does not have." },
+      { id: "R-453", rule: "The boot device is read back from the boot flags." },
+      { id: "R-455", rule: "A timeout before a power change is marked as one without effect." },
     ],
   },
   {

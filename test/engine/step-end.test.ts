@@ -6,6 +6,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
+import { Circuits } from "../../src/drivers/circuits.ts";
 import { Deadline, leftUntil } from "../../src/drivers/deadline.ts";
 import type { StepCall, StepResult } from "../../src/drivers/driver.ts";
 import { dispatchOf } from "../../src/drivers/isolation/dispatch.ts";
@@ -26,8 +27,9 @@ function aMachine(
 ): Machine {
   const driver = { name: "lab", power, clean: { steps: [{ name: "wipe", phase: "clean", run: work }] } };
   return {
-    node: { id: "n", name: "n", powerState: "OFF", labels: {}, powerProblem: null },
-    composition: { giver: () => driver, drivers: [driver] },
+    node: { id: "n", name: "n", powerState: "OFF", labels: {}, settings: {}, powerProblem: null },
+    composition: { giver: () => driver, givers: () => [driver], drivers: [driver] },
+    circuits: new Circuits(),
     redactor: createRedactor([]),
     settingsOf: () => ({}),
   } as unknown as Machine;
@@ -38,6 +40,7 @@ const entered = (work: Parameters<typeof aMachine>[0], more: Partial<StepRequest
     machine: aMachine(work),
     step: { interface: "clean", name: "wipe", phase: "clean", driver: "lab", args: {}, timeoutSeconds: 60 },
     part: "RUN",
+    variables: {},
     deadline: new Deadline(20),
     confirm: async () => {},
     cancel: never(),
@@ -132,7 +135,10 @@ test("power reading that ended in time has not exceeded its timeout, though the 
   const machine = aMachine(
     async () => ((await answeredWhilePaused({ kind: "done", output: "ON" }, deadline)) as { output: string }).output,
   );
-  expect(await readPower(machine, { deadline, all: new Deadline(60_000) }, never(), log)).toEqual({ state: "ON" });
+  expect(await readPower(machine, { deadline, all: new Deadline(60_000) }, never(), log)).toEqual({
+    state: "ON",
+    driver: "lab",
+  });
 });
 
 test("step that has ended cannot continue a power change that it requested", async () => {

@@ -251,7 +251,7 @@ describe("driver ipmi on a simulated BMC: power and inspection", () => {
 });
 
 describe("driver ipmi on a simulated BMC: abilities and event log", () => {
-  test("[R-452] driver ipmi on a simulated BMC reports the abilities that its list of devices implies", async () => {
+  test("driver ipmi on a simulated BMC reports the abilities that its list of devices implies [R-452]", async () => {
     const abilities = (await driver.abilities?.(call(second))) ?? [];
     expect(abilities.map(({ name }) => name)).toEqual([
       "power.ON",
@@ -275,7 +275,7 @@ describe("driver ipmi on a simulated BMC: abilities and event log", () => {
     });
   });
 
-  test("[R-451] driver ipmi on a simulated BMC clears the event log, twice too", async () => {
+  test("driver ipmi on a simulated BMC clears the event log, twice too [R-451]", async () => {
     const [clear] = driver.clean?.steps ?? [];
     const readLog = driver.inspect?.steps.find(({ name }) => name === "read_event_log");
     const output = async (step: typeof clear) => (await step?.run(stepCall(second, step.name))) as { output: Json };

@@ -220,7 +220,7 @@ describe("admission of a cleaning", () => {
     can: { ...AVAILABLE.can, cleanAutomatically: false },
   };
 
-  test("[R-454] automatic cleaning is refused if the driver declares no automatic clean step, because nothing would be erased", () => {
+  test("automatic cleaning is refused if the driver declares no automatic clean step, because nothing would be erased [R-454]", () => {
     expect(judge(ON_REQUEST, aRequest("PROVIDE"))).toMatchObject({
       refusal: { code: "UNSUPPORTED_BY_DRIVER", message: expect.stringContaining("no automatic clean step") },
     });

@@ -174,9 +174,9 @@ describe("output of ipmitool", () => {
       { name: "Hot", kind: "Temperature", value: 99, unit: "degrees C", status: "CRITICAL" },
     ],
     [
-      "[R-450] With limits,12.060,Volts,ok,10.1,Power Supply,Voltage,12.000,,,13.000,12.600,12.500,,11.400,11.500,0.000,15.300",
+      "With limits,12.060,Volts,ok,10.1,Power Supply,Voltage,12.000,,,13.000,12.600,12.500,,11.400,11.500,0.000,15.300",
       {
-        name: "[R-450] With limits",
+        name: "With limits",
         kind: "Voltage",
         value: 12.06,
         unit: "Volts",
@@ -206,7 +206,7 @@ describe("output of ipmitool", () => {
       "Slot 9,4Eh,ns,26.9,No Reading",
       { name: "Slot 9", value: null, unit: null, status: "UNKNOWN", state: "No Reading" },
     ],
-  ])("output of ipmitool: sensor line %s", (line, sensor) => {
+  ])("output of ipmitool: sensor line %s [R-450]", (line, sensor) => {
     expect(parseSensors(line)).toEqual([sensor]);
   });
 
@@ -228,7 +228,7 @@ describe("output of ipmitool", () => {
 });
 
 describe("output of ipmitool: event log, boot device, abilities", () => {
-  test("[R-451] output of ipmitool: the entries of the event log", () => {
+  test("output of ipmitool: the entries of the event log [R-451]", () => {
     const text = [
       "1, Pre-Init ,0000006685,Entity Presence Supply present,Present,Asserted",
       "4,11/23/26,02:30:01 UTC,Temperature Cpu1 temp,Upper Critical going high,Deasserted,Reading 91 > Threshold 90 degrees C",
@@ -283,11 +283,11 @@ describe("output of ipmitool: event log, boot device, abilities", () => {
     ["c000000000", { device: null, persistent: true, mode: "BIOS" }],
     ["0004000000", { device: null, persistent: false, mode: "BIOS" }],
     ["803c000000", undefined],
-  ])("[R-453] output of ipmitool: boot flags %s", (data, flags) => {
+  ])("output of ipmitool: boot flags %s [R-453]", (data, flags) => {
     expect(parseBootFlags(`Boot parameter 5 is valid/unlocked\nBoot parameter data: ${data}\n`)).toEqual(flags);
   });
 
-  test("[R-452] output of ipmitool: a BMC without a device lacks the abilities that need it, and says which device", () => {
+  test("output of ipmitool: a BMC without a device lacks the abilities that need it, and says which device [R-452]", () => {
     const info = (provides: string) =>
       `Provides Device SDRs      : ${provides}\nAdditional Device Support :\n    Sensor Device\n    Chassis Device\nAux Firmware Rev Info     : \n    0x06\n`;
     const lacking = (text: string) =>
@@ -617,7 +617,7 @@ describe("driver ipmi with a simulated ipmitool", () => {
     });
   });
 
-  test("[R-455] driver ipmi marks a TIMEOUT before a power change as without effect, and one after it not", async () => {
+  test("driver ipmi marks a TIMEOUT before a power change as without effect, and one after it not [R-455]", async () => {
     await tool.put("hang", "");
     await using bmc = await listener(Buffer.from("0600ff0700000000000000000010811c63200038000184040300", "hex"));
     const early = driver.power.set(call({ port: bmc.port }, { milliseconds: 300 }), "REBOOT");
