@@ -39,6 +39,7 @@ import {
   provesInspection,
   provesPower,
   provesRead,
+  provesReads,
   provesReboot,
   provesRefusedLogin,
 } from "./live.ts";
@@ -123,6 +124,7 @@ function liveChecks(check: NewCheck, options: ConformanceOptions): ConformanceCh
     check("switches the machine on and off, also if it is in that state already", provesPower, 5 * seconds),
     check("leaves the machine on after a reboot", provesReboot, 4 * seconds),
     check("sets every boot device, or refuses one that the machine lacks", provesBootDevices, 5 * seconds),
+    check("reads what else it offers, or reports UNSUPPORTED", provesReads, 5 * seconds),
     check("does nothing if the signal fired before the call", provesAbortedSignal, 2 * seconds),
     check("ends promptly when the signal fires", provesAbortedRead, seconds),
     check("ends promptly when the signal fires at any of its requests", provesAbortAnywhere, 2 * seconds),

@@ -31,11 +31,39 @@ export async function provesBootDevices(subject: Subject): Promise<void> {
       } catch (error) {
         // Not every machine can start from every device; one that cannot refuses.
         ensure(
-          isDriverError(error) && error.kind === "REFUSED",
-          `Setting the boot device ${device} fails, but not with a DriverError of kind REFUSED: ${describe(error)}`,
+          isDriverError(error) && (error.kind === "UNSUPPORTED" || error.kind === "REFUSED"),
+          `Setting the boot device ${device} fails, but not with a DriverError of kind UNSUPPORTED or REFUSED: ${describe(error)}`,
         );
       }
     }
+  }
+}
+
+/** The reads that a driver can have in addition: each answers with plain JSON, or reports UNSUPPORTED. */
+export async function provesReads(subject: Subject): Promise<void> {
+  const { driver, options } = subject;
+  const call = await makeCall(subject);
+  const reads: Readonly<Record<string, (() => Promise<unknown>) | undefined>> = {
+    "power.readBootDevice": driver.power.readBootDevice && (() => Promise.resolve(driver.power.readBootDevice?.(call))),
+    "firmware.read": driver.firmware && (() => Promise.resolve(driver.firmware?.read(call))),
+    "bios.read": driver.bios && (() => Promise.resolve(driver.bios?.read(call))),
+    "console.serialUrl": driver.console && (() => Promise.resolve(driver.console?.serialUrl(call))),
+    abilities: driver.abilities && (() => Promise.resolve(driver.abilities?.(call))),
+  };
+  const secrets = secretsIn(driver.settings, options.settings);
+  for (const [name, ask] of Object.entries(reads)) {
+    if (!ask) continue;
+    const answer = await ask().catch((error: unknown) => {
+      ensure(
+        isDriverError(error) && error.kind === "UNSUPPORTED",
+        `\`${name}\` fails, but not with a DriverError of kind UNSUPPORTED: ${describe(error)}`,
+      );
+      return null;
+    });
+    ensure(isJson(answer), `The answer of \`${name}\` is not plain JSON.`);
+    const text = JSON.stringify(answer);
+    const leaked = secrets.find(({ value }) => value.length >= 8 && text.includes(value));
+    ensure(leaked === undefined, `The answer of \`${name}\` contains the secret "${leaked?.name}".`);
   }
 }
 

@@ -3,7 +3,7 @@ import { withTimeout } from "../../runtime/timeout.ts";
 
 /** Limit for a call to end after its signal has fired. */
 export const PROMPT_SECONDS = 5;
-const ERROR_KINDS: readonly unknown[] = ["AUTHENTICATION", "UNREACHABLE", "TIMEOUT", "REFUSED", "OTHER"];
+const ERROR_KINDS: readonly unknown[] = ["AUTHENTICATION", "UNREACHABLE", "TIMEOUT", "REFUSED", "UNSUPPORTED", "OTHER"];
 
 export function ensure(condition: boolean, sentence: string): asserts condition {
   if (!condition) throw new Error(sentence);
