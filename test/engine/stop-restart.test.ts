@@ -826,8 +826,8 @@ describe("restart", () => {
     expect(await ostler.nodeState(nodes[1])).toBe("STOPPED");
     const rest = await restart(id);
     expect(rest.results.map(({ nodeId, accepted }) => [nodeId, accepted])).toEqual([
-      [nodes[1].id, true],
       [nodes[0].id, false],
+      [nodes[1].id, true],
       [nodes[2].id, false],
     ]);
     expect((await ostler.operationEnds(rest.operationId ?? "")).state).toBe("SUCCEEDED");
@@ -979,12 +979,12 @@ describe("restart", () => {
     await ostler.engine.deleteNodes(ALICE, { ids: [nodes[0].id] });
     const answer = await restart(id);
     expect(answer.results).toMatchObject([
-      { ref: nodes[1].name, accepted: true },
       {
         ref: nodes[0].name,
         accepted: false,
         refusal: { code: "NOTHING_TO_RESTART", message: expect.stringContaining("it was deleted") },
       },
+      { ref: nodes[1].name, accepted: true },
     ]);
     expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", totalCount: 1 });
   });

@@ -45,6 +45,9 @@ const NULLABLE_LISTS = new Set([
   "SimpleError.path",
   "ConflictError.allowedStates",
   "NodeResult.steps",
+  // Not requested, or not read.
+  "NodeReading.firmware",
+  "NodeReading.bios",
 ]);
 /** Judges as the mutations do, and answers as they would. */
 const ANSWERS_LIKE_A_MUTATION = new Set(["PlanPayload"]);

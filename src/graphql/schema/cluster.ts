@@ -37,6 +37,7 @@ builder.objectType(ClusterRef, {
     typeof value === "object" &&
     value !== null &&
     "variables" in value &&
+    "project" in value &&
     !("inputHash" in value) &&
     !("planHash" in value),
   fields: (t) => ({

@@ -24,7 +24,7 @@ const MachineFactEnum = builder.enumType("MachineFact", {
 });
 
 const BiosAttributeTypeEnum = builder.enumType("BiosAttributeType", {
-  description: "Type of a BIOS attribute.",
+  description: "How the value of a BIOS attribute is written.",
   values: enumValues({
     STRING: "A text.",
     INTEGER: "A whole number.",
@@ -72,9 +72,8 @@ const BiosAttributeRef = builder.objectRef<BiosAttribute>("BiosAttribute").imple
       resolve: ({ pending }) => (pending ?? null) as StoredJson,
     }),
     allowedValues: t.stringList({
-      nullable: true,
-      description: "Values that an ENUMERATION can have; null if the machine does not report them.",
-      resolve: ({ allowedValues }) => (allowedValues ? [...allowedValues] : null),
+      description: "Values that an ENUMERATION can have; empty if the machine does not report them.",
+      resolve: ({ allowedValues = [] }) => [...allowedValues],
     }),
     minimum: t.float({
       nullable: true,
@@ -156,13 +155,13 @@ const NodeReadingRef = builder.objectRef<MachineAnswer>("NodeReading").implement
     firmware: t.field({
       type: [FirmwareComponentRef],
       nullable: true,
-      description: "Components with firmware, at most 1000.",
+      description: "Components with firmware, at most 1000; null if they were not requested or could not be read.",
       resolve: (answer) => mutable(valueOf(answer, "FIRMWARE")),
     }),
     bios: t.field({
       type: [BiosAttributeRef],
       nullable: true,
-      description: "BIOS attributes, at most 5000.",
+      description: "BIOS attributes, at most 5000; null if they were not requested or could not be read.",
       resolve: (answer) => mutable(valueOf(answer, "BIOS")),
     }),
     bootDevice: t.field({
