@@ -828,7 +828,8 @@ case "$*" in
   'chassis power off') echo off >"$here/power"; echo 'Chassis Power Control: Down/Off' ;;
   'chassis power soft') [ -e "$here/deaf" ] || echo off >"$here/power"; echo 'Chassis Power Control: Soft' ;;
   'chassis bootdev '*) echo "Set Boot Device to $3" ;;
-  'mc info') printf 'Firmware Revision         : 1.74\\nIPMI Version              : 2.0\\nManufacturer ID           : 10876\\n' ;;
+  'chassis bootparam get 5') echo 'Boot parameter data: 8004000000' ;;
+  'mc info') printf 'Firmware Revision         : 1.74\\nIPMI Version              : 2.0\\nManufacturer ID           : 10876\\nAdditional Device Support :\\n    Sensor Device\\n    Chassis Device\\n' ;;
   'fru print 0')
     if [ -e "$here/bare" ]; then echo ' Device not present (Requested sensor, data, or record not found)'; exit 1; fi
     printf ' Product Manufacturer  : Acme\\n Product Serial        : S-1\\n' ;;
