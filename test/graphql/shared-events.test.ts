@@ -155,11 +155,15 @@ describe("rows of events", () => {
     const statements = await statementsOf(async () => {
       const hanging = one?.load.node.load(randomUUID());
       const select = vi.mocked(ostler.database.reader.select);
-      await eventually("the first statement is sent", () => select.mock.calls.length === 1);
-      const behind = other?.load.node.load(randomUUID());
-      await eventually("the second statement is sent", () => select.mock.calls.length === 2);
-      release.resolve();
-      await Promise.all([hanging, behind, lock]);
+      try {
+        await eventually("the first statement is sent", () => select.mock.calls.length === 1);
+        const behind = other?.load.node.load(randomUUID());
+        await eventually("the second statement is sent", () => select.mock.calls.length === 2);
+        release.resolve();
+        await Promise.all([hanging, behind, lock]);
+      } finally {
+        release.resolve();
+      }
     });
     expect(statements).toBe(2);
   });
