@@ -1,7 +1,8 @@
 /** The configuration: one frozen object from environment variables and flags, checked before anything starts. */
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
+import { isIP } from "node:net";
 import { messageOf } from "./errors.ts";
 import type { LogFormat, LogLevel } from "./log.ts";
 import { LOG_FORMATS, LOG_LEVELS } from "./log.ts";
@@ -39,6 +40,15 @@ export interface Config {
   readonly pluginFolder: string | null;
   /** Networks of BMCs, in CIDR notation; null: all but loopback, link-local, multicast and broadcast. */
   readonly bmcNetworks: readonly string[] | null;
+  /** Address of the provisioning listener, which machines reach; null: this replica has none. */
+  readonly provisionHost: string | null;
+  readonly provisionPort: number;
+  /** How machines reach the provisioning listener of this replica or of another one; null: not configured. */
+  readonly provisionUrl: string | null;
+  /** Folder of the boot media of the in-band agent. */
+  readonly agentFolder: string;
+  /** Folder of the stored images. */
+  readonly imageFolder: string;
   /** Bearer token required of callers; null: none, allowed only on loopback. */
   readonly token: string | null;
   readonly log: LogLevel;
@@ -135,6 +145,31 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
     fallback: "",
     help: "networks of BMCs, comma-separated, as 10.0.0.0/8,fd00:7::/64: discoveries and addresses in drivers' settings outside of them are refused; default: all networks but loopback, link-local, multicast and broadcast",
   },
+  OSTLER_PROVISION_HOST: {
+    flag: "provision-host",
+    fallback: "",
+    help: "address of the provisioning network on which the listener for machines serves boot scripts, the agent and images; default: no such listener",
+  },
+  OSTLER_PROVISION_PORT: {
+    flag: "provision-port",
+    fallback: "4010",
+    help: "port of the listener for machines",
+  },
+  OSTLER_PROVISION_URL: {
+    flag: "provision-url",
+    fallback: "",
+    help: "how machines reach the listener, as http://10.0.0.1:4010; default: from OSTLER_PROVISION_HOST and OSTLER_PROVISION_PORT; needed if the host is 0.0.0.0 or ::, and by replicas that run operations without the listener",
+  },
+  OSTLER_AGENT_DIR: {
+    flag: "agent-dir",
+    fallback: "",
+    help: "folder with the boot media of the agent, one folder for each architecture, x64 and arm64; default: agent in OSTLER_DATA",
+  },
+  OSTLER_IMAGE_DIR: {
+    flag: "image-dir",
+    fallback: "",
+    help: "folder of the stored images; default: images in OSTLER_DATA",
+  },
   OSTLER_TOKEN: {
     flag: "token",
     fallback: "",
@@ -229,12 +264,13 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
   const listenUrl = databaseUrlOf("OSTLER_LISTEN_URL", value("OSTLER_LISTEN_URL"));
   if (listenUrl !== null && databaseUrl === null)
     throw new ConfigError("OSTLER_LISTEN_URL is set, but DATABASE_URL is not. Set both or neither.");
+  const data = resolve(value("OSTLER_DATA"));
   const introspection = oneOf("OSTLER_INTROSPECTION", value("OSTLER_INTROSPECTION"), ["on", "off"]);
   return Object.freeze({
     role,
     host,
     port: wholeNumber("OSTLER_PORT", value("OSTLER_PORT"), 0, 65_535),
-    data: resolve(value("OSTLER_DATA")),
+    data,
     databaseUrl,
     listenUrl,
     dbPool: wholeNumber("OSTLER_DB_POOL", value("OSTLER_DB_POOL"), DB_POOL_MIN, DB_POOL_MAX),
@@ -243,6 +279,9 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     plugins: Object.freeze(words(value("OSTLER_PLUGINS"))),
     pluginFolder: value("OSTLER_PLUGIN_DIR") || null,
     bmcNetworks: networksOf(words(value("OSTLER_BMC_NETWORKS"))),
+    ...provisioningOf(value),
+    agentFolder: resolve(value("OSTLER_AGENT_DIR") || join(data, "agent")),
+    imageFolder: resolve(value("OSTLER_IMAGE_DIR") || join(data, "images")),
     token,
     log: oneOf("OSTLER_LOG", value("OSTLER_LOG"), LOG_LEVELS),
     logFormat: oneOf("OSTLER_LOG_FORMAT", value("OSTLER_LOG_FORMAT"), LOG_FORMATS),
@@ -259,6 +298,49 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     retentionDays: wholeNumber("OSTLER_RETENTION_DAYS", value("OSTLER_RETENTION_DAYS"), 0, RETENTION_DAYS_MAX),
     demo: flags.demo,
   });
+}
+
+/** The settings of the listener for machines; `value` gives a variable, empty if it is not set. */
+export function provisioningOf(
+  value: (name: string) => string,
+): Pick<Config, "provisionHost" | "provisionPort" | "provisionUrl"> {
+  const host = value("OSTLER_PROVISION_HOST");
+  // Machines must know the port before the service starts.
+  const port = wholeNumber("OSTLER_PROVISION_PORT", value("OSTLER_PROVISION_PORT"), 1, 65_535);
+  const url = value("OSTLER_PROVISION_URL");
+  if (host !== "" && isIP(host) === 0)
+    throw new ConfigError(
+      `OSTLER_PROVISION_HOST is ${JSON.stringify(host)}, which is not an IP address. Use the address of this machine on the provisioning network.`,
+    );
+  if (url !== "") return { provisionHost: host || null, provisionPort: port, provisionUrl: provisionUrlOf(url) };
+  if (host === "") return { provisionHost: null, provisionPort: port, provisionUrl: null };
+  if (isWildcard(host))
+    throw new ConfigError(
+      `OSTLER_PROVISION_HOST is ${host}, which does not say how machines reach this service. Set OSTLER_PROVISION_URL too, as http://10.0.0.1:${port}.`,
+    );
+  if (host.includes("%"))
+    throw new ConfigError(
+      `OSTLER_PROVISION_HOST is ${host}, a link-local address, which URLs cannot name. Set OSTLER_PROVISION_URL too.`,
+    );
+  return {
+    provisionHost: host,
+    provisionPort: port,
+    provisionUrl: `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`,
+  };
+}
+
+function isWildcard(host: string): boolean {
+  return /^(0\.0\.0\.0|[0:]*:[0:]*)$/.test(host);
+}
+
+/** An origin without a path. TLS is refused: neither iPXE nor the agent knows the service's certificate. */
+function provisionUrlOf(text: string): string {
+  const { origin, href } = URL.canParse(text) ? new URL(text) : { origin: "", href: text };
+  if (!origin.startsWith("http://") || (href !== `${origin}/` && href !== origin))
+    throw new ConfigError(
+      `OSTLER_PROVISION_URL is ${JSON.stringify(text)}. Use http, an address that machines reach, and the port, as http://10.0.0.1:4010.`,
+    );
+  return origin;
 }
 
 /** The plugins for `ostler schema` and their folder: its flags, else those that the service would use. */

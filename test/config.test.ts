@@ -33,6 +33,11 @@ describe("default configuration", () => {
       plugins: ["fake"],
       pluginFolder: null,
       bmcNetworks: null,
+      provisionHost: null,
+      provisionPort: 4010,
+      provisionUrl: null,
+      agentFolder: resolve("./data/agent"),
+      imageFolder: resolve("./data/images"),
       token: null,
       log: "info",
       logFormat: "auto",
@@ -118,6 +123,51 @@ describe("each variable", () => {
       field: "host",
       read: "::1",
       readOther: "localhost",
+    },
+    {
+      name: "OSTLER_PROVISION_HOST",
+      value: "10.0.0.1",
+      flag: "provision-host",
+      other: "::1",
+      field: "provisionHost",
+      read: "10.0.0.1",
+      readOther: "::1",
+    },
+    {
+      name: "OSTLER_PROVISION_PORT",
+      value: "1",
+      flag: "provision-port",
+      other: "65535",
+      field: "provisionPort",
+      read: 1,
+      readOther: 65_535,
+    },
+    {
+      name: "OSTLER_PROVISION_URL",
+      value: "http://10.0.0.1:4010",
+      flag: "provision-url",
+      other: "http://[fd00::1]:80/",
+      field: "provisionUrl",
+      read: "http://10.0.0.1:4010",
+      readOther: "http://[fd00::1]",
+    },
+    {
+      name: "OSTLER_AGENT_DIR",
+      value: "/srv/agent",
+      flag: "agent-dir",
+      other: "media",
+      field: "agentFolder",
+      read: "/srv/agent",
+      readOther: resolve("media"),
+    },
+    {
+      name: "OSTLER_IMAGE_DIR",
+      value: "/srv/images",
+      flag: "image-dir",
+      other: "img",
+      field: "imageFolder",
+      read: "/srv/images",
+      readOther: resolve("img"),
     },
     { name: "OSTLER_PORT", value: "0", flag: "port", other: "65535", field: "port", read: 0, readOther: 65_535 },
     {
@@ -284,9 +334,14 @@ describe("each variable", () => {
       readOther: 36_500,
     },
   ])("$name is read, and --$flag overrides it", ({ name, value, flag, other, field, read, readOther }) => {
-    expect(readConfig({ [name]: value }, [])).toEqual({ ...readConfig({}, []), [field]: read });
-    expect(readConfig({ [name]: value }, [`--${flag}`, other])).toEqual({ ...readConfig({}, []), [field]: readOther });
-    expect(readConfig({}, [`--${flag}=${other}`])).toEqual({ ...readConfig({}, []), [field]: readOther });
+    const expected = (at: string | number | boolean | readonly string[]) => ({
+      ...readConfig({}, []),
+      ...derivedFrom(name, String(at)),
+      [field]: at,
+    });
+    expect(readConfig({ [name]: value }, [])).toEqual(expected(read));
+    expect(readConfig({ [name]: value }, [`--${flag}`, other])).toEqual(expected(readOther));
+    expect(readConfig({}, [`--${flag}=${other}`])).toEqual(expected(readOther));
   });
 
   test("every variable is covered by this table", () => {
@@ -294,6 +349,11 @@ describe("each variable", () => {
       [
         ...NEED_A_SERVER,
         "DATABASE_URL",
+        "OSTLER_AGENT_DIR",
+        "OSTLER_IMAGE_DIR",
+        "OSTLER_PROVISION_HOST",
+        "OSTLER_PROVISION_PORT",
+        "OSTLER_PROVISION_URL",
         "OSTLER_BMC_NETWORKS",
         "OSTLER_BODY_KB",
         "OSTLER_CONCURRENCY",
@@ -328,6 +388,13 @@ describe("each variable", () => {
     expect(refusalOf({ OSTLER_DEMO: "1" })).toContain("OSTLER_DEMO");
   });
 });
+
+/** Settings whose defaults follow from a variable. */
+function derivedFrom(name: string, value: string): Record<string, string> {
+  if (name === "OSTLER_DATA") return { agentFolder: join(value, "agent"), imageFolder: join(value, "images") };
+  if (name !== "OSTLER_PROVISION_HOST") return {};
+  return { provisionUrl: `http://${value.includes(":") ? `[${value}]` : value}:4010` };
+}
 
 /** Variables that the embedded database does not support. */
 const NEED_A_SERVER = ["OSTLER_ROLE", "OSTLER_LISTEN_URL"];
@@ -371,6 +438,16 @@ describe("invalid configuration", () => {
     ["OSTLER_PREPARE", "yes"],
     ["OSTLER_DB_WAIT_SECONDS", "3601"],
     ["OSTLER_LISTEN_URL", "mysql://db/ostler"],
+    ["OSTLER_PROVISION_HOST", "ostler.example.org"],
+    ["OSTLER_PROVISION_HOST", "10.0.0.0/24"],
+    ["OSTLER_PROVISION_HOST", "[::1]"],
+    ["OSTLER_PROVISION_PORT", "0"],
+    ["OSTLER_PROVISION_PORT", "65536"],
+    ["OSTLER_PROVISION_URL", "10.0.0.1:4010"],
+    ["OSTLER_PROVISION_URL", "https://10.0.0.1:4010"],
+    ["OSTLER_PROVISION_URL", "http://10.0.0.1:4010/boot"],
+    ["OSTLER_PROVISION_URL", "http://user@10.0.0.1:4010"],
+    ["OSTLER_PROVISION_URL", "http://10.0.0.1:4010/?a=b"],
     ["OSTLER_PORT", "65536"],
     ["OSTLER_PORT", "-1"],
     ["OSTLER_PORT", "4e3"],
@@ -477,6 +554,28 @@ describe("listening address", () => {
   test.each(["127.0.0.1", "127.8.9.10", "localhost", "::1"])("%s is a loopback address and needs no token", (host) => {
     expect(isLoopback(host)).toBe(true);
     expect(readConfig({ OSTLER_HOST: host }, []).token).toBeNull();
+  });
+});
+
+describe("listener for machines", () => {
+  test.each([
+    ["10.0.0.1", "http://10.0.0.1:4010"],
+    ["fd00::1", "http://[fd00::1]:4010"],
+  ])("machines reach the listener on %s at %s unless a URL is given", (host, url) => {
+    expect(readConfig({ OSTLER_PROVISION_HOST: host }, [])).toMatchObject({ provisionHost: host, provisionUrl: url });
+    const given = { OSTLER_PROVISION_HOST: host, OSTLER_PROVISION_URL: "http://boot.example:80" };
+    expect(readConfig(given, []).provisionUrl).toBe("http://boot.example");
+  });
+
+  test.each(["0.0.0.0", "::", "0:0:0:0:0:0:0:0", "fe80::1%eth0"])("the listening address %s needs a URL", (host) => {
+    expect(refusalOf({ OSTLER_PROVISION_HOST: host })).toContain("OSTLER_PROVISION_URL");
+    const given = { OSTLER_PROVISION_HOST: host, OSTLER_PROVISION_URL: "http://10.0.0.1:4010" };
+    expect(readConfig(given, [])).toMatchObject({ provisionHost: host, provisionUrl: "http://10.0.0.1:4010" });
+  });
+
+  test("a replica without the listener can know the URL of another replica", () => {
+    const given = { OSTLER_PROVISION_URL: "http://10.0.0.1:4010" };
+    expect(readConfig(given, [])).toMatchObject({ provisionHost: null, provisionUrl: "http://10.0.0.1:4010" });
   });
 });
 
