@@ -21,8 +21,11 @@ const LONG = "test/**/*.long.test.ts";
 const HARDWARE = "test/hardware/**";
 /** These change nothing outside of what they create: no global, no schema, no environment. */
 const SHARED = "test/{engine,feed,lifecycle,runtime}/**/*.test.ts";
-/** The same, with a service in the process. The files that are left out add to its schema, or replace its clock. */
-const SERVED = "test/graphql/!(resource|schema|shared-events).test.ts";
+/** The same, with a service or a driver. Files that add to the schema or replace the clock are left out. */
+const SERVED = [
+  "test/graphql/!(resource|schema|shared-events).test.ts",
+  "test/{plugins,packages,client,telemetry}/**/*.test.ts",
+];
 /** These start servers of their own, or do not depend on the connection. */
 const SOCKET_ONLY = ["test/store/embedded.test.ts", "test/store/plans.test.ts"];
 
@@ -41,7 +44,7 @@ export default defineConfig({
         test: {
           name: "fast",
           include: ["test/**/*.test.ts"],
-          exclude: [...configDefaults.exclude, HARDWARE, LONG, SHARED, SERVED],
+          exclude: [...configDefaults.exclude, HARDWARE, LONG, SHARED, ...SERVED],
           provide: { reachedBy: "socket" },
         },
       },
@@ -59,7 +62,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "fast-served",
-          include: [SERVED],
+          include: SERVED,
           exclude: [...configDefaults.exclude, LONG],
           isolate: false,
           provide: { reachedBy: "socket" },

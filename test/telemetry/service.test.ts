@@ -166,6 +166,7 @@ test("a run taken over in the middle of a step is counted and logged as a takeov
       ).node.currentRun?.currentStep?.name === "collect_inventory",
   );
   await other[Symbol.asyncDispose]();
+  await ostler.test.sql`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where state = 'active'`;
   await ostler.engine.start();
   const metrics = await eventually("the run is taken over", async () => {
     const samples = await scraped(ostler.url);
