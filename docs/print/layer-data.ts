@@ -196,6 +196,10 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
       "src/engine/transaction.ts",
     ],
   },
+  "src/engine/agents": {
+    purpose: "Sessions of the agent that machines boot from a ramdisk, and their tasks.",
+    imports: ["src/engine/input", "src/engine/execution", "src/engine/context.ts", "src/engine/transaction.ts"],
+  },
   "src/engine/interruption": {
     purpose: "Abort, stop, withdrawal of an abort, unhold.",
     imports: [

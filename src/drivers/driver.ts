@@ -179,6 +179,12 @@ export interface StepCall<Settings, Args extends StepArgs = StepArgs> extends Ca
   readonly power: NodePower;
   /** Virtual media of the node, through the driver that gives the node its media interface. */
   readonly media: NodeMedia;
+  /** The agent: a program that the machine runs from a ramdisk. */
+  readonly agent: NodeAgent;
+  /** The image that the request installs; null if it names none. */
+  readonly image: ImageView | null;
+  /** cloud-init user data of the request or of the image. A secret: it is masked in logs and results. */
+  readonly userData: string | null;
   /** Reports progress for people, 0 to 100. Call it as often as you like: the engine throttles. */
   progress(percent: number, message?: string): void;
 }
@@ -202,6 +208,119 @@ export interface NodeMedia {
   /** Rejects with kind UNSUPPORTED if no driver of the node can insert a medium. Default: write-protected. */
   insert(url: string, options?: Partial<MediaOptions>): Promise<void>;
   eject(): Promise<void>;
+}
+
+/**
+ * The agent of the node, a program that the machine runs from a ramdisk, bound to the run. `open`, `assign` and
+ * `homeUrl` reject with kind UNSUPPORTED if the service has no provisioning listener.
+ */
+export interface NodeAgent {
+  /** The newest session of this run, also after it was closed; null if the run has opened none. */
+  status(): Promise<AgentStatus | null>;
+  /**
+   * Opens a session with a new secret and ends the earlier one of the node. `mediumUrl` contains the secret; it is null
+   * for a network boot. The first contact of the agent ends a wait with `callback: true`; `StepCall.callback` is then
+   * `{ contact: true }`.
+   */
+  open(options: AgentBootOptions): Promise<{ readonly mediumUrl: string | null }>;
+  /**
+   * Gives the agent a task, in place of an earlier one. The same task in a later entry of the attempt goes on. The step
+   * then returns `wait` with `callback: true`, and `StepCall.callback` is the `AgentResult`. A task ends with its
+   * result, its attempt or its session.
+   */
+  assign(task: AgentTask): Promise<void>;
+  /** Ends the session: the agent stops what it does and powers the machine off. Does nothing if none is open. */
+  close(): Promise<void>;
+  /**
+   * An address to which the installed system can report (by GET or POST) until the run has ended. It contains a secret,
+   * and replaces the one that was created before. A report ends a wait with `callback: true` of a step without a task;
+   * `StepCall.callback` is then `{ home: <body> }`, and `AgentStatus` has it too. The run must have opened a session.
+   */
+  homeUrl(): Promise<string>;
+}
+
+/** Processor architecture of a machine or an image. */
+export type AgentArchitecture = "X64" | "ARM64";
+
+export interface AgentBootOptions {
+  /** ISO: the machine boots a virtual medium. NETWORK: it boots over the network, and is known by a MAC of its node. */
+  readonly medium: "ISO" | "NETWORK";
+  readonly architecture: AgentArchitecture;
+  /** Only for a network boot: a medium has its arguments built in. */
+  readonly kernelArguments?: readonly string[];
+  /** Absent: DHCP. */
+  readonly network?: AgentNetwork;
+}
+
+/** A static network configuration. */
+export interface AgentNetwork {
+  /** The MAC address of the interface to configure. */
+  readonly mac: string;
+  /** With its prefix length: `10.0.0.7/24`. */
+  readonly address: string;
+  readonly gateway?: string;
+  readonly dns?: readonly string[];
+}
+
+/** A session of the agent. Times are ISO 8601; null: not yet. */
+export interface AgentStatus {
+  readonly openedAt: string;
+  /** The machine got an address by DHCP; known only if the DHCP server reports it. */
+  readonly dhcpAt: string | null;
+  /** The machine fetched its boot script, or its BMC the medium. */
+  readonly scriptAt: string | null;
+  /** The machine fetched the kernel of a network boot. */
+  readonly kernelAt: string | null;
+  /** First and last contact of the agent. The last one is exact to 5 s. */
+  readonly contactAt: string | null;
+  readonly seenAt: string | null;
+  /** The session was closed, or a later one replaced it. */
+  readonly endedAt: string | null;
+  /** The installed system has reported. */
+  readonly homeAt: string | null;
+  /** Body of that report. */
+  readonly home: Json;
+  /** Of the agent, as it reports them. */
+  readonly version: string | null;
+  readonly architecture: AgentArchitecture | null;
+  readonly bootMode: BootMode | null;
+  readonly address: string | null;
+  /** Number of requests of a second agent with the same secret. They were refused. */
+  readonly strangers: number;
+}
+
+/** Work for the agent. `args` can contain secrets: they are in no log, plan or answer of the API. */
+export interface AgentTask {
+  readonly kind: string;
+  readonly args: Json;
+}
+
+/** The end of a task. `task` is its id. */
+export type AgentResult =
+  | { readonly task: string; readonly ok: true; readonly output: Json }
+  | {
+      readonly task: string;
+      readonly ok: false;
+      readonly error: { readonly code: string; readonly message: string; readonly retryable: boolean };
+    };
+
+/** An image of an operating system. */
+export interface ImageView {
+  readonly id: string;
+  readonly name: string;
+  /** Absolute, or a path below the address of the provisioning listener. */
+  readonly url: string;
+  readonly format: "RAW" | "RAW_GZ" | "RAW_XZ" | "RAW_ZST";
+  /** Size of the file. */
+  readonly sizeBytes: number;
+  /** Size of the disk that it unpacks to; null if it is not known. */
+  readonly diskBytes: number | null;
+  /** Of the file; in hexadecimal. */
+  readonly checksum: { readonly algorithm: "SHA256" | "SHA512"; readonly value: string };
+  readonly architecture: AgentArchitecture;
+  readonly bootMode: BootMode | "ANY";
+  /** Whether the installed system reports to `NodeAgent.homeUrl`. */
+  readonly callsHome: boolean;
 }
 
 /** Power. Every function must be idempotent: it can be called again after a crash. */
@@ -405,6 +524,11 @@ export interface Driver<Settings> {
   readonly variables?: Schema<object>;
   /** Absent: the network only. */
   readonly permissions?: readonly DriverPermission[];
+  /**
+   * Its steps use `StepCall.agent`. A request with such a step is refused while the service has no provisioning
+   * listener, or no agent for the architecture of the node: the setting `architecture` of this driver, by default X64.
+   */
+  readonly usesAgent?: true;
   readonly power: PowerInterface<Settings>;
   readonly inspect?: InspectInterface<Settings>;
   /** Steps of the phases `deploy` and `undeploy`. */

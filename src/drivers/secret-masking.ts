@@ -147,3 +147,21 @@ function digitsAtEnd(text: string, parts: readonly string[]): number {
   const half = Math.max(0, ...parts.map((part) => overlap(digits, part, ENCODED_LENGTH_MIN)));
   return half === 0 ? 0 : text.length - (places[digits.length - half] ?? text.length);
 }
+
+// ---- user data
+
+/** Shorter lines of user data are common words. */
+const USER_DATA_LENGTH_MIN = 8;
+const SECRET_KEY = /pass|secret|token|key|credential/i;
+
+/** The parts of cloud-init user data to mask: its lines, and the values of keys that name a secret. */
+export function userDataSecrets(userData: string | null): readonly string[] {
+  if (userData === null) return [];
+  return userData.split(/[\r\n]+/).flatMap((given) => {
+    const line = given.trim();
+    if (line.length < USER_DATA_LENGTH_MIN) return [];
+    const [, key = "", value = ""] = /^(.*?)[:=]\s*(.*)$/.exec(line) ?? [];
+    const plain = value.replaceAll(/^["']|["']$/g, "");
+    return SECRET_KEY.test(key) && plain.length >= SECRET_LENGTH_MIN ? [line, plain] : [line];
+  });
+}

@@ -10,7 +10,9 @@ import { submitVerb } from "./admission/admit.ts";
 import type { VerbRequest } from "./admission/request-terms.ts";
 import { restartWork } from "./admission/restart.ts";
 import type { RestartRequest } from "./admission/restart.ts";
-import type { EngineContext } from "./context.ts";
+import type { Agents } from "./agents/agents.ts";
+import { createAgents } from "./agents/create-agents.ts";
+import type { EngineContext, Provisioning } from "./context.ts";
 import { discoverNodes } from "./discovery/discover.ts";
 import type { DiscoverAnswer, DiscoverRequest } from "./discovery/discover.ts";
 import {
@@ -61,6 +63,8 @@ import type { Caller } from "./transaction.ts";
 import { createTransact } from "./transaction.ts";
 
 // Re-exported for the API.
+export type { AgentOrder, AgentReport, Agents, Bearer, BootTicket } from "./agents/agents.ts";
+export type { Provisioning } from "./context.ts";
 export { isCallbackToken } from "./execution/callback.ts";
 export type { CallbackAnswer } from "./execution/callback.ts";
 export { factsOf } from "./admission/node-facts.ts";
@@ -119,6 +123,8 @@ export interface Engine extends AsyncDisposable {
   updateSite(caller: Caller, change: SiteChange): Promise<SiteEdited>;
   /** Receives a machine's callback; `token` is the last part of the path that the machine was given. */
   receiveCallback(token: string, body: StoredJson): Promise<CallbackAnswer>;
+  /** The agents of machines, for the provisioning listener. */
+  readonly agents: Agents;
 }
 
 export interface EngineOptions {
@@ -148,6 +154,8 @@ export interface EngineOptions {
    * back at once; without it, their leases have to expire.
    */
   readonly endCalls?: () => Promise<void>;
+  /** How machines reach the service. Absent or null: requests that need the agent are refused. */
+  readonly provisioning?: Provisioning | null;
   /** How long running steps may take to end when the engine is disposed of. */
   readonly drainMs?: number;
   /** Period, in seconds, in which the power of each node at rest is read; absent or 0: never. */
@@ -163,7 +171,7 @@ const DRAIN_MS = 5_000;
 
 export async function createEngine(options: EngineOptions): Promise<Engine> {
   const parts = await createParts(options);
-  const { queue, runner, prober, powerReader, slots, context } = parts;
+  const { queue, runner, prober, powerReader, slots, agents, context } = parts;
   const { database, log, endCalls, drainMs = DRAIN_MS } = options;
   const closers: { close(): void | Promise<void> }[] = [];
   let restedAt = Number.POSITIVE_INFINITY;
@@ -180,6 +188,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   };
   return {
     ...requestsOf(context, database),
+    agents,
     readPower: (selector) => powerReader.read(selector),
     readNodes: (request) => powerReader.readMachines(request),
     rest,
@@ -231,11 +240,13 @@ async function createParts(options: EngineOptions) {
     }),
   );
   const shared = { database, transact, registry, queue, observer, log };
+  const { agents, bindAgent } = createAgents();
   const slots = createSlotScheduler(shared);
   const runner = new Runner({
     ...shared,
     notifier,
     nudge: slots.nudge,
+    bindAgent,
     abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS,
     abortCleanUpMs: options.abortCleanUpMs ?? ABORT_CLEAN_UP_MS,
   });
@@ -247,16 +258,17 @@ async function createParts(options: EngineOptions) {
     queue,
     observer,
     log,
+    provisioning: options.provisioning ?? null,
     nudge: slots.nudge,
     checkInterrupts: () => runner.checkInterrupts(),
   };
-  return { queue, slots, runner, prober, powerReader, context };
+  return { queue, slots, runner, prober, powerReader, agents, context };
 }
 
 /** A function behind the engine's face: the context first, then the caller, then the request. */
 type Handler<Request, Answer> = (context: EngineContext, caller: Caller, request: Request) => Promise<Answer>;
 
-type Requests = Omit<Engine, "start" | "rest" | "readPower" | "readNodes" | typeof Symbol.asyncDispose>;
+type Requests = Omit<Engine, "start" | "rest" | "agents" | "readPower" | "readNodes" | typeof Symbol.asyncDispose>;
 
 function requestsOf(context: EngineContext, { reader }: Database): Requests {
   const handle =

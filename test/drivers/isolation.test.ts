@@ -26,6 +26,7 @@ import { loadPlugins } from "../../src/drivers/load.ts";
 import type { AnyDriver, AnyStep } from "../../src/drivers/registry.ts";
 import { startEmbedded } from "../../src/store/postgres/embedded.ts";
 import { eventually } from "../support/eventually.ts";
+import { noAgent } from "../../src/drivers/no-agent.ts";
 
 const EVIL = fileURLToPath(new URL("misbehaving/evil.ts", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "ostler-isolation-"));
@@ -107,6 +108,9 @@ async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
         attemptKey: "run:0:1",
         variables: {},
         media: { offered: false, insert: async () => {}, eject: async () => {} },
+        agent: noAgent("there is no agent"),
+        image: null,
+        userData: null,
         // As the engine does it: through the driver that provides the power of the node.
         power: {
           read: () => driver.power.read(nested()),
@@ -198,6 +202,8 @@ async function openWorker() {
         attemptKey: "",
         variables: {},
         mediaOffered: false,
+        image: null,
+        userData: null,
       },
     },
     what: "clean.erase",
@@ -740,6 +746,19 @@ describe("output of a driver", () => {
   });
 });
 
+const IMAGE = {
+  id: "debian",
+  name: "debian",
+  url: "/images/debian",
+  format: "RAW",
+  sizeBytes: 1,
+  diskBytes: null,
+  checksum: { algorithm: "SHA256", value: "00" },
+  architecture: "X64",
+  bootMode: "ANY",
+  callsHome: true,
+} as const;
+
 describe("transfer of a call", () => {
   test("transfer of a call passes all its arguments", async () => {
     const lab = await sharedLab();
@@ -750,6 +769,8 @@ describe("transfer of a call", () => {
       attemptKey: "run:3:2",
       callbackPath: "/callback/x",
       variables: { image: "jammy" },
+      image: IMAGE,
+      userData: "#cloud-config\npassword: canary",
     });
     expect(await lab.step().run(call)).toEqual({
       kind: "done",
@@ -763,6 +784,9 @@ describe("transfer of a call", () => {
         callbackPath: "/callback/x",
         variables: { image: "jammy" },
         media: { offered: false },
+        agent: {},
+        image: IMAGE,
+        userData: "#cloud-config\npassword: canary",
         deadline: expect.closeTo(call.deadline.getTime(), -3) as number,
         isAborted: false,
       },
@@ -932,6 +956,37 @@ describe("power within a step", () => {
       kind: "done",
       output: { name: "DriverError", kind: "REFUSED", retryable: true, message: "the plug is stuck" },
     });
+  });
+
+  test("the agent within a step is requested from the service, with its arguments and errors", async () => {
+    const lab = await sharedLab();
+    const asked: unknown[] = [];
+    const agent = {
+      status: async () => null,
+      open: async (boot: unknown) => {
+        asked.push(boot);
+        return { mediumUrl: "http://10.0.0.1/media/x/agent.iso" };
+      },
+      assign: async (task: unknown) => void asked.push(task),
+      close: async () => {
+        throw Object.assign(new Error("no"), { name: "DriverError", kind: "UNSUPPORTED", retryable: false });
+      },
+      homeUrl: async () => "http://10.0.0.1/home/y",
+    };
+    expect(await lab.run("uses the agent", { agent })).toEqual({
+      kind: "done",
+      output: {
+        before: null,
+        mediumUrl: "http://10.0.0.1/media/x/agent.iso",
+        home: "http://10.0.0.1/home/y",
+        name: "DriverError",
+        kind: "UNSUPPORTED",
+      },
+    });
+    expect(asked).toEqual([
+      { medium: "ISO", architecture: "X64" },
+      { kind: "inventory", args: { lldpSeconds: 0 } },
+    ]);
   });
 
   test("media within a step are requested from the service, with their options and errors [R-371]", async () => {

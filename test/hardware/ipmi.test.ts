@@ -14,6 +14,7 @@ import type { ConformanceOptions } from "../../src/drivers/conformance/conforman
 import type { Call, Driver, Json, StepCall } from "../../src/drivers/driver.ts";
 import { demandIpmiPrograms, startIpmiLab } from "../support/ipmi-lab.ts";
 import type { IpmiLab, SimulatedBmc } from "../support/ipmi-lab.ts";
+import { noAgent } from "../../src/drivers/no-agent.ts";
 
 let lab: IpmiLab;
 let driver: Driver<IpmiSettings>;
@@ -60,6 +61,9 @@ function stepCall(bmc: SimulatedBmc, name: string): StepCall<IpmiSettings> {
     variables: {},
     power: { read: unused, set: unused, setBootDevice: unused },
     media: { offered: false, insert: unused, eject: unused },
+    agent: noAgent("there is no agent"),
+    image: null,
+    userData: null,
     progress: () => undefined,
   };
 }

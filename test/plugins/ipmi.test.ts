@@ -17,6 +17,7 @@ import { bmcName, ipmiSettings, silentSeconds } from "../../plugins/ipmi/setting
 import type { IpmiSettings } from "../../plugins/ipmi/settings.ts";
 import { conformance } from "../../src/drivers/conformance/conformance.ts";
 import type { Call, Driver, Step, StepCall } from "../../src/drivers/driver.ts";
+import { noAgent } from "../../src/drivers/no-agent.ts";
 
 const PASSWORD = "Tr0ub4dor&3";
 const EXAMPLE = { address: "127.0.0.1", username: "admin", password: PASSWORD };
@@ -769,6 +770,9 @@ function stepCall(step: Step<IpmiSettings>): StepCall<IpmiSettings> {
     variables: {},
     power: { read: unused, set: unused, setBootDevice: unused },
     media: { offered: false, insert: unused, eject: unused },
+    agent: noAgent("there is no agent"),
+    image: null,
+    userData: null,
     progress: () => undefined,
   };
 }

@@ -9,6 +9,7 @@ import { describe, expect, test } from "vitest";
 import createRedfish from "../../plugins/redfish/index.ts";
 import { redfishSettings } from "../../plugins/redfish/settings.ts";
 import { driverMemory } from "../support/redfish.ts";
+import { noAgent } from "../../src/drivers/no-agent.ts";
 
 const FOLDER = fileURLToPath(new URL("../../../shared/fixtures/redfish/", import.meta.url));
 
@@ -64,6 +65,9 @@ const STEP = {
   progress: () => {},
   power: { read: unused, set: unused, setBootDevice: unused },
   media: { offered: false, insert: unused, eject: unused },
+  agent: noAgent("there is no agent"),
+  image: null,
+  userData: null,
 };
 
 async function unused(): Promise<never> {

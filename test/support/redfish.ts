@@ -15,6 +15,7 @@ import type {
 } from "../../src/drivers/driver.ts";
 import { startBmc } from "../../packages/bmc-simulator/src/index.ts";
 import type { BmcSettings, SimulatedBmc } from "../../packages/bmc-simulator/src/index.ts";
+import { noAgent } from "../../src/drivers/no-agent.ts";
 
 /** Milliseconds, so that tests are quick. */
 const TIMING = { powerOnMs: 20, powerOffMs: 20, shutdownMs: 30, bootMs: 20, taskMs: 50, restartMs: 200 };
@@ -68,6 +69,9 @@ export async function redfishLab(given: BmcSettings = {}, memory?: DriverMemory)
       callbackPath: "/callback/test",
       attemptKey: "test",
       variables: {},
+      agent: noAgent("there is no agent"),
+      image: null,
+      userData: null,
       progress: () => {},
     };
     const power: NodePower = {

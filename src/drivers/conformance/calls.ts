@@ -10,6 +10,7 @@ import type {
   StepCall,
   StepResult,
 } from "../driver.ts";
+import { noAgent } from "../no-agent.ts";
 import { ensure } from "./proof.ts";
 import { accept, isJson } from "./schemas.ts";
 import type { Subject } from "./subject.ts";
@@ -99,6 +100,9 @@ async function enter(
       variables: {},
       power: boundPower(subject, base),
       media: boundMedia(subject, base),
+      agent: noAgent("The conformance suite has no agent."),
+      image: null,
+      userData: null,
       progress(percent) {
         ensure(
           percent >= 0 && percent <= 100,

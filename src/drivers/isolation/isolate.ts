@@ -19,6 +19,7 @@ import type {
   StepCall,
   StepInterface,
 } from "../driver.ts";
+import { userDataSecrets } from "../secret-masking.ts";
 import { parseStepResult } from "../step-result.ts";
 import { dispatchOf } from "./dispatch.ts";
 import type { Job, JobListener } from "./worker-call.ts";
@@ -28,7 +29,7 @@ import type { Given, NodeQuestion, Target } from "./protocol.ts";
 
 /** `driver`: the plugin's driver in this process. Closing the isolated driver closes it and the workers. */
 export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDriver {
-  const { contract, name, version, description, settings, variables } = driver;
+  const { contract, name, version, description, settings, variables, usesAgent } = driver;
   const { power, inspect, deploy, clean, media, firmware, bios, discover } = driver;
   const call = (request: CallRequest): Promise<unknown> =>
     pool.run(plugin, dispatchOf(request.given).lane, jobOf(request, settings));
@@ -39,6 +40,7 @@ export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDrive
     description,
     settings,
     ...(variables && { variables }),
+    ...(usesAgent && { usesAgent }),
     power: isolatedPower(power, call),
     ...(inspect && { inspect: isolatedSteps<InspectInterface<unknown>>(inspect, call) }),
     ...(deploy && { deploy: isolatedSteps(deploy, call) }),
@@ -72,13 +74,15 @@ interface CallRequest {
   readonly repeatable?: boolean;
   /** Schema that marks the secrets; default: the driver's settings. */
   readonly schema?: Schema<unknown>;
+  /** Secrets other than those of the settings. */
+  readonly secrets?: readonly string[];
   readonly listener?: Pick<JobListener, "progress" | "question">;
 }
 
 type IsolatedCall = (request: CallRequest) => Promise<unknown>;
 
 function jobOf(
-  { target, what, given, data, repeatable, schema, listener }: CallRequest,
+  { target, what, given, data, repeatable, schema, secrets = [], listener }: CallRequest,
   settings: Schema<unknown>,
 ): Job {
   const { progress, question } = listener ?? {};
@@ -99,7 +103,7 @@ function jobOf(
     confirm,
     kill,
     repeatable: repeatable ?? true,
-    secrets: secretsOf(schema ?? settings, given.settings),
+    secrets: [...secretsOf(schema ?? settings, given.settings), ...secrets],
     listener: {
       log: (text) => inCallerContext(() => given.log(text)),
       timed: (name, work) => inCallerContext(() => given.timed(name, work)),
@@ -115,13 +119,17 @@ function isolatedSteps<Kind extends StepInterface<unknown>>(kind: Kind, call: Is
 
 function isolatedStep(step: AnyStep, call: IsolatedCall): AnyStep {
   const callStep = (of: "run" | "verify" | "abort", given: StepCall<unknown>) => {
-    const { args, memo, callback, callbackPath, attemptKey, variables } = given;
+    const { args, memo, callback, callbackPath, attemptKey, variables, image, userData } = given;
+    const mediaOffered = given.media.offered;
     const label = `${INTERFACE_OF_PHASE[step.phase]}.${step.name}`;
     return call({
       target: { on: "step", phase: step.phase, name: step.name, function: of },
       what: of === "run" ? label : `${of} of ${label}`,
       given,
-      data: { step: { args, memo, callback, callbackPath, attemptKey, variables, mediaOffered: given.media.offered } },
+      data: {
+        step: { args, memo, callback, callbackPath, attemptKey, variables, mediaOffered, image, userData },
+      },
+      secrets: userDataSecrets(userData),
       repeatable: step.idempotent,
       listener: {
         progress: (percent, message) => given.progress(percent, message),
@@ -198,7 +206,7 @@ function isolatedDiscover(kind: DiscoverInterface<unknown>, call: IsolatedCall):
 }
 
 async function answerQuestion(
-  { power, media }: Pick<StepCall<unknown>, "power" | "media">,
+  { power, media, agent }: Pick<StepCall<unknown>, "power" | "media" | "agent">,
   question: NodeQuestion,
 ): Promise<Json> {
   switch (question.function) {
@@ -216,5 +224,17 @@ async function answerQuestion(
     case "ejectMedium":
       await media.eject();
       return null;
+    case "agentStatus":
+      return agent.status() as Promise<Json>;
+    case "openAgent":
+      return agent.open(question.boot);
+    case "assignTask":
+      await agent.assign(question.task);
+      return null;
+    case "closeAgent":
+      await agent.close();
+      return null;
+    case "homeUrl":
+      return agent.homeUrl();
   }
 }

@@ -4,11 +4,14 @@
  */
 import type { Socket } from "node:net";
 import type {
+  AgentBootOptions,
+  AgentTask,
   BootDevice,
   BootOptions,
   DriverError,
   DriverErrorKind,
   DriverPhase,
+  ImageView,
   Json,
   MediaOptions,
   NodeView,
@@ -53,15 +56,20 @@ export interface StepData {
   readonly variables: unknown;
   /** Whether the node has a media interface. */
   readonly mediaOffered: boolean;
+  readonly image: ImageView | null;
+  readonly userData: string | null;
 }
 
-/** A step's request to its node's power or media. */
+/** A step's request to its node's power, media or agent. */
 export type NodeQuestion =
   | { readonly function: "read" }
   | { readonly function: "set"; readonly action: PowerAction }
   | { readonly function: "setBootDevice"; readonly device: BootDevice; readonly boot: Partial<BootOptions> }
   | { readonly function: "insertMedium"; readonly url: string; readonly medium: Partial<MediaOptions> }
-  | { readonly function: "ejectMedium" };
+  | { readonly function: "ejectMedium" }
+  | { readonly function: "agentStatus" | "closeAgent" | "homeUrl" }
+  | { readonly function: "openAgent"; readonly boot: AgentBootOptions }
+  | { readonly function: "assignTask"; readonly task: AgentTask };
 
 /** An answer to a question: a value or an error. */
 export type Reply = { readonly value?: Json } | { readonly error: SerializedError };

@@ -136,7 +136,8 @@ export class WorkerCall {
 
   async #answerQuestion(question: number, ask: NodeQuestion): Promise<void> {
     const reply = await replyOf(async () => {
-      if (!this.job.listener.question) throw new Error("Only steps can use the power and the media of their node.");
+      if (!this.job.listener.question)
+        throw new Error("Only steps can use the power, the media and the agent of their node.");
       return this.job.listener.question(ask);
     });
     this.#host.wire.send({ kind: "reply", question, reply });

@@ -23,12 +23,14 @@ import { verifyPin } from "../pinned-plugin.ts";
 import { findStep } from "../registry.ts";
 import { toPresentVersion } from "../version-1.ts";
 import type {
+  AgentStatus,
   Call,
   DiscoverCall,
   DriverFactory,
   DriverMemory,
   Json,
   MachineCall,
+  NodeAgent,
   NodeMedia,
   NodePower,
   PluginHost,
@@ -324,6 +326,7 @@ function stepCallOf(given: Given, mine: Current): StepCall<unknown> {
     ...(data as Pick<StepCall<unknown>, keyof typeof data>),
     power: powerOf(question),
     media: mediaOf(question, mediaOffered),
+    agent: agentOf(question),
     progress: progressOf(mine),
   };
 }
@@ -335,7 +338,8 @@ function questionsOf(mine: Current): Question {
   const inOrder = createSequence();
   return (about) =>
     inOrder(() => {
-      if (current !== mine) throw new Error("The call has ended and can no longer use its node's power or media.");
+      if (current !== mine)
+        throw new Error("The call has ended and can no longer use its node's power, media or agent.");
       return ask((number) => ({ kind: "question", id: mine.id, question: number, ask: about }));
     });
 }
@@ -349,6 +353,20 @@ function mediaOf(question: Question, offered: boolean): NodeMedia {
     async eject() {
       await question({ function: "ejectMedium" });
     },
+  };
+}
+
+function agentOf(question: Question): NodeAgent {
+  return {
+    status: async () => (await question({ function: "agentStatus" })) as AgentStatus | null,
+    open: async (boot) => (await question({ function: "openAgent", boot })) as Awaited<ReturnType<NodeAgent["open"]>>,
+    async assign(task) {
+      await question({ function: "assignTask", task });
+    },
+    async close() {
+      await question({ function: "closeAgent" });
+    },
+    homeUrl: async () => (await question({ function: "homeUrl" })) as string,
   };
 }
 

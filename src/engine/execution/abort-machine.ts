@@ -111,7 +111,11 @@ async function abortStep(basis: StepBasis, end: AbortSignal): Promise<void> {
   const { driver, step } = declared;
   await withDeadline(basis.deadline, end, async (signal) => {
     const nested = { ...basis, lane: "NESTED" } as const;
-    const access = { power: nodePower(nested, signal, { state: null }), media: nodeMedia(nested, signal) };
+    const access = {
+      power: nodePower(nested, signal, { state: null }),
+      media: nodeMedia(nested, signal),
+      agent: basis.agent(signal),
+    };
     await step.abort?.(stepCall({ ...basis, lane: "ENDING" }, driver, signal, access));
   });
 }

@@ -1,7 +1,7 @@
 /**
  * Builds the call that a driver is given: node, settings, signal, log, timing, and, within a step, what the step knows.
  */
-import type { Call, NodeMedia, NodePower, StepCall } from "../../drivers/driver.ts";
+import type { Call, ImageView, NodeAgent, NodeMedia, NodePower, StepCall } from "../../drivers/driver.ts";
 import { dispatched } from "../../drivers/isolation/dispatch.ts";
 import type { Dispatch } from "../../drivers/isolation/dispatch.ts";
 import { findStep } from "../../drivers/registry.ts";
@@ -41,6 +41,25 @@ export interface CallBasis extends Dispatch {
 export interface NodeAccess {
   readonly power: NodePower;
   readonly media: NodeMedia;
+  readonly agent: NodeAgent;
+}
+
+/** What a run installs. */
+export interface Installation {
+  readonly image: ImageView | null;
+  readonly userData: string | null;
+}
+
+/** Binds the agent of a node to an entry of a step, for as long as the signal does not fire. */
+export type BindAgent = (entry: AgentEntry) => (signal: AbortSignal) => NodeAgent;
+
+/** The entry of a step for which the agent of its node is used. */
+export interface AgentEntry {
+  readonly node: Pick<Machine["node"], "id" | "name">;
+  readonly runId: string;
+  readonly fence: number;
+  readonly step: PlannedStep;
+  readonly attempt: AttemptRow;
 }
 
 /** The parts of the call of a step. */
@@ -53,6 +72,8 @@ export interface StepBasis extends Omit<CallBasis, "lane"> {
   readonly callbackPath: string;
   readonly attemptKey: string;
   readonly variables: JsonObject;
+  readonly installation: Installation;
+  readonly agent: ReturnType<BindAgent>;
   readonly stepLog: StepOutput;
   /**
    * Rejects if this process does not hold the run any more. Runs before the call is made, and again when it has a
@@ -86,9 +107,9 @@ export function stepCall(
   basis: StepBasis & CallBasis,
   driver: AnyDriver,
   signal: AbortSignal,
-  { power, media }: NodeAccess,
+  { power, media, agent }: NodeAccess,
 ): StepCall<unknown> {
-  const { machine, step, memo, callback, callbackPath, attemptKey, variables, stepLog } = basis;
+  const { machine, step, memo, callback, callbackPath, attemptKey, variables, installation, stepLog } = basis;
   return {
     ...driverCall(basis, driver, signal),
     args: step.args,
@@ -99,6 +120,9 @@ export function stepCall(
     variables: variablesFor(driver, variables),
     power,
     media,
+    agent,
+    image: installation.image,
+    userData: installation.userData,
     progress(percent, message) {
       const rounded = Math.round(Math.min(100, Math.max(0, Number.isFinite(percent) ? percent : 0)));
       const text = typeof message === "string" ? cutTo(machine.redactor.text(message), PROGRESS_LENGTH_MAX) : null;

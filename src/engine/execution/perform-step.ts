@@ -147,7 +147,11 @@ async function enterStep(request: StepRequest, signal: AbortSignal, seen: SeenPo
   if (!declared) throw new Error(`Driver "${step.driver}" no longer has a step ${step.interface}.${step.name}.`);
   // A step holds a slot already, so the calls of power that it makes itself wait for none.
   const nested = { ...request, lane: "NESTED" } as const;
-  const access = { power: nodePower(nested, signal, seen), media: nodeMedia(nested, signal) };
+  const access = {
+    power: nodePower(nested, signal, seen),
+    media: nodeMedia(nested, signal),
+    agent: request.agent(signal),
+  };
   const call = stepCall({ ...request, lane: "STEP" }, declared.driver, signal, access);
   if (part !== "VERIFY") return declared.step.run(call);
   // A newer version of the driver may have no verify part.

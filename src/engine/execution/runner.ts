@@ -35,6 +35,7 @@
  *   at shutdown.
  */
 import { Deadline } from "../../drivers/deadline.ts";
+import { userDataSecrets } from "../../drivers/secret-masking.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import type { Log } from "../../log.ts";
 import type { Observer } from "../../observer.ts";
@@ -53,7 +54,9 @@ import { FencedError, RELEASE } from "./claimed-run.ts";
 import type { AbortMachine, ClaimedRun, EnterStep, RunDirective } from "./claimed-run.ts";
 import { createOwnershipCheck } from "./ownership-check.ts";
 import { performStep } from "./perform-step.ts";
-import type { StepBasis } from "./driver-call.ts";
+import type { BindAgent, StepBasis } from "./driver-call.ts";
+import { installationOf } from "./installation.ts";
+import { withSecrets } from "../input/secret-redactor.ts";
 import { RunCommits } from "./run-commits.ts";
 import { settleAbort, settleStep } from "./settle-step.ts";
 import type { StepLog } from "./step-log.ts";
@@ -68,6 +71,7 @@ export interface RunnerParts {
   readonly notifier: Notifier;
   readonly log: Log;
   readonly observer: Observer;
+  readonly bindAgent: BindAgent;
   /** How long a step may take to end after its signal fired, in ms. */
   readonly abortGraceMs: number;
   /** How long each part of the abort clean-up may take, in ms. */
@@ -216,8 +220,11 @@ export class Runner {
   /** `leftMs` sets the deadline, because the stored one is by the database's clock, and this process's may be wrong. */
   #callOf(entry: Omit<EnterStep, "kind">, stepLog: StepLog): StepBasis {
     const { claimed, step, attempt, generation, leftMs } = entry;
+    const { node } = claimed;
+    const installation = installationOf(claimed.run);
+    const redactor = withSecrets(claimed.machine.redactor, userDataSecrets(installation.userData));
     return {
-      machine: { ...claimed.machine, node: claimed.node },
+      machine: { ...claimed.machine, redactor, node },
       step,
       part: attempt.part,
       deadline: new Deadline(leftMs),
@@ -226,6 +233,8 @@ export class Runner {
       callbackPath: callbackPath(claimed.run, generation),
       attemptKey: `${attempt.runId}:${attempt.step}:${attempt.number}`,
       variables: claimed.run.variables,
+      installation,
+      agent: this.#parts.bindAgent({ node, runId: claimed.run.id, fence: claimed.fence, step, attempt }),
       confirm: this.#ownershipCheck(claimed),
       about: { operationId: claimed.run.operationId, runId: claimed.run.id, attempt: attempt.number },
       log: this.#parts.log,

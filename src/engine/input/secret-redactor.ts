@@ -8,6 +8,13 @@ export interface Redactor {
   json(value: StoredJson): StoredJson;
 }
 
+/** A redactor that masks further secrets too. */
+export function withSecrets(redactor: Redactor, secrets: readonly string[]): Redactor {
+  if (secrets.length === 0) return redactor;
+  const more = createRedactor(secrets);
+  return { text: (text) => more.text(redactor.text(text)), json: (value) => more.json(redactor.json(value)) };
+}
+
 export function createRedactor(secrets: readonly string[]): Redactor {
   const mask = createMask(secrets);
   const text = (given: string) => mask.all(storableText(given));

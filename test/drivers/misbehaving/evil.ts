@@ -334,6 +334,15 @@ const BEHAVIORS: Readonly<Record<string, (call: StepCall<Settings>) => StepResul
     const { name, kind, withoutEffect } = error as Error & { kind: string; withoutEffect: boolean };
     return { kind: "done", output: { offered: media.offered, name, kind, withoutEffect } };
   },
+  "uses the agent": async ({ agent }) => {
+    const before = await agent.status();
+    const opened = await agent.open({ medium: "ISO", architecture: "X64" });
+    await agent.assign({ kind: "inventory", args: { lldpSeconds: 0 } });
+    const home = await agent.homeUrl();
+    const error: unknown = await agent.close().catch((thrown: unknown) => thrown);
+    const { name, kind } = error as { readonly name: string; readonly kind: string };
+    return { kind: "done", output: { before: before?.version ?? null, ...opened, home, name, kind } };
+  },
   "uses power that fails": async ({ power }) => {
     const error: unknown = await power.set("OFF").catch((thrown: unknown) => thrown);
     const { name, kind, retryable, message } = error as Error & { kind: string; retryable: boolean };

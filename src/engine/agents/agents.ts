@@ -1,0 +1,67 @@
+/** The agents of machines, as the provisioning listener sees them: the types of its requests and answers. */
+import type { AgentArchitecture, AgentNetwork, AgentResult, BootMode } from "../../drivers/driver.ts";
+import type { StoredJson } from "../../store/records.ts";
+
+/** What a request of an agent presents. */
+export interface Bearer {
+  readonly session: string;
+  readonly secret: string;
+}
+
+/** What an agent reports with every poll. */
+export interface AgentReport {
+  /** Random text that the agent makes once per boot. */
+  readonly instance: string;
+  readonly version: string;
+  readonly protocol: number;
+  readonly architecture: AgentArchitecture;
+  readonly bootMode: BootMode;
+  readonly address: string;
+  readonly macs: readonly string[];
+  /** The task that it works on, or whose result was not yet taken. */
+  readonly task?: { readonly id: string; readonly percent: number; readonly message: string | null };
+}
+
+/** The answer to a poll. `continue`: with the reported task. `cancel`: end it and report its end. */
+export type AgentOrder =
+  | { readonly do: "wait"; readonly seconds: number }
+  | { readonly do: "task"; readonly task: { readonly id: string; readonly kind: string; readonly args: StoredJson } }
+  | { readonly do: "continue" | "cancel" | "power_off" };
+
+/** `UNKNOWN`: there is no such session, or the secret is wrong. `STRANGER`: another agent has this session. */
+export type NoAgent = "UNKNOWN" | "STRANGER";
+
+/**
+ * `TAKEN`: stored, also if it was before. `RETRY`: the step cannot take it yet. `NOT_CURRENT`: the task has ended, and
+ * nothing waits for it.
+ */
+export type ResultAnswer = "TAKEN" | "RETRY" | "NOT_CURRENT" | NoAgent;
+
+/** What a machine needs to boot the agent. */
+export interface BootTicket {
+  readonly session: string;
+  readonly secret: string;
+  readonly architecture: AgentArchitecture;
+  readonly kernelArguments: readonly string[];
+  readonly network: AgentNetwork | null;
+}
+
+export interface Agents {
+  /** Takes the report of an agent; the first one fixes which agent has the session. */
+  poll(bearer: Bearer, report: AgentReport): Promise<AgentOrder | NoAgent>;
+  /** Takes the result of a task. */
+  result(bearer: Bearer, instance: string, result: AgentResult): Promise<ResultAnswer>;
+  /**
+   * For the boot script of a network boot: only while a session of the node with one of the MACs waits for its agent.
+   * Makes a new secret each time.
+   */
+  networkBoot(machine: { readonly macs: readonly string[] }): Promise<BootTicket | null>;
+  /** For a boot medium: the ticket that it contains, while the session is open. */
+  medium(bearer: Bearer): Promise<BootTicket | null>;
+  /** The machine fetched the kernel of a network boot. Does nothing for an unknown session. */
+  reached(session: string, milestone: "KERNEL"): Promise<void>;
+  /** A machine got an address by DHCP. */
+  leased(mac: string): Promise<void>;
+  /** The report of an installed system. False: the token is unknown, or its run has ended. */
+  callHome(token: string, body: StoredJson): Promise<boolean>;
+}
