@@ -2,13 +2,13 @@
 import type { AgentArchitecture, AgentNetwork, AgentResult, BootMode } from "../../drivers/driver.ts";
 import type { StoredJson } from "../../store/records.ts";
 
-/** What a request of an agent presents. */
+/** The credentials of a request of an agent. */
 export interface Bearer {
   readonly session: string;
   readonly secret: string;
 }
 
-/** What an agent reports with every poll. */
+/** The report of an agent with every poll. */
 export interface AgentReport {
   /** Random text that the agent makes once per boot. */
   readonly instance: string;
@@ -37,7 +37,7 @@ export type NoAgent = "UNKNOWN" | "STRANGER";
  */
 export type ResultAnswer = "TAKEN" | "RETRY" | "NOT_CURRENT" | NoAgent;
 
-/** What a machine needs to boot the agent. */
+/** The parts that a machine needs to boot the agent. */
 export interface BootTicket {
   readonly session: string;
   readonly secret: string;

@@ -44,7 +44,7 @@ export interface NodeAccess {
   readonly agent: NodeAgent;
 }
 
-/** What a run installs. */
+/** The image that a run installs, and its user data. */
 export interface Installation {
   readonly image: ImageView | null;
   readonly userData: string | null;

@@ -1,4 +1,4 @@
-/** What a run installs: the image and the user data that its steps are given. */
+/** The installation of a run: the image and the user data that its steps are given. */
 import type { Installation } from "./driver-call.ts";
 import type { ClaimedRun } from "./claimed-run.ts";
 
