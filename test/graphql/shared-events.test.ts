@@ -8,6 +8,8 @@ import { buildSchema as buildOstler } from "../../src/graphql/schema/schema.ts";
 import { variablesBelowRoot } from "../../src/graphql/execution/event-scope.ts";
 import { shareEvents } from "../../src/graphql/execution/shared-events.ts";
 import type { EventKey } from "../../src/graphql/execution/event-scope.ts";
+import { openDatabase } from "../../src/store/postgres/database.ts";
+import type { Database } from "../../src/store/postgres/database.ts";
 import { nodes } from "../../src/store/tables.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest, takeAll, takeUntil } from "../support/service.ts";
@@ -62,9 +64,12 @@ beforeEach(async () => {
 });
 
 /** Counts the statements that start during `action`. */
-async function statementsOf(action: () => Promise<unknown>): Promise<number> {
+async function statementsOf(
+  action: () => Promise<unknown>,
+  { reader, bounded }: Database = ostler.database,
+): Promise<number> {
   // The tail reads with `reader`, requests of clients with `bounded`.
-  const selects = [vi.spyOn(ostler.database.reader, "select"), vi.spyOn(ostler.database.bounded, "select")];
+  const selects = [vi.spyOn(reader, "select"), vi.spyOn(bounded, "select")];
   await action();
   const count = selects.reduce((sum, { mock }) => sum + mock.calls.length, 0);
   for (const select of selects) select.mockRestore();
@@ -119,13 +124,17 @@ describe.each(["overSocket", "overEvents"] as const)("shared events %s", (way) =
   });
 });
 
-describe("rows of events", () => {
-  const contexts = (count: number) => Array.from({ length: count }, () => ({ load: rowsOfEvents(ostler.database) }));
+describe("rows of events", async () => {
+  // Not the database of the service, whose tail reads now and then.
+  const database = await openDatabase({ connection: ostler.test.connection, connectionsMax: 4 });
+  afterAll(() => database[Symbol.asyncDispose]());
+  const contexts = (count: number) => Array.from({ length: count }, () => ({ load: rowsOfEvents(database) }));
   const loaders = ["node", "operation", "run"] as const;
 
   test.each(loaders)("one statement reads rows for all subscriptions that load at the same time: %s", async (what) => {
-    const statements = await statementsOf(() =>
-      Promise.all(contexts(25).map(({ load }) => load[what].load(randomUUID()))),
+    const statements = await statementsOf(
+      () => Promise.all(contexts(25).map(({ load }) => load[what].load(randomUUID()))),
+      database,
     );
     expect(statements).toBe(1);
   });
@@ -138,7 +147,7 @@ describe("rows of events", () => {
       await new Promise(process.nextTick);
       await new Promise(process.nextTick);
       await Promise.all([reading, ...others.map(({ load }) => load.node.load(randomUUID()))]);
-    });
+    }, database);
     expect(statements).toBe(2);
   });
 
@@ -154,7 +163,7 @@ describe("rows of events", () => {
     await locked.promise;
     const statements = await statementsOf(async () => {
       const hanging = one?.load.node.load(randomUUID());
-      const select = vi.mocked(ostler.database.reader.select);
+      const select = vi.mocked(database.reader.select);
       try {
         await eventually("the first statement is sent", () => select.mock.calls.length === 1);
         const behind = other?.load.node.load(randomUUID());
@@ -164,7 +173,7 @@ describe("rows of events", () => {
       } finally {
         release.resolve();
       }
-    });
+    }, database);
     expect(statements).toBe(2);
   });
 });
