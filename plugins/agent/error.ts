@@ -1,0 +1,46 @@
+/** The error of this driver, and what it needs to know of the errors of others. */
+import type { DriverError, DriverErrorKind, StepResult } from "../../src/drivers/driver.ts";
+
+/** Thrown by functions of this driver. The engine recognizes it by its name, as the contract requires. */
+export class AgentError extends Error implements DriverError {
+  override readonly name = "DriverError";
+  readonly kind: DriverErrorKind;
+  readonly retryable: boolean;
+
+  constructor(kind: DriverErrorKind, message: string, retryable = false) {
+    super(message);
+    this.kind = kind;
+    this.retryable = retryable;
+  }
+}
+
+/** A failure that another attempt does not repair. */
+export function refused(reason: string): StepResult {
+  return { kind: "failed", reason, retryable: false, errorKind: "REFUSED" };
+}
+
+/** Whether an error is a driver's report that a machine lacks the ability. */
+export function isUnsupported(error: unknown): boolean {
+  return error instanceof Error && error.name === "DriverError" && "kind" in error && error.kind === "UNSUPPORTED";
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/**
+ * The error without an address that contains a secret: the driver of the BMC may repeat what it was given. Its kind and
+ * whether it can be retried stay.
+ */
+export function withoutAddress(error: unknown, address: string): unknown {
+  if (!(error instanceof Error)) return new AgentError("OTHER", hidden(String(error), address));
+  const kind = "kind" in error ? (error.kind as DriverErrorKind) : "OTHER";
+  return new AgentError(kind, hidden(error.message, address), "retryable" in error && error.retryable === true);
+}
+
+/** Also hides the path alone, in which the secret is. */
+function hidden(text: string, address: string): string {
+  const path = URL.canParse(address) ? new URL(address).pathname : address;
+  const withoutWhole = text.replaceAll(address, "the medium's address");
+  return path.length > 1 ? withoutWhole.replaceAll(path, "/…") : withoutWhole;
+}

@@ -1,0 +1,53 @@
+/** Variables of the deployment steps. */
+import * as z from "zod";
+
+const BYTES_MAX = Number.MAX_SAFE_INTEGER;
+
+/** Hints that select one disk: all that are given must match. */
+export const rootDisk = z.strictObject({
+  path: z
+    .string()
+    .regex(/^\/dev\/[A-Za-z0-9/_.:-]{1,200}$/, "is not a path such as /dev/nvme0n1")
+    .optional()
+    .meta({ description: "Device path in the agent, as in /dev/nvme0n1 or /dev/disk/by-path/…" }),
+  serial: z.string().min(1).max(200).optional().meta({ description: "Serial number." }),
+  wwn: z.string().min(1).max(200).optional().meta({ description: "World Wide Name." }),
+  model: z.string().min(1).max(200).optional().meta({ description: "Model." }),
+  kind: z.enum(["NVME", "SSD", "HDD", "VIRTUAL"]).optional().meta({ description: "Kind of disk." }),
+  minimumBytes: z.number().int().min(1).max(BYTES_MAX).optional().meta({ description: "Smallest size, in bytes." }),
+  maximumBytes: z.number().int().min(1).max(BYTES_MAX).optional().meta({ description: "Largest size, in bytes." }),
+});
+
+export type RootDisk = z.output<typeof rootDisk>;
+
+const HOST_NAME = /^(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$/;
+
+export const agentVariables = z.strictObject({
+  ssh_keys: z
+    .array(z.string().min(1).max(16_384).regex(/^\S+ \S+[^\n\r]*$/, "is not a public key in one line"))
+    .max(100)
+    .optional()
+    .meta({ description: "Public SSH keys of the default user of the installed system." }),
+  host_name: z
+    .string()
+    .regex(HOST_NAME, "is not a host name")
+    .optional()
+    .meta({ description: "Host name of the installed system. Absent: made from the node's name." }),
+  network_data: z
+    .record(z.string(), z.json())
+    .optional()
+    .meta({
+      description:
+        "Network configuration for cloud-init (version 1 or 2). Absent: the static address of the node's settings, otherwise DHCP.",
+    }),
+  root_disk: rootDisk
+    .optional()
+    .meta({ description: "Disk to install on, in place of `rootDisk` of the node's settings." }),
+});
+
+export type AgentVariables = z.output<typeof agentVariables>;
+
+/** The variables of a call. A request whose variables do not match was refused. */
+export function variablesOf({ variables }: { readonly variables: unknown }): AgentVariables {
+  return agentVariables.parse(variables);
+}
