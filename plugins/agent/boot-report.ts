@@ -31,10 +31,7 @@ export function bootProgress(status: AgentStatus, route: Route): { readonly perc
 }
 
 /** The failure of a boot whose time is over: what was seen last, and what to look at. */
-export function bootFailure(
-  { node, seconds, route, power }: BootFacts,
-  status: AgentStatus,
-): string {
+export function bootFailure({ node, seconds, route, power }: BootFacts, status: AgentStatus): string {
   const { seen, advice } = lastSeen(status, route);
   const at = power === "ON" ? "" : ` The power of the machine is ${power} now.`;
   const others =

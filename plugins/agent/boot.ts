@@ -72,9 +72,7 @@ async function openSession(call: AgentCall, first: Route): Promise<Booted> {
   if (first === "MEDIUM") {
     const { mediumUrl } = await open("ISO");
     const problem =
-      mediumUrl === null
-        ? `the service has no medium of the agent for ${architecture}`
-        : await insert(call, mediumUrl);
+      mediumUrl === null ? `the service has no medium of the agent for ${architecture}` : await insert(call, mediumUrl);
     if (problem === null) return waitFor({ stage: "OPENED", route: "MEDIUM" }, 0);
     fallBack(call, problem);
   }

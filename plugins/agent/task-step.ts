@@ -33,7 +33,10 @@ export interface AgentWork<Args extends StepArgs> {
 }
 
 const taskMemo = z.object({
-  task: z.object({ until: z.string(), /** The last contact, if it was long ago. */ silentSince: z.string().nullable() }),
+  task: z.object({
+    until: z.string(),
+    /** The last contact, if it was long ago. */ silentSince: z.string().nullable(),
+  }),
 });
 
 const resultSchema = z.union([

@@ -20,11 +20,18 @@ export const rootDisk = z.strictObject({
 
 export type RootDisk = z.output<typeof rootDisk>;
 
-const HOST_NAME = /^(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$/;
+const HOST_NAME =
+  /^(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$/;
 
 export const agentVariables = z.strictObject({
   ssh_keys: z
-    .array(z.string().min(1).max(16_384).regex(/^\S+ \S+[^\n\r]*$/, "is not a public key in one line"))
+    .array(
+      z
+        .string()
+        .min(1)
+        .max(16_384)
+        .regex(/^\S+ \S+[^\n\r]*$/, "is not a public key in one line"),
+    )
     .max(100)
     .optional()
     .meta({ description: "Public SSH keys of the default user of the installed system." }),
@@ -33,13 +40,10 @@ export const agentVariables = z.strictObject({
     .regex(HOST_NAME, "is not a host name")
     .optional()
     .meta({ description: "Host name of the installed system. Absent: made from the node's name." }),
-  network_data: z
-    .record(z.string(), z.json())
-    .optional()
-    .meta({
-      description:
-        "Network configuration for cloud-init (version 1 or 2). Absent: the static address of the node's settings, otherwise DHCP.",
-    }),
+  network_data: z.record(z.string(), z.json()).optional().meta({
+    description:
+      "Network configuration for cloud-init (version 1 or 2). Absent: the static address of the node's settings, otherwise DHCP.",
+  }),
   root_disk: rootDisk
     .optional()
     .meta({ description: "Disk to install on, in place of `rootDisk` of the node's settings." }),

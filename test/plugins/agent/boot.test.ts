@@ -7,11 +7,7 @@ test.each([
   ["the network if it has none", { media: false }, ["open NETWORK", "device PXE", "ON"]],
   ["the network if the setting says so", { settings: { boot: "NETWORK" } }, ["open NETWORK", "device PXE", "ON"]],
   ["HTTP boot if the setting says so", { settings: { boot: "HTTP" } }, ["open NETWORK", "device HTTP", "ON"]],
-  [
-    "the network if the service has no medium",
-    { mediumUrl: null },
-    ["open ISO", "open NETWORK", "device PXE", "ON"],
-  ],
+  ["the network if the service has no medium", { mediumUrl: null }, ["open ISO", "open NETWORK", "device PXE", "ON"]],
   [
     "the mode of the settings",
     { settings: { bootMode: "BIOS", boot: "MEDIA" } },
@@ -68,12 +64,15 @@ test("an agent that is not seen for 20 s is booted anew", async () => {
 test.each([
   ["the medium", "insert", ["open ISO", "open NETWORK", "device PXE", "ON"]],
   ["to start from it", "device CDROM", ["open ISO", "insert", "eject", "open NETWORK", "device PXE", "ON"]],
-])("a BMC that does not support %s has the machine booted from the network [R-490]", async (_what, refused, journal) => {
-  using lab = new AgentLab({ refuses: { [refused]: driverError("UNSUPPORTED", "BMC b has no such thing.") } });
-  expect((await lab.perform("clean", "boot_agent")).result.kind).toBe("done");
-  expect(lab.journal).toEqual(journal);
-  expect(lab.shown.join("\n")).toContain("starts from the network: BMC b has no such thing.");
-});
+])(
+  "a BMC that does not support %s has the machine booted from the network [R-490]",
+  async (_what, refused, journal) => {
+    using lab = new AgentLab({ refuses: { [refused]: driverError("UNSUPPORTED", "BMC b has no such thing.") } });
+    expect((await lab.perform("clean", "boot_agent")).result.kind).toBe("done");
+    expect(lab.journal).toEqual(journal);
+    expect(lab.shown.join("\n")).toContain("starts from the network: BMC b has no such thing.");
+  },
+);
 
 test.each([
   ["no driver has media", { media: false }, /no driver of the node has virtual media/],
