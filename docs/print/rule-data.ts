@@ -448,6 +448,51 @@ export const RULES: readonly RuleSection[] = [
     ],
   },
   {
+    title: "In-band agent",
+    rules: [
+      {
+        id: "R-490",
+        rule: "The driver `agent` boots its agent as the setting `boot` says, from the network where a BMC has no virtual media, and not again while it is alive. A step that needs it boots it.",
+      },
+      {
+        id: "R-491",
+        rule: "A boot of the agent that takes too long fails with the last that was seen of the machine, and what to look at.",
+      },
+      {
+        id: "R-492",
+        rule: "An inspection from within gives only what the machine reports, in the terms of all drivers.",
+      },
+      {
+        id: "R-493",
+        rule: "An image that does not fit the node, or that does not call home where the node requires it, is refused before anything is written.",
+      },
+      {
+        id: "R-494",
+        rule: "An error of the agent becomes a failure with its kind, whether it is retried, and the remedy.",
+      },
+      {
+        id: "R-495",
+        rule: "A step fails when its agent is lost, and goes on with an agent that was only out of sight while the service was away.",
+      },
+      {
+        id: "R-496",
+        rule: "User data, and the secrets in the addresses of medium, image and call home, appear in no memo, output, log, progress or message.",
+      },
+      {
+        id: "R-497",
+        rule: "A machine is started from its disk once, without a medium. One that runs the installed system is not switched off by a process that continues the step.",
+      },
+      {
+        id: "R-498",
+        rule: "A deployment through the agent ends when the installed system has called home, or at once if its image does not and the node does not require it.",
+      },
+      {
+        id: "R-499",
+        rule: "A process that dies at any point of an agent's step leaves nothing that the next one does not continue.",
+      },
+    ],
+  },
+  {
     title: "IPMI",
     rules: [
       { id: "R-450", rule: "Sensors that measure have their critical limits." },

@@ -20,9 +20,9 @@ export function bootProgress(status: AgentStatus, route: Route): { readonly perc
     case "CONTACT":
       return { percent: 100, text: "the agent has made contact" };
     case "KERNEL":
-      return { percent: 70, text: route === "MEDIUM" ? "the machine reads the medium" : "the kernel was fetched" };
+      return { percent: 70, text: "the kernel was fetched" };
     case "SCRIPT":
-      return { percent: 50, text: "the boot script was fetched" };
+      return { percent: 50, text: route === "MEDIUM" ? "the medium was fetched" : "the boot script was fetched" };
     case "LEASE":
       return { percent: 30, text: "the machine has a DHCP lease" };
     case "NOTHING":
@@ -53,12 +53,9 @@ function lastSeen(status: AgentStatus, route: Route): { readonly seen: string; r
   switch (reachedBy(status)) {
     case "CONTACT":
     case "KERNEL":
-      return {
-        seen: `${route === "MEDIUM" ? "the medium was read" : "the kernel was fetched"}${at(status.kernelAt)}`,
-        advice:
-          "Look at the console: the kernel may lack a driver, or the ramdisk an address. Check that the machine reaches OSTLER_PROVISION_URL, or give it a static address with the setting network.",
-      };
+      return { seen: `the kernel was fetched${at(status.kernelAt)}`, advice: KERNEL_RUNS };
     case "SCRIPT":
+      if (route === "MEDIUM") return { seen: `the medium was fetched${at(status.scriptAt)}`, advice: KERNEL_RUNS };
       return {
         seen: `the boot script was fetched${at(status.scriptAt)}`,
         advice:
@@ -74,6 +71,9 @@ function lastSeen(status: AgentStatus, route: Route): { readonly seen: string; r
       return { seen: "power on", advice: NOTHING_SEEN[route] };
   }
 }
+
+const KERNEL_RUNS =
+  "Look at the console: the kernel may lack a driver, or the agent an address. Check that the machine reaches OSTLER_PROVISION_URL, or give it a static address with the setting network.";
 
 const NOTHING_SEEN: Readonly<Record<Route, string>> = {
   MEDIUM:

@@ -2,7 +2,7 @@
  * Boots the agent on a machine. The stages are kept in the memo, so that any process goes on, and so that no stage is
  * done twice unless a process died within it:
  * - none: left at once if the agent of this run is alive. An agent that was seen, but not just now, is looked for.
- * - SEEKING: the service may have been away; left when the agent is seen, or after 20 s, when it is booted anew.
+ * - SEEKING: the service may have been away; left when the agent is seen, or after 20 s, when it is booted again.
  * - OPENED: a session is open, and the medium, if any, is inserted. Left when the machine was started.
  * - STARTED: left at the first contact, or with a failure when the time of the node's settings is over.
  */
@@ -59,14 +59,14 @@ function allowsMedium({ settings, media, node }: AgentCall): boolean {
   return media.offered && (settings.boot === "AUTO" || settings.boot === "MEDIA");
 }
 
-/** Opens a session, and inserts its medium. Whatever an earlier entry has opened ends with it. */
+/** Opens a session, and inserts its medium. A session that an earlier entry has opened ends with it. */
 async function openSession(call: AgentCall, first: Route): Promise<Booted> {
   const { architecture, network, console } = call.settings;
   const open = (medium: "ISO" | "NETWORK") =>
     call.agent.open({
       medium,
       architecture,
-      ...(console !== undefined && { kernelArguments: [`console=${console}`] }),
+      ...(console !== undefined && medium === "NETWORK" && { kernelArguments: [`console=${console}`] }),
       ...(network && { network: present(network) }),
     });
   if (first === "MEDIUM") {
@@ -87,9 +87,9 @@ async function insert(call: AgentCall, url: string): Promise<string | null> {
     await call.media.insert(url);
     return null;
   } catch (error) {
-    const told = withoutAddress(error, url);
-    if (!isUnsupported(error)) throw told;
-    return messageOf(told);
+    const shown = withoutAddress(error, url);
+    if (!isUnsupported(error)) throw shown;
+    return messageOf(shown);
   }
 }
 

@@ -62,14 +62,16 @@ const reportSchema = z.object({
   pub_key_rsa: text,
 });
 
-/** What the system reports of itself: names, and its public host keys. cloud-init reports what it lacks as "N/A". */
+/** Names of the system, and its public host keys, as it reports them. cloud-init reports what it lacks as "N/A". */
 function systemOf(report: Json): Readonly<Record<string, Json>> {
-  const said = reportSchema.safeParse(report).data;
-  if (!said) return {};
+  const parsed = reportSchema.safeParse(report).data;
+  if (!parsed) return {};
   const known = (value: string | undefined) => (value === "N/A" ? undefined : value);
-  const hostName = known(said.fqdn) ?? known(said.hostname);
-  const instanceId = known(said.instance_id);
-  const hostKeys = [said.pub_key_ed25519, said.pub_key_ecdsa, said.pub_key_rsa].flatMap((key) => known(key) ?? []);
+  const hostName = known(parsed.fqdn) ?? known(parsed.hostname);
+  const instanceId = known(parsed.instance_id);
+  const hostKeys = [parsed.pub_key_ed25519, parsed.pub_key_ecdsa, parsed.pub_key_rsa].flatMap(
+    (key) => known(key) ?? [],
+  );
   return {
     ...(hostName !== undefined && { hostName }),
     ...(instanceId !== undefined && { instanceId }),

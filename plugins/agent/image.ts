@@ -2,7 +2,7 @@
 import type { AgentStatus } from "../../src/drivers/driver.ts";
 import type { AgentCall } from "./call.ts";
 
-/** What is known before the machine is touched; null if the image can be installed. */
+/** The problem that shows before the machine is touched; null if there is none. */
 export function imageProblem({ image, node, settings }: Pick<AgentCall, "image" | "node" | "settings">): string | null {
   if (image === null)
     return `Node ${node.name} has no image to install. Name one in the request, as in deployNodes(input: { image: … }).`;
@@ -16,7 +16,7 @@ export function imageProblem({ image, node, settings }: Pick<AgentCall, "image" 
   return null;
 }
 
-/** What only the machine shows. */
+/** The problem that only the running machine shows; null if there is none. */
 export function machineProblem(
   { image, node }: Pick<AgentCall, "image" | "node">,
   { bootMode }: Pick<AgentStatus, "bootMode">,

@@ -1,4 +1,4 @@
-/** Power of a node of which nobody has said which BMC it has: the agent runs only while the machine is on. */
+/** Power of a node that takes it from this driver, which has none: the agent runs only while the machine is on. */
 import type { Call, PowerInterface } from "../../src/drivers/driver.ts";
 import { AgentError } from "./error.ts";
 import type { AgentSettings } from "./settings.ts";

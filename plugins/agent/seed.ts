@@ -33,7 +33,7 @@ export function seedOf(call: AgentCall, homeUrl: string | null): Seed {
   };
 }
 
-/** A new one makes cloud-init configure the system anew, so each installation has its own. */
+/** A new one makes cloud-init configure the system again, so each installation has its own. */
 function instanceId(attemptKey: string): string {
   return `ostler-${createHash("sha256").update(attemptKey).digest("hex").slice(0, 16)}`;
 }

@@ -27,7 +27,7 @@ const MEANINGS: Readonly<Record<string, Meaning>> = {
   IMAGE_TOO_LARGE: { kind: "REFUSED", retryable: false, remedy: "Choose a smaller image or a larger disk." },
   CHECKSUM_MISMATCH: {
     kind: "OTHER",
-    remedy: "The image at its address is not the one that was registered: register it anew with its checksum.",
+    remedy: "The image at its address is not the one that was registered: register it again, with its checksum.",
   },
   IMAGE_UNREACHABLE: {
     kind: "UNREACHABLE",
@@ -39,7 +39,7 @@ const MEANINGS: Readonly<Record<string, Meaning>> = {
   IMAGE_CORRUPT: {
     kind: "OTHER",
     retryable: false,
-    remedy: "The image cannot be unpacked: check its format, and register it anew.",
+    remedy: "The image cannot be unpacked: check its format, and register it again.",
   },
   WRITE_FAILED: { kind: "OTHER", remedy: "Look at the disk's health, and replace it or choose another." },
   CANCELLED: { kind: "OTHER", retryable: true, remedy: "Restart the operation." },

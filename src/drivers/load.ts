@@ -22,7 +22,7 @@ import { CONTRACT, toPresentVersion } from "./version-1.ts";
 const DRIVER = /^[a-z][a-z0-9]*(_[a-z0-9]+)*$/;
 
 /** Bundled plugins. */
-const BUNDLED_PLUGINS = ["fake", "ipmi", "redfish"] as const;
+const BUNDLED_PLUGINS = ["agent", "fake", "ipmi", "redfish"] as const;
 
 /**
  * Loads the plugins in order. Throws an error with one sentence for the first that cannot be used. With a pool, their

@@ -355,6 +355,6 @@ describe("described driver", () => {
   });
 
   test("described drivers are by default those that come with Ostler", async () => {
-    expect((await describeDrivers()).map(({ name }) => name)).toEqual(["fake", "ipmi", "redfish"]);
+    expect((await describeDrivers()).map(({ name }) => name)).toEqual(["agent", "fake", "ipmi", "redfish"]);
   });
 });

@@ -43,7 +43,7 @@ export const USER_DATA = "#cloud-config\npassword: canary-user-data\n";
 /** Parts of secrets: nothing that is stored or shown may contain one. */
 export const SECRETS = ["canary-medium", "canary-home", "canary-user-data", "canary-image-key"];
 
-/** What an agent answers to a task; a function is asked each time. */
+/** The agent's result of a task; a function is asked each time. */
 type Answer = Json | ((task: AgentTask) => Json);
 export const ok = (output: Json): Json => ({ task: "t", ok: true, output });
 export const wrong = (code: string, message = "it failed", retryable = false): Json => ({
@@ -55,9 +55,6 @@ export const wrong = (code: string, message = "it failed", retryable = false): J
 export function driverError(kind: DriverErrorKind, message: string, retryable = false): DriverError {
   return Object.assign(new Error(message), { name: "DriverError" as const, kind, retryable });
 }
-
-/** Thrown in place of the rest of an entry: its process died. */
-export class Crash extends Error {}
 
 export interface LabOptions {
   readonly settings?: Readonly<Record<string, unknown>>;
@@ -94,7 +91,7 @@ export class AgentLab {
   readonly driver = createAgent({ log: () => {} }) as Driver<AgentSettings>;
   /** Every call that changes something, in order. */
   readonly journal: string[] = [];
-  /** What was stored or shown: memos, outputs, reasons, log lines, progress. */
+  /** Everything that was stored or shown: memos, outputs, reasons, log lines, progress. */
   readonly shown: string[] = [];
   readonly tasks: AgentTask[] = [];
   readonly options: LabOptions;
@@ -110,6 +107,7 @@ export class AgentLab {
   /** Called before (false) and after each call to the outside, with its number. */
   disturb: (call: number, isAfter: boolean) => void = () => {};
   #calls = 0;
+  #hasCrashed = false;
 
   constructor(options: LabOptions = {}) {
     this.options = options;
@@ -129,6 +127,12 @@ export class AgentLab {
   reset(): void {
     this.#calls = 0;
     this.journal.length = 0;
+  }
+
+  /** The process of the entry dies: nothing that it still does has an effect. */
+  crash(): never {
+    this.#hasCrashed = true;
+    throw new Error("The process died.");
   }
 
   // ---- the world
@@ -163,15 +167,16 @@ export class AgentLab {
     const order = ["NOTHING", "LEASE", "SCRIPT", "KERNEL", "CONTACT"];
     const reached = order.indexOf(this.options.reaches ?? "CONTACT");
     const now = new Date().toISOString();
-    if (reached >= 1) session.dhcpAt = now;
+    if (reached >= 1 && device !== "CDROM") session.dhcpAt = now;
     if (reached >= 2) session.scriptAt = now;
-    if (reached >= 3) session.kernelAt = now;
+    if (reached >= 3 && device !== "CDROM") session.kernelAt = now;
     if (reached < 4) return;
     this.running = "AGENT";
     Object.assign(session, { contactAt: now, seenAt: now, ...MACHINE, bootMode: this.options.bootMode ?? "UEFI" });
   }
 
   async #does<Result>(what: string | null, work: () => Result): Promise<Result> {
+    if (this.#hasCrashed) throw new Error("The process is dead.");
     const number = (this.#calls += 1);
     this.disturb(number, false);
     const refusal = what === null ? undefined : this.options.refuses?.[what];
@@ -293,18 +298,16 @@ export class AgentLab {
     return result;
   }
 
-  /** Enters a step until it ends, as the engine does: a throw ends it, except for a `Crash`, which is entered again. */
+  /** Enters a step until it ends, as the engine does: a throw ends it, and after a crash it is entered again. */
   async perform(phase: DriverPhase, name: string, given: Partial<StepCall<AgentSettings>> = {}): Promise<Ended> {
     const step = this.step(phase, name);
     let memo: Json = null;
     let callback: Json = null;
     for (let entries = 0; entries < 500; entries += 1) {
-      let result: StepResult;
-      try {
-        result = await step.run(this.call({ ...given, memo, callback }));
-      } catch (error) {
-        if (error instanceof Crash) continue;
-        return { result: failureOf(error), memo, entries };
+      const result: StepResult = await step.run(this.call({ ...given, memo, callback })).catch(failureOf);
+      if (this.#hasCrashed) {
+        this.#hasCrashed = false;
+        continue;
       }
       this.shown.push(JSON.stringify(result));
       if (result.kind !== "wait") return { result, memo, entries };

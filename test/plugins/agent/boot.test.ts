@@ -50,7 +50,7 @@ test("an agent that was not seen while the service was away is looked for before
   expect(lab.journal).toEqual([]);
 });
 
-test("an agent that is not seen for 20 s is booted anew", async () => {
+test("an agent that is not seen for 20 s is booted again", async () => {
   using lab = new AgentLab();
   await lab.perform("inspect", "boot_agent");
   lab.reset();
@@ -113,7 +113,7 @@ test.each([
   ["LEASE", { media: false }, /Last seen: a DHCP lease at 2026-.*ostler boot dnsmasq/],
   ["SCRIPT", { media: false }, /Last seen: the boot script was fetched at 2026-.*did not fetch the kernel/],
   ["KERNEL", { media: false }, /Last seen: the kernel was fetched at 2026-.*OSTLER_PROVISION_URL/],
-  ["KERNEL", {}, /Last seen: the medium was read at 2026-.*console/],
+  ["SCRIPT", {}, /Last seen: the medium was fetched at 2026-.*console/],
 ] as const)(
   "a boot that ends at %s fails with the last that was seen, and what to look at [R-491]",
   async (reaches, options, reason) => {
@@ -129,7 +129,7 @@ test.each([
 test("a boot that fails reports a machine that is off, and agents that were turned away", async () => {
   using lab = new AgentLab({ reaches: "KERNEL" });
   lab.disturb = () => {
-    if (lab.session?.kernelAt == null) return;
+    if (lab.session?.scriptAt == null) return;
     lab.power = "OFF";
     lab.session.strangers = 2;
   };

@@ -114,7 +114,7 @@ describe("errors of the agent", () => {
     ["DISK_AMBIGUOUS", "REFUSED", false, "root_disk"],
     ["DISK_NOT_ERASED", "REFUSED", true, "Replace the disk"],
     ["IMAGE_TOO_LARGE", "REFUSED", false, "smaller image"],
-    ["CHECKSUM_MISMATCH", "OTHER", true, "register it anew"],
+    ["CHECKSUM_MISMATCH", "OTHER", true, "register it again"],
     ["IMAGE_UNREACHABLE", "UNREACHABLE", true, "server of the image"],
     ["IMAGE_STALLED", "TIMEOUT", true, "server of the image"],
     ["IMAGE_CUT", "OTHER", true, "size of the file"],
@@ -152,7 +152,7 @@ describe("a step that waits for its task", () => {
     expect(lab.journal).toEqual(["open ISO", "insert", "device CDROM", "ON", "eject", "assign configure"]);
   });
 
-  test("ignores a callback that is no result", async () => {
+  test("ignores a callback that is not a result", async () => {
     using lab = new AgentLab();
     await lab.perform("clean", "boot_agent");
     const memo = { task: { until: "2026-11-24T00:00:00Z", silentSince: null } };
