@@ -23,7 +23,8 @@ const HELP = `Starts simulated Redfish BMCs on loopback.
   --qemu DIR           each system is a QEMU machine, with its disk and console below DIR
   --qemu-memory MIB    (256)
   --qemu-disk MIB      (64)
-  --qemu-netdev TEXT   (user,restrict=on)
+  --qemu-netdev TEXT   (user,restrict=on); %n is the number of the machine
+  --qemu-firmware X    BIOS, or UEFI, which needs OVMF (BIOS)
   --json               JSON instead of the table
 `;
 
@@ -41,6 +42,7 @@ const OPTIONS = {
   "qemu-memory": { type: "string", default: "256" },
   "qemu-disk": { type: "string", default: "64" },
   "qemu-netdev": { type: "string", default: "user,restrict=on" },
+  "qemu-firmware": { type: "string", default: "BIOS" },
   json: { type: "boolean", default: false },
   help: { type: "boolean", default: false },
 } as const;
@@ -104,6 +106,7 @@ function fleetSettings(values: Values): FleetSettings {
           memoryMiB: wholeNumber("qemu-memory", values["qemu-memory"]),
           diskMiB: wholeNumber("qemu-disk", values["qemu-disk"]),
           netdev: values["qemu-netdev"],
+          firmware: firmwareOf(values["qemu-firmware"]),
         };
   return {
     count,
@@ -121,6 +124,11 @@ function fleetSettings(values: Values): FleetSettings {
 function wholeNumber(option: string, text: string): number {
   if (!/^\d+$/.test(text)) throw new Error(`--${option} takes a whole number, not "${text}".`);
   return Number(text);
+}
+
+function firmwareOf(text: string): "BIOS" | "UEFI" {
+  if (text === "BIOS" || text === "UEFI") return text;
+  throw new Error(`--qemu-firmware takes BIOS or UEFI, not "${text}".`);
 }
 
 function latencyOf(text: string): "none" | "measured" | number {

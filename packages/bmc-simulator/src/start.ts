@@ -46,6 +46,8 @@ export interface FleetSettings extends Omit<BmcSettings, "traits" | "system" | "
   readonly count: number;
   /** Used in turn. */
   readonly traits?: readonly (PresetName | Partial<Traits>)[];
+  /** Values of the machine with this number, from 1. */
+  readonly systems?: (number: number) => Partial<SystemIdentity>;
   /** Address of one BMC by its number, from 1. */
   readonly address?: (number: number) => { readonly host: string; readonly port: number };
 }
@@ -81,7 +83,7 @@ export async function startBmc(settings: BmcSettings = {}): Promise<SimulatedBmc
   return assemble({ front, listener, number: 1 }, { ...settings, traits: traitsOf(settings.traits ?? "reference") });
 }
 
-export async function startFleet({ count, traits = ["reference"], address, ...rest }: FleetSettings): Promise<Fleet> {
+export async function startFleet({ count, traits = ["reference"], address, systems, ...rest }: FleetSettings): Promise<Fleet> {
   const kinds = traits.map(traitsOf);
   const places = Array.from({ length: count }, (_, index) => address?.(index + 1) ?? { host: "127.0.0.1", port: 0 });
   const front = createFront({ tls: rest.tls ?? false, hosts: places.map(({ host }) => host) });
@@ -94,7 +96,8 @@ export async function startFleet({ count, traits = ["reference"], address, ...re
       const kind = kinds[index % kinds.length];
       if (kind === undefined) throw new Error("A fleet needs at least one preset.");
       const listener = await front.listen(host, port);
-      bmcs.push(assemble({ front, listener, number: index + 1 }, { ...rest, traits: kind }));
+      const system = systems?.(index + 1) ?? {};
+      bmcs.push(assemble({ front, listener, number: index + 1 }, { ...rest, system, traits: kind }));
     }
   } catch (error) {
     await close();
