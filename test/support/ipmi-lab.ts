@@ -13,7 +13,7 @@ import { execFile, spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { createSocket } from "node:dgram";
 import { accessSync, constants, rmSync } from "node:fs";
-import { mkdir, mkdtemp, open, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
@@ -50,6 +50,13 @@ export interface SimulatedBmc {
   journal(): Promise<readonly JournalLine[]>;
   /** From now on every chassis command takes that long; 0: none does. */
   setDelay(seconds: number): Promise<void>;
+  /** Boot device of the next start, once: "pxe", "cdrom", "default" for the disk, "none" without an override. */
+  takeBootDevice(): Promise<string>;
+  /**
+   * From now on a shell command is run for each command to the BMC, with the event as last argument; the BMC answers
+   * when it has ended, and refuses if it fails.
+   */
+  setHook(command: string): Promise<void>;
   /** Whether the BMC says no to every command that changes something. */
   setRefusing(refusing: boolean): Promise<void>;
   /** Whether the operating system ignores a request to shut down. */
@@ -158,6 +165,15 @@ function handle(identity: Identity, child: ChildProcess, home: string): Simulate
         });
     },
     setDelay: (seconds) => flag("delay", seconds > 0 ? String(seconds) : undefined),
+    async takeBootDevice() {
+      const device = await readFile(join(home, "boot"), "utf8").catch(() => "none");
+      await put(join(home, "boot"), "none");
+      return device.trim();
+    },
+    async setHook(command) {
+      await put(join(home, "hook"), `#!/bin/sh\nexec ${command} "$1"\n`);
+      await chmod(join(home, "hook"), 0o755);
+    },
     setRefusing: (refusing) => flag("refusing", refusing ? "" : undefined),
     setDeaf: (deaf) => flag("deaf", deaf ? "" : undefined),
     freeze: () => void child.kill("SIGSTOP"),
@@ -500,5 +516,6 @@ case $1 in
   shutdown) if [ ! -e "$home/deaf" ]; then keep power off; fi ;;
   boot) keep boot "$2" ;;
 esac
+if [ -x "$home/hook" ]; then "$home/hook" "$event" || exit 1; fi
 exit 0
 `;
