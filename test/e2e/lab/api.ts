@@ -1,0 +1,185 @@
+/** A client of the service: plain GraphQL requests, and a subscription that follows every transition. */
+import { setTimeout as delay } from "node:timers/promises";
+import { createClient } from "graphql-ws";
+import { WebSocket } from "ws";
+import { ask } from "../../support/ask.ts";
+import { eventually } from "../../support/eventually.ts";
+import type { Service } from "./service.ts";
+
+interface Refusal {
+  readonly code: string;
+  readonly message: string;
+}
+
+interface Failure extends Refusal {
+  readonly step: string | null;
+  readonly retryable: boolean;
+}
+
+export interface Run {
+  readonly nodeName: string;
+  readonly state: string;
+  readonly currentStep: { readonly name: string; readonly progress: number | null } | null;
+  readonly failure: Failure | null;
+  readonly machineCondition: { readonly power: string | null; readonly cleanUpError: string | null } | null;
+}
+
+export interface Operation {
+  readonly uuid: string;
+  readonly state: string;
+  readonly startedAt: string | null;
+  readonly finishedAt: string | null;
+  readonly runs: readonly Run[];
+}
+
+export interface Node {
+  readonly name: string;
+  readonly state: string;
+  readonly powerState: string;
+  readonly lastError: Refusal | null;
+  readonly inventory: { readonly takenAt: string; readonly data: Readonly<Record<string, unknown>> } | null;
+}
+
+export interface Transition {
+  readonly cursor: string;
+  readonly nodeName: string;
+  readonly from: string | null;
+  readonly to: string | null;
+  readonly at: string;
+}
+
+interface Connection<Item> {
+  readonly edges: readonly { readonly node: Item }[];
+}
+
+const FAILURE = "failure { code message retryable step }";
+const RUN = `nodeName state currentStep { name progress } ${FAILURE} machineCondition { power cleanUpError }`;
+const OPERATION = `uuid state startedAt finishedAt runs(first: 100) { edges { node { ${RUN} } } }`;
+const NODE = "name state powerState lastError { code message } inventory { takenAt data }";
+const TRANSITION = "cursor nodeName from to at";
+
+export interface Api {
+  query<Data>(text: string, variables?: Readonly<Record<string, unknown>>): Promise<Data>;
+  /** Sends a mutation with one input; throws what it was refused with. */
+  mutate<Payload>(name: string, inputType: string, input: unknown, fields: string): Promise<Payload>;
+  /** Requests work, and returns the UUID of its operation. */
+  work(verb: string, inputType: string, input: unknown): Promise<string>;
+  operation(uuid: string): Promise<Operation>;
+  /** Waits until an operation has ended. */
+  end(uuid: string, withinMs: number): Promise<Operation>;
+  node(name: string): Promise<Node>;
+}
+
+export function createApi(service: Service): Api {
+  const query: Api["query"] = (text, variables = {}) => ask(service.url, text, { variables });
+  const mutate = async <Payload>(name: string, inputType: string, input: unknown, fields: string) => {
+    const data = await query<Record<string, Payload & { readonly errors: readonly Refusal[] }>>(
+      `mutation ($input: ${inputType}!) { ${name}(input: $input) { ${fields} errors { code message } } }`,
+      { input },
+    );
+    const payload = data[name];
+    if (payload === undefined) throw new Error(`${name} has no answer.`);
+    const [refusal] = payload.errors;
+    if (refusal) throw new Error(`${name} was refused: ${refusal.code} ${refusal.message}`);
+    return payload;
+  };
+  const operation = async (uuid: string): Promise<Operation> => {
+    const data = await query<{ operation: Omit<Operation, "runs"> & { readonly runs: Connection<Run> } }>(
+      `query ($id: ID!) { operation(id: $id) { ${OPERATION} } }`,
+      { id: uuid },
+    );
+    return { ...data.operation, runs: data.operation.runs.edges.map(({ node }) => node) };
+  };
+  return {
+    query,
+    mutate,
+    async work(verb, inputType, input) {
+      const payload = await mutate<{ readonly operation: { readonly uuid: string } | null }>(
+        verb,
+        inputType,
+        input,
+        "operation { uuid }",
+      );
+      if (payload.operation === null) throw new Error(`${verb} has started no operation.`);
+      return payload.operation.uuid;
+    },
+    operation,
+    end: (uuid, withinMs) =>
+      eventually(
+        `operation ${uuid} ends`,
+        // The service may be restarting.
+        async () => {
+          const found = await operation(uuid).catch(() => null);
+          return found !== null && found.finishedAt !== null && found;
+        },
+        withinMs,
+      ),
+    async node(name) {
+      const { node } = await query<{ node: Node | null }>(
+        `query ($name: String!) { node(name: $name) { ${NODE} } }`,
+        { name },
+      );
+      if (node === null) throw new Error(`There is no node ${name}.`);
+      return node;
+    },
+  };
+}
+
+export interface Follower extends AsyncDisposable {
+  /** Transitions since the start, in order. */
+  readonly seen: readonly Transition[];
+  /** States that a node has entered, in order. */
+  statesOf(name: string): readonly string[];
+  /** Waits for a state of a node that was entered after a number of its transitions. */
+  reaches(name: string, state: string, after: number, withinMs: number): Promise<void>;
+}
+
+const RECONNECT_MS = 250;
+
+/** Follows all transitions over WebSocket; after a disconnect it resumes from the last cursor. */
+export function followTransitions(service: Service): Follower {
+  const seen: Transition[] = [];
+  let isOver = false;
+  let disconnect = async () => {};
+  const loop = (async () => {
+    while (!isOver) {
+      const client = createClient({
+        url: service.url.replace("http", "ws"),
+        webSocketImpl: WebSocket,
+        retryAttempts: 0,
+      });
+      // Rejects while the client is connecting; nothing needs to be closed then.
+      disconnect = () => Promise.resolve(client.dispose()).catch(() => undefined);
+      try {
+        const items = client.iterate<{ nodeTransitions: Transition & { readonly kind: string } }>({
+          query: `subscription ($after: String) { nodeTransitions(after: $after) { kind: __typename ... on Transition { ${TRANSITION} } } }`,
+          variables: { after: seen.at(-1)?.cursor ?? "0" },
+        });
+        for await (const { data } of items)
+          if (data?.nodeTransitions.kind === "Transition") seen.push(data.nodeTransitions);
+      } catch {
+        // The service is restarting.
+      }
+      await disconnect();
+      if (!isOver) await delay(RECONNECT_MS);
+    }
+  })();
+  const statesOf = (name: string) =>
+    seen.flatMap(({ nodeName, to }) => (nodeName === name && to !== null ? [to] : []));
+  return {
+    seen,
+    statesOf,
+    async reaches(name, state, after, withinMs) {
+      await eventually(
+        `${name} reaches ${state}`,
+        () => statesOf(name).slice(after).includes(state),
+        withinMs,
+      );
+    },
+    async [Symbol.asyncDispose]() {
+      isOver = true;
+      await disconnect();
+      await loop;
+    },
+  };
+}

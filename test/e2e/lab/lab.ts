@@ -1,0 +1,92 @@
+/** Everything that scenarios use: network, machines behind BMCs, service, image server. */
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import type { Artifacts } from "../prepare.ts";
+import { createApi, followTransitions } from "./api.ts";
+import type { Api, Follower } from "./api.ts";
+import { startDhcp } from "./dhcp.ts";
+import { startImageServer } from "./image-server.ts";
+import type { ImageServer } from "./image-server.ts";
+import { startMachines } from "./machines.ts";
+import type { LabMachine, MachineSpec } from "./machines.ts";
+import { createNetwork } from "./network.ts";
+import type { Report } from "./report.ts";
+import { createService } from "./service.ts";
+import type { Service } from "./service.ts";
+import { createKey } from "./ssh.ts";
+import type { KeyPair } from "./ssh.ts";
+
+export interface Lab {
+  readonly folder: string;
+  readonly artifacts: Artifacts;
+  readonly report: Report;
+  readonly machines: readonly LabMachine[];
+  readonly images: ImageServer;
+  readonly key: KeyPair;
+  readonly service: Service;
+  readonly api: Api;
+  readonly transitions: Follower;
+  /** Handles machines two at a time: more of them are slower than one after the other. */
+  atMostTwo(machines: readonly LabMachine[], handle: (machine: LabMachine) => Promise<void>): Promise<void>;
+}
+
+const MACHINES: readonly MachineSpec[] = [
+  { name: "e2e-redfish-1", bmc: "REDFISH", firmware: "UEFI", preset: "reference" },
+  { name: "e2e-redfish-2", bmc: "REDFISH", firmware: "UEFI", preset: "ilo-like" },
+  { name: "e2e-ipmi-1", bmc: "IPMI", firmware: "UEFI" },
+  { name: "e2e-ipmi-2", bmc: "IPMI", firmware: "BIOS" },
+];
+
+export interface LabSettings {
+  readonly folder: string;
+  readonly artifacts: Artifacts;
+  readonly report: Report;
+  /** 0 is any free port. */
+  readonly port?: number;
+  readonly withService: boolean;
+}
+
+/** Parts that it starts are added to `parts`, in whose reverse order they end. */
+export async function startLab(settings: LabSettings, parts: AsyncDisposableStack): Promise<Lab> {
+  const { folder, artifacts, report } = settings;
+  await createNetwork(MACHINES.length);
+  const disks = join(folder, "machines");
+  mkdirSync(disks, { recursive: true });
+  const key = await createKey(folder);
+  const images = await startImageServer({ "debian.raw.zst": artifacts.compressed }, parts);
+  const machines = await startMachines(MACHINES, disks, parts);
+  await startDhcp(machines, folder, parts);
+  report.note(`${machines.length} machines behind simulated BMCs are ready`);
+  const service = createService({ folder, agentFolder: artifacts.agentFolder, port: settings.port ?? 0 });
+  if (settings.withService) {
+    parts.use(service);
+    await service.start();
+    report.note(`the service is ready at ${service.url}`);
+  }
+  const transitions = settings.withService ? parts.use(followTransitions(service)) : NOTHING_FOLLOWED;
+  return {
+    folder,
+    artifacts,
+    report,
+    machines,
+    images,
+    key,
+    service,
+    api: createApi(service),
+    transitions,
+    async atMostTwo(chosen, handle) {
+      const queue = [...chosen];
+      const worker = async () => {
+        for (let machine = queue.shift(); machine !== undefined; machine = queue.shift()) await handle(machine);
+      };
+      await Promise.all([worker(), worker()]);
+    },
+  };
+}
+
+const NOTHING_FOLLOWED: Follower = {
+  seen: [],
+  statesOf: () => [],
+  reaches: () => Promise.reject(new Error("The service is not running.")),
+  [Symbol.asyncDispose]: () => Promise.resolve(),
+};
