@@ -68,7 +68,8 @@ export function qemuArguments(plan: QemuMachinePlan, boot: BootChoice): string[]
     ["-smbios", `type=1,serial=${identity.serialNumber}`],
     // Boot loaders and key generation otherwise wait for entropy.
     ["-device", "virtio-rng-pci"],
-    // A failed access is reported to the guest, as by a broken disk; by default QEMU pauses when the host's disk is full.
+    // A failed access is reported to the guest, as by a broken disk; by default QEMU pauses when the host's disk is
+    // full.
     [
       "-drive",
       `file=${disk},format=raw,if=none,id=disk,cache=unsafe,discard=unmap,detect-zeroes=unmap,werror=report,rerror=report`,

@@ -83,7 +83,13 @@ export async function startBmc(settings: BmcSettings = {}): Promise<SimulatedBmc
   return assemble({ front, listener, number: 1 }, { ...settings, traits: traitsOf(settings.traits ?? "reference") });
 }
 
-export async function startFleet({ count, traits = ["reference"], address, systems, ...rest }: FleetSettings): Promise<Fleet> {
+export async function startFleet({
+  count,
+  traits = ["reference"],
+  address,
+  systems,
+  ...rest
+}: FleetSettings): Promise<Fleet> {
   const kinds = traits.map(traitsOf);
   const places = Array.from({ length: count }, (_, index) => address?.(index + 1) ?? { host: "127.0.0.1", port: 0 });
   const front = createFront({ tls: rest.tls ?? false, hosts: places.map(({ host }) => host) });

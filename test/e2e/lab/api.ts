@@ -115,10 +115,9 @@ export function createApi(service: Service): Api {
         withinMs,
       ),
     async node(name) {
-      const { node } = await query<{ node: Node | null }>(
-        `query ($name: String!) { node(name: $name) { ${NODE} } }`,
-        { name },
-      );
+      const { node } = await query<{ node: Node | null }>(`query ($name: String!) { node(name: $name) { ${NODE} } }`, {
+        name,
+      });
       if (node === null) throw new Error(`There is no node ${name}.`);
       return node;
     },
@@ -164,17 +163,12 @@ export function followTransitions(service: Service): Follower {
       if (!isOver) await delay(RECONNECT_MS);
     }
   })();
-  const statesOf = (name: string) =>
-    seen.flatMap(({ nodeName, to }) => (nodeName === name && to !== null ? [to] : []));
+  const statesOf = (name: string) => seen.flatMap(({ nodeName, to }) => (nodeName === name && to !== null ? [to] : []));
   return {
     seen,
     statesOf,
     async reaches(name, state, after, withinMs) {
-      await eventually(
-        `${name} reaches ${state}`,
-        () => statesOf(name).slice(after).includes(state),
-        withinMs,
-      );
+      await eventually(`${name} reaches ${state}`, () => statesOf(name).slice(after).includes(state), withinMs);
     },
     async [Symbol.asyncDispose]() {
       isOver = true;

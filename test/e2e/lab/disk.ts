@@ -15,7 +15,7 @@ export async function readDisk(file: string): Promise<DiskContent> {
   await using handle = await open(file);
   const buffer = Buffer.alloc(CHUNK);
   const zeros = Buffer.alloc(CHUNK);
-  for (let position = 0; ; ) {
+  for (let position = 0; ;) {
     const { bytesRead } = await handle.read(buffer, 0, CHUNK, position);
     if (bytesRead === 0) return { storedBytes: blocks * 512, firstData: null };
     const part = buffer.subarray(0, bytesRead);

@@ -56,8 +56,14 @@ export async function startMachines(
   parts: AsyncDisposableStack,
 ): Promise<readonly LabMachine[]> {
   const machines = specs.map((spec, index) => prepare(spec, index + 1, folder));
-  const redfish = await startRedfish(machines.filter(({ spec }) => spec.bmc === "REDFISH"), parts);
-  const ipmi = await startIpmi(machines.filter(({ spec }) => spec.bmc === "IPMI"), parts);
+  const redfish = await startRedfish(
+    machines.filter(({ spec }) => spec.bmc === "REDFISH"),
+    parts,
+  );
+  const ipmi = await startIpmi(
+    machines.filter(({ spec }) => spec.bmc === "IPMI"),
+    parts,
+  );
   return machines.map((machine) => {
     const login = [...redfish, ...ipmi].find(({ number }) => number === machine.number)?.login;
     if (login === undefined) throw new Error(`${machine.spec.name} has no BMC.`);
