@@ -1,4 +1,4 @@
-/** What is built once, with the network of this machine, and kept: the image that is installed, and the agent. */
+/** Artifacts that are built once, with the network of this machine, and kept: the image to install, and the agent. */
 import { existsSync, mkdirSync, rmSync } from "node:fs";
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** What this machine must have for virtual machines behind simulated BMCs. */
+/** Programs and rights that the lab needs: virtual machines behind simulated BMCs. */
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { OVMF } from "../../packages/bmc-simulator/src/index.ts";

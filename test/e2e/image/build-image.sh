@@ -68,7 +68,7 @@ start=18MiB, type=4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709, name=root
 TABLE
 dd if=esp.img of=disk bs=1M seek=2 conv=notrunc status=none
 dd if=root.img of=disk bs=1M seek=18 conv=notrunc,sparse status=none
-# What grub-bios-setup does to a device: the boot sector loads the first sector of core.img, which loads the others.
+# As grub-bios-setup does it to a device: the boot sector loads the first sector of core.img, which loads the others.
 sector() { printf '%016x' "$1" | sed 's/\(..\)/\1 /g' | awk '{ for (i = NF; i > 0; i--) printf "\\x%s", $i }'; }
 cp /usr/lib/grub/i386-pc/boot.img boot.img
 printf "$(sector 2048)" | dd of=boot.img bs=1 seek=92 conv=notrunc status=none
