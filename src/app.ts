@@ -22,6 +22,10 @@ import { startHealthServer } from "./http/health.ts";
 import type { HealthServer } from "./http/health.ts";
 import { checkPort } from "./http/listen.ts";
 import type { Log } from "./log.ts";
+import { createAgentMedia } from "./provisioning/agent-media.ts";
+import type { AgentMedia } from "./provisioning/agent-media.ts";
+import { firmwarePlaces } from "./provisioning/boot-files.ts";
+import { checkProvisionHost, PROVISION_SETTING, startListener } from "./provisioning/listener.ts";
 import { ipNetworks } from "./runtime/ip-networks.ts";
 import type { Observer } from "./observer.ts";
 import { explainDatabaseErrors, openMigrated, waitForDatabase } from "./commands/startup.ts";
@@ -54,6 +58,10 @@ const GIVE_UP_MS = 6_500;
 export async function startService(config: Config, log: Log): Promise<Service> {
   log.info({ version: VERSION, config: configForLog(config) }, "starting");
   await checkPort(config.port, config.host);
+  if (listensToMachines(config)) {
+    checkProvisionHost(config.provisionHost);
+    await checkPort(config.provisionPort, config.provisionHost, PROVISION_SETTING);
+  }
   await using parts = new AsyncDisposableStack();
   const workers = config.driverWorkers ?? config.concurrency;
   const pool = workers > 0 ? parts.use(createPool({ workers, log, hidden: resolve(config.data) })) : undefined;
@@ -115,6 +123,8 @@ async function startOnDatabase(config: Config, { connection, registry, pool }: R
   const { observer } = telemetry;
   // An engine-only replica opens no connections for API reads.
   const scrape = telemetry.scrapeOf(config.role === "engine" ? database.reader : database.bounded, registry.circuits);
+  const media = createAgentMedia(config.agentFolder, log);
+  const { provisionUrl } = config;
   const working = parts.use(
     await createEngine({
       database,
@@ -123,6 +133,7 @@ async function startOnDatabase(config: Config, { connection, registry, pool }: R
       log,
       observer,
       ...(pool && { endCalls: () => pool.endCalls() }),
+      provisioning: provisionUrl === null ? null : { url: provisionUrl, mediaFor: media.mediaFor },
       works: config.role !== "api",
       isAlone: config.databaseUrl === null,
       concurrency: config.concurrency,
@@ -138,8 +149,34 @@ async function startOnDatabase(config: Config, { connection, registry, pool }: R
       : await serve(config, { database, registry, notifier, engine, observer, scrape }, parts, log),
   );
   await engine.start();
+  if (listensToMachines(config)) parts.use(await listenToMachines(config, engine, media, log));
   const begun = parts.move();
   return { database, server, engine, [Symbol.asyncDispose]: () => begun.disposeAsync() };
+}
+
+type ListeningConfig = Config & { readonly provisionHost: string; readonly provisionUrl: string };
+
+/** Whether this replica has the listener for machines. */
+function listensToMachines(config: Config): config is ListeningConfig {
+  return config.role !== "engine" && config.provisionHost !== null && config.provisionUrl !== null;
+}
+
+function listenToMachines(
+  config: ListeningConfig,
+  { agents }: Engine,
+  media: AgentMedia,
+  log: Log,
+): Promise<AsyncDisposable> {
+  return startListener({
+    host: config.provisionHost,
+    port: config.provisionPort,
+    url: config.provisionUrl,
+    agents,
+    media,
+    storedImage: async () => null,
+    firmware: firmwarePlaces(config.agentFolder),
+    log,
+  });
 }
 
 interface Parts {

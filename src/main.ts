@@ -15,6 +15,8 @@ async function main(args: readonly string[]): Promise<void> {
       return printSchema(rest);
     case "migrate":
       return migrate(rest);
+    case "boot":
+      return printBoot(rest);
     case "help":
     case "--help":
     case "-h":
@@ -40,6 +42,11 @@ async function printSchema(args: readonly string[]): Promise<void> {
   const { describeDrivers } = await import("./drivers/load.ts");
   const { buildSchema, schemaText } = await import("./graphql/schema/schema.ts");
   printAndExit(schemaText(buildSchema(await describeDrivers(plugins, pluginFolder))));
+}
+
+async function printBoot(args: readonly string[]): Promise<void> {
+  const { bootText } = await import("./commands/boot.ts");
+  printAndExit(bootText(process.env, args));
 }
 
 /** Exits once the text is flushed: a plugin that was loaded for its declarations may keep a handle open. */

@@ -127,9 +127,16 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     packages: ["graphql", "graphql-yoga", "graphql-ws", "@graphql-yoga/*", "ws"],
     node: true,
   },
+  "src/provisioning": {
+    purpose: "The port for machines: boot scripts, boot media and images, the agent's requests. Not the API.",
+    layers: ["src/runtime"],
+    files: ["src/http/listen.ts", "src/http/respond.ts", "src/errors.ts"],
+    types: ["src/engine/engine.ts", "src/drivers/driver.ts", "src/store/records.ts", "src/log.ts"],
+    node: true,
+  },
   "src/commands": {
-    purpose: "Start-up, migration and the demonstration fleet.",
-    layers: ["src/engine", "src/store", "src/drivers", "src/graphql"],
+    purpose: "Start-up, migration, the demonstration fleet, and what provisioning servers need.",
+    layers: ["src/engine", "src/store", "src/drivers", "src/graphql", "src/provisioning"],
     files: ["src/app.ts", "src/config.ts", "src/errors.ts", "src/log.ts"],
     node: true,
   },

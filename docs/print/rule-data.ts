@@ -895,4 +895,32 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-356", rule: "Many simulated BMCs run in one process, with an address and a state each." },
     ],
   },
+  {
+    title: "Provisioning network",
+    rules: [
+      {
+        id: "R-470",
+        rule: "The listener for machines has a port of its own and serves nothing of the API, and the port of the API serves nothing of it.",
+      },
+      {
+        id: "R-471",
+        rule: "An unknown session, a wrong secret and a malformed one get the same answer, and so do unknown paths and unknown secrets in a path.",
+      },
+      { id: "R-472", rule: "No secret of a machine's session is logged, also if its request fails." },
+      {
+        id: "R-473",
+        rule: "The ISO of a session contains that session's document; every range of it is a part of the same bytes, and it is served while the session is open.",
+      },
+      {
+        id: "R-474",
+        rule: "A machine that does not boot the agent is shown why, receives no secret, and goes on with its next boot device.",
+      },
+      {
+        id: "R-475",
+        rule: "The listener for machines limits the size of bodies, rejected requests of an address, requests that use the database at the same time, and transfers; a client that reads nothing is cut.",
+      },
+      { id: "R-476", rule: "Boot media of the agent that are replaced are served without a restart." },
+      { id: "R-477", rule: "The report of an installed system is taken as a form, as JSON, or as plain text." },
+    ],
+  },
 ];

@@ -8,9 +8,7 @@ import type { CallbackAnswer, Engine } from "../engine/engine.ts";
 import { isCallbackToken } from "../engine/engine.ts";
 import { unstorable } from "../graphql/base/storable.ts";
 import { createSlots } from "../runtime/concurrency.ts";
-import { LruMap } from "../runtime/lru-map.ts";
-import { createTokenBucket } from "../runtime/token-bucket.ts";
-import type { TokenBucket } from "../runtime/token-bucket.ts";
+import { createRejectionLimit } from "../runtime/rejection-limit.ts";
 import type { StoredJson } from "../store/records.ts";
 import { readBody, refuseBody, sendJson } from "./respond.ts";
 
@@ -27,7 +25,6 @@ const WAIT_MS = 5_000;
  */
 const REJECTED_BURST = 1_000;
 const REJECTED_PER_SECOND = 20;
-const ADDRESSES_MAX = 10_000;
 const RETRY_SECONDS = 5;
 
 export interface Callbacks {
@@ -54,19 +51,7 @@ export function createCallbacks(
   { atOnceMax, waitingMax, rejectedBurst, rejectedPerSecond }: CallbackLimits = LIMITS,
 ): Callbacks {
   const slots = createSlots(atOnceMax, waitingMax, WAIT_MS);
-  const rejections = new LruMap<string, { readonly bucket: TokenBucket; isEmpty: boolean }>(ADDRESSES_MAX);
-
-  function countRejected(address: string): void {
-    const bucket = rejections.get(address)?.bucket ?? createTokenBucket(rejectedBurst, rejectedPerSecond);
-    rejections.set(address, { bucket, isEmpty: !bucket.take() });
-  }
-
-  function mayCall(address: string): boolean {
-    const known = rejections.get(address);
-    if (!known?.isEmpty) return true;
-    known.isEmpty = !known.bucket.take();
-    return !known.isEmpty;
-  }
+  const rejections = createRejectionLimit(rejectedBurst, rejectedPerSecond);
 
   async function receive(token: string, value: StoredJson): Promise<CallbackAnswer | null> {
     const release = await slots.take();
@@ -82,12 +67,12 @@ export function createCallbacks(
     async serve(request, response, token) {
       const address = request.socket.remoteAddress ?? "";
       if (!isCallbackToken(token)) return unknown(request, response);
-      if (!mayCall(address)) return refuseBusy(request, response, 429);
+      if (!rejections.mayTry(address)) return refuseBusy(request, response, 429);
       const value = await readValue(request, response);
       if (value === undefined) return;
       const answer = await receive(token, value);
       if (answer === null) return refuseBusy(request, response, 503);
-      if (answer !== "TAKEN") countRejected(address);
+      if (answer !== "TAKEN") rejections.count(address);
       sendAnswer(request, response, answer);
     },
   };

@@ -2,24 +2,34 @@
 import { createServer } from "node:net";
 import type { AddressInfo, Server } from "node:net";
 
+/** The setting of an address and port, as it is named in errors. */
+export interface ListenSetting {
+  /** Variable without its ending: `OSTLER` for OSTLER_HOST and OSTLER_PORT. */
+  readonly variable: string;
+  readonly flag: string;
+}
+
+const API: ListenSetting = { variable: "OSTLER", flag: "port" };
+
 /** Fails if the port cannot be listened on, before a start makes or migrates a database. */
-export async function checkPort(port: number, host: string): Promise<void> {
+export async function checkPort(port: number, host: string, setting = API): Promise<void> {
   if (port === 0) return;
   const server = createServer();
-  await listen(server, port, host);
+  await listen(server, port, host, setting);
   await new Promise((done) => server.close(done));
 }
 
 /** Resolves with the port: the one that the system chose if `port` is 0. */
-export function listen(server: Server, port: number, host: string): Promise<number> {
+export function listen(server: Server, port: number, host: string, setting = API): Promise<number> {
+  const { variable, flag } = setting;
   return new Promise((done, failed) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       // Without `cause`: start-up takes some error codes for an unreachable database.
       failed(
         new Error(
           error.code === "EADDRINUSE"
-            ? `Port ${port} on ${host} is in use; choose another one with OSTLER_PORT or --port.`
-            : `Cannot listen on port ${port} of ${host}: ${error.message}. Check OSTLER_HOST and OSTLER_PORT.`,
+            ? `Port ${port} on ${host} is in use; choose another one with ${variable}_PORT or --${flag}.`
+            : `Cannot listen on port ${port} of ${host}: ${error.message}. Check ${variable}_HOST and ${variable}_PORT.`,
         ),
       );
     });

@@ -1,0 +1,174 @@
+/** The files that machines boot: scripts for iPXE, kernel and ramdisk of the agent, the ISO of a session, stored images. */
+import { createHash } from "node:crypto";
+import { statSync } from "node:fs";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { join } from "node:path";
+import type { AgentArchitecture } from "../drivers/driver.ts";
+import type { Agents, BootTicket } from "../engine/engine.ts";
+import { messageOf } from "../errors.ts";
+import { sendText } from "../http/respond.ts";
+import type { Log } from "../log.ts";
+import { ARCHITECTURE_FOLDERS } from "./agent-media.ts";
+import type { AgentMedia, MediaFile } from "./agent-media.ts";
+import { bearerFrom, bearerOf, isUuid, macOf } from "./agent-messages.ts";
+import { agentScript, firstScript, localBootScript } from "./boot-script.ts";
+import { sendFile } from "./file-response.ts";
+import type { Sent, ServedFile } from "./file-response.ts";
+import { refuse, refuseBearer, refuseUnknown } from "./guard.ts";
+import type { Guard } from "./guard.ts";
+import { isoPatches, networkBootArguments } from "./session-document.ts";
+import { createTickets } from "./tickets.ts";
+
+/** Maximum number of MACs of one machine that are looked up. */
+const MACS_MAX = 16;
+const BYTES = "application/octet-stream";
+
+export interface StoredFile {
+  readonly path: string;
+  readonly sizeBytes: number;
+}
+
+export interface BootFilesOptions {
+  readonly agents: Agents;
+  readonly media: AgentMedia;
+  /** The file of a stored image; null for any other ID. */
+  readonly storedImage: (id: string) => Promise<StoredFile | null>;
+  /** iPXE's program for UEFI HTTP boot, for each architecture the places to look for it. */
+  readonly firmware: Readonly<Record<AgentArchitecture, readonly string[]>>;
+  /** How machines reach the listener, without a slash at its end. */
+  readonly url: string;
+  readonly guard: Guard;
+  readonly log: Log;
+}
+
+export interface BootFiles {
+  script(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void>;
+  /** Kernel, ramdisk, or iPXE for UEFI HTTP boot. */
+  file(request: IncomingMessage, response: ServerResponse, name: BootFileName): Promise<void>;
+  /** `key`: the part of the path that names the session and its secret. */
+  iso(request: IncomingMessage, response: ServerResponse, key: string): Promise<void>;
+  image(request: IncomingMessage, response: ServerResponse, id: string): Promise<void>;
+}
+
+export interface BootFileName {
+  readonly architecture: AgentArchitecture;
+  readonly file: "vmlinuz" | "initrd" | "ipxe.efi";
+  /** Session that boots, if it was named. */
+  readonly session: string | null;
+}
+
+export function createBootFiles(options: BootFilesOptions): BootFiles {
+  const { agents, media, storedImage, firmware, url, guard, log } = options;
+  const tickets = createTickets(agents, guard);
+
+  async function send(request: IncomingMessage, response: ServerResponse, file: ServedFile): Promise<Sent | null> {
+    const endDownload = guard.startDownload(request, response);
+    if (!endDownload) return null;
+    try {
+      const sent = await sendFile(request, response, file);
+      if (sent.outcome === "MISSING") {
+        log.warn({ path: file.path, sizeBytes: file.sizeBytes }, "a file to serve is missing or has another size");
+        refuse(request, response, 503, "The file is being replaced");
+      }
+      return sent;
+    } finally {
+      endDownload();
+    }
+  }
+
+  function mediumFile(architecture: AgentArchitecture, name: MediaFile): ServedFile | null {
+    const medium = media.mediaFor(architecture);
+    if (!medium) return null;
+    const { sizeBytes, sha256 } = medium.files[name];
+    return { path: join(medium.folder, name), sizeBytes, type: BYTES, tag: sha256 };
+  }
+
+  return {
+    async script(request, response, query) {
+      const macs = [...new Set(query.getAll("mac").map(macOf))].filter((mac) => mac !== null).slice(0, MACS_MAX);
+      if (macs.length === 0) return sendScript(response, firstScript(url));
+      if (!guard.mayAsk(request, response)) return;
+      const answer = await guard.ask(request, response, () => agents.networkBoot({ macs }));
+      if (answer === null) return;
+      const refusal = refusalOf(answer.found, query.get("arch"));
+      if (!answer.found || refusal) return sendScript(response, localBootScript(refusal ?? `no agent for ${macs[0]}`));
+      sendScript(response, scriptFor(options, answer.found, macs));
+    },
+
+    async file(request, response, { architecture, file, session }) {
+      const found = file === "ipxe.efi" ? firmwareFile(firmware[architecture]) : mediumFile(architecture, file);
+      if (!found) return refuseUnknown(request, response);
+      const sent = await send(request, response, found);
+      const isWhole = sent?.outcome === "SENT" && sent.end === found.sizeBytes;
+      if (!isWhole || file !== "vmlinuz" || session === null || !isUuid(session)) return;
+      await agents.reached(session, "KERNEL");
+    },
+
+    async iso(request, response, key) {
+      const ticket = await tickets.take(request, response, bearerFrom(key), refuseUnknown);
+      if (!ticket) return;
+      const file = mediumFile(ticket.architecture, "agent.iso");
+      const medium = media.mediaFor(ticket.architecture);
+      if (!file || !medium) return refuse(request, response, 503, "The agent's boot media are missing");
+      const patches = isoPatches(medium, ticket, url);
+      const tag = createHash("sha256").update(file.tag);
+      for (const { bytes } of patches) tag.update(bytes);
+      await send(request, response, { ...file, type: "application/x-iso9660-image", tag: tag.digest("hex"), patches });
+    },
+
+    async image(request, response, id) {
+      const ticket = await tickets.take(request, response, bearerOf(request.headers.authorization), refuseBearer);
+      if (!ticket) return;
+      const found = isUuid(id) ? await guard.ask(request, response, () => storedImage(id)) : { found: null };
+      if (found === null) return;
+      if (!found.found) return refuseUnknown(request, response);
+      await send(request, response, { ...found.found, type: BYTES, tag: id });
+    },
+  };
+}
+
+/** Why a machine does not boot the agent; null if it does. An idle machine and an unknown one get the same answer. */
+function refusalOf(ticket: BootTicket | null, builtFor: string | null): string | null {
+  if (!ticket) return "this machine is not expected to boot the agent now";
+  // iPXE for the BIOS is a program of 32 bits, on processors of 64 bits too.
+  const isArm = builtFor === "arm64" || builtFor === "arm32";
+  if (builtFor === null || builtFor === "" || isArm === (ticket.architecture === "ARM64")) return null;
+  return `the node is registered as ${ticket.architecture}, but this machine is ${builtFor}`;
+}
+
+function scriptFor({ media, url, log }: BootFilesOptions, ticket: BootTicket, macs: readonly string[]): string {
+  const { session, architecture } = ticket;
+  const medium = media.mediaFor(architecture);
+  if (!medium) {
+    log.warn({ session, architecture }, "a machine cannot boot the agent: its boot media are missing");
+    return localBootScript(`the service has no boot media of the agent for ${architecture}`);
+  }
+  try {
+    const kernelArguments = networkBootArguments(medium, ticket, url);
+    log.info({ session, architecture, macs }, "a machine fetched the boot script of the agent");
+    return agentScript(url, { architecture, session, kernelArguments }, macs);
+  } catch (error) {
+    log.warn({ session, why: messageOf(error) }, "a machine cannot boot the agent");
+    return localBootScript(messageOf(error));
+  }
+}
+
+function firmwareFile(places: readonly string[]): ServedFile | null {
+  for (const path of places) {
+    const found = statSync(path, { throwIfNoEntry: false });
+    if (found?.isFile())
+      return { path, sizeBytes: found.size, type: "application/efi", tag: `${found.size}-${found.mtimeMs}` };
+  }
+  return null;
+}
+
+function sendScript(response: ServerResponse, text: string): void {
+  response.setHeader("cache-control", "no-store");
+  sendText(response, 200, text);
+}
+
+/** Where iPXE's program for UEFI is looked up: beside the agent's boot media, then where Debian's package has it. */
+export function firmwarePlaces(agentFolder: string): BootFilesOptions["firmware"] {
+  const own = (architecture: AgentArchitecture) => join(agentFolder, ARCHITECTURE_FOLDERS[architecture], "ipxe.efi");
+  return { X64: [own("X64"), "/usr/lib/ipxe/snponly.efi"], ARM64: [own("ARM64"), "/usr/lib/ipxe/snponly-arm64.efi"] };
+}

@@ -1,0 +1,183 @@
+/**
+ * The limits that every request of a machine passes: on rejected requests, on requests that use the database at the same
+ * time, and on transfers. Machines have no login before they have a session, so anything can call.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { readBody, refuseBody, sendJson } from "../http/respond.ts";
+import { createSlots } from "../runtime/concurrency.ts";
+import { createRejectionLimit } from "../runtime/rejection-limit.ts";
+
+/**
+ * Maximum number of requests that use the database at the same time, of waiting ones, and of their wait in
+ * milliseconds.
+ */
+const AT_ONCE_MAX = 8;
+const WAITING_MAX = 1_000;
+const WAIT_MS = 5_000;
+/** Rejected requests of one address. Generous: machines behind a NAT or a proxy share an address. */
+const REJECTED_BURST = 200;
+const REJECTED_PER_SECOND = 10;
+/** Requests of one address without a secret that use the database: boot scripts and reports of leases. */
+const OPEN_BURST = 200;
+const OPEN_PER_SECOND = 10;
+/** Maximum number of files that are sent at the same time, and to one address; the same for results that are read. */
+const DOWNLOADS_MAX = 64;
+const DOWNLOADS_PER_ADDRESS_MAX = 24;
+const RETRY_SECONDS = 5;
+
+export interface GuardLimits {
+  readonly atOnceMax: number;
+  readonly waitingMax: number;
+  readonly rejectedBurst: number;
+  readonly rejectedPerSecond: number;
+  readonly openBurst: number;
+  readonly openPerSecond: number;
+  readonly downloadsMax: number;
+  readonly downloadsPerAddressMax: number;
+}
+
+const LIMITS: GuardLimits = {
+  atOnceMax: AT_ONCE_MAX,
+  waitingMax: WAITING_MAX,
+  rejectedBurst: REJECTED_BURST,
+  rejectedPerSecond: REJECTED_PER_SECOND,
+  openBurst: OPEN_BURST,
+  openPerSecond: OPEN_PER_SECOND,
+  downloadsMax: DOWNLOADS_MAX,
+  downloadsPerAddressMax: DOWNLOADS_PER_ADDRESS_MAX,
+};
+
+export type Guard = ReturnType<typeof createGuard>;
+
+export function createGuard(given: Partial<GuardLimits> = {}) {
+  const limits = { ...LIMITS, ...given };
+  const slots = createSlots(limits.atOnceMax, limits.waitingMax, WAIT_MS);
+  const rejections = createRejectionLimit(limits.rejectedBurst, limits.rejectedPerSecond);
+  const open = createRejectionLimit(limits.openBurst, limits.openPerSecond);
+  const { downloadsMax: most, downloadsPerAddressMax: perAddress } = limits;
+  const downloads = createTransfers(most, perAddress);
+  const uploads = createTransfers(most, perAddress);
+
+  return {
+    /** Whether a request with a secret may be tried; answers it otherwise. */
+    mayTry(request: IncomingMessage, response: ServerResponse): boolean {
+      if (rejections.mayTry(addressOf(request))) return true;
+      refuse(request, response, 429, "This address has sent too many rejected requests");
+      return false;
+    },
+    countRejected(request: IncomingMessage): void {
+      rejections.count(addressOf(request));
+    },
+    /** Whether a request without a secret may be tried; answers it otherwise. */
+    mayAsk(request: IncomingMessage, response: ServerResponse): boolean {
+      const address = addressOf(request);
+      if (open.mayTry(address)) {
+        open.count(address);
+        return true;
+      }
+      refuse(request, response, 429, "This address has sent too many requests");
+      return false;
+    },
+    /** The result of `ask`, which uses the database; null if the request was answered because too many wait. */
+    async ask<Result>(
+      request: IncomingMessage,
+      response: ServerResponse,
+      ask: () => Promise<Result>,
+    ): Promise<{ readonly found: Result } | null> {
+      const release = await slots.take();
+      if (!release) {
+        refuse(request, response, 503, "Too many requests are waiting");
+        return null;
+      }
+      try {
+        return { found: await ask() };
+      } finally {
+        release();
+      }
+    },
+    /** Counts the sending of a file until the result is called; null if the request was refused. */
+    startDownload: (request: IncomingMessage, response: ServerResponse) =>
+      downloads.start(addressOf(request)) ?? refuseTransfer(request, response),
+    /** Counts the reading of a large body until the result is called; null if the request was refused. */
+    startUpload: (request: IncomingMessage, response: ServerResponse) =>
+      uploads.start(addressOf(request)) ?? refuseTransfer(request, response),
+  };
+}
+
+function refuseTransfer(request: IncomingMessage, response: ServerResponse): null {
+  refuse(request, response, 503, "Too many transfers are running");
+  return null;
+}
+
+/** Counts transfers, in all and for each address. */
+function createTransfers(most: number, perAddress: number) {
+  const running = new Map<string, number>();
+  let count = 0;
+  return {
+    /** Ends the transfer when it is called; null if there are too many. */
+    start(address: string): (() => void) | null {
+      const mine = running.get(address) ?? 0;
+      if (count >= most || mine >= perAddress) return null;
+      count += 1;
+      running.set(address, mine + 1);
+      return () => {
+        count -= 1;
+        const left = (running.get(address) ?? 1) - 1;
+        if (left > 0) running.set(address, left);
+        else running.delete(address);
+      };
+    },
+  };
+}
+
+/** The address of a client; IPv4 addresses without the prefix that a socket for both kinds adds. */
+export function addressOf({ socket }: IncomingMessage): string {
+  return (socket.remoteAddress ?? "").replace(/^::ffff:(?=\d+\.)/, "");
+}
+
+/** The JSON value of a body, if it has at most `bytesMax`; undefined if the request was refused. */
+export async function readJson(
+  request: IncomingMessage,
+  response: ServerResponse,
+  bytesMax: number,
+): Promise<{ readonly value: unknown } | undefined> {
+  const body = await readText(request, response, bytesMax);
+  if (body === undefined) return undefined;
+  try {
+    return { value: body === "" ? {} : (JSON.parse(body) as unknown) };
+  } catch {
+    sendJson(response, 400, { error: "The body must be JSON." });
+    return undefined;
+  }
+}
+
+/** The text of a body; undefined if the request was refused. */
+export async function readText(
+  request: IncomingMessage,
+  response: ServerResponse,
+  bytesMax: number,
+): Promise<string | undefined> {
+  const body = await readBody(request, bytesMax);
+  if (body !== null) return body;
+  refuseBody(request, response, { error: `The body has more than ${bytesMax} bytes.` });
+  return undefined;
+}
+
+/** The response to unknown paths, and to unknown or wrong secrets in a path. */
+export function refuseUnknown(request: IncomingMessage, response: ServerResponse): void {
+  request.resume();
+  sendJson(response, 404, { error: "There is nothing at this address." });
+}
+
+/** The response to unknown sessions and to wrong secrets: it must not reveal which sessions exist. */
+export function refuseBearer(request: IncomingMessage, response: ServerResponse): void {
+  request.resume();
+  response.setHeader("www-authenticate", "Bearer");
+  sendJson(response, 401, { error: "The session is unknown, or its secret is wrong." });
+}
+
+export function refuse(request: IncomingMessage, response: ServerResponse, status: number, why: string): void {
+  request.resume();
+  response.setHeader("retry-after", String(RETRY_SECONDS));
+  sendJson(response, status, { error: `${why}. Try again in ${RETRY_SECONDS} s.` });
+}

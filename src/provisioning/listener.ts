@@ -1,0 +1,153 @@
+/**
+ * The HTTP server that machines reach, on the provisioning network. It serves what they need to boot, to work and to
+ * report, and nothing else: the API has a port of its own. Paths can contain secrets, so no path is logged.
+ *
+ * Shutdown: the port closes, idle connections end, running requests have some time; then downloads are cut. Agents and
+ * boot scripts repeat what was cut.
+ */
+import { createServer } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import { networkInterfaces } from "node:os";
+import { listen } from "../http/listen.ts";
+import { hasLeft, pathOf, sendJson } from "../http/respond.ts";
+import { createAgentApi } from "./agent-api.ts";
+import { isUuid, macOf } from "./agent-messages.ts";
+import { createBootFiles } from "./boot-files.ts";
+import type { BootFileName, BootFilesOptions } from "./boot-files.ts";
+import { createGuard, refuseUnknown } from "./guard.ts";
+import type { GuardLimits } from "./guard.ts";
+
+export const PROVISION_SETTING = { variable: "OSTLER_PROVISION", flag: "provision-port" };
+
+export interface ListenerOptions extends Omit<BootFilesOptions, "guard"> {
+  readonly host: string;
+  readonly port: number;
+  readonly limits?: Partial<GuardLimits>;
+  /** Time that a client has to read more of its response, in milliseconds. */
+  readonly stallMs?: number;
+}
+
+export interface Listener extends AsyncDisposable {
+  readonly port: number;
+}
+
+/** Maximum number of connections; one more is closed. */
+const CONNECTIONS_MAX = 2_000;
+/** Time for a complete request, for its headers, and between requests, in milliseconds. */
+const REQUEST_MS = 30_000;
+const HEADERS_MS = 10_000;
+const KEEP_ALIVE_MS = 15_000;
+/** Interval of checking these, in milliseconds. */
+const CHECK_MS = 1_000;
+/** Requests on one connection before it is closed: balances replicas behind one address. */
+const REQUESTS_PER_CONNECTION_MAX = 1_000;
+const STALL_MS = 30_000;
+/** Time for running requests at shutdown, in milliseconds. */
+const ANSWER_MS = 2_000;
+const HEADER_BYTES_MAX = 8 * 1024;
+
+/** Fails if no interface of this machine has the address. */
+export function checkProvisionHost(host: string): void {
+  const addresses = Object.values(networkInterfaces()).flatMap((found) => (found ?? []).map(({ address }) => address));
+  const [plain = ""] = host.split("%");
+  if (/^(0\.0\.0\.0|[0:]*:[0:]*)$/.test(plain) || plain.startsWith("127.")) return;
+  const url = (address: string) => (address.includes(":") ? new URL(`http://[${address}]`).hostname : address);
+  if (addresses.some((address) => url(address) === url(plain))) return;
+  throw new Error(
+    `OSTLER_PROVISION_HOST is ${host}, but no network interface of this machine has that address. Its addresses are ${addresses.join(", ")}.`,
+  );
+}
+
+export async function startListener(options: ListenerOptions): Promise<Listener> {
+  const { host, log, stallMs = STALL_MS } = options;
+  const route = createRoutes(options);
+  const server = createServer(
+    {
+      requestTimeout: REQUEST_MS,
+      headersTimeout: HEADERS_MS,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      connectionsCheckingInterval: CHECK_MS,
+      maxHeaderSize: HEADER_BYTES_MAX,
+    },
+    (request, response) => {
+      response.setHeader("x-content-type-options", "nosniff");
+      route(request, response).catch((error: unknown) => {
+        if (hasLeft(request, error)) return;
+        log.error({ err: error }, "a request of a machine failed");
+        if (response.headersSent) return void response.destroy();
+        // 503 and not 500: agents and boot scripts repeat the request.
+        response.setHeader("retry-after", "5");
+        sendJson(response, 503, { error: "Unexpected error. Try again in 5 s." });
+      });
+    },
+  );
+  server.maxConnections = CONNECTIONS_MAX;
+  server.maxRequestsPerSocket = REQUESTS_PER_CONNECTION_MAX;
+  server.setTimeout(stallMs, (socket) => socket.destroy());
+  const port = await listen(server, options.port, host, PROVISION_SETTING);
+  log.info({ host, port, url: options.url }, "serving machines on the provisioning network");
+  return { port, [Symbol.asyncDispose]: () => close(server) };
+}
+
+async function close(server: Server): Promise<void> {
+  const closed = new Promise<void>((done) => server.close(() => done()));
+  const sweep = setInterval(() => server.closeIdleConnections(), 20);
+  const cut = setTimeout(() => server.closeAllConnections(), ANSWER_MS);
+  server.closeIdleConnections();
+  await closed;
+  clearTimeout(cut);
+  clearInterval(sweep);
+}
+
+type Route = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+
+function createRoutes(options: ListenerOptions): Route {
+  const { agents } = options;
+  const guard = createGuard(options.limits);
+  const api = createAgentApi(agents, guard);
+  const files = createBootFiles({ ...options, guard });
+
+  async function leased(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {
+    request.resume();
+    if (!guard.mayAsk(request, response)) return;
+    const mac = macOf(query.get("mac") ?? "");
+    if (mac === null) return sendJson(response, 400, { error: "mac must be the MAC of a machine." });
+    // The same answer for every MAC: it must not reveal which machines exist.
+    if (await guard.ask(request, response, () => agents.leased(mac))) response.writeHead(204).end();
+  }
+
+  return async (request, response) => {
+    const path = pathOf(request);
+    const [, first, second, third, ...rest] = path.split("/");
+    const isRead = request.method === "GET" || request.method === "HEAD";
+    switch (`${request.method} ${path}`) {
+      case "POST /agent/v1/poll":
+        return api.poll(request, response);
+      case "POST /agent/v1/result":
+        return api.result(request, response);
+      case "GET /boot/ipxe":
+        return files.script(request, response, queryOf(request));
+      case "POST /boot/dhcp":
+        return leased(request, response, queryOf(request));
+    }
+    if (request.method === "POST" && first === "home" && second !== undefined && third === undefined)
+      return api.callHome(request, response, second);
+    if (isRead && first === "images" && second !== undefined && third === undefined)
+      return files.image(request, response, second);
+    if (isRead && first === "media" && second !== undefined && third === "agent.iso" && rest.length === 0)
+      return files.iso(request, response, second);
+    const name = isRead ? bootFileOf(path, queryOf(request)) : null;
+    return name ? files.file(request, response, name) : refuseUnknown(request, response);
+  };
+}
+
+function bootFileOf(path: string, query: URLSearchParams): BootFileName | null {
+  const [, folder, file] = /^\/boot\/agent\/(x64|arm64)\/(vmlinuz|initrd|ipxe\.efi)$/.exec(path) ?? [];
+  if (file !== "vmlinuz" && file !== "initrd" && file !== "ipxe.efi") return null;
+  const session = query.get("session") ?? "";
+  return { architecture: folder === "x64" ? "X64" : "ARM64", file, session: isUuid(session) ? session : null };
+}
+
+function queryOf(request: IncomingMessage): URLSearchParams {
+  return new URLSearchParams((request.url ?? "").split("?").slice(1).join("?"));
+}
