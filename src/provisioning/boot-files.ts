@@ -1,4 +1,4 @@
-/** The files that machines boot: scripts for iPXE, kernel and ramdisk of the agent, the ISO of a session, stored images. */
+/** The files that machines boot: iPXE scripts, kernel and ramdisk of the agent, the ISO of a session, images. */
 import { createHash } from "node:crypto";
 import { statSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";

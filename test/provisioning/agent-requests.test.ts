@@ -1,4 +1,4 @@
-/** The requests of agents and installed systems: what is accepted, what is refused and how, and what a stranger learns. */
+/** The requests of agents and installed systems: what is accepted, what is refused, what a stranger learns. */
 import { once } from "node:events";
 import { connect } from "node:net";
 import { afterAll, describe, expect, test } from "vitest";
