@@ -36,9 +36,9 @@ const FAKE_SETTINGS = { delayMs: 50, waitSeconds: 0.2 };
 /** Sensors of every BMC, from ipmi-lab.ts. */
 const SENSORS = [
   { name: "Inlet temp", kind: "Temperature", value: 23, unit: "degrees C", status: "OK" },
-  { name: "Cpu1 temp", kind: "Temperature", value: 51, unit: "degrees C", status: "OK" },
+  { name: "Cpu1 temp", kind: "Temperature", value: 51, unit: "degrees C", critical: { upper: 90 }, status: "OK" },
   { name: "Sys fan 1", kind: "Fan", value: 4800, unit: "RPM", status: "OK" },
-  { name: "Supply 12v", kind: "Voltage", value: 12.06, unit: "Volts", status: "OK" },
+  { name: "Supply 12v", kind: "Voltage", value: 12.06, unit: "Volts", critical: { lower: 11.4, upper: 12.6 }, status: "OK" },
 ] as const;
 
 /** Settings with which the driver gives up on a silent BMC after 4 s instead of 20. */
@@ -279,7 +279,7 @@ async function failsOnlyOnBadNodes({ good, locked, dead, api }: Fixture): Promis
   check(
     `the dead BMC is reported as a BMC that does not answer, within ${DEAD_BMC_MAX} s`,
     /does not answer/.test(silent?.failure?.message ?? "") &&
-      silent?.failure?.code === "TIMEOUT" &&
+      silent?.failure?.code === "BACKEND_FAILED" &&
       silent.failure.retryable &&
       Number(secondsOf(silent)) < DEAD_BMC_MAX,
     described(silent),
