@@ -50,7 +50,8 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   INTERRUPTED:
     "409: the process ended during a step that must not run twice; find out how far it came, then restart the work.",
   ABORTED: "409: an abort ended the work; the message states the step and who requested it.",
-  CAPACITY: "429: fewer nodes are free than `pick` needs; try again later.",
+  CAPACITY:
+    "429: not enough is free now: fewer nodes than `pick` needs, or no call of the driver in the time of a reading; try again later.",
   BACKEND_FAILED: "502: the driver, BMC or agent failed.",
   TIMEOUT: "504: the driver, BMC or agent did not answer before the timeout.",
   STOP_TIMEOUT: "504: the step was still running when the timeout of a graceful stop expired.",

@@ -875,6 +875,18 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-147", rule: "Holds never time out." },
       { id: "R-170", rule: "The timeout of a parked step stands still while its node is in maintenance." },
       { id: "R-148", rule: "Each timeout has its own timer." },
+      {
+        id: "R-515",
+        rule: "Nodes whose BMCs give no answer hold at most a quarter of the concurrent runs of a process for longer than 5 s, so that they do not delay the work on other nodes.",
+      },
+      {
+        id: "R-516",
+        rule: "A run for which there is no such slot is parked, changes nothing on its machine, and is entered again automatically.",
+      },
+      {
+        id: "R-517",
+        rule: "A power reading without an answer after 5 s no longer takes a call of the readings of sound nodes.",
+      },
     ],
   },
   {

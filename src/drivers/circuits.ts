@@ -8,6 +8,8 @@
  * - half-open: one call passes, the probe; the others fail. An answer of the machine, even a refusal, closes the
  *   circuit, and a failure opens it again with twice the delay. A probe that ends with neither leaves the place to the
  *   next call.
+ *
+ * Also the pace of each controller, by which calls are divided: one that gave no answer may hold few slots at a time.
  */
 import type { DriverErrorKind } from "./driver.ts";
 
@@ -29,8 +31,14 @@ export interface Circuit {
   readonly nextProbeAt: Date;
 }
 
+/**
+ * PROMPT: it answered the last call, or was never called. SLOW: its last answer took long. FAILING: the last call had no
+ * answer in time.
+ */
+export type Pace = "PROMPT" | "SLOW" | "FAILING";
+
 /** Evidence of a call about its controller. NOTHING: it was canceled, or failed for a reason of its own. */
-export type Answer = "ANSWERED" | "NOTHING" | { readonly kind: DriverErrorKind; readonly reason: string };
+export type Answer = "ANSWERED" | "ANSWERED_SLOWLY" | "NOTHING" | { readonly kind: DriverErrorKind; readonly reason: string };
 
 interface Entry {
   failures: number;
@@ -53,9 +61,21 @@ export interface Controller {
 /** Entries that are kept; the oldest is dropped. */
 const ENTRIES_MAX = 20_000;
 
+/** An entry of a controller without a failure. */
+const LATE: Entry = {
+  failures: 0,
+  delayMs: DELAY_FIRST_MS,
+  openedAt: null,
+  nextProbeAt: 0,
+  probing: false,
+  reason: "",
+  kind: "TIMEOUT",
+};
+
 export class Circuits {
   /** Only controllers with failures have an entry. */
   readonly #entries = new Map<string, Entry & Controller>();
+  readonly #slow = new Set<string>();
   readonly #now: () => number;
 
   /** `now`: milliseconds, for tests. */
@@ -76,8 +96,11 @@ export class Circuits {
   note(controller: Controller, answer: Answer): void {
     const key = keyOf(controller);
     const entry = this.#entries.get(key);
-    if (answer === "ANSWERED") {
+    if (answer === "ANSWERED" || answer === "ANSWERED_SLOWLY") {
       this.#entries.delete(key);
+      if (answer === "ANSWERED") this.#slow.delete(key);
+      else this.#slow.add(key);
+      dropOldest(this.#slow);
       return;
     }
     if (answer === "NOTHING") {
@@ -85,8 +108,21 @@ export class Circuits {
       return;
     }
     this.#entries.set(key, { ...this.#failed(entry, answer), ...controller });
-    const [oldest] = this.#entries.keys();
-    if (this.#entries.size > ENTRIES_MAX && oldest !== undefined) this.#entries.delete(oldest);
+    dropOldest(this.#entries);
+  }
+
+  /** Notes that a call has no answer yet in the time that a prompt one needs. It does not count as a failure. */
+  noteLate(controller: Controller): void {
+    const key = keyOf(controller);
+    if (this.#entries.has(key)) return;
+    this.#entries.set(key, { ...LATE, ...controller });
+    dropOldest(this.#entries);
+  }
+
+  paceOf(controller: Controller): Pace {
+    const key = keyOf(controller);
+    if (this.#entries.has(key)) return "FAILING";
+    return this.#slow.has(key) ? "SLOW" : "PROMPT";
   }
 
   #failed(entry: Entry | undefined, { kind, reason }: Extract<Answer, object>): Entry {
@@ -135,6 +171,11 @@ export class Circuits {
       nextProbeAt: new Date(nextProbeAt),
     };
   }
+}
+
+function dropOldest(kept: { readonly size: number; keys(): Iterable<string>; delete(key: string): unknown }): void {
+  const [oldest] = kept.keys();
+  if (kept.size > ENTRIES_MAX && oldest !== undefined) kept.delete(oldest);
 }
 
 function keyOf({ driver, controller, settings = "" }: Controller): string {

@@ -1,14 +1,19 @@
-/** A deadline on the monotonic clock: setting the system clock does not move it. It can be put on hold. */
+/**
+ * A deadline on the monotonic clock: setting the system clock does not move it. It can be put on hold. The deadline of a
+ * part of the time holds that of the whole too.
+ */
 
 export class Deadline extends Date {
   /** The deadline on the monotonic clock. */
   #endsAt: number;
   #heldSince: number | null = null;
+  readonly #whole: Deadline | null;
 
-  /** `afterMs` milliseconds from now. */
-  constructor(afterMs: number) {
+  /** `afterMs` milliseconds from now. `whole`: the deadline that this is a part of. */
+  constructor(afterMs: number, whole?: Date) {
     super(Date.now() + afterMs);
     this.#endsAt = performance.now() + afterMs;
+    this.#whole = whole instanceof Deadline ? whole : null;
   }
 
   get leftMs(): number {
@@ -18,6 +23,7 @@ export class Deadline extends Date {
   /** Stops the time until `resume`. */
   hold(): void {
     this.#heldSince ??= performance.now();
+    this.#whole?.hold();
   }
 
   resume(): void {
@@ -25,6 +31,7 @@ export class Deadline extends Date {
     this.#endsAt += performance.now() - this.#heldSince;
     this.#heldSince = null;
     this.setTime(Date.now() + this.leftMs);
+    this.#whole?.resume();
   }
 }
 

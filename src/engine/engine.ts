@@ -149,6 +149,8 @@ export interface EngineOptions {
   readonly abortCleanUpMs?: number;
   /** How long a probe of a discovery may take. */
   readonly probeMs?: number;
+  /** How long a machine may take for a reading of its power, in ms, before it counts as one that gives no answer. */
+  readonly patienceMs?: number | undefined;
   /**
    * Ends all running calls of drivers. With it, steps that do not end in time when the engine is disposed of are handed
    * back at once; without it, their leases have to expire.
@@ -245,13 +247,15 @@ async function createParts(options: EngineOptions) {
   const runner = new Runner({
     ...shared,
     notifier,
+    concurrency,
+    patienceMs: options.patienceMs,
     nudge: slots.nudge,
     bindAgent,
     abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS,
     abortCleanUpMs: options.abortCleanUpMs ?? ABORT_CLEAN_UP_MS,
   });
   const prober = new Prober({ ...shared, probeMs: options.probeMs ?? PROBE_MS });
-  const powerReader = new PowerReader({ ...shared, notifier });
+  const powerReader = new PowerReader({ ...shared, notifier, patienceMs: options.patienceMs });
   const context: EngineContext = {
     transact,
     registry,

@@ -87,3 +87,17 @@ test("circuit does not open later because of calls that began before it opened",
   for (let count = 0; count < 3; count += 1) circuits.note(BMC, DEAD);
   expect(circuits.circuitOf(BMC)).toMatchObject({ failures: 8, nextProbeAt: new Date(10_000) });
 });
+
+test("pace of a controller is that of its last call; a late answer alone does not open the circuit", () => {
+  const { circuits, fail } = lab();
+  const paces = () => circuits.paceOf(BMC);
+  expect(paces()).toBe("PROMPT");
+  for (let count = 0; count <= FAILURES_MAX; count += 1) circuits.noteLate(BMC);
+  expect([paces(), circuits.enter(BMC)]).toEqual(["FAILING", null]);
+  circuits.note(BMC, "ANSWERED_SLOWLY");
+  expect([paces(), circuits.paceOf(OTHER)]).toEqual(["SLOW", "PROMPT"]);
+  fail(1);
+  expect(paces()).toBe("FAILING");
+  circuits.note(BMC, "ANSWERED");
+  expect(paces()).toBe("PROMPT");
+});

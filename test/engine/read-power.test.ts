@@ -7,6 +7,8 @@ import { pino } from "pino";
 import { expect, test } from "vitest";
 import { Circuits } from "../../src/drivers/circuits.ts";
 import { Deadline } from "../../src/drivers/deadline.ts";
+import { dispatchOf } from "../../src/drivers/isolation/dispatch.ts";
+import type { Lane } from "../../src/drivers/isolation/lanes.ts";
 import type { Call } from "../../src/drivers/driver.ts";
 import { createRedactor } from "../../src/engine/input/secret-redactor.ts";
 import { readPower, setPower } from "../../src/engine/execution/power-call.ts";
@@ -72,6 +74,54 @@ test("power reading that waited for a slot still has its full timeout", async ()
     state: "ON",
     driver: "lab",
   });
+});
+
+/** A machine that answers only a call in one of these lanes. */
+const answersIn = (lane: Lane, lanes: Lane[]) =>
+  aMachine(async (call) => {
+    const { lane: used } = dispatchOf(call);
+    lanes.push(used);
+    return used === lane ? "ON" : obeys(call);
+  });
+
+test("power reading on request goes on among the nodes without an answer if there is none soon [R-517]", async () => {
+  const lanes: Lane[] = [];
+  const machine = answersIn("TROUBLED", lanes);
+  const time = { deadline: new Deadline(30_000), all: new Deadline(60_000), patienceMs: 20 };
+  expect(await readPower(machine, time, never, log)).toEqual({ state: "ON", driver: "lab" });
+  expect(lanes).toEqual(["READING", "TROUBLED"]);
+});
+
+test("power reading in the background ends if there is no answer soon, which is the node's problem [R-517]", async () => {
+  const lanes: Lane[] = [];
+  const machine = answersIn("TROUBLED", lanes);
+  const time = { deadline: new Deadline(30_000), all: new Deadline(60_000), patienceMs: 20, isBackground: true };
+  expect(await readPower(machine, time, never, log)).toEqual({
+    code: "TIMEOUT",
+    failureKind: "TIMEOUT",
+    reason: "the BMC did not answer within 0.02 s",
+  });
+  expect(lanes).toEqual(["READING"]);
+});
+
+test("power reading of a BMC that is known to be slow has its whole time at once", async () => {
+  const lanes: Lane[] = [];
+  const machine = aMachine(async (call) => {
+    lanes.push(dispatchOf(call).lane);
+    await new Promise((goOn) => setTimeout(goOn, 50));
+    call.signal.throwIfAborted();
+    return "ON";
+  });
+  const read = () =>
+    readPower(
+      machine,
+      { deadline: new Deadline(30_000), all: new Deadline(60_000), patienceMs: 20 },
+      never,
+      log,
+    );
+  await read();
+  await read();
+  expect(lanes).toEqual(["READING", "TROUBLED", "READING"]);
 });
 
 test("power reading and power change leave no listener on the caller's signal, which would retain memory", async () => {

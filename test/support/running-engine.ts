@@ -25,6 +25,7 @@ export interface EngineSetup {
   readonly abortGraceMs?: number;
   /** How long a probe of a discovery may take. */
   readonly probeMs?: number;
+  readonly patienceMs?: number;
   /** Interval of background power reads in seconds; default 0: never. */
   readonly powerSeconds?: number;
   /** Puts something between the engine and its database. */
@@ -62,6 +63,7 @@ export async function runEngine(connection: Connection, setup: EngineSetup = {})
       abortCleanUpMs: ABORT_CLEAN_UP_MS,
       drainMs: DRAIN_MS,
       powerSeconds: setup.powerSeconds ?? 0,
+      ...(setup.patienceMs !== undefined && { patienceMs: setup.patienceMs }),
       ...(setup.probeMs !== undefined && { probeMs: setup.probeMs }),
     }),
   );

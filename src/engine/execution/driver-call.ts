@@ -4,6 +4,7 @@
 import type { Call, ImageView, NodeAgent, NodeMedia, NodePower, StepCall } from "../../drivers/driver.ts";
 import { dispatched } from "../../drivers/isolation/dispatch.ts";
 import type { Dispatch } from "../../drivers/isolation/dispatch.ts";
+import type { Lane } from "../../drivers/isolation/lanes.ts";
 import { findStep } from "../../drivers/registry.ts";
 import { variablesFor } from "../../drivers/variables.ts";
 import type { AnyDriver, AnyStep } from "../../drivers/registry.ts";
@@ -35,6 +36,20 @@ export interface CallBasis extends Dispatch {
   readonly stepLog?: StepOutput;
   /** Collects the calls of interfaces for which the node names several drivers. */
   readonly tries?: DriverTry[];
+  /** Limits short reads, so that a machine that gives no answer does not hold a slot for long. */
+  readonly patience?: Patience;
+}
+
+/** How a short read goes on with a machine that does not answer promptly. Absent: it may take its whole time. */
+export interface Patience {
+  /** How long a read may take at first. */
+  readonly ms: number;
+  /** Whether a controller that is failing already needs `onLate` before the read. */
+  readonly isStrict: boolean;
+  /** There was no prompt answer. Returns the lane in which the read is made with its whole time; throws to end it. */
+  onLate(): Lane;
+  /** The machine was changed: it is called until the end now. */
+  commit?(): void;
 }
 
 /** The interfaces of its node that a step can use. */

@@ -7,7 +7,8 @@ import type { Call, DriverErrorKind } from "../../drivers/driver.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import { controllerOf } from "../../drivers/registry.ts";
 import type { AnyDriver, FunctionInterface } from "../../drivers/registry.ts";
-import type { Circuit, Controller } from "../../drivers/circuits.ts";
+import type { Circuit, Controller, Pace } from "../../drivers/circuits.ts";
+import type { Lane } from "../../drivers/isolation/lanes.ts";
 import { unsupported } from "../../drivers/version-1.ts";
 import { messageOf } from "../../errors.ts";
 import type { DriverTry } from "../../store/records.ts";
@@ -25,11 +26,18 @@ export interface InterfaceCall<Result> {
   readonly name: string;
   /** A read has no effect, so that the next driver can be tried after a timeout too. */
   readonly isRead: boolean;
+  /** A read of a few requests, to which a sound machine answers promptly. */
+  readonly isShort?: true;
   /** Undefined: the driver does not have the function. */
   readonly function: (driver: AnyDriver) => ((call: Call<unknown>) => Promise<Result>) | undefined;
 }
 
 const REASON_LENGTH_MAX = 500;
+/** An answer that took more than this share of the patience is slow. */
+const SLOW_SHARE = 0.7;
+
+/** The machine gave no answer in the time that a prompt one needs, and its call was ended. */
+export class LateAnswerError extends Error {}
 
 /** The drivers of one entry of a step, or of one call outside of a step. */
 export class DriverChain {
@@ -82,8 +90,10 @@ export class DriverChain {
     const open = circuits.enter(controller);
     if (open) throw circuitError(open);
     try {
-      const result = await observeCall(machine, driver, request.name, () => this.#limited(driver, request, work, left));
-      circuits.note(controller, "ANSWERED");
+      const { result, isSlow } = await observeCall(machine, driver, request.name, () =>
+        this.#limited(driver, request, work, { left, controller }),
+      );
+      circuits.note(controller, isSlow ? "ANSWERED_SLOWLY" : "ANSWERED");
       return result;
     } catch (error) {
       circuits.note(controller, this.#answerIn(error));
@@ -92,21 +102,39 @@ export class DriverChain {
   }
 
   /** A read leaves the drivers after it their share of the time. */
-  #limited<Result>(
+  async #limited<Result>(
     driver: AnyDriver,
-    { isRead }: Pick<InterfaceCall<Result>, "isRead">,
+    { isRead, isShort }: Pick<InterfaceCall<Result>, "isRead" | "isShort">,
     work: (call: Call<unknown>) => Promise<Result>,
-    left: number,
-  ): Promise<Result> {
-    if (!isRead || left === 1) return work(driverCall(this.#basis, driver, this.#signal));
-    const deadline = new Deadline(leftUntil(this.#basis.deadline) / left);
-    return withDeadline(deadline, this.#signal, (signal) =>
-      work(driverCall({ ...this.#basis, deadline }, driver, signal)),
-    );
+    { left, controller }: { readonly left: number; readonly controller: Controller },
+  ): Promise<{ readonly result: Result; readonly isSlow: boolean }> {
+    const { deadline, lane, patience } = this.#basis;
+    const { circuits } = this.#basis.machine;
+    const pace = circuits.paceOf(controller);
+    const whole = isRead && left > 1 ? new Deadline(leftUntil(deadline) / left, deadline) : deadline;
+    const make = (limit: Date, inLane: Lane) => {
+      const call = (signal: AbortSignal) =>
+        work(driverCall({ ...this.#basis, deadline: limit, lane: inLane }, driver, signal));
+      return limit === deadline ? call(this.#signal) : withDeadline(limit, this.#signal, call);
+    };
+    if (!patience || isShort !== true) return { result: await make(whole, lane), isSlow: pace === "SLOW" };
+    if (pace === "FAILING" && patience.isStrict) return { result: await make(whole, patience.onLate()), isSlow: false };
+    const takesAll = pace === "SLOW" || leftUntil(whole) <= patience.ms;
+    const first = takesAll ? whole : new Deadline(patience.ms, whole);
+    const before = leftUntil(first);
+    try {
+      const result = await make(first, lane);
+      return { result, isSlow: before - leftUntil(first) > patience.ms * SLOW_SHARE };
+    } catch (error) {
+      if (takesAll || this.#signal.aborted || kindOf(error) !== "TIMEOUT") throw error;
+    }
+    circuits.noteLate(controller);
+    return { result: await make(whole, patience.onLate()), isSlow: true };
   }
 
   /** Evidence of a failure about the controller. */
   #answerIn(error: unknown): Parameters<Machine["circuits"]["note"]>[1] {
+    if (error instanceof LateAnswerError) return "NOTHING";
     const reason = cutTo(this.#basis.machine.redactor.text(messageOf(error)), REASON_LENGTH_MAX);
     if (error instanceof CallTimeoutError || this.#signal.reason instanceof CallTimeoutError)
       return { kind: "TIMEOUT", reason };
@@ -119,6 +147,7 @@ export class DriverChain {
 
 /** Whether a failure leaves the machine as it was, so that another driver may be tried. */
 function leavesMachine(error: unknown, isRead: boolean): boolean {
+  if (error instanceof LateAnswerError) return true;
   if (error instanceof CallTimeoutError) return isRead;
   if (!isDriverError(error)) return false;
   switch (error.kind) {
@@ -133,7 +162,7 @@ function leavesMachine(error: unknown, isRead: boolean): boolean {
 }
 
 function kindOf(error: unknown): DriverErrorKind | null {
-  if (error instanceof CallTimeoutError) return "TIMEOUT";
+  if (error instanceof CallTimeoutError || error instanceof LateAnswerError) return "TIMEOUT";
   return isDriverError(error) ? error.kind : null;
 }
 
@@ -156,6 +185,11 @@ export function circuitOf(
   node: Pick<Machine["node"], "id" | "settings">,
 ): Circuit | null {
   return circuits.circuitOf(circuitKey(driver, node));
+}
+
+/** The pace of a node's driver. */
+export function paceOf({ circuits, node }: Pick<Machine, "circuits" | "node">, driver: AnyDriver): Pace {
+  return circuits.paceOf(circuitKey(driver, node));
 }
 
 /** Identifies the circuit of a node's driver. Secrets take no part in it. */

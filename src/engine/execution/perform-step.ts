@@ -18,9 +18,12 @@ import { declaredStep, stepCall } from "./driver-call.ts";
 import type { StepBasis } from "./driver-call.ts";
 import { acceptResult, faultOf } from "./driver-result.ts";
 import type { Fault } from "./driver-result.ts";
+import { paceOf } from "./interface-call.ts";
 import { nodeMedia } from "./node-media.ts";
 import { nodePower, runPowerStep } from "./power-call.ts";
 import type { SeenPower } from "./power-call.ts";
+import { CROWDED_SECONDS, CrowdedError } from "./troubled-slots.ts";
+import type { TroubledSlot } from "./troubled-slots.ts";
 
 /**
  * `powerState`: the power as the step saw it last; null if it did not look. `tries`: calls of interfaces for which the
@@ -52,6 +55,8 @@ export interface StepRequest extends StepBasis {
   readonly abandon: AbortSignal;
   /** How long the call may take to end after its signal fired. */
   readonly graceMs: number;
+  /** For a machine that gives no answer. */
+  readonly troubled?: TroubledSlot;
 }
 
 export async function performStep(request: StepRequest): Promise<StepOutcome | StepLost> {
@@ -133,6 +138,11 @@ async function callStep(request: StepRequest, signal: AbortSignal, seen: SeenPow
     return { ...result, toVerify, powerState: seen.state };
   } catch (error) {
     if (error instanceof HeartbeatLostError) return { kind: "lost", reason: error.message };
+    if (error instanceof CrowdedError) {
+      request.stepLog.line(error.message);
+      const { memo } = request;
+      return { kind: "wait", seconds: CROWDED_SECONDS, onCallback: false, memo, powerState: seen.state };
+    }
     return { kind: "failed", ...faultOf(error, redactor), ignoredSignal: false, powerState: seen.state };
   }
 }
@@ -140,11 +150,13 @@ async function callStep(request: StepRequest, signal: AbortSignal, seen: SeenPow
 /** The engine's own steps run here, the others in their driver. */
 async function enterStep(request: StepRequest, signal: AbortSignal, seen: SeenPower): Promise<unknown> {
   await request.confirm();
-  const { step, part } = request;
+  const { step, part, troubled } = request;
   if (step.interface === ENGINE_INTERFACE) return enterReserved(request);
-  if (step.interface === "power") return runPowerStep(request, signal, seen);
+  if (step.interface === "power")
+    return runPowerStep({ ...request, ...(troubled && { patience: troubled }) }, signal, seen);
   const declared = declaredStep(request);
   if (!declared) throw new Error(`Driver "${step.driver}" no longer has a step ${step.interface}.${step.name}.`);
+  if (isFirstEntry(request) && paceOf(request.machine, declared.driver) === "FAILING") troubled?.take();
   // A step holds a slot already, so the calls of power that it makes itself wait for none.
   const nested = { ...request, lane: "NESTED" } as const;
   const access = {
@@ -156,6 +168,11 @@ async function enterStep(request: StepRequest, signal: AbortSignal, seen: SeenPo
   if (part !== "VERIFY") return declared.step.run(call);
   // A newer version of the driver may have no verify part.
   return declared.step.verify ? declared.step.verify(call) : DONE;
+}
+
+/** Nothing was done on the machine, and nothing is reported to the step: it can be entered again. */
+function isFirstEntry({ part, memo, callback }: StepRequest): boolean {
+  return part === "RUN" && memo === null && callback === null;
 }
 
 const DONE = { kind: "done" } as const satisfies StepResult;

@@ -8,11 +8,12 @@ import type { BootModeName } from "../../lifecycle/verbs.ts";
 import { BOOT_STEP, DRIVER_BOOT_DEVICE, powerChangeOf } from "../plans/reserved-steps.ts";
 import type { DriverTry } from "../../store/records.ts";
 import { CallTimeoutError, withDeadline } from "./call-deadline.ts";
-import type { CallBasis, StepBasis } from "./driver-call.ts";
+import type { CallBasis, Patience, StepBasis } from "./driver-call.ts";
 import { faultOf, isTimeout } from "./driver-result.ts";
 import type { Fault } from "./driver-result.ts";
-import { DriverChain } from "./interface-call.ts";
+import { DriverChain, LateAnswerError } from "./interface-call.ts";
 import type { Machine } from "./machine.ts";
+import { PATIENCE_MS } from "./troubled-slots.ts";
 
 /** The power as it was read or set last; null if neither. */
 export interface SeenPower {
@@ -30,6 +31,7 @@ export function nodePower(basis: CallBasis, signal: AbortSignal, seen: SeenPower
       interface: "power",
       name: "power read",
       isRead: true,
+      isShort: true,
       function:
         ({ power }) =>
         async (call) => {
@@ -50,6 +52,7 @@ export function nodePower(basis: CallBasis, signal: AbortSignal, seen: SeenPower
       if (action === "REBOOT" || (await read()) !== wanted) {
         // Cancelled during the read: nothing waits for the change any more.
         signal.throwIfAborted();
+        basis.patience?.commit?.();
         await chain.call({
           interface: "power",
           name: `power set ${action.toLowerCase().replaceAll("_", " ")}`,
@@ -64,6 +67,7 @@ export function nodePower(basis: CallBasis, signal: AbortSignal, seen: SeenPower
       if (machine.lastSet) machine.lastSet.power = wanted;
     },
     async setBootDevice(device, { persistent = false, mode }: Partial<BootOptions> = {}) {
+      basis.patience?.commit?.();
       await chain.call({
         interface: "power",
         name: "power boot device",
@@ -80,8 +84,12 @@ export function nodePower(basis: CallBasis, signal: AbortSignal, seen: SeenPower
 
 const DONE = { kind: "done" } as const satisfies StepResult;
 
-/** Runs one of the engine's power steps. */
-export async function runPowerStep(basis: StepBasis, signal: AbortSignal, seen: SeenPower): Promise<StepResult> {
+/** Runs one of the engine's power steps. `basis.patience` bounds its reads. */
+export async function runPowerStep(
+  basis: StepBasis & Pick<CallBasis, "patience">,
+  signal: AbortSignal,
+  seen: SeenPower,
+): Promise<StepResult> {
   const { step } = basis;
   const power = nodePower({ ...basis, lane: "STEP" }, signal, seen);
   const change = powerChangeOf(step);
@@ -105,7 +113,7 @@ export async function runPowerStep(basis: StepBasis, signal: AbortSignal, seen: 
  * Asks the operating system to shut down, and cuts the power if that takes too long; the output then says `forced`. The
  * system's timeout counts from the beginning of the attempt. The rest of the step's time is for cutting the power.
  */
-async function softPowerOff(basis: StepBasis, signal: AbortSignal, power: NodePower): Promise<StepResult> {
+async function softPowerOff(basis: StepBasis & Pick<CallBasis, "patience">, signal: AbortSignal, power: NodePower): Promise<StepResult> {
   const { machine, step, deadline, stepLog, log, about } = basis;
   const seconds = step.args["timeoutSeconds"];
   const until =
@@ -163,6 +171,9 @@ export interface ReadingTime {
   readonly all: Date;
   /** Collects the calls if the node names several drivers. */
   readonly tries?: DriverTry[];
+  /** Ends with the patience, so that the next node is read. */
+  readonly isBackground?: boolean;
+  readonly patienceMs?: number;
 }
 
 /** If more of the call's time is left than this, in ms, its end says nothing about the BMC. */
@@ -171,23 +182,44 @@ const TIME_LEFT_MS = 1_000;
 /** Reads a node's power. NO_SLOT: it got no slot, or got it too late. */
 export async function readPower(
   machine: Machine,
-  { deadline, all, tries }: ReadingTime,
+  { deadline, all, tries, isBackground = false, patienceMs = PATIENCE_MS }: ReadingTime,
   cancel: AbortSignal,
   log: Log,
 ): Promise<PowerReading | "NO_SLOT"> {
-  const patience = new AbortController();
-  const stopClock = whenOver(all, () => patience.abort(new CallTimeoutError("there was no time left")));
-  const lane = machine.node.powerProblem === null ? "READING" : "TROUBLED";
+  const patienceEnd = new AbortController();
+  const stopClock = whenOver(all, () => patienceEnd.abort(new CallTimeoutError("there was no time left")));
+  const isTroubled = machine.node.powerProblem !== null;
   const seen: SeenPower = { state: null };
-  const basis: CallBasis = { machine, deadline, lane, log, ...(tries && { tries }) };
+  const lateReason = `the BMC did not answer within ${patienceMs / 1000} s`;
+  let isLate = false;
+  const patience: Patience = {
+    ms: patienceMs,
+    isStrict: false,
+    onLate() {
+      isLate = true;
+      // The next reading of the background has its whole time.
+      if (isBackground) throw new LateAnswerError(lateReason);
+      return "TROUBLED";
+    },
+  };
+  const basis: CallBasis = {
+    machine,
+    deadline,
+    lane: isTroubled ? "TROUBLED" : "READING",
+    log,
+    ...(tries && { tries }),
+    ...(!isTroubled && { patience }),
+  };
   try {
-    const state = await withDeadline(deadline, AbortSignal.any([cancel, patience.signal]), (signal) =>
+    const state = await withDeadline(deadline, AbortSignal.any([cancel, patienceEnd.signal]), (signal) =>
       nodePower(basis, signal, seen).read(),
     );
     return { state, driver: seen.readBy ?? null };
   } catch (error) {
-    if (patience.signal.aborted && leftUntil(deadline) > TIME_LEFT_MS) return "NO_SLOT";
     if (error instanceof HeartbeatLostError) return "NO_SLOT";
+    if (error instanceof LateAnswerError || (isLate && patienceEnd.signal.aborted))
+      return { code: "TIMEOUT", reason: lateReason, failureKind: "TIMEOUT" };
+    if (patienceEnd.signal.aborted && leftUntil(deadline) > TIME_LEFT_MS) return "NO_SLOT";
     if (error instanceof CallTimeoutError) return { code: "TIMEOUT", reason: "the BMC did not answer in time" };
     const { retryable: _, ...fault } = faultOf(error, machine.redactor);
     return fault;

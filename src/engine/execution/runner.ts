@@ -60,6 +60,7 @@ import { withSecrets } from "../input/secret-redactor.ts";
 import { RunCommits } from "./run-commits.ts";
 import { settleAbort, settleStep } from "./settle-step.ts";
 import type { StepLog } from "./step-log.ts";
+import { TroubledSlots } from "./troubled-slots.ts";
 import { UnacknowledgedClaims } from "./unacknowledged-claims.ts";
 
 export interface RunnerParts {
@@ -72,6 +73,10 @@ export interface RunnerParts {
   readonly log: Log;
   readonly observer: Observer;
   readonly bindAgent: BindAgent;
+  /** Maximum of runs at the same time. */
+  readonly concurrency: number;
+  /** How long a machine may take for a short read, in ms, before it counts as one that gives no answer. */
+  readonly patienceMs?: number | undefined;
   /** How long a step may take to end after its signal fired, in ms. */
   readonly abortGraceMs: number;
   /** How long each part of the abort clean-up may take, in ms. */
@@ -87,11 +92,13 @@ export class Runner {
   readonly #commits: RunCommits;
   readonly #claimParts: ClaimParts;
   readonly #unacknowledged = new UnacknowledgedClaims();
+  readonly #troubled: TroubledSlots;
   #isDraining = false;
 
   constructor(parts: RunnerParts) {
     this.#parts = parts;
     const { database, notifier, log, queue, registry, observer, nudge, abortGraceMs } = parts;
+    this.#troubled = new TroubledSlots(parts.concurrency, parts.patienceMs);
     const environment = { nudge, abortGraceMs, isDraining: () => this.#isDraining };
     this.#activeRuns = new ActiveRuns({ reader: database.reader, notifier, log });
     this.#commits = new RunCommits({ ...parts, environment });
@@ -180,13 +187,15 @@ export class Runner {
     const { claimed, step, attempt } = entry;
     const { cancel, abandon, kill } = this.#activeRuns.enterStep(claimed, step);
     const stepLog = this.#commits.stepLog(claimed, attempt);
+    const troubled = this.#troubled.slot();
     const outcome = await performStep({
       ...this.#callOf(entry, stepLog),
       cancel,
       abandon,
       kill,
+      troubled,
       graceMs: this.#parts.abortGraceMs,
-    });
+    }).finally(() => troubled.release());
     if (outcome.kind === "lost") {
       // If no other replica has claimed the run meanwhile, the error makes the queue claim it again, as after a crash.
       await this.#ownershipCheck(claimed)();

@@ -90,7 +90,7 @@ export class BackgroundPowerReader {
   async #readOne(nodeId: string, policy: SitePolicy): Promise<void> {
     const before = this.#closing.aborted ? null : await this.#calls.look(nodeId, nodeId);
     if (!before || "refusal" in before || isLeftAlone(before.node)) return;
-    const reading = await this.#calls.read(before, new Deadline(READ_MS + PATIENCE_MS));
+    const reading = await this.#calls.read(before, new Deadline(READ_MS + PATIENCE_MS), { isBackground: true });
     if (this.#closing.aborted || reading === null || reading === "NO_SLOT") return;
     if (!(await this.#calls.record(before, reading, true))) return;
     if ("state" in reading) await this.#correct(policy, before, reading.state);

@@ -16,13 +16,12 @@ import { lockNodes, nodesByIds, secretsOfNodes, updateNode } from "../../store/n
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
-import type { DriverTry } from "../../store/records.ts";
 import { workSoFar } from "../../store/power.ts";
 import type { WorkSoFar } from "../../store/power.ts";
 import { openMachine } from "../execution/machine.ts";
 import type { Machine } from "../execution/machine.ts";
 import { readPower, setPower } from "../execution/power-call.ts";
-import type { PowerReading } from "../execution/power-call.ts";
+import type { PowerReading, ReadingTime } from "../execution/power-call.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
 import type { Transact } from "../transaction.ts";
 
@@ -33,6 +32,8 @@ export interface PowerReaderParts {
   readonly notifier: Notifier;
   readonly log: Log;
   readonly observer: Observer;
+  /** How long a machine may take for a reading, in ms, before others precede it. */
+  readonly patienceMs?: number | undefined;
 }
 
 /** Time limits of a call to a BMC and of a change of power, in ms (docs/rules.md, section Timeouts). */
@@ -92,11 +93,15 @@ export class PowerCalls {
   }
 
   /** `all`: when the time for all calls of a request is over. Null: work has begun on the node. */
-  async read(before: RestingNode, all: Date, tries?: DriverTry[]): Promise<PowerReading | "NO_SLOT" | null> {
+  async read(
+    before: RestingNode,
+    all: Date,
+    how: Pick<ReadingTime, "tries" | "isBackground"> = {},
+  ): Promise<PowerReading | "NO_SLOT" | null> {
     const { machine } = before;
     if ("problem" in machine) return { code: "UNSUPPORTED_BY_DRIVER", reason: machine.problem };
-    const { log } = this.#parts;
-    const time = { deadline: new Deadline(READ_MS), all, ...(tries && { tries }) };
+    const { log, patienceMs } = this.#parts;
+    const time = { deadline: new Deadline(READ_MS), all, ...how, ...(patienceMs !== undefined && { patienceMs }) };
     return this.undisturbed(before, (end) => readPower(machine, time, end, log));
   }
 

@@ -97,13 +97,13 @@ export class PowerReader {
     const before = await this.#calls.look(nodeId, ref);
     if ("refusal" in before) return refused(before.refusal);
     const { name } = before.node;
-    const reading = await this.#calls.read(before, all, driverCalls);
+    const reading = await this.#calls.read(before, all, { tries: driverCalls });
     if (this.#closing.signal.aborted)
       return late(`The service shut down while it read the power of node ${name}. Try again.`);
-    if (reading === "NO_SLOT")
-      return late(
-        `The power of node ${name} could not be read in time, because other calls to drivers were running. Select fewer nodes.`,
-      );
+    if (reading === "NO_SLOT") {
+      const message = `The power of node ${name} was not read, because all calls to drivers were taken. Try again, or select fewer nodes.`;
+      return refused({ code: "CAPACITY", message, nodeId });
+    }
     if (reading === null || !(await this.#calls.record(before, reading))) {
       const now = await this.#calls.look(nodeId, ref);
       if ("refusal" in now) return refused(now.refusal);
