@@ -32,13 +32,18 @@ export interface Circuit {
 }
 
 /**
- * PROMPT: it answered the last call, or was never called. SLOW: its last answer took long. FAILING: the last call had no
+ * PROMPT: it answered the last call, or was never called. SLOW: its last answer took long. FAILING: the last call had
+ * no
  * answer in time.
  */
 export type Pace = "PROMPT" | "SLOW" | "FAILING";
 
 /** Evidence of a call about its controller. NOTHING: it was canceled, or failed for a reason of its own. */
-export type Answer = "ANSWERED" | "ANSWERED_SLOWLY" | "NOTHING" | { readonly kind: DriverErrorKind; readonly reason: string };
+export type Answer =
+  | "ANSWERED"
+  | "ANSWERED_SLOWLY"
+  | "NOTHING"
+  | { readonly kind: DriverErrorKind; readonly reason: string };
 
 interface Entry {
   failures: number;

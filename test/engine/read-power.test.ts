@@ -113,12 +113,7 @@ test("power reading of a BMC that is known to be slow has its whole time at once
     return "ON";
   });
   const read = () =>
-    readPower(
-      machine,
-      { deadline: new Deadline(30_000), all: new Deadline(60_000), patienceMs: 20 },
-      never,
-      log,
-    );
+    readPower(machine, { deadline: new Deadline(30_000), all: new Deadline(60_000), patienceMs: 20 }, never, log);
   await read();
   await read();
   expect(lanes).toEqual(["READING", "TROUBLED", "READING"]);

@@ -38,7 +38,11 @@ function aLab() {
 test("power changes of nodes whose BMCs give no answer do not delay those of other nodes [R-515]", async () => {
   const { driver, silent } = aLab();
   await using ostler = await engineUnderTest({ drivers: [driver], concurrency: CONCURRENCY, patienceMs: 50 });
-  const dead = await ostler.aNode().with("lab").in("AVAILABLE").times(3 * CONCURRENCY);
+  const dead = await ostler
+    .aNode()
+    .with("lab")
+    .in("AVAILABLE")
+    .times(3 * CONCURRENCY);
   const sound = await ostler.aNode().with("lab").in("AVAILABLE").times(CONCURRENCY);
   for (const { name } of dead) silent.add(name);
   const stuck = await ostler.begin("POWER", dead, { options: { powerAction: "ON" } });

@@ -38,7 +38,14 @@ const SENSORS = [
   { name: "Inlet temp", kind: "Temperature", value: 23, unit: "degrees C", status: "OK" },
   { name: "Cpu1 temp", kind: "Temperature", value: 51, unit: "degrees C", critical: { upper: 90 }, status: "OK" },
   { name: "Sys fan 1", kind: "Fan", value: 4800, unit: "RPM", status: "OK" },
-  { name: "Supply 12v", kind: "Voltage", value: 12.06, unit: "Volts", critical: { lower: 11.4, upper: 12.6 }, status: "OK" },
+  {
+    name: "Supply 12v",
+    kind: "Voltage",
+    value: 12.06,
+    unit: "Volts",
+    critical: { lower: 11.4, upper: 12.6 },
+    status: "OK",
+  },
 ] as const;
 
 /** Settings with which the driver gives up on a silent BMC after 4 s instead of 20. */

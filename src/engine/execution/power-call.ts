@@ -113,7 +113,11 @@ export async function runPowerStep(
  * Asks the operating system to shut down, and cuts the power if that takes too long; the output then says `forced`. The
  * system's timeout counts from the beginning of the attempt. The rest of the step's time is for cutting the power.
  */
-async function softPowerOff(basis: StepBasis & Pick<CallBasis, "patience">, signal: AbortSignal, power: NodePower): Promise<StepResult> {
+async function softPowerOff(
+  basis: StepBasis & Pick<CallBasis, "patience">,
+  signal: AbortSignal,
+  power: NodePower,
+): Promise<StepResult> {
   const { machine, step, deadline, stepLog, log, about } = basis;
   const seconds = step.args["timeoutSeconds"];
   const until =
