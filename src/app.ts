@@ -139,6 +139,7 @@ async function startOnDatabase(config: Config, { connection, registry, pool }: R
       concurrency: config.concurrency,
       powerSeconds: config.powerSeconds,
       retentionDays: config.retentionDays,
+      imageFolder: config.imageFolder,
     }),
   );
   const engine = telemetry.watch(working);

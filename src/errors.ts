@@ -19,6 +19,8 @@ export const ERROR_STATUS = {
   CLUSTER_LOCKED: 409,
   STALE_REVISION: 409,
   IDEMPOTENCY_MISMATCH: 409,
+  IN_USE: 409,
+  IMAGE_UNFIT: 409,
   INTERRUPTED: 409,
   ABORTED: 409,
   CAPACITY: 429,
@@ -47,6 +49,8 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   STALE_REVISION:
     "409: the object no longer has the revision in `ifRevision`, or the plan no longer has the hash in `planHash`.",
   IDEMPOTENCY_MISMATCH: "409: the idempotency key was used with another input.",
+  IN_USE: "409: an unfinished operation or a node uses the object.",
+  IMAGE_UNFIT: "409: the image does not fit the machine; the refusal says in what: architecture, boot mode or size.",
   INTERRUPTED:
     "409: the process ended during a step that must not run twice; find out how far it came, then restart the work.",
   ABORTED: "409: an abort ended the work; the message states the step and who requested it.",
@@ -95,6 +99,14 @@ export const REQUEST_ERRORS = {
 
 export type RequestErrorCode = keyof typeof REQUEST_ERRORS;
 
+/** Properties of an image that a machine can contradict. */
+export const IMAGE_MISMATCHES = {
+  ARCHITECTURE: "The image is for another processor architecture.",
+  BOOT_MODE: "The firmware of the machine starts in a mode that the image does not support.",
+  SIZE: "No disk that may hold the system is large enough.",
+} as const;
+export type ImageMismatch = keyof typeof IMAGE_MISMATCHES;
+
 /** An expected refusal, with the data that the caller needs to react. */
 export interface Refusal {
   readonly code: ErrorCode;
@@ -106,12 +118,14 @@ export interface Refusal {
   readonly missing?: readonly string[];
   /** Conflicts: id of the conflicting node. */
   readonly nodeId?: string;
-  /** BUSY, IDEMPOTENCY_MISMATCH: id of the conflicting operation. */
+  /** BUSY, IN_USE, IDEMPOTENCY_MISMATCH: id of the conflicting operation. */
   readonly operationId?: string;
   /** INVALID_STATE: the states in which the verb is allowed. */
   readonly allowedStates?: readonly string[];
   /** NOT_INTERRUPTIBLE: the step that must end first. */
   readonly step?: string;
+  /** IMAGE_UNFIT: the property of the image that the machine contradicts. */
+  readonly imageMismatch?: ImageMismatch;
   /** CAPACITY of a `pick`: the number of nodes that can be picked. */
   readonly available?: number;
   /**

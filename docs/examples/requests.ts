@@ -378,6 +378,43 @@ export const REQUESTS: readonly ExampleRequest[] = [
 }`,
   },
   {
+    mutation: "registerImages",
+    query: `mutation {
+  registerImages(input: { images: [{
+    name: "debian-13"
+    url: "https://images.example/debian-13.raw.zst"
+    format: RAW_ZST
+    sizeBytes: 412316860
+    diskBytes: 3221225472
+    checksum: { algorithm: SHA256, value: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08" }
+    architecture: X64
+    bootMode: UEFI
+    labels: [{ key: "os", value: "debian" }]
+  }] }) {
+    images { id name sizeBytes checksum { algorithm value } revision }
+    errors { code message path }
+  }
+}`,
+  },
+  {
+    mutation: "updateImage",
+    query: `mutation {
+  updateImage(input: { image: { name: "debian-13" }, ifRevision: 1, url: "https://mirror.example/debian-13.raw.zst" }) {
+    images { name url revision }
+    errors { code message path }
+  }
+}`,
+  },
+  {
+    mutation: "deleteImages",
+    query: `mutation {
+  deleteImages(input: { images: [{ name: "debian-13" }] }) {
+    count
+    errors { code message ... on ConflictError { operation { uuid } node { name } } }
+  }
+}`,
+  },
+  {
     mutation: "updateSite",
     query: `mutation {
   updateSite(input: {

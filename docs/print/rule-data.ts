@@ -858,6 +858,38 @@ export const RULES: readonly RuleSection[] = [
     ],
   },
   {
+    title: "Images",
+    rules: [
+      {
+        id: "R-500",
+        rule: "`registerImages` registers all images of a request or none, and names every flaw of every one.",
+      },
+      { id: "R-501", rule: "An image has a checksum, and its content never changes." },
+      {
+        id: "R-502",
+        rule: "User data of images and operations is in no answer, event, plan, log line or other table.",
+      },
+      {
+        id: "R-503",
+        rule: "An image that an unfinished operation installs is not deleted; one that is installed on a node only with `force`.",
+      },
+      {
+        id: "R-504",
+        rule: "An image that contradicts the inventory or the settings of a node is refused before the node boots.",
+      },
+      { id: "R-505", rule: "The image and the user data are part of the plan hash, and a restart keeps them." },
+      {
+        id: "R-506",
+        rule: "A node shows the image that its system was installed from, and none after an undeployment.",
+      },
+      {
+        id: "R-507",
+        rule: "A deployment by a driver that writes images is refused without one, with the names of registered images.",
+      },
+      { id: "R-508", rule: "The file of a stored image is deleted with the last image that has its content." },
+    ],
+  },
+  {
     title: "Timeouts",
     rules: [
       {

@@ -87,6 +87,17 @@ const STEPS: Refusals = [
     "a step of the list is not offered by the node's drivers, is forbidden by the site, or has invalid arguments; `results { errors }` has all flaws of all nodes",
   ],
 ];
+const IMAGE_CHOICE: Refusals = [
+  ["NOT_FOUND", "the image does not exist; the message lists the first registered ones"],
+  ["INVALID_INPUT", "the user data is empty or has more than 64 KiB"],
+];
+const IMAGE_NODE: Refusals = [
+  ["INVALID_INPUT", "the driver that deploys the node writes images, and the request names none"],
+  [
+    "IMAGE_UNFIT",
+    "the architecture, the boot mode or the size of the image contradicts the inventory or the settings of the node; `mismatch` says which",
+  ],
+];
 const LIST_OF_STEPS: Refusals = [
   ["INVALID_INPUT", "the list of steps is empty or has more than 100"],
   ["INVALID_INPUT", "the request has both `steps` and `runbook`, or the runbook is for another phase"],
@@ -127,6 +138,14 @@ const RUNBOOK: Refusals = [
   ],
 ];
 
+const IMAGES: Refusals = [
+  [
+    "INVALID_INPUT",
+    "a name, description, address, size, checksum, label or user data is invalid, or the name is taken; every flaw of every image has its `path`",
+  ],
+  ["INVALID_INPUT", "no address is given, and the file is not in the image folder of the service"],
+];
+
 // ---- the mutations
 
 export const VERB_GROUPS: readonly VerbGroup[] = [
@@ -152,7 +171,11 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       {
         mutation: "commissionNodes",
         kind: "COMMISSION",
-        whole: VERB,
+        whole: [
+          ...VERB,
+          ...IMAGE_CHOICE,
+          ["INVALID_INPUT", "`image` or `userData` is given, and `until` is `AVAILABLE`"],
+        ],
         single: [
           ...NODE,
           [
@@ -162,12 +185,14 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ...PROTECTED_OR_RETIRED,
           ...UNABLE("inspect, clean or deploy (only what the node still needs)"),
           ...INSTALLS_NOTHING,
+          ...IMAGE_NODE,
         ],
+        see: ["images.md"],
       },
       {
         mutation: "deployNodes",
         kind: "DEPLOY",
-        whole: [...VERB, ...LIST_OF_STEPS],
+        whole: [...VERB, ...LIST_OF_STEPS, ...IMAGE_CHOICE],
         single: [
           ...NODE,
           ["INVALID_STATE", "the node is `ACTIVE`, and `reinstall` is not set"],
@@ -176,8 +201,9 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ...STEPS,
           ["INVALID_INPUT", "no step of the list reaches `PROVISIONED`, and the node has no installed system"],
           ...INSTALLS_NOTHING,
+          ...IMAGE_NODE,
         ],
-        see: ["cleaning.md"],
+        see: ["images.md", "cleaning.md"],
       },
       {
         mutation: "undeployNodes",
@@ -188,8 +214,9 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       {
         mutation: "updateNodes",
         kind: "UPDATE",
-        whole: VERB,
-        single: [...NODE, ...PROTECTED_OR_RETIRED, ...UNABLE("deploy and clean"), ...INSTALLS_NOTHING],
+        whole: [...VERB, ...IMAGE_CHOICE],
+        single: [...NODE, ...PROTECTED_OR_RETIRED, ...UNABLE("deploy and clean"), ...INSTALLS_NOTHING, ...IMAGE_NODE],
+        see: ["images.md"],
       },
       {
         mutation: "decommissionNodes",
@@ -282,6 +309,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ...TERMS,
           ["BUSY", "the named operation has not ended"],
           ["NOTHING_TO_RESTART", "nothing selected is stopped, failed or aborted, or the operation was a discovery"],
+          ["NOT_FOUND", "the image of the operation was deleted"],
         ],
         single: [
           [
@@ -293,6 +321,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ...PROTECTED_OR_RETIRED,
           ["UNSUPPORTED_BY_DRIVER", "the driver no longer supports the remaining work"],
           ["INVALID_INPUT", "a step of the operation's list is no longer offered, or is now forbidden"],
+          ["IMAGE_UNFIT", "the image of the operation contradicts the node's present inventory or settings"],
         ],
         singleMeans:
           "Nodes whose work is done are skipped, each with its refusal, and do not affect the request. Any other refusal affects only its node, unless the request has `acceptance: ALL_OR_NOTHING`.",
@@ -434,6 +463,27 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ["CLUSTER_LOCKED", "an operation on the cluster is deploying or stopping"],
           ...STALE,
         ],
+      },
+    ],
+  },
+  {
+    title: "Images",
+    entries: [
+      { mutation: "registerImages", whole: IMAGES, see: ["images.md"] },
+      {
+        mutation: "updateImage",
+        whole: [...IMAGES, ["NOT_FOUND", "the image does not exist"], ...STALE],
+        see: ["images.md"],
+      },
+      {
+        mutation: "deleteImages",
+        whole: [
+          ["INVALID_INPUT", "the list is empty"],
+          ["NOT_FOUND", "an image does not exist"],
+          ["IN_USE", "an unfinished operation installs an image; `operation` is the first one"],
+          ["IN_USE", "a node is installed with an image, and `force` is not set; `node` is the first one"],
+        ],
+        see: ["images.md"],
       },
     ],
   },

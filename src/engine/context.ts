@@ -22,6 +22,8 @@ export interface EngineContext {
   readonly log: Log;
   /** Null: the service has no provisioning listener. */
   readonly provisioning: Provisioning | null;
+  /** Folder with the files of stored images; null: this service stores none. */
+  readonly imageFolder: string | null;
   /**
    * Makes the slot scheduler look soon for waiting runs that can start. Called after a commit that may have freed a
    * slot.

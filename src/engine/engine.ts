@@ -5,6 +5,7 @@ import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
 import type { Database } from "../store/postgres/database.ts";
 import type { Notifier } from "../store/postgres/notifier.ts";
+import type { ImageRef } from "../store/images.ts";
 import type { StoredJson } from "../store/records.ts";
 import { submitVerb } from "./admission/admit.ts";
 import type { VerbRequest } from "./admission/request-terms.ts";
@@ -45,6 +46,12 @@ import { registerNodes } from "./inventory/register-nodes.ts";
 import { startRetention } from "./inventory/retention.ts";
 import { createRunbook, deleteRunbook, updateRunbook } from "./inventory/runbooks.ts";
 import type { NewRunbook, RunbookChange, RunbookEdited } from "./inventory/runbooks.ts";
+import { deleteImages } from "./inventory/delete-images.ts";
+import type { DeleteImagesRequest } from "./inventory/delete-images.ts";
+import { storedImage } from "./inventory/image-files.ts";
+import type { StoredImage } from "./inventory/image-files.ts";
+import { registerImages, updateImage } from "./inventory/images.ts";
+import type { ImageChange, ImagesEdited, NewImage } from "./inventory/images.ts";
 import { updateSite } from "./inventory/site.ts";
 import type { SiteChange, SiteEdited } from "./inventory/site.ts";
 import { updateNode } from "./inventory/update-node.ts";
@@ -120,6 +127,11 @@ export interface Engine extends AsyncDisposable {
   createRunbook(caller: Caller, runbook: NewRunbook): Promise<RunbookEdited>;
   updateRunbook(caller: Caller, name: string, change: RunbookChange): Promise<RunbookEdited>;
   deleteRunbook(caller: Caller, name: string, ifRevision: number | undefined): Promise<RunbookEdited>;
+  registerImages(caller: Caller, images: readonly NewImage[]): Promise<ImagesEdited>;
+  updateImage(caller: Caller, image: ImageRef, change: ImageChange): Promise<ImagesEdited>;
+  deleteImages(caller: Caller, request: DeleteImagesRequest): Promise<ImagesEdited>;
+  /** The file of an image that the service stores; null for any other id. */
+  storedImage(id: string): Promise<StoredImage | null>;
   updateSite(caller: Caller, change: SiteChange): Promise<SiteEdited>;
   /** Receives a machine's callback; `token` is the last part of the path that the machine was given. */
   receiveCallback(token: string, body: StoredJson): Promise<CallbackAnswer>;
@@ -162,6 +174,8 @@ export interface EngineOptions {
   readonly drainMs?: number;
   /** Period, in seconds, in which the power of each node at rest is read; absent or 0: never. */
   readonly powerSeconds?: number;
+  /** Folder with the files of stored images; absent: this service stores none. */
+  readonly imageFolder?: string;
   /** Days after which transitions are deleted; absent or 0: never. */
   readonly retentionDays?: number;
 }
@@ -263,6 +277,7 @@ async function createParts(options: EngineOptions) {
     observer,
     log,
     provisioning: options.provisioning ?? null,
+    imageFolder: options.imageFolder ?? null,
     nudge: slots.nudge,
     checkInterrupts: () => runner.checkInterrupts(),
   };
@@ -313,6 +328,10 @@ function requestsOf(context: EngineContext, { reader }: Database): Requests {
     createRunbook: handle(createRunbook),
     updateRunbook: (caller, name, change) => updateRunbook(context, caller, { name, change }),
     deleteRunbook: (caller, name, ifRevision) => deleteRunbook(context, caller, { name, ifRevision }),
+    registerImages: handle(registerImages),
+    updateImage: (caller, image, change) => updateImage(context, caller, { image, change }),
+    deleteImages: handle(deleteImages),
+    storedImage: (id) => storedImage(reader, context.imageFolder, id),
     updateSite: handle(updateSite),
     receiveCallback: (token, body) => receiveCallback({ ...context, reader }, token, body),
   };

@@ -3,7 +3,16 @@ import { sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
 
-export type IdType = "Node" | "Cluster" | "Operation" | "Run" | "Driver" | "Transition" | "Inventory" | "Runbook";
+export type IdType =
+  | "Node"
+  | "Cluster"
+  | "Operation"
+  | "Run"
+  | "Driver"
+  | "Transition"
+  | "Inventory"
+  | "Runbook"
+  | "Image";
 
 export function globalId(type: IdType, key: string): string {
   return Buffer.from(`${type}:${key}`, "utf8").toString("base64url");

@@ -14,6 +14,9 @@ export type LockedRun = RunRow & {
   readonly operationState: OperationState;
   readonly operationActor: string;
   readonly operationReason: string | null;
+  readonly operationImageId: string | null;
+  /** Null: the operation has no user data. */
+  readonly operationUserDataBytes: number | null;
   /** Null: the node is not in maintenance. Read without the node's lock. */
   readonly maintenanceSince: Date | null;
   /** True if the site has capacity limits. */
@@ -43,6 +46,8 @@ export async function lockRuns(
       operationState: operations.state,
       operationActor: operations.actor,
       operationReason: operations.reason,
+      operationImageId: operations.imageId,
+      operationUserDataBytes: operations.userDataBytes,
       maintenanceSince: nodes.maintenanceSince,
       lockedAt: sql<number>`(extract(epoch from now()) * 1000)::float8`,
       isDue: sql<boolean>`coalesce(${runs.wakeAt} <= now() + ${CLOCK_TOLERANCE}::interval, true)`,

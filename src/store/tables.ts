@@ -29,6 +29,7 @@ import {
   uuid,
 } from "drizzle-orm/pg-core";
 import type { NodeFault } from "../lifecycle/faults.ts";
+import type { ChecksumAlgorithm, ImageArchitecture, ImageBootMode, ImageFormat } from "../lifecycle/images.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
 import type { AbortMode } from "../lifecycle/interrupts.ts";
@@ -113,6 +114,8 @@ export const nodes = pgTable(
     labels: jsonb("labels").$type<Readonly<Record<string, string>>>().notNull(),
     clusterId: uuid("cluster_id").references(() => clusters.id, { onDelete: "set null" }),
     lastError: jsonb("last_error").$type<Failure>(),
+    /** The image that the system was installed from. Kept when the image is deleted, so it is not a foreign key. */
+    imageId: uuid("image_id"),
     /** Number of transitions so far, registration included. */
     transitionCount: integer("transition_count").notNull().default(0),
     revision: integer("revision").notNull().default(1),
@@ -179,6 +182,10 @@ export const operations = pgTable(
     maxParallel: integer("max_parallel"),
     /** Variables of the request alone; a restart lays them over the cluster's settings at that time. */
     variables: jsonb("variables").$type<JsonObject>().notNull(),
+    /** The image that its deployments install. Kept when the image is deleted, so it is not a foreign key. */
+    imageId: uuid("image_id"),
+    /** Number of bytes of its user data; null if it has none. The text is in `operation_secrets`. */
+    userDataBytes: integer("user_data_bytes"),
     interrupt: text("wish").$type<Interrupt>(),
     interruptBy: text("wish_by"),
     interruptReason: text("wish_reason"),
@@ -425,6 +432,53 @@ export const runbooks = pgTable("runbooks", {
   revision: integer("revision").notNull().default(1),
   createdAt: at("created_at").notNull().default(now),
   updatedAt: at("updated_at").notNull().default(now),
+});
+
+/** Images of operating systems. The content of an image never changes: its checksum identifies it. */
+export const images = pgTable(
+  "images",
+  {
+    id: uuid("id").primaryKey(),
+    name: text("name").notNull().unique(),
+    description: text("description"),
+    /** Where machines download it; null: its file is in the service's image folder, by its checksum. */
+    url: text("url"),
+    format: text("format").$type<ImageFormat>().notNull(),
+    /** Of the file, packed or not. */
+    sizeBytes: bigint("size_bytes", { mode: "number" }).notNull(),
+    /** Unpacked; null if unknown. */
+    diskBytes: bigint("disk_bytes", { mode: "number" }),
+    checksumAlgorithm: text("checksum_algorithm").$type<ChecksumAlgorithm>().notNull(),
+    /** Hexadecimal, in lower case. */
+    checksum: text("checksum").notNull(),
+    architecture: text("architecture").$type<ImageArchitecture>().notNull(),
+    bootMode: text("boot_mode").$type<ImageBootMode>().notNull(),
+    labels: jsonb("labels").$type<Readonly<Record<string, string>>>().notNull(),
+    /** Whether the installed system reports that it runs. */
+    callsHome: boolean("calls_home").notNull().default(true),
+    /** Number of bytes of the default user data; null if there is none. The text is in `image_secrets`. */
+    userDataBytes: integer("user_data_bytes"),
+    revision: integer("revision").notNull().default(1),
+    createdAt: at("created_at").notNull().default(now),
+    updatedAt: at("updated_at").notNull().default(now),
+  },
+  (table) => [index("images_checksum").on(table.checksum)],
+);
+
+/** Default user data of images, in a table of its own so that no read of an image returns it. */
+export const imageSecrets = pgTable("image_secrets", {
+  imageId: uuid("image_id")
+    .primaryKey()
+    .references(() => images.id, { onDelete: "cascade" }),
+  userData: text("user_data").notNull(),
+});
+
+/** User data of operations: of the request, or of its image. Deleted when nothing is left to restart. */
+export const operationSecrets = pgTable("operation_secrets", {
+  operationId: uuid("operation_id")
+    .primaryKey()
+    .references(() => operations.id, { onDelete: "cascade" }),
+  userData: text("user_data").notNull(),
 });
 
 /** Addresses of a discovery, each once, in the order of the request. */

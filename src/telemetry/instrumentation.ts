@@ -47,6 +47,10 @@ export function instrumentEngine(engine: Engine, observer: Observer): Engine {
       admit("update_runbook", caller, () => engine.updateRunbook(caller, name, change)),
     deleteRunbook: (caller, name, ifRevision) =>
       admit("delete_runbook", caller, () => engine.deleteRunbook(caller, name, ifRevision)),
+    registerImages: (caller, images) => admit("register_images", caller, () => engine.registerImages(caller, images)),
+    updateImage: (caller, image, change) =>
+      admit("update_image", caller, () => engine.updateImage(caller, image, change)),
+    deleteImages: (caller, request) => admit("delete_images", caller, () => engine.deleteImages(caller, request)),
     updateSite: (caller, change) => admit("update_site", caller, () => engine.updateSite(caller, change)),
     async receiveCallback(token, body) {
       const outcome = await engine.receiveCallback(token, body);

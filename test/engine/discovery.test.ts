@@ -9,7 +9,7 @@ import * as z from "zod";
 import type { Deadline } from "../../src/drivers/deadline.ts";
 import type { DiscoverCall, Driver } from "../../src/drivers/driver.ts";
 import type { DiscoverRequest } from "../../src/engine/discovery/discover.ts";
-import { isFingerprintOf } from "../../src/engine/discovery/secret-fingerprint.ts";
+import { isFingerprintOf } from "../../src/engine/input/secret-fingerprint.ts";
 import type { Database, Tx } from "../../src/store/postgres/database.ts";
 import { discoveriesPages, discoverySecretsOf } from "../../src/store/discoveries.ts";
 import type { DiscoveryRow } from "../../src/store/discoveries.ts";

@@ -28,6 +28,8 @@ export interface EngineSetup {
   readonly patienceMs?: number;
   /** Interval of background power reads in seconds; default 0: never. */
   readonly powerSeconds?: number;
+  /** Folder with the files of stored images. */
+  readonly imageFolder?: string;
   /** Puts something between the engine and its database. */
   readonly through?: (database: Database) => Database;
 }
@@ -59,6 +61,7 @@ export async function runEngine(connection: Connection, setup: EngineSetup = {})
       log,
       concurrency: setup.concurrency ?? 32,
       isAlone: setup.isAlone ?? false,
+      ...(setup.imageFolder !== undefined && { imageFolder: setup.imageFolder }),
       abortGraceMs: setup.abortGraceMs ?? ABORT_GRACE_MS,
       abortCleanUpMs: ABORT_CLEAN_UP_MS,
       drainMs: DRAIN_MS,

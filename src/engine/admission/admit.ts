@@ -23,7 +23,10 @@ import { overlayKeepingNulls } from "../input/variables.ts";
 import { choiceFlaws, withRunbookSteps } from "../plans/step-selection.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { effectiveVariables } from "./effective-variables.ts";
-import { admitOnce, replayOf } from "./idempotency.ts";
+import { admitOnce, inputHashWith, isHashOfInput, replayOf } from "./idempotency.ts";
+import type { IsSameInput } from "./idempotency.ts";
+import { ImageChecks, imageChoiceFlaws, installsSystem, operationImage } from "./operation-image.ts";
+import type { OperationImage } from "./operation-image.ts";
 import { planHashOf } from "./plan-hash.ts";
 import { planNodes } from "./plan-nodes.ts";
 import { VariableChecks, refusalOf } from "./variable-flaws.ts";
@@ -39,6 +42,8 @@ interface Admission {
   readonly terms: RequestTerms;
   /** Stored with the idempotency key, to recognize a repeated request. */
   readonly inputHash: string;
+  /** Compares the input with a stored hash; by default they are equal texts. */
+  readonly isSameInput?: IsSameInput;
   readonly submissions: readonly Submission[];
 }
 
@@ -46,10 +51,14 @@ interface Admission {
 export async function submitVerb(context: EngineContext, caller: Caller, request: VerbRequest): Promise<SubmitAnswer> {
   const options = request.options ?? {};
   const { kind, onFailure, waves, maxParallel } = request;
+  const { userData, ...open } = request;
+  const secrets = userData == null ? {} : { userData };
+  const hash = hashOf({ ...open, options, restartOf: null, ...(userData === null && { userData }) });
   return submit(context, {
     caller,
     terms: request,
-    inputHash: hashOf({ ...request, options, restartOf: null }),
+    inputHash: await inputHashWith(hash, secrets, request),
+    isSameInput: (stored) => isHashOfInput(hash, secrets, stored),
     submissions: [
       {
         kind,
@@ -57,6 +66,8 @@ export async function submitVerb(context: EngineContext, caller: Caller, request
         restarts: null,
         rollout: { onFailure, waves, maxParallel },
         earlierVariables: {},
+        image: request.image ?? null,
+        userData,
         select: ({ tx }) => selectNodes(tx, request.nodes, { lockIn: request.dryRun ? undefined : tx }),
         earlierOf: null,
       },
@@ -78,6 +89,7 @@ async function submit(context: EngineContext, admission: Admission): Promise<Sub
       ...hostGroupFlaw(options.hostGroup, ["input"]),
       ...(restarts === null ? choiceFlaws(options) : []),
     ]),
+    ...submissions.flatMap(imageChoiceFlaws),
   ];
   if (flaws.length > 0) return refuseRequest(flaws);
   return admitOnce(() => context.transact((transaction) => admit(transaction, context, admission)));
@@ -86,17 +98,20 @@ async function submit(context: EngineContext, admission: Admission): Promise<Sub
 async function admit(transaction: Transaction, context: EngineContext, admission: Admission): Promise<SubmitAnswer> {
   const { tx } = transaction;
   const { caller, terms } = admission;
-  const replay = () => replayOf(tx, caller, terms, (storedHash) => storedHash === admission.inputHash);
+  const { isSameInput = (stored: string | null) => stored === admission.inputHash } = admission;
+  const replay = () => replayOf(tx, caller, terms, isSameInput);
   const replayed = await replay();
   if (replayed) return replayed;
-  const selected: { readonly submission: Submission; readonly selection: Selection }[] = [];
+  const selected: SelectedPart[] = [];
   for (const given of admission.submissions) {
     const chosen = await withRunbookSteps(tx, given);
+    const installed = await operationImage(tx, given, { keep: !terms.dryRun });
     const selection = await given.select(transaction);
-    if ("refusals" in chosen)
-      return refuseRequest([...chosen.refusals, ...("refusals" in selection ? selection.refusals : [])]);
+    const flaws = [chosen, installed].flatMap((one) => ("refusals" in one ? one.refusals : []));
+    if ("refusals" in chosen || "refusals" in installed)
+      return refuseRequest([...flaws, ...("refusals" in selection ? selection.refusals : [])]);
     if ("refusals" in selection) return (await replay()) ?? refuseRequest(selection.refusals);
-    selected.push({ submission: { ...given, options: chosen.options }, selection });
+    selected.push({ submission: { ...given, options: chosen.options }, selection, installed });
   }
   // A dry run needs only the right to read, so it must not block other requests by locking the nodes.
   const read = terms.dryRun ? nodesByIds : lockNodes;
@@ -111,22 +126,27 @@ async function admit(transaction: Transaction, context: EngineContext, admission
   if (replayedMeanwhile) return replayedMeanwhile;
   const { policy } = await readSite(tx);
   const parts: DecidedPart[] = [];
-  for (const { submission, selection } of selected)
-    parts.push(await decidePart(transaction, { submission, selection, nodes }, { context, policy, terms }));
+  for (const part of selected)
+    parts.push(await decidePart(transaction, { ...part, nodes }, { context, policy, terms }));
   return decideRequest(transaction, context, { ...admission, policy, parts });
 }
 
-/** A submission after each of its nodes was decided. */
-interface DecidedPart {
+/** A submission with its nodes, and with what it installs on them. */
+interface SelectedPart {
   readonly submission: Submission;
   readonly selection: Selection;
+  readonly installed: OperationImage;
+}
+
+/** A submission after each of its nodes was decided. */
+interface DecidedPart extends SelectedPart {
   readonly answers: readonly NodeAnswer[];
   readonly admitted: readonly AdmittedNode[];
 }
 
 async function decidePart(
   { tx }: Transaction,
-  { submission, selection, nodes }: Pick<DecidedPart, "submission" | "selection"> & { readonly nodes: NodesById },
+  { submission, selection, installed, nodes }: SelectedPart & { readonly nodes: NodesById },
   {
     context,
     policy,
@@ -141,6 +161,8 @@ async function decidePart(
   const admitted: AdmittedNode[] = [];
   const answers: NodeAnswer[] = [];
   const checks = new VariableChecks(context.registry, terms.unknownVariables ?? "REFUSE_SIMILAR");
+  const { image } = installed;
+  const imageChecks = await ImageChecks.of(tx, context.registry, { image, nodeIds: own.map(({ id }) => id) });
   for (const { ref, nodeId } of selection.nodes) {
     const node = nodes.get(nodeId);
     const decision = decisions.get(nodeId);
@@ -155,14 +177,20 @@ async function decidePart(
       powerOnFailure: mayPowerOff(decision.plan) ? powerOnFailure : null,
     };
     const { flaws, warnings } = await checks.of(one);
-    const refused = refusalOf(node, flaws);
+    const unfit = await imageChecks.refusalsOf(node, decision.plan, one.variables.values);
+    const refused = refusalOf(node, flaws) ?? decisionOf(unfit);
     if (refused) answers.push(refusedAnswer(ref, nodeId, refused));
     else {
       admitted.push(one);
-      answers.push({ ...acceptedAnswer(ref, one), warnings });
+      const imageId = installsSystem(one.plan) ? (image?.id ?? null) : null;
+      answers.push({ ...acceptedAnswer(ref, one), warnings, imageId });
     }
   }
-  return { submission, selection, answers, admitted };
+  return { submission, selection, installed, answers, admitted };
+}
+
+function decisionOf([first, ...further]: readonly Refusal[]): NodeDecision | null {
+  return first ? { refusal: first, further } : null;
 }
 
 /** Whether a failure of the plan may power the node off: a best-effort plan leaves the power to its steps. */
@@ -219,12 +247,13 @@ async function storeAll(
   const batch = stored.length > 1 ? randomUUID() : null;
   const operationIds: string[] = [];
   const runIds = new Map<string, string>();
-  for (const [index, { submission, selection, admitted }] of stored.entries()) {
+  for (const [index, { submission, selection, installed, admitted }] of stored.entries()) {
     const made = await storeOperation(transaction, context, {
       caller,
       terms: index === 0 ? terms : { ...terms, idempotencyKey: undefined },
       inputHash,
       submission,
+      installed,
       clusterId: selection.clusterId,
       policy,
       admitted,
@@ -240,7 +269,7 @@ async function storeAll(
 const STALE_PLAN: Refusal = {
   code: "STALE_REVISION",
   message:
-    "The plan has changed: a node, its cluster's settings, a driver or the site's policy was changed, or the request differs (other nodes, another order, other variables, another failure policy or another power after a failure). Read the new plan and send its planHash.",
+    "The plan has changed: a node, its cluster's settings, a driver or the site's policy was changed, or the request differs (other nodes, another order, another image, other variables, another failure policy or another power after a failure). Read the new plan and send its planHash.",
   path: ["input", "planHash"],
 };
 

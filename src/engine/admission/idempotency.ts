@@ -3,15 +3,42 @@
  */
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
+import type { JsonObject } from "../../store/records.ts";
 import { operationByKey, operationsOfBatch } from "../../store/operations.ts";
 import { runsOfOperation } from "../../store/runs.ts";
 import { acceptedNode, answeredOperations, refuseRequest } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
+import { fingerprint, isFingerprintOf } from "../input/secret-fingerprint.ts";
 import type { Caller } from "../transaction.ts";
 import type { RequestTerms } from "./request-terms.ts";
 
 /** Whether the input is the same as the one whose hash was stored with the key. */
 export type IsSameInput = (storedHash: string | null) => boolean | Promise<boolean>;
+
+/**
+ * The hash that is stored with an idempotency key: of the request without its secrets. A salted fingerprint of them
+ * follows it if the request has a key, and so may be repeated.
+ */
+export async function inputHashWith(
+  hash: string,
+  secrets: JsonObject,
+  { idempotencyKey }: Pick<RequestTerms, "idempotencyKey">,
+): Promise<string> {
+  return idempotencyKey === undefined || Object.keys(secrets).length === 0
+    ? hash
+    : `${hash} ${await fingerprint(secrets)}`;
+}
+
+/**
+ * Fingerprints are salted, so two of the same secrets differ. Verifies the secrets against the stored fingerprint
+ * instead.
+ */
+export async function isHashOfInput(hash: string, secrets: JsonObject, stored: string | null): Promise<boolean> {
+  const [storedHash, storedFingerprint] = (stored ?? "").split(" ");
+  if (hash !== storedHash) return false;
+  if (storedFingerprint === undefined) return Object.keys(secrets).length === 0;
+  return Object.keys(secrets).length > 0 && (await isFingerprintOf(secrets, storedFingerprint));
+}
 
 /** The answer to an earlier request with the same key; null if there was none. */
 export async function replayOf(

@@ -1,6 +1,6 @@
 /**
  * The plan hash: the same as long as the verb, the failure policy, the nodes, their states, plans, targets, variables,
- * host groups and power after a failure are.
+ * host groups, image, user data and power after a failure are.
  */
 import { createHash } from "node:crypto";
 import { createYielding } from "../../runtime/yielding.ts";
@@ -8,19 +8,27 @@ import { hashOf } from "../../runtime/canonical-json.ts";
 import type { Plan } from "../../store/records.ts";
 import type { AdmittedNode } from "./plan-nodes.ts";
 import { failurePolicyOf } from "./request-terms.ts";
+import type { OperationImage } from "./operation-image.ts";
 import type { Submission } from "./submission.ts";
 
+/** A submission with what it installs and its admitted nodes. */
+interface PlannedPart {
+  readonly submission: Submission;
+  readonly installed: OperationImage;
+  readonly admitted: readonly AdmittedNode[];
+}
+
 /** Hash of the operations that a request would store. */
-export async function planHashOf(
-  parts: readonly { readonly submission: Submission; readonly admitted: readonly AdmittedNode[] }[],
-): Promise<string> {
+export async function planHashOf(parts: readonly PlannedPart[]): Promise<string> {
   // Nodes with the same drivers share one plan object, which is hashed once.
   const hashes = new Map<Plan, string>();
   const hash = createHash("sha256");
   const yieldWhenDue = createYielding();
-  for (const { submission, admitted } of parts) {
+  for (const { submission, installed, admitted } of parts) {
     const { kind, options, rollout } = submission;
     hash.update(JSON.stringify([kind, failurePolicyOf(rollout, kind), options.hostGroup ?? null]));
+    const { image, userData } = installed;
+    if (image || userData !== null) hash.update(JSON.stringify([image?.id ?? null, image?.checksum, userData]));
     for (const { node, plan, target, variables, powerOnFailure } of admitted) {
       const planHash = hashes.get(plan) ?? hashOf(plan);
       hashes.set(plan, planHash);

@@ -5,6 +5,7 @@ import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
 import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { WaveOptions } from "../../lifecycle/waves.ts";
+import type { ImageRef } from "../../store/images.ts";
 import type { SitePolicy, VerbOptions } from "../../store/records.ts";
 import type { Acceptance } from "../input/answers.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
@@ -36,6 +37,10 @@ export interface VerbRequest extends RequestTerms {
   readonly kind: OperationKind;
   readonly nodes: NodeSelector;
   readonly options?: VerbOptions | undefined;
+  /** For the verbs that deploy. */
+  readonly image?: ImageRef | undefined;
+  /** In place of that of the image; null for none. A secret. */
+  readonly userData?: string | null | undefined;
 }
 
 const KEY_LENGTH_MAX = 200;

@@ -11,6 +11,7 @@ import { hashOf } from "../../runtime/canonical-json.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { nodesByIds } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
+import { userDataOf } from "../../store/images.ts";
 import { operationsByIds } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import { plansByHashes } from "../../store/plans.ts";
@@ -127,12 +128,27 @@ async function prepareRestart(
   const earlier = await earlierWork(reader, request, left);
   const operations = await operationsByIds(reader, [...new Set(taken.map(({ run }) => run.operationId))]);
   const newestFirst = operations.toSorted((a, b) => b.createdAt.getTime() - a.createdAt.getTime());
-  const byRequest = Map.groupBy(newestFirst, (operation) => requestOf(operation, request));
+  const userData = await userDataOf(
+    reader,
+    operations.flatMap(({ id, userDataBytes }) => (userDataBytes === null ? [] : [id])),
+  );
+  const byRequest = Map.groupBy(newestFirst, (operation) =>
+    requestOf(operation, request, userData.get(operation.id) ?? null),
+  );
   const submissions = [...byRequest.values()].flatMap((alike): Submission[] => {
     const [newest] = alike;
     const ids = new Set(alike.map(({ id }) => id));
     const nodes = taken.filter(({ run }) => ids.has(run.operationId));
-    return newest ? [submissionOf(newest, request, { restarts: [...ids], nodes, earlier })] : [];
+    return newest
+      ? [
+          submissionOf(newest, request, {
+            restarts: [...ids],
+            nodes,
+            earlier,
+            userData: userData.get(newest.id) ?? null,
+          }),
+        ]
+      : [];
   });
   return { submissions, selected: found.nodes, passedOver, unknown };
 }
@@ -144,9 +160,11 @@ const NOTHING_TO_RESTART: Refusal = {
 };
 
 /** The request that an operation makes when it is restarted. Operations with the same one are restarted as one. */
-function requestOf(operation: OperationRow, request: RestartRequest): string {
-  const { kind, options } = operation;
-  return hashOf({ kind, options, variables: variablesOf(operation, request), ...rolloutOf(operation, request) });
+function requestOf(operation: OperationRow, request: RestartRequest, userData: string | null): string {
+  const { kind, options, imageId } = operation;
+  const installed = { imageId, userData };
+  const variables = variablesOf(operation, request);
+  return hashOf({ kind, options, variables, ...installed, ...rolloutOf(operation, request) });
 }
 
 function variablesOf({ variables }: OperationRow, { keepVariables }: RestartRequest): JsonObject {
@@ -159,12 +177,14 @@ interface RestartBasis {
   readonly nodes: readonly TakenNode[];
   /** By node id. */
   readonly earlier: ReadonlyMap<string, EarlierWork>;
+  /** Of the operations. */
+  readonly userData: string | null;
 }
 
 function submissionOf(
   operation: OperationRow,
   request: RestartRequest,
-  { restarts, nodes, earlier }: RestartBasis,
+  { restarts, nodes, earlier, userData }: RestartBasis,
 ): Submission {
   const selection = {
     nodes: nodes.map(({ ref, node }) => ({ ref, nodeId: node.id })),
@@ -176,6 +196,8 @@ function submissionOf(
     restarts,
     rollout: rolloutOf(operation, request),
     earlierVariables: variablesOf(operation, request),
+    image: operation.imageId === null ? null : { id: operation.imageId },
+    userData,
     select: () => Promise.resolve(selection),
     earlierOf: (node) => earlier.get(node.id) ?? null,
   };

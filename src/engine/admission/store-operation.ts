@@ -1,18 +1,21 @@
 /** Stores an admitted operation with its runs, and starts the runs that can start now. */
 import { randomUUID } from "node:crypto";
 import { waveOfEach } from "../../lifecycle/waves.ts";
+import { putOperationUserData } from "../../store/images.ts";
 import { insertRuns } from "../../store/new-runs.ts";
 import type { NewRun } from "../../store/new-runs.ts";
 import { insertOperation, listWithClusters } from "../../store/operations.ts";
 import { storePlans } from "../../store/plans.ts";
 import type { JsonObject, SitePolicy, Waves } from "../../store/records.ts";
 import type { EngineContext } from "../context.ts";
+import { userDataBytes } from "../input/image-rules.ts";
 import { nextPosition } from "../plans/plan.ts";
 import { waitOf } from "../scheduling/capacity-limits.ts";
 import { resolveWaves } from "../scheduling/waves.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import type { AdmittedNode } from "./plan-nodes.ts";
 import { failurePolicyOf } from "./request-terms.ts";
+import type { OperationImage } from "./operation-image.ts";
 import type { RequestTerms } from "./request-terms.ts";
 import type { Submission } from "./submission.ts";
 
@@ -22,6 +25,7 @@ export interface AdmittedRequest {
   readonly terms: RequestTerms;
   readonly inputHash: string;
   readonly submission: Submission;
+  readonly installed: OperationImage;
   /** The cluster that the request selected; null if it selected nodes. */
   readonly clusterId: string | null;
   readonly policy: SitePolicy;
@@ -66,7 +70,7 @@ export async function storeOperation(
 
 async function insertOperationRow(
   transaction: Transaction,
-  { caller, terms, inputHash, submission, clusterId, variables, admitted, batch }: AdmittedRequest,
+  { caller, terms, inputHash, submission, installed, clusterId, variables, admitted, batch }: AdmittedRequest,
   id: string,
   waves: Waves | null,
 ): Promise<void> {
@@ -88,8 +92,11 @@ async function insertOperationRow(
     waveState: waves && "RUNNING",
     maxParallel: submission.rollout.maxParallel ?? null,
     variables,
+    imageId: installed.image?.id ?? null,
+    userDataBytes: installed.userData === null ? null : userDataBytes(installed.userData),
     totalCount: admitted.length,
   });
+  if (installed.userData !== null) await putOperationUserData(transaction.tx, id, installed.userData);
   const others = new Set(admitted.flatMap(({ node }) => node.clusterId ?? []));
   if (clusterId !== null) others.delete(clusterId);
   await listWithClusters(transaction.tx, id, [...others]);

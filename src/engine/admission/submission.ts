@@ -1,6 +1,7 @@
 /** A submission: a verb on nodes, or the work that a restart continues. */
 import type { Refusal } from "../../errors.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
+import type { ImageRef } from "../../store/images.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import type { JsonObject, Plan, VerbOptions } from "../../store/records.ts";
 import type { RunRow } from "../../store/runs.ts";
@@ -15,6 +16,9 @@ export interface Submission {
   readonly restarts: readonly string[] | null;
   readonly rollout: Rollout;
   readonly earlierVariables: JsonObject;
+  readonly image: ImageRef | null;
+  /** Null: none. Undefined: that of the image. A secret. */
+  readonly userData: string | null | undefined;
   readonly select: (transaction: Transaction) => Promise<Selection | { readonly refusals: readonly Refusal[] }>;
   /** The earlier work of a node that a restart continues; null for a verb. */
   readonly earlierOf: ((node: NodeRow) => EarlierWork | null) | null;

@@ -10,7 +10,7 @@ import { insertDiscoveries, putDiscoverySecrets } from "../../store/discoveries.
 import { insertOperation } from "../../store/operations.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import type { JsonObject } from "../../store/records.ts";
-import { admitOnce, replayOf } from "../admission/idempotency.ts";
+import { admitOnce, inputHashWith, isHashOfInput, replayOf } from "../admission/idempotency.ts";
 import { termsFlaws } from "../admission/request-terms.ts";
 import type { RequestTerms } from "../admission/request-terms.ts";
 import type { EngineContext } from "../context.ts";
@@ -21,7 +21,6 @@ import { clusterLockRefusals } from "../inventory/cluster-lock.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { parseAddresses } from "./addresses.ts";
-import { fingerprint, isFingerprintOf } from "./secret-fingerprint.ts";
 
 export interface DiscoverRequest extends Pick<RequestTerms, "idempotencyKey" | "reason" | "dryRun"> {
   /** Host names, IP addresses and CIDR ranges. */
@@ -63,10 +62,11 @@ export async function discoverNodes(
     ...prefixFlaws(request.namePrefix),
     ...labelFlaws(request.labels, ["input"]),
   ];
-  const inputHash = await inputHashOf(request, login);
+  const hash = hashOfRequest(request, login);
+  const inputHash = await inputHashWith(hash, login.secrets, request);
   const admit = async (transaction: Transaction): Promise<DiscoverAnswer> => {
     const { tx } = transaction;
-    const replay = await replayOf(tx, caller, request, (stored) => isSameInput(inputHash, login, stored ?? ""));
+    const replay = await replayOf(tx, caller, request, (stored) => isHashOfInput(hash, login.secrets, stored));
     if (replay) return { ...replay, addresses: replay.operationId === null ? [] : addresses };
     const clusterId = request.cluster ? await findCluster(tx, request.cluster) : null;
     const unknown =
@@ -82,25 +82,9 @@ export async function discoverNodes(
   return admitOnce(() => context.transact(admit));
 }
 
-/**
- * The hash that is stored with an idempotency key: of the request with the names of its secrets only. A salted
- * fingerprint of their values follows it if the request has a key, and so may be repeated.
- */
-async function inputHashOf(request: DiscoverRequest, { settings, secrets }: Login): Promise<string> {
-  const hash = hashOf({ ...request, kind: "DISCOVER", settings, secrets: Object.keys(secrets).toSorted() });
-  return request.idempotencyKey === undefined || Object.keys(secrets).length === 0
-    ? hash
-    : `${hash} ${await fingerprint(secrets)}`;
-}
-
-/**
- * Fingerprints are salted, so two of the same secrets differ. Verifies the secrets against the stored fingerprint
- * instead.
- */
-async function isSameInput(inputHash: string, { secrets }: Login, stored: string): Promise<boolean> {
-  if (inputHash === stored) return true;
-  const [[hash], [storedHash, storedFingerprint]] = [inputHash.split(" "), stored.split(" ")];
-  return storedFingerprint !== undefined && hash === storedHash && (await isFingerprintOf(secrets, storedFingerprint));
+/** Hash of the request with the names of its secrets only. */
+function hashOfRequest(request: DiscoverRequest, { settings, secrets }: Login): string {
+  return hashOf({ ...request, kind: "DISCOVER", settings, secrets: Object.keys(secrets).toSorted() });
 }
 
 /** The settings that probes log in with. */

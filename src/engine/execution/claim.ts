@@ -10,6 +10,8 @@ import type { Registry } from "../../drivers/registry.ts";
 import type { Observer } from "../../observer.ts";
 import { attemptsUnderWay } from "../../store/attempts.ts";
 import type { AttemptRow, TimedAttempt } from "../../store/attempts.ts";
+import { imagesByIds, userDataOf } from "../../store/images.ts";
+import type { Tx } from "../../store/postgres/database.ts";
 import { nodesByIds, secretsOfNodes } from "../../store/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
 import { DEADLINE_TOLERANCE_MS } from "../../store/parked-runs.ts";
@@ -18,8 +20,15 @@ import type { Plan } from "../../store/records.ts";
 import type { LockedRun } from "../../store/run-locks.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { beginStep, enterAgain, maintenanceSince, parked, passBoundary } from "./boundary.ts";
-import { RELEASE, describeFault, moveNode, openContext, resume, toFailure } from "./claimed-run.ts";
-import type { ClaimedRun, RunContext, RunDirective, RunEnvironment, StepContext } from "./claimed-run.ts";
+import { NOTHING_INSTALLED, RELEASE, describeFault, moveNode, openContext, resume, toFailure } from "./claimed-run.ts";
+import type {
+  ClaimedRun,
+  InstalledImage,
+  RunContext,
+  RunDirective,
+  RunEnvironment,
+  StepContext,
+} from "./claimed-run.ts";
 import { beginAbort, failRun } from "./end-run.ts";
 import { NeedsOwnTransactionError } from "./ledger.ts";
 import type { Ledger } from "./ledger.ts";
@@ -48,6 +57,8 @@ export interface ClaimReads {
   readonly plan: Plan;
   /** The newest attempt at the run's current step. */
   readonly attempt: TimedAttempt | undefined;
+  /** The image and the user data that the run installs. */
+  readonly installed: InstalledImage;
 }
 
 const PLANS_KEPT = 1_000;
@@ -81,22 +92,37 @@ export function createClaimReader(): ReadClaims {
     const nodeIds = unfinished.map(({ nodeId }) => nodeId);
     const runIds = unfinished.map(({ id }) => id);
     const hashes = unfinished.map(({ planHash }) => planHash);
-    const [nodes, secrets, attempts, plans] = await Promise.all([
+    const [nodes, secrets, attempts, plans, installedOf] = await Promise.all([
       nodesByIds(tx, nodeIds),
       secretsOfNodes(tx, nodeIds),
       attemptsUnderWay(tx, runIds),
       readPlans(transaction, hashes),
+      readInstalled(tx, unfinished),
     ]);
     const byId = new Map(nodes.map((node) => [node.id, node]));
     return new Map(
-      unfinished.flatMap(({ id, nodeId, planHash }) => {
+      unfinished.flatMap((run) => {
+        const { id, nodeId, planHash } = run;
         const [node, plan] = [byId.get(nodeId), plans.get(planHash)];
-        return node && plan
-          ? [[id, { node, plan, secrets: secrets.get(nodeId) ?? {}, attempt: attempts.get(id) }]]
-          : [];
+        const found = { secrets: secrets.get(nodeId) ?? {}, attempt: attempts.get(id), installed: installedOf(run) };
+        return node && plan ? [[id, { node, plan, ...found }]] : [];
       }),
     );
   };
+}
+
+/** The image and the user data of each run. Clean-up runs install nothing. */
+async function readInstalled(tx: Tx, runs: readonly LockedRun[]): Promise<(run: LockedRun) => InstalledImage> {
+  const work = runs.filter(({ purpose }) => purpose === "WORK");
+  const imageIds = new Set(work.flatMap(({ operationImageId }) => operationImageId ?? []));
+  const withUserData = work.filter(({ operationUserDataBytes }) => operationUserDataBytes !== null);
+  const operationIds = new Set(withUserData.map(({ operationId }) => operationId));
+  const [images, userData] = await Promise.all([imagesByIds(tx, [...imageIds]), userDataOf(tx, [...operationIds])]);
+  const byId = new Map(images.map((image) => [image.id, image]));
+  return ({ purpose, operationId, operationImageId }) =>
+    purpose === "WORK"
+      ? { image: byId.get(operationImageId ?? "") ?? null, userData: userData.get(operationId) ?? null }
+      : NOTHING_INSTALLED;
 }
 
 /** Claims the run of a job. `reads`: undefined if the run has ended. */
@@ -111,7 +137,7 @@ export async function claimRun(
     return RELEASE;
   }
   const { run } = ledger;
-  const { node, plan, attempt } = reads;
+  const { node, plan, attempt, installed } = reads;
   const fence = run.fence + 1;
   ledger.changeRun({
     fence,
@@ -131,7 +157,7 @@ export async function claimRun(
     ),
   );
   const machine = "problem" in opened ? unusableMachine(node) : opened;
-  const claimed: ClaimedRun = { run, fence, job, plan, node, leg: run.leg, position: run.position, machine };
+  const claimed: ClaimedRun = { run, fence, job, plan, node, leg: run.leg, position: run.position, machine, installed };
   const context = openContext(parts, ledger, claimed);
   if ("problem" in opened)
     return failRun(context, attempt ?? null, {

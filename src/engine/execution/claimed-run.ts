@@ -15,6 +15,7 @@ import type { NodeEvent } from "../../lifecycle/node-states.ts";
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import type { PowerState } from "../../drivers/driver.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
+import type { ImageRow } from "../../store/images.ts";
 import type { ClaimedNodeChange, NodeRow } from "../../store/nodes.ts";
 import type { Failure, JsonObject, Plan, PlannedStep, StoredJson } from "../../store/records.ts";
 import { latestOutputs } from "../../store/attempts.ts";
@@ -32,6 +33,15 @@ import { isJsonObject } from "../input/variables.ts";
 import type { HeldJob } from "../jobs/leases.ts";
 import type { Machine } from "./machine.ts";
 
+/** The image and the user data that a run installs; null without them. */
+export interface InstalledImage {
+  readonly image: ImageRow | null;
+  /** A secret. */
+  readonly userData: string | null;
+}
+
+export const NOTHING_INSTALLED: InstalledImage = { image: null, userData: null };
+
 export interface ClaimedRun {
   /** As of its last lock. */
   readonly run: LockedRun;
@@ -39,6 +49,7 @@ export interface ClaimedRun {
   readonly job: HeldJob;
   readonly plan: Plan;
   readonly machine: Machine;
+  readonly installed: InstalledImage;
   /** With the changes that this process has noted. */
   node: NodeRow;
   leg: number;
@@ -163,13 +174,15 @@ function causeOfStart({ purpose, operationActor, operationReason }: LockedRun): 
  * The change of a node's stage when a run enters a leg: work on the disks resets it. A deployment that installs nothing
  * was admitted on an installed system only, and keeps it.
  */
-function stageOnEntering(plan: Plan, leg: number): Pick<ClaimedNodeChange, "stage"> {
+function stageOnEntering(plan: Plan, leg: number): Pick<ClaimedNodeChange, "stage" | "imageId"> {
   const phase = plan.legs[leg]?.phase;
-  if (phase === "clean" || phase === "undeploy") return { stage: "NONE" };
+  if (phase === "clean" || phase === "undeploy") return NO_SYSTEM;
   if (phase !== "deploy") return {};
   const installs = plan.steps.some(({ kept, reaches }) => !kept && reaches === "PROVISIONED");
-  return { stage: installs ? "NONE" : "PROVISIONED" };
+  return installs ? NO_SYSTEM : { stage: "PROVISIONED" };
 }
+
+const NO_SYSTEM = { stage: "NONE", imageId: null } as const;
 
 /** Recorded in a node's transition. */
 interface MoveCause {

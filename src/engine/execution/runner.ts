@@ -230,7 +230,7 @@ export class Runner {
   #callOf(entry: Omit<EnterStep, "kind">, stepLog: StepLog): StepBasis {
     const { claimed, step, attempt, generation, leftMs } = entry;
     const { node } = claimed;
-    const installation = installationOf(claimed.run);
+    const installation = installationOf(claimed, step);
     const redactor = withSecrets(claimed.machine.redactor, userDataSecrets(installation.userData));
     return {
       machine: { ...claimed.machine, redactor, node },

@@ -44,7 +44,7 @@ export async function settleStep(
         ...(attempt.part !== "VERIFY" && { output: outcome.output }),
         finishedAt: ledger.now,
       });
-      if (step.reaches) changeNode(context, { stage: step.reaches });
+      if (step.reaches) changeNode(context, { stage: step.reaches, imageId: claimed.installed.image?.id ?? null });
       if (step.phase === "inspect")
         await noteInventory(context, attempt.step, attempt.part === "VERIFY" ? attempt.output : outcome.output);
       return passBoundary(context, nextPosition(claimed.plan, attempt.step + 1));

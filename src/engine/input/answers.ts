@@ -33,6 +33,8 @@ export interface NodeAnswer {
   readonly variables?: readonly EffectiveVariable[];
   /** Variables that no driver of the node reads; absent without a plan. */
   readonly warnings?: readonly VariableWarning[];
+  /** The image that the plan installs; null if it installs none. */
+  readonly imageId?: string | null;
   /** State of the node after the plan. */
   readonly target?: NodeState | null;
 }

@@ -26,7 +26,7 @@ export function labelFlaws(labels: Readonly<Record<string, string>> | undefined,
     return [
       {
         code: "INVALID_INPUT",
-        message: `A node has at most ${LABELS_MAX} labels; remove some.`,
+        message: `At most ${LABELS_MAX} labels are stored; remove some.`,
         path: [...path, "labels"],
       },
     ];

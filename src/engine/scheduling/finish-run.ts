@@ -9,6 +9,7 @@ import type { NodeState } from "../../lifecycle/node-states.ts";
 import { cleanUpRoute } from "../../lifecycle/verbs.ts";
 import { outcome } from "../../lifecycle/operation-states.ts";
 import type { FinalRunState } from "../../lifecycle/operation-states.ts";
+import { deleteOperationUserData } from "../../store/images.ts";
 import { insertRuns } from "../../store/new-runs.ts";
 import type { NewRun } from "../../store/new-runs.ts";
 import { lockNodes } from "../../store/nodes.ts";
@@ -171,6 +172,9 @@ export async function finishWhenDone(transaction: Transaction, parts: FinishPart
   }
   const state = outcome(counts, { interrupt: operation.interrupt, cleanedUpAll });
   await finishOperation(transaction.tx, operationId, state);
+  // A restart needs the secret; an operation whose runs all succeeded cannot be restarted.
+  const isRestartable = counts.failed + counts.aborted + counts.stopped + counts.cleanUps > 0;
+  if (operation.userDataBytes !== null && !isRestartable) await deleteOperationUserData(transaction.tx, operationId);
   transaction.afterCommit(() =>
     parts.observer.operationEnded({ operationId, kind: operation.kind, state, createdAt: operation.createdAt }),
   );

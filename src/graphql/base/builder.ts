@@ -14,6 +14,7 @@ export const builder = new SchemaBuilder<{
     DateTime: { Input: Date; Output: Date };
     UUID: { Input: string; Output: string };
     JSON: { Input: unknown; Output: StoredJson };
+    ByteCount: { Input: number; Output: number };
   };
 }>({ defaultFieldNullability: false });
 
@@ -68,6 +69,16 @@ builder.scalarType("JSON", {
   specifiedByURL: "https://www.rfc-editor.org/rfc/rfc8259",
   serialize: (value) => value,
   parseValue: (value) => value,
+});
+
+builder.scalarType("ByteCount", {
+  description: "Number of bytes: a whole number from 0 to 2^53 - 1, written as a JSON number.",
+  serialize: (value) => value,
+  parseValue: (value) => {
+    if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0)
+      throw new GraphQLError(`${JSON.stringify(value)} is not a number of bytes: use a whole number, 0 or more.`);
+    return value;
+  },
 });
 
 /** The scope that callers of a root field need. Required for every root field; schema.ts enforces it. */

@@ -1,5 +1,5 @@
 /** Enums of the schema, most of them from the tables that the code uses. */
-import { ERROR_MEANING, FAILURE_KIND_MEANING } from "../../errors.ts";
+import { ERROR_MEANING, FAILURE_KIND_MEANING, IMAGE_MISMATCHES } from "../../errors.ts";
 import { ACCEPTANCES, OFF_REASONS, RESTART_FROM, UNKNOWN_VARIABLES, VARIABLE_SOURCES } from "../../engine/engine.ts";
 import { RESET_REASONS } from "../../feed/node-stream.ts";
 import { CLUSTER_STATES, STAGES } from "../../lifecycle/cluster-state.ts";
@@ -8,6 +8,7 @@ import { ABORT_MODES, POWER_ON_FAILURE } from "../../lifecycle/interrupts.ts";
 import { NODE_EVENTS, NODE_STATES } from "../../lifecycle/node-states.ts";
 import { FAILURE_POLICIES, OPERATION_STATES, RUN_STATES } from "../../lifecycle/operation-states.ts";
 import { TOUCHES } from "../../lifecycle/touches.ts";
+import { CHECKSUM_ALGORITHMS, IMAGE_ARCHITECTURES, IMAGE_BOOT_MODES, IMAGE_FORMATS } from "../../lifecycle/images.ts";
 import { BOOT_DEVICES, BOOT_MODES, OPERATION_KINDS, POWER_CHANGES } from "../../lifecycle/verbs.ts";
 import { NODE_FAULTS } from "../../lifecycle/faults.ts";
 import { WAIT_REASONS } from "../../lifecycle/waiting.ts";
@@ -207,6 +208,19 @@ export const PowerActionEnum = named(
 );
 export const BootDeviceEnum = named("BootDevice", "Device from which a machine starts.", BOOT_DEVICES);
 export const BootModeEnum = named("BootMode", "How the firmware of a machine starts a device.", BOOT_MODES);
+export const ImageFormatEnum = named("ImageFormat", "Format of the file of an image.", IMAGE_FORMATS);
+export const ChecksumAlgorithmEnum = named("ChecksumAlgorithm", "Algorithm of a checksum.", CHECKSUM_ALGORITHMS);
+export const ImageArchitectureEnum = named(
+  "ImageArchitecture",
+  "Processor architecture that an image is for.",
+  IMAGE_ARCHITECTURES,
+);
+export const ImageBootModeEnum = named("ImageBootMode", "Firmware from which an image starts.", IMAGE_BOOT_MODES);
+export const ImageMismatchEnum = named(
+  "ImageMismatch",
+  "Property of an image that a machine contradicts. New values may be added.",
+  IMAGE_MISMATCHES,
+);
 export const StepGroupEnum = namedInUpperCase(
   "StepGroup",
   "Part of a machine's setup that a step works on. Steps of equal priority run in the order of these values.",

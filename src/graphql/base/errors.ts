@@ -4,7 +4,7 @@ import type { Refusal } from "../../errors.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import { NODE_STATES } from "../../lifecycle/node-states.ts";
 import { builder } from "./builder.ts";
-import { ErrorCodeEnum, NodeStateEnum } from "./enums.ts";
+import { ErrorCodeEnum, ImageMismatchEnum, NodeStateEnum } from "./enums.ts";
 import { NodeRef, OperationRef } from "./refs.ts";
 
 /** Names in `NotFoundError.missing`: aliases of the field repeat them. */
@@ -47,10 +47,13 @@ export const UserErrorRef = builder.interfaceRef<Refusal>("UserError").implement
       case "CLUSTER_LOCKED":
       case "STALE_REVISION":
       case "IDEMPOTENCY_MISMATCH":
+      case "IN_USE":
       case "PROTECTED":
         return "ConflictError";
       case "CAPACITY":
         return "CapacityError";
+      case "IMAGE_UNFIT":
+        return "ImageUnfitError";
       default:
         return "SimpleError";
     }
@@ -89,9 +92,27 @@ builder.objectRef<Refusal>("CapacityError").implement({
   }),
 });
 
+builder.objectRef<Refusal>("ImageUnfitError").implement({
+  description: "Refusal because the image does not fit the machine, as far as its inventory and settings say.",
+  interfaces: [UserErrorRef],
+  fields: (t) => ({
+    mismatch: t.field({
+      type: ImageMismatchEnum,
+      description: "Property of the image that does not fit.",
+      resolve: ({ imageMismatch = "SIZE" }) => imageMismatch,
+    }),
+    node: t.field({
+      type: NodeRef,
+      nullable: true,
+      description: "Node that the image does not fit; the first one if there are several.",
+      resolve: ({ nodeId }, _args, { load }) => (nodeId === undefined ? null : load.node.load(nodeId)),
+    }),
+  }),
+});
+
 builder.objectRef<Refusal>("ConflictError").implement({
   description:
-    "Refusal because the node or cluster is busy, in the wrong state, protected or in maintenance, or was changed concurrently.",
+    "Refusal because the object is busy, in use, in the wrong state, protected or in maintenance, or was changed concurrently.",
   interfaces: [UserErrorRef],
   fields: (t) => ({
     node: t.field({

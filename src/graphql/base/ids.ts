@@ -18,7 +18,7 @@ export function uuidOrNone(text: string): string {
 }
 
 export function readId(id: string): { readonly type: IdType; readonly key: string } | null {
-  const match = /^(Node|Cluster|Operation|Run|Driver|Transition|Inventory|Runbook):(.+)$/.exec(
+  const match = /^(Node|Cluster|Operation|Run|Driver|Transition|Inventory|Runbook|Image):(.+)$/.exec(
     Buffer.from(id, "base64url").toString("utf8"),
   );
   return match ? { type: match[1] as IdType, key: match[2] ?? "" } : null;

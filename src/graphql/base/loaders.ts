@@ -10,6 +10,8 @@ import type { ClusterRow } from "../../store/clusters.ts";
 import { stepHistories } from "../../store/step-durations.ts";
 import type { StepHistory, StepKind } from "../../store/step-durations.ts";
 import { addressCounts } from "../../store/discoveries.ts";
+import { imagesByIds } from "../../store/images.ts";
+import type { ImageRow } from "../../store/images.ts";
 import { inventoriesByIds, newestInventories, nodesByIds, secretFieldsOf } from "../../store/nodes.ts";
 import type { InventoryRow, NodeRow } from "../../store/nodes.ts";
 import { cleanUpFailures, operationsByIds, runGroups, runStateCounts, workOnClusters } from "../../store/operations.ts";
@@ -64,6 +66,7 @@ export interface Loaders {
   readonly waitingPosition: DataLoader<string, number | null>;
   /** Durations of earlier attempts of a step. */
   readonly history: DataLoader<StepKind, StepHistory | null>;
+  readonly image: DataLoader<string, ImageRow | null>;
   readonly inventory: DataLoader<string, InventoryRow | null>;
   readonly inventoryById: DataLoader<string, InventoryRow | null>;
   readonly site: DataLoader<"policy", SiteRow>;
@@ -119,6 +122,7 @@ export function createLoaders({ reader }: Pick<Database, "reader">): Loaders {
     waitingPosition: byKey((runIds) => waitingPositions(reader, runIds), null),
     attempts: byKey(async (runIds) => Map.groupBy(await attemptsOf(reader, runIds), ({ runId }) => runId), []),
     history: new DataLoader((kinds) => stepHistories(reader, kinds), { cache: false }),
+    image: byKey(async (ids) => keyed(await imagesByIds(reader, ids)), null),
     inventoryById: byKey(async (ids) => keyed(await inventoriesByIds(reader, ids)), null),
     site: new DataLoader(
       async (asked) => {

@@ -38,10 +38,10 @@ import { OperationConnection } from "./operation.ts";
 import { ClusterRef, FailureRef, NodeRef, ResourceRef, RunRef } from "../base/refs.ts";
 import { TransitionConnection, transitionConnection } from "./transition.ts";
 
-const LabelRef = builder.objectRef<{ readonly key: string; readonly value: string }>("Label").implement({
-  description: "Label of a node: a free key/value pair to select nodes by.",
+export const LabelRef = builder.objectRef<{ readonly key: string; readonly value: string }>("Label").implement({
+  description: "Label of a node or an image: a free key/value pair to select by.",
   fields: (t) => ({
-    key: t.exposeString("key", { description: "Key, unique per node." }),
+    key: t.exposeString("key", { description: "Key, unique per object." }),
     value: t.exposeString("value", { description: "Value of the label." }),
   }),
 });

@@ -33,6 +33,7 @@ import { UserErrorRef } from "../base/errors.ts";
 import { RunRef } from "../base/refs.ts";
 import { StepRef, stepsOf } from "./step.ts";
 import type { StepView } from "./step.ts";
+import { installFields, installOf } from "./image.ts";
 import { StepInput, stepChoices } from "./runbook.ts";
 import { NodeSelectorInput, nodeSelector } from "./selectors.ts";
 import { NodeResultRef, NodeWorkPayloadRef, plannedSteps } from "./node-work.ts";
@@ -211,7 +212,7 @@ builder.objectFields(NodeResultRef, (t) => ({
 }));
 
 const PLAN_HASH =
-  "Hash of the plan: the kind of operation, the failure policy, and each node's state, steps, variables, host group, target and power after a failure. A later request with this `planHash` is refused unless its plan is the same. Null if the request was refused.";
+  "Hash of the plan: the kind of operation, the failure policy, and each node's state, steps, image, user data, variables, host group, target and power after a failure. A later request with this `planHash` is refused unless its plan is the same. Null if the request was refused.";
 
 const acceptedCount = ({ results }: SubmitAnswer) => results.filter(({ accepted }) => accepted).length;
 const refusedCount = ({ results }: SubmitAnswer) => results.filter(({ refusal }) => refusal !== null).length;
@@ -264,6 +265,7 @@ const PlanInput = builder.inputType("PlanInput", {
         "Maximum number of nodes worked on at the same time; the others are QUEUED in the order of the request.",
     }),
     waves: t.field({ type: WavesInput, description: "Start the nodes in waves; by default all at once." }),
+    ...installFields(t),
     hostGroup: t.string({ description: "For UPDATE: host group to deploy the nodes for." }),
     variables: t.field({
       type: "JSON",
@@ -317,6 +319,8 @@ const TAKEN_BY = {
   persistent: ["BOOT_DEVICE"],
   mode: ["BOOT_DEVICE"],
   hostGroup: ["UPDATE"],
+  image: ["DEPLOY", "COMMISSION", "UPDATE"],
+  userData: ["DEPLOY", "COMMISSION", "UPDATE"],
 } as const satisfies Record<string, readonly OperationKind[]>;
 
 /** Errors that the types of the verbs' mutations rule out: a member that the verb does not have, or a missing one. */
@@ -405,6 +409,7 @@ builder.queryField("plan", (t) =>
         kind,
         nodes: nodeSelector(input.nodes),
         options: optionsOf(input),
+        ...installOf(input),
       });
     },
   }),

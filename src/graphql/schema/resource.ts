@@ -2,6 +2,7 @@
 import { DirectiveLocation, GraphQLDirective, GraphQLNonNull, GraphQLString } from "graphql";
 import type { GraphQLSchema } from "graphql";
 import type { AnyDriver } from "../../drivers/registry.ts";
+import { imagesByIds } from "../../store/images.ts";
 import { clustersByIds } from "../../store/clusters.ts";
 import { inventoriesByIds, nodesByIds } from "../../store/nodes.ts";
 import { operationsByIds } from "../../store/operations.ts";
@@ -14,6 +15,7 @@ import type { Context } from "../base/context.ts";
 import { readId } from "../base/ids.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import type { IdType } from "../base/ids.ts";
+import { ImageRef } from "./image.ts";
 import { InventoryRef } from "./inventory.ts";
 import { RunbookRef } from "./runbook.ts";
 import { ClusterRef, DriverRef, NodeRef, OperationRef, ResourceRef, RunRef } from "../base/refs.ts";
@@ -65,6 +67,8 @@ const findRun = finderOf("Run", runsByIds);
 const findInventory = finderOf("Inventory", inventoriesByIds);
 const findRunbook = finderOf("Runbook", runbooksByIds);
 
+const findImage = finderOf("Image", imagesByIds);
+
 const FINDERS: Readonly<Record<IdType, Finder<object>>> = {
   Node: findNode,
   Cluster: findCluster,
@@ -73,6 +77,7 @@ const FINDERS: Readonly<Record<IdType, Finder<object>>> = {
   Driver: findDriver,
   Inventory: findInventory,
   Runbook: findRunbook,
+  Image: findImage,
   Transition: () => Promise.resolve(null),
 };
 
@@ -87,7 +92,8 @@ builder.queryField("resource", (t) =>
     type: ResourceRef,
     nullable: true,
     ...needs("READ"),
-    description: "Node, cluster, operation, run, driver, inventory or runbook by global ID; null if it does not exist.",
+    description:
+      "Node, cluster, operation, run, driver, inventory, runbook or image by global ID; null if it does not exist.",
     args: { id: t.arg.id({ required: true, description: "Global ID: opaque and stable." }) },
     resolve: (_root, { id }, context) => resourceOf(id, context),
   }),
@@ -165,5 +171,15 @@ builder.queryField("fetch__Runbook", (t) =>
     description: "Refetch of a `Runbook` for Relay; other clients use `runbook`.",
     args: fetchArgs(t.arg),
     resolve: (_root, { id }, context) => findRunbook(id, context),
+  }),
+);
+builder.queryField("fetch__Image", (t) =>
+  t.field({
+    type: ImageRef,
+    nullable: true,
+    ...needs("READ"),
+    description: "Refetch of an `Image` for Relay; other clients use `image`.",
+    args: fetchArgs(t.arg),
+    resolve: (_root, { id }, context) => findImage(id, context),
   }),
 );

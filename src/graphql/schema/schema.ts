@@ -30,6 +30,8 @@ import "./cluster.ts";
 import "./discovery.ts";
 import "./driver.ts";
 import "./step-log.ts";
+import "./image.ts";
+import "./image-mutations.ts";
 import "./interrupt.ts";
 import "./machine-facts.ts";
 import "./node.ts";

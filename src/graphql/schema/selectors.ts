@@ -23,7 +23,7 @@ import { LIMITS, beyond } from "../base/request-limits.ts";
 export const LabelInput = builder.inputType("LabelInput", {
   description: "Label to set or to match.",
   fields: (t) => ({
-    key: t.string({ required: true, description: "Key, unique per node." }),
+    key: t.string({ required: true, description: "Key, unique per object." }),
     value: t.string({ required: true, description: "Value of the label." }),
   }),
 });

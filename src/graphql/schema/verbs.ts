@@ -1,4 +1,5 @@
 /** The verbs: mutations that start work on selected nodes, each with its input. */
+import type { VerbRequest } from "../../engine/admission/request-terms.ts";
 import type { SubmitAnswer } from "../../engine/input/answers.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { VerbOptions } from "../../store/records.ts";
@@ -6,6 +7,7 @@ import { builder, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import type { Context } from "../base/context.ts";
 import { BootDeviceEnum, BootModeEnum, CommissionFromEnum, PowerActionEnum, UntilEnum } from "../base/enums.ts";
+import { installFields, installOf } from "./image.ts";
 import { NodeWorkPayloadRef } from "./node-work.ts";
 import { StepInput, stepChoices } from "./runbook.ts";
 import { nodeSelector } from "./selectors.ts";
@@ -18,17 +20,18 @@ const NodeWorkInput = builder.inputType("NodeWorkInput", {
 
 type NodeWork = typeof NodeWorkInput.$inferInput;
 
-function submit(
-  context: Context,
-  kind: OperationKind,
-  input: NodeWork,
-  options: VerbOptions = {},
-): Promise<SubmitAnswer> {
+/** The fields of one verb, as the engine takes them. */
+type OwnFields = VerbOptions & Pick<VerbRequest, "image" | "userData">;
+
+function submit(context: Context, kind: OperationKind, input: NodeWork, own: OwnFields = {}): Promise<SubmitAnswer> {
+  const { image, userData, ...options } = own;
   const request = {
     ...termsOf(input),
     kind,
     nodes: nodeSelector(input.nodes),
     options: { ...options, ...(input.force && { force: true }) },
+    ...(image && { image }),
+    ...(userData !== undefined && { userData }),
   };
   return context.services.engine.submit(callerOf(context), request);
 }
@@ -72,6 +75,7 @@ const CommissionNodesInput = builder.inputType("CommissionNodesInput", {
   description: "Nodes and terms of a commission.",
   fields: (t) => ({
     ...workFields(t),
+    ...installFields(t),
     until: t.field({
       type: UntilEnum,
       required: true,
@@ -101,7 +105,7 @@ builder.mutationField("commissionNodes", (t) =>
       }),
     },
     resolve: (_root, { input }, context) =>
-      submit(context, "COMMISSION", input, { until: input.until, from: input.from }),
+      submit(context, "COMMISSION", input, { until: input.until, from: input.from, ...installOf(input) }),
   }),
 );
 
@@ -137,6 +141,7 @@ const DeployNodesInput = builder.inputType("DeployNodesInput", {
   description: "Nodes, steps and terms of a deployment.",
   fields: (t) => ({
     ...workFields(t),
+    ...installFields(t),
     steps: t.field({
       type: [StepInput],
       description:
@@ -168,7 +173,11 @@ builder.mutationField("deployNodes", (t) =>
       }),
     },
     resolve: (_root, { input }, context) =>
-      submit(context, "DEPLOY", input, { ...stepOptions(input, "deploy"), reinstall: input.reinstall }),
+      submit(context, "DEPLOY", input, {
+        ...stepOptions(input, "deploy"),
+        ...installOf(input),
+        reinstall: input.reinstall,
+      }),
   }),
 );
 
@@ -203,6 +212,7 @@ const UpdateNodesInput = builder.inputType("UpdateNodesInput", {
   description: "Nodes and terms of an update.",
   fields: (t) => ({
     ...workFields(t),
+    ...installFields(t),
     hostGroup: t.string({
       description:
         "Host group to deploy the nodes for. Drivers receive it as the variable `host_group`. By default the nodes keep their host group.",
@@ -218,7 +228,10 @@ builder.mutationField("updateNodes", (t) =>
       "Redeploy nodes: remove the workload, clean, and deploy with the present settings, optionally in another host group. Allowed from ACTIVE. A failed tear-down or cleaning ends the run.",
     args: { input: t.arg({ type: UpdateNodesInput, required: true, description: "Nodes and terms." }) },
     resolve: (_root, { input }, context) =>
-      submit(context, "UPDATE", input, input.hostGroup == null ? {} : { hostGroup: input.hostGroup }),
+      submit(context, "UPDATE", input, {
+        ...(input.hostGroup != null && { hostGroup: input.hostGroup }),
+        ...installOf(input),
+      }),
   }),
 );
 

@@ -1,0 +1,148 @@
+/**
+ * The image of a request: which one it is, what user data it comes with, whether a node's plan installs it, and whether
+ * it fits the node's machine.
+ */
+import type { Refusal } from "../../errors.ts";
+import { imageMismatches } from "../../lifecycle/image-fit.ts";
+import type { OperationKind } from "../../lifecycle/verbs.ts";
+import type { AnyDriver, Registry } from "../../drivers/registry.ts";
+import { isUuid } from "../../runtime/uuid.ts";
+import { countImages, firstImageNames, imageByRef, imageUserData, keepImage } from "../../store/images.ts";
+import type { ImageRef, ImageRow } from "../../store/images.ts";
+import { newestInventories } from "../../store/nodes.ts";
+import type { InventoryRow, NodeRow } from "../../store/nodes.ts";
+import type { Reader, Tx } from "../../store/postgres/database.ts";
+import type { JsonObject, Plan } from "../../store/records.ts";
+import { userDataFlaws } from "../input/image-rules.ts";
+import { machineFactsOf } from "./machine-facts.ts";
+import type { Submission } from "./submission.ts";
+
+/** The image and the user data of an operation; null for an operation without them. */
+export interface OperationImage {
+  readonly image: ImageRow | null;
+  /** A secret. */
+  readonly userData: string | null;
+}
+
+/** Verbs whose requests name an image. */
+const DEPLOYING: readonly OperationKind[] = ["DEPLOY", "COMMISSION", "UPDATE"];
+
+const IMAGE_PATH = ["input", "image"];
+
+/** The flaws of a request with an image or user data that do not depend on any image or node. */
+export function imageChoiceFlaws({ kind, options, image, userData, restarts }: Submission): Refusal[] {
+  if (restarts !== null) return [];
+  const flaws = userDataFlaws(userData, ["input", "userData"]);
+  const given = [image && "image", userData != null && "userData"].filter((name) => typeof name === "string");
+  if (DEPLOYING.includes(kind) && options.until !== "AVAILABLE") return flaws;
+  const why = kind === "COMMISSION" ? "A commission until AVAILABLE" : kind;
+  return given.map((name) => ({
+    code: "INVALID_INPUT",
+    message: `${why} installs nothing, so it takes no \`${name}\`. Remove it.`,
+    path: ["input", name],
+  }));
+}
+
+/** The image and the user data of a submission. `keep`: so that the image is not deleted before the commit. */
+export async function operationImage(
+  tx: Tx,
+  { image: ref, userData, restarts }: Submission,
+  { keep }: { readonly keep: boolean },
+): Promise<OperationImage | { readonly refusals: readonly Refusal[] }> {
+  if (ref === null) return { image: null, userData: userData ?? null };
+  const image = "id" in ref && !isUuid(ref.id) ? undefined : await (keep ? keepImage(tx, ref) : imageByRef(tx, ref));
+  if (!image) return { refusals: [restarts === null ? unknownImage(ref, await registered(tx)) : deletedImage(ref)] };
+  return { image, userData: userData === undefined ? await imageUserData(tx, image.id) : userData };
+}
+
+function unknownImage(ref: ImageRef, names: string): Refusal {
+  const missing = "id" in ref ? ref.id : ref.name;
+  const message = `There is no image ${missing}. ${names}`;
+  return { code: "NOT_FOUND", message, missing: [missing], path: IMAGE_PATH };
+}
+
+function deletedImage(ref: ImageRef): Refusal {
+  const missing = "id" in ref ? ref.id : ref.name;
+  const message = `The image ${missing} of the earlier request was deleted. Request the deployment again, with another image.`;
+  return { code: "NOT_FOUND", message, missing: [missing] };
+}
+
+/** Images that a message names. */
+const IMAGES_NAMED = 10;
+
+async function registered(reader: Reader): Promise<string> {
+  const names = await firstImageNames(reader, IMAGES_NAMED);
+  if (names.length === 0)
+    return "No image is registered: add one with `ostler image add` or the mutation `registerImages`.";
+  const others = (await countImages(reader, {})) - names.length;
+  return `Registered: ${names.join(", ")}${others > 0 ? ` and ${others.toLocaleString("en")} others` : ""}.`;
+}
+
+/** Whether a plan installs a system, as opposed to one that keeps the installed system or deploys nothing. */
+export function installsSystem({ steps }: Plan): boolean {
+  return steps.some(({ kept, reaches }) => !kept && reaches === "PROVISIONED");
+}
+
+/** Decides for the planned nodes of a submission whether its image, or the lack of one, is a reason to refuse them. */
+export class ImageChecks {
+  readonly #image: ImageRow | null;
+  readonly #registry: Registry;
+  readonly #reader: Reader;
+  readonly #inventories: ReadonlyMap<string, InventoryRow>;
+  #registered: Promise<string> | undefined;
+
+  private constructor(
+    reader: Reader,
+    registry: Registry,
+    image: ImageRow | null,
+    inventories: ReadonlyMap<string, InventoryRow>,
+  ) {
+    this.#reader = reader;
+    this.#registry = registry;
+    this.#image = image;
+    this.#inventories = inventories;
+  }
+
+  static async of(
+    reader: Reader,
+    registry: Registry,
+    { image, nodeIds }: { readonly image: ImageRow | null; readonly nodeIds: readonly string[] },
+  ): Promise<ImageChecks> {
+    return new ImageChecks(reader, registry, image, image ? await newestInventories(reader, nodeIds) : new Map());
+  }
+
+  /** The refusals of a node; empty if the plan installs nothing, or the image fits. */
+  async refusalsOf(node: NodeRow, plan: Plan, variables: JsonObject): Promise<readonly Refusal[]> {
+    const step = plan.steps.find(({ kept, reaches }) => !kept && reaches === "PROVISIONED");
+    if (!step) return [];
+    const image = this.#image;
+    if (!image) {
+      const driver = this.#registry.get(step.driver);
+      return driver && needsImage(driver) ? [await this.#imageMissing(node, driver)] : [];
+    }
+    const inventory = this.#inventories.get(node.id)?.data ?? null;
+    const facts = machineFactsOf({ inventory, settings: node.settings[step.driver] ?? {}, variables });
+    return imageMismatches(image, facts).map(({ what, why }) => ({
+      code: "IMAGE_UNFIT",
+      message: `Image ${image.name} does not fit node ${node.name}: ${why}. Choose another image, or inspect the node if its inventory is out of date.`,
+      nodeId: node.id,
+      path: IMAGE_PATH,
+      imageMismatch: what,
+    }));
+  }
+
+  async #imageMissing(node: NodeRow, driver: AnyDriver): Promise<Refusal> {
+    this.#registered ??= registered(this.#reader);
+    return {
+      code: "INVALID_INPUT",
+      message: `Node ${node.name} cannot be deployed without an image, because its driver ${driver.name} writes one to the disk: give one as in \`image: { name: "debian-13" }\`. ${await this.#registered}`,
+      nodeId: node.id,
+      path: IMAGE_PATH,
+    };
+  }
+}
+
+/** Whether the steps of a driver install an image. */
+export function needsImage(driver: AnyDriver): boolean {
+  return driver.usesAgent === true;
+}

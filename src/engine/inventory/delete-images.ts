@@ -1,0 +1,119 @@
+/** Deleting images, with the files that the service stores of them. */
+import { RefusalError } from "../../errors.ts";
+import type { Refusal } from "../../errors.ts";
+import { isUuid } from "../../runtime/uuid.ts";
+import {
+  deleteImages as removeImages,
+  imagesByNames,
+  isFileOfImage,
+  lockImageFiles,
+  lockImages,
+  nodesWithImages,
+  operationsWithImages,
+} from "../../store/images.ts";
+import type { ImageRef, ImageRow } from "../../store/images.ts";
+import type { EngineContext } from "../context.ts";
+import { listed, nodesText } from "../input/name-rules.ts";
+import type { Caller, Transaction } from "../transaction.ts";
+import { deleteImageFile, imageFileName } from "./image-files.ts";
+import { unknownImages } from "./images.ts";
+import type { ImagesEdited } from "./images.ts";
+
+export interface DeleteImagesRequest {
+  readonly images: readonly ImageRef[];
+  /** Delete images although nodes are installed with them. */
+  readonly force?: boolean | undefined;
+}
+
+/** Nodes that a refusal names. */
+const NODES_NAMED = 10;
+
+/** All of the images, or none. */
+export async function deleteImages(
+  context: EngineContext,
+  _caller: Caller,
+  { images, force = false }: DeleteImagesRequest,
+): Promise<ImagesEdited> {
+  if (images.length === 0)
+    return {
+      imageIds: [],
+      refusals: [
+        {
+          code: "INVALID_INPUT",
+          message: "An empty list deletes nothing; name at least one image.",
+          path: ["input", "images"],
+        },
+      ],
+    };
+  try {
+    const deleted = await context.transact(async (transaction) => {
+      const rows = await lockNamed(transaction, images);
+      const uses = await usesOf(transaction, rows, force);
+      if (uses.length > 0) throw new RefusalError(uses);
+      await removeImages(
+        transaction.tx,
+        rows.map(({ id }) => id),
+      );
+      return rows;
+    });
+    await deleteFiles(context, deleted);
+    return { imageIds: deleted.map(({ id }) => id), refusals: [] };
+  } catch (error) {
+    if (error instanceof RefusalError) return { imageIds: [], refusals: error.refusals };
+    throw error;
+  }
+}
+
+async function lockNamed({ tx }: Transaction, refs: readonly ImageRef[]): Promise<ImageRow[]> {
+  const named = await imagesByNames(
+    tx,
+    refs.flatMap((ref) => ("name" in ref ? [ref.name] : [])),
+  );
+  const idOf = (ref: ImageRef) => ("id" in ref ? ref.id : (named.find(({ name }) => name === ref.name)?.id ?? ""));
+  const rows = await lockImages(tx, [...new Set(refs.map(idOf).filter(isUuid))], "DELETE");
+  const known = new Set(rows.map(({ id }) => id));
+  const unknown = refs.filter((ref) => !known.has(idOf(ref)));
+  if (unknown.length > 0) throw new RefusalError([unknownImages(unknown, ["input", "images"])]);
+  return rows;
+}
+
+/** A refusal for each image that is in use. Its row is locked, so no request for new work can name it meanwhile. */
+async function usesOf({ tx }: Transaction, rows: readonly ImageRow[], force: boolean): Promise<Refusal[]> {
+  const ids = rows.map(({ id }) => id);
+  const operations = Map.groupBy(await operationsWithImages(tx, ids), ({ imageId }) => imageId);
+  // Read after the operations: a run that ends in between has left its image on its node.
+  const nodes = force ? new Map<string, never>() : await nodesWithImages(tx, ids, NODES_NAMED);
+  return rows.flatMap(({ id, name }): Refusal[] => {
+    const path = ["input", "images"];
+    const [first, ...others] = operations.get(id) ?? [];
+    if (first) {
+      const all = listed([first, ...others].map(({ kind, operationId }) => `${kind} ${operationId}`));
+      const message = `Image ${name} is in use by unfinished operations: ${all}. Abort them, or wait for their end, before you delete the image.`;
+      return [{ code: "IN_USE", message, path, operationId: first.operationId }];
+    }
+    const use = nodes.get(id);
+    if (!use) return [];
+    const rest = use.count - use.names.length;
+    const names = `${use.names.join(", ")}${rest > 0 ? ` and ${rest.toLocaleString("en")} others` : ""}`;
+    const message = `Image ${name} is installed on ${nodesText(use.count)}: ${names}. Repeat the request with \`force: true\` to delete the image; the nodes keep their systems.`;
+    return [{ code: "IN_USE", message, path, nodeId: use.firstId, nodes: { count: use.count, refs: use.names } }];
+  });
+}
+
+/**
+ * Deletes files that no image has any more. A process that ends before leaves the file; it is used again when an image
+ * with this content is added.
+ */
+async function deleteFiles({ transact, imageFolder, log }: EngineContext, rows: readonly ImageRow[]): Promise<void> {
+  const stored = rows.filter(({ url }) => url === null);
+  if (imageFolder === null || stored.length === 0) return;
+  await transact(async ({ tx }) => {
+    await lockImageFiles(tx);
+    for (const image of stored) {
+      if (await isFileOfImage(tx, image)) continue;
+      await deleteImageFile(imageFolder, image).catch((error: unknown) =>
+        log.warn({ err: error, file: imageFileName(image) }, "the file of a deleted image could not be deleted"),
+      );
+    }
+  });
+}

@@ -1,0 +1,61 @@
+/**
+ * Files of images that the service stores: in one folder, named by their checksums. `ostler image add --store` writes a
+ * file before it registers the image, so a name of a file is known before the image has an id; images with the same
+ * content share one file.
+ */
+import { stat, unlink } from "node:fs/promises";
+import { join } from "node:path";
+import { isUuid } from "../../runtime/uuid.ts";
+import { imagesByIds } from "../../store/images.ts";
+import type { ImageRow } from "../../store/images.ts";
+import type { Reader } from "../../store/postgres/database.ts";
+
+type FileOf = Pick<ImageRow, "checksumAlgorithm" | "checksum">;
+
+/** A file that the service stores. */
+export interface StoredImage {
+  readonly path: string;
+  readonly sizeBytes: number;
+}
+
+export function imageFileName({ checksumAlgorithm, checksum }: FileOf): string {
+  return `${checksumAlgorithm.toLowerCase()}-${checksum}`;
+}
+
+export function imageFilePath(folder: string, image: FileOf): string {
+  return join(folder, imageFileName(image));
+}
+
+/** The file of a stored image, to be served to machines; null for any other id, and if the file is missing. */
+export async function storedImage(reader: Reader, folder: string | null, id: string): Promise<StoredImage | null> {
+  if (folder === null || !isUuid(id)) return null;
+  const [image] = await imagesByIds(reader, [id]);
+  if (!image || image.url !== null || (await imageFileBytes(folder, image)) !== image.sizeBytes) return null;
+  return { path: imageFilePath(folder, image), sizeBytes: image.sizeBytes };
+}
+
+/** Size of an image's file; null if there is none. */
+export async function imageFileBytes(folder: string, image: FileOf): Promise<number | null> {
+  try {
+    const found = await stat(imageFilePath(folder, image));
+    return found.isFile() ? found.size : null;
+  } catch (error) {
+    if (isMissing(error)) return null;
+    throw error;
+  }
+}
+
+/** Deletes the file of an image; false if there is none. */
+export async function deleteImageFile(folder: string, image: FileOf): Promise<boolean> {
+  try {
+    await unlink(imageFilePath(folder, image));
+    return true;
+  } catch (error) {
+    if (isMissing(error)) return false;
+    throw error;
+  }
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
+}

@@ -1,0 +1,209 @@
+/** Images of operating systems, their default user data, and what uses them. */
+import { and, asc, eq, inArray, isNull, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { ImageArchitecture, ImageBootMode, ImageFormat } from "../lifecycle/images.ts";
+import type { OperationKind } from "../lifecycle/verbs.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
+import type { Reader, Tx } from "./postgres/database.ts";
+import { cutPage, pageClauses } from "./postgres/pagination.ts";
+import type { Page, PageRequest } from "./postgres/pagination.ts";
+import { imageSecrets, images, nodes, operationSecrets, operations } from "./tables.ts";
+
+export type ImageRow = typeof images.$inferSelect;
+
+/** How a request names an image. */
+export type ImageRef = { readonly id: string } | { readonly name: string };
+
+export interface ImageFilter {
+  readonly nameStartsWith?: string | undefined;
+  readonly architectures?: readonly ImageArchitecture[] | undefined;
+  readonly bootModes?: readonly ImageBootMode[] | undefined;
+  readonly formats?: readonly ImageFormat[] | undefined;
+  /** True: the service stores the file. False: it is at an address elsewhere. */
+  readonly stored?: boolean | undefined;
+  /** With all of these labels. */
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly checksum?: string | undefined;
+}
+
+export async function imagesByIds(reader: Reader, ids: readonly string[]): Promise<ImageRow[]> {
+  return ids.length === 0 ? [] : reader.select().from(images).where(inArrayParam(images.id, ids));
+}
+
+export async function imagesByNames(reader: Reader, names: readonly string[]): Promise<ImageRow[]> {
+  return names.length === 0 ? [] : reader.select().from(images).where(inArrayParam(images.name, names));
+}
+
+export async function imageByRef(reader: Reader, ref: ImageRef): Promise<ImageRow | undefined> {
+  const [row] = "id" in ref ? await imagesByIds(reader, [ref.id]) : await imagesByNames(reader, [ref.name]);
+  return row;
+}
+
+function imageCondition(filter: ImageFilter): SQL | undefined {
+  const { nameStartsWith, architectures, bootModes, formats, stored, labels, checksum } = filter;
+  return and(
+    nameStartsWith === undefined ? undefined : sql`starts_with(${images.name}, ${nameStartsWith})`,
+    architectures && inArray(images.architecture, [...architectures]),
+    bootModes && inArray(images.bootMode, [...bootModes]),
+    formats && inArray(images.format, [...formats]),
+    stored === undefined ? undefined : stored ? sql`${images.url} is null` : sql`${images.url} is not null`,
+    labels && sql`${images.labels} @> ${JSON.stringify(labels)}::text::jsonb`,
+    checksum === undefined ? undefined : eq(images.checksum, checksum.toLowerCase()),
+  );
+}
+
+/** Images by name. */
+export async function imagesPage(reader: Reader, filter: ImageFilter, request: PageRequest): Promise<Page<ImageRow>> {
+  const { where, orderBy } = pageClauses(request, { column: images.name, id: images.id, descending: false });
+  const rows = await reader
+    .select()
+    .from(images)
+    .where(and(imageCondition(filter), where))
+    .orderBy(...orderBy)
+    .limit(request.limit + 1);
+  return cutPage(rows, request);
+}
+
+export async function countImages(reader: Reader, filter: ImageFilter): Promise<number> {
+  return reader.$count(images, imageCondition(filter));
+}
+
+/** Names of the first images, for messages. */
+export async function firstImageNames(reader: Reader, limit: number): Promise<string[]> {
+  const rows = await reader.select({ name: images.name }).from(images).orderBy(asc(images.name)).limit(limit);
+  return rows.map(({ name }) => name);
+}
+
+/** The image, kept from being deleted until the end of the transaction. */
+export async function keepImage(tx: Tx, ref: ImageRef): Promise<ImageRow | undefined> {
+  const [row] = await tx
+    .select()
+    .from(images)
+    .where("id" in ref ? eq(images.id, ref.id) : eq(images.name, ref.name))
+    .for("key share");
+  return row;
+}
+
+/** Locks images in the order of their ids: to change them, or to delete them. */
+export async function lockImages(tx: Tx, ids: readonly string[], to: "CHANGE" | "DELETE"): Promise<ImageRow[]> {
+  if (ids.length === 0) return [];
+  return tx
+    .select()
+    .from(images)
+    .where(inArrayParam(images.id, ids))
+    .orderBy(asc(images.id))
+    .for(to === "DELETE" ? "update" : "no key update");
+}
+
+export async function insertImages(tx: Tx, rows: readonly (typeof images.$inferInsert)[]): Promise<void> {
+  if (rows.length > 0) await tx.insert(images).values([...rows]);
+}
+
+export type ImageRowChange = Partial<Omit<ImageRow, "id" | "revision" | "createdAt" | "updatedAt">>;
+
+export async function updateImage(tx: Tx, id: string, change: ImageRowChange): Promise<void> {
+  await tx
+    .update(images)
+    .set({ ...change, revision: sql`${images.revision} + 1`, updatedAt: sql`now()` })
+    .where(eq(images.id, id));
+}
+
+export async function deleteImages(tx: Tx, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
+  await tx.delete(images).where(inArrayParam(images.id, ids));
+}
+
+/** Waits for other registrations and deletions of files: until the end of the transaction, files stay as they are. */
+export async function lockImageFiles(tx: Tx): Promise<void> {
+  await tx.execute(sql`lock table ${images} in share row exclusive mode`);
+}
+
+/** Whether an image whose file the service stores has this checksum. */
+export async function isFileOfImage(
+  reader: Reader,
+  { checksumAlgorithm, checksum }: Pick<ImageRow, "checksumAlgorithm" | "checksum">,
+): Promise<boolean> {
+  const found = await reader
+    .select({ id: images.id })
+    .from(images)
+    .where(and(eq(images.checksum, checksum), eq(images.checksumAlgorithm, checksumAlgorithm), isNull(images.url)))
+    .limit(1);
+  return found.length > 0;
+}
+
+// ---- use
+
+export interface ImageUse {
+  readonly imageId: string;
+  readonly operationId: string;
+  readonly kind: OperationKind;
+}
+
+/** Unfinished operations that install the images, oldest first. */
+export async function operationsWithImages(reader: Reader, ids: readonly string[]): Promise<ImageUse[]> {
+  if (ids.length === 0) return [];
+  const rows = await reader
+    .select({ imageId: operations.imageId, operationId: operations.id, kind: operations.kind })
+    .from(operations)
+    .where(and(isNull(operations.finishedAt), inArrayParam(operations.imageId, ids)))
+    .orderBy(asc(operations.createdAt));
+  return rows.flatMap(({ imageId, ...use }) => (imageId === null ? [] : [{ imageId, ...use }]));
+}
+
+/** Nodes that are installed with each image: their number, and the first names. */
+export async function nodesWithImages(
+  reader: Reader,
+  ids: readonly string[],
+  namesMax: number,
+): Promise<Map<string, { readonly count: number; readonly names: readonly string[]; readonly firstId: string }>> {
+  if (ids.length === 0) return new Map();
+  const rows = await reader
+    .select({
+      imageId: nodes.imageId,
+      count: sql<number>`count(*)::int`,
+      names: sql<string[]>`(array_agg(${nodes.name} order by ${nodes.name}))[1:${sql.raw(String(namesMax))}]`,
+      firstId: sql<string>`(array_agg(${nodes.id}::text order by ${nodes.name}))[1]`,
+    })
+    .from(nodes)
+    .where(inArrayParam(nodes.imageId, ids))
+    .groupBy(nodes.imageId);
+  return new Map(rows.flatMap(({ imageId, ...use }) => (imageId === null ? [] : [[imageId, use]])));
+}
+
+// ---- user data
+
+/** Stores, replaces or removes (null) the default user data of an image. */
+export async function putImageUserData(tx: Tx, imageId: string, userData: string | null): Promise<void> {
+  if (userData === null) {
+    await tx.delete(imageSecrets).where(eq(imageSecrets.imageId, imageId));
+    return;
+  }
+  await tx
+    .insert(imageSecrets)
+    .values({ imageId, userData })
+    .onConflictDoUpdate({ target: imageSecrets.imageId, set: { userData } });
+}
+
+/** The default user data of an image, to be copied to an operation. */
+export async function imageUserData(reader: Reader, imageId: string): Promise<string | null> {
+  const [row] = await reader.select().from(imageSecrets).where(eq(imageSecrets.imageId, imageId));
+  return row?.userData ?? null;
+}
+
+export async function putOperationUserData(tx: Tx, operationId: string, userData: string): Promise<void> {
+  await tx.insert(operationSecrets).values({ operationId, userData });
+}
+
+/** User data of operations, for calls of drivers and for restarts. */
+export async function userDataOf(reader: Reader, operationIds: readonly string[]): Promise<Map<string, string>> {
+  if (operationIds.length === 0) return new Map();
+  const rows = await reader
+    .select()
+    .from(operationSecrets)
+    .where(inArrayParam(operationSecrets.operationId, operationIds));
+  return new Map(rows.map(({ operationId, userData }) => [operationId, userData]));
+}
+
+export async function deleteOperationUserData(tx: Tx, operationId: string): Promise<void> {
+  await tx.delete(operationSecrets).where(eq(operationSecrets.operationId, operationId));
+}
