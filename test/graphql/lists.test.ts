@@ -24,6 +24,7 @@ const RESOLVED: Readonly<Record<string, string>> = {
   inventory: "a JSON value of any shape, which PostgreSQL writes with other blanks",
   inventories: "a list with arguments",
   inventoryDiff: "has arguments",
+  image: "an object of fields of its own",
   currentRun: "an object of many fields of its own",
   stepCatalogue: "has arguments",
   verbs: "decided by the engine",

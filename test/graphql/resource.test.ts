@@ -22,7 +22,7 @@ const IDS = await oneOfEach();
 async function oneOfEach(): Promise<Readonly<Record<string, string>>> {
   const [name = ""] = await ostler.register(1);
   await ostler.commission([name]);
-  const { node, createCluster, createRunbook, drivers } = {
+  const { node, createCluster, createRunbook, registerImages, drivers } = {
     ...(await ostler.query<{
       node: {
         id: string;
@@ -40,6 +40,9 @@ async function oneOfEach(): Promise<Readonly<Record<string, string>>> {
     ...(await ostler.query<{ createRunbook: { runbook: { id: string } } }>(
       'mutation { createRunbook(input: { name: "refetched", steps: [{ name: "erase_disks" }] }) { runbook { id } } }',
     )),
+    ...(await ostler.query<{ registerImages: { images: { id: string }[] } }>(
+      `mutation { registerImages(input: { images: [{ name: "refetched", url: "https://images.example/a", format: RAW, sizeBytes: 1, checksum: { value: "${"0".repeat(64)}" }, architecture: X64 }] }) { images { id } } }`,
+    )),
   };
   const operation = node.operations.edges[0]?.node;
   return {
@@ -50,6 +53,7 @@ async function oneOfEach(): Promise<Readonly<Record<string, string>>> {
     Driver: drivers[0]?.id ?? "",
     Inventory: node.inventory.id,
     Runbook: createRunbook.runbook.id,
+    Image: registerImages.images[0]?.id ?? "",
   };
 }
 

@@ -43,6 +43,7 @@ const NULLABLE_LISTS = new Set([
   "NotInterruptibleError.path",
   "CapacityError.path",
   "SimpleError.path",
+  "ImageUnfitError.path",
   "ConflictError.allowedStates",
   "NodeResult.steps",
   // Not requested, or not read.

@@ -73,6 +73,7 @@ builder.scalarType("JSON", {
 
 builder.scalarType("ByteCount", {
   description: "Number of bytes: a whole number from 0 to 2^53 - 1, written as a JSON number.",
+  specifiedByURL: "https://www.rfc-editor.org/rfc/rfc8259#section-6",
   serialize: (value) => value,
   parseValue: (value) => {
     if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0)

@@ -209,7 +209,11 @@ export const PowerActionEnum = named(
 export const BootDeviceEnum = named("BootDevice", "Device from which a machine starts.", BOOT_DEVICES);
 export const BootModeEnum = named("BootMode", "How the firmware of a machine starts a device.", BOOT_MODES);
 export const ImageFormatEnum = named("ImageFormat", "Format of the file of an image.", IMAGE_FORMATS);
-export const ChecksumAlgorithmEnum = named("ChecksumAlgorithm", "Algorithm of a checksum.", CHECKSUM_ALGORITHMS);
+export const ChecksumAlgorithmEnum = named(
+  "ChecksumAlgorithm",
+  "Hash function by which a file is identified.",
+  CHECKSUM_ALGORITHMS,
+);
 export const ImageArchitectureEnum = named(
   "ImageArchitecture",
   "Processor architecture that an image is for.",

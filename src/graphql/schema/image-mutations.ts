@@ -41,7 +41,7 @@ const ChecksumInput = builder.inputType("ChecksumInput", {
       type: ChecksumAlgorithmEnum,
       required: true,
       defaultValue: "SHA256",
-      description: "Algorithm.",
+      description: "Function that computed the value.",
     }),
     value: t.string({ required: true, description: "Hexadecimal digits." }),
   }),

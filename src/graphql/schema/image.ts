@@ -16,7 +16,7 @@ const ChecksumRef = builder.objectRef<Pick<ImageRow, "checksum" | "checksumAlgor
   fields: (t) => ({
     algorithm: t.field({
       type: ChecksumAlgorithmEnum,
-      description: "Algorithm.",
+      description: "Function that computed the value.",
       resolve: ({ checksumAlgorithm }) => checksumAlgorithm,
     }),
     value: t.exposeString("checksum", { description: "Hexadecimal digits, in lower case." }),
