@@ -25,6 +25,7 @@ export const ERROR_STATUS = {
   ABORTED: 409,
   CAPACITY: 429,
   BACKEND_FAILED: 502,
+  AGENT_UNAVAILABLE: 503,
   TIMEOUT: 504,
   STOP_TIMEOUT: 504,
 } as const;
@@ -57,6 +58,8 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   CAPACITY:
     "429: not enough is free now: fewer nodes than `pick` needs, or no call of the driver in the time of a reading; try again later.",
   BACKEND_FAILED: "502: the driver, BMC or agent failed.",
+  AGENT_UNAVAILABLE:
+    "503: a step needs the agent, and the service has no provisioning listener or no agent for the node's architecture; the message says what to set up.",
   TIMEOUT: "504: the driver, BMC or agent did not answer before the timeout.",
   STOP_TIMEOUT: "504: the step was still running when the timeout of a graceful stop expired.",
 };

@@ -922,6 +922,43 @@ export const RULES: readonly RuleSection[] = [
     ],
   },
   {
+    title: "The agent",
+    rules: [
+      {
+        id: "R-460",
+        rule: "An agent session has a random secret of 32 bytes, of which only the SHA-256 is stored. A wrong secret is answered like an unknown session.",
+      },
+      {
+        id: "R-461",
+        rule: "The first agent that reports has the session. A second one with the same secret is refused, counted, logged and recorded with the run.",
+      },
+      {
+        id: "R-462",
+        rule: "A session ends with its run and with a later session of the node: its agent is ordered to power off. The agent of an aborted task is ordered to cancel, and its result is not taken.",
+      },
+      {
+        id: "R-463",
+        rule: "The result of a task is passed to its step once, however often and whenever it comes: before the step waits, repeated, and after the service has restarted.",
+      },
+      {
+        id: "R-464",
+        rule: "Secrets of sessions and arguments of tasks are in no log line, plan, transition or answer of the API. Arguments are deleted when their task ends.",
+      },
+      {
+        id: "R-465",
+        rule: "The report of an installed system is accepted once, until the run has ended, and wakes the step that waits for it.",
+      },
+      {
+        id: "R-466",
+        rule: "A request with a step that needs the agent is refused with AGENT_UNAVAILABLE if the node cannot boot it.",
+      },
+      {
+        id: "R-467",
+        rule: "No two nodes have the same MAC address. A request that would give a node the MAC of another is refused and names both; an inspection leaves it to the other node and says so in its step log.",
+      },
+    ],
+  },
+  {
     title: "Simulated BMCs",
     rules: [
       { id: "R-350", rule: "Every link that a simulated BMC reports leads to a resource, whatever its traits." },

@@ -72,8 +72,15 @@ const NODE: Refusals = [["IN_MAINTENANCE", "the node is in maintenance"], ...MAI
 const PROTECTED: Refusals = [["PROTECTED", "the node is protected"]];
 const PROTECTED_OR_RETIRED: Refusals = [["PROTECTED", "the node is protected or retired"]];
 const NOT_LOADED: Refusals = [["UNSUPPORTED_BY_DRIVER", "a driver of the node is not loaded"]];
+const AGENTLESS: Refusals = [
+  [
+    "AGENT_UNAVAILABLE",
+    "a step needs the agent, and the service has no provisioning listener or no agent for the node's architecture",
+  ],
+];
 const UNABLE = (what: string): Refusals => [
   ["UNSUPPORTED_BY_DRIVER", `a driver of the node is not loaded, or none of them can ${what}`],
+  ...AGENTLESS,
 ];
 const INSTALLS_NOTHING: Refusals = [
   [
@@ -222,7 +229,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         mutation: "decommissionNodes",
         kind: "DECOMMISSION",
         whole: VERB,
-        single: [...NODE, ...PROTECTED, ...NOT_LOADED],
+        single: [...NODE, ...PROTECTED, ...NOT_LOADED, ...AGENTLESS],
         see: ["maintenance.md"],
       },
       {
@@ -242,7 +249,10 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         mutation: "setBootDevice",
         kind: "BOOT_DEVICE",
         whole: VERB,
-        single: [...MAINTAINABLE, ...UNABLE("set the boot device")],
+        single: [
+          ...MAINTAINABLE,
+          ["UNSUPPORTED_BY_DRIVER", "a driver of the node is not loaded, or none of them can set the boot device"],
+        ],
         see: ["power.md"],
       },
       {
@@ -320,6 +330,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ["IN_MAINTENANCE", "the node is in maintenance"],
           ...PROTECTED_OR_RETIRED,
           ["UNSUPPORTED_BY_DRIVER", "the driver no longer supports the remaining work"],
+          ...AGENTLESS,
           ["INVALID_INPUT", "a step of the operation's list is no longer offered, or is now forbidden"],
           ["IMAGE_UNFIT", "the image of the operation contradicts the node's present inventory or settings"],
         ],

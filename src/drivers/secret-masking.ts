@@ -154,6 +154,11 @@ function digitsAtEnd(text: string, parts: readonly string[]): number {
 const USER_DATA_LENGTH_MIN = 8;
 const SECRET_KEY = /pass|secret|token|key|credential/i;
 
+/** Whether a key names a secret. */
+export function isSecretKey(key: string): boolean {
+  return SECRET_KEY.test(key);
+}
+
 /** The parts of cloud-init user data to mask: its lines, and the values of keys that name a secret. */
 export function userDataSecrets(userData: string | null): readonly string[] {
   if (userData === null) return [];
@@ -162,6 +167,6 @@ export function userDataSecrets(userData: string | null): readonly string[] {
     if (line.length < USER_DATA_LENGTH_MIN) return [];
     const [, key = "", value = ""] = /^(.*?)[:=]\s*(.*)$/.exec(line) ?? [];
     const plain = value.replaceAll(/^["']|["']$/g, "");
-    return SECRET_KEY.test(key) && plain.length >= SECRET_LENGTH_MIN ? [line, plain] : [line];
+    return isSecretKey(key) && plain.length >= SECRET_LENGTH_MIN ? [line, plain] : [line];
   });
 }

@@ -1,18 +1,10 @@
 /** The parts that the engine's functions share. `createEngine` makes them once; every request gets the same. */
-import type { AgentArchitecture } from "../drivers/driver.ts";
 import type { Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
 import type { Observer } from "../observer.ts";
+import type { Provisioning } from "./input/agent-media.ts";
 import type { Queue } from "./jobs/queue.ts";
 import type { Transact } from "./transaction.ts";
-
-/** How machines reach the service, and the agents that it can let them boot. */
-export interface Provisioning {
-  /** Address of the provisioning listener as machines reach it, without a slash at its end. */
-  readonly url: string;
-  /** The agent for an architecture; null if it is not installed. */
-  mediaFor(architecture: AgentArchitecture): { readonly version: string; readonly protocol: number } | null;
-}
 
 export interface EngineContext {
   readonly transact: Transact;

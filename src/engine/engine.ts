@@ -13,7 +13,7 @@ import { restartWork } from "./admission/restart.ts";
 import type { RestartRequest } from "./admission/restart.ts";
 import type { Agents } from "./agents/agents.ts";
 import { createAgents } from "./agents/create-agents.ts";
-import type { EngineContext, Provisioning } from "./context.ts";
+import type { EngineContext } from "./context.ts";
 import { discoverNodes } from "./discovery/discover.ts";
 import type { DiscoverAnswer, DiscoverRequest } from "./discovery/discover.ts";
 import {
@@ -27,6 +27,7 @@ import { receiveCallback } from "./execution/callback.ts";
 import type { CallbackAnswer } from "./execution/callback.ts";
 import { startRecovery } from "./execution/recover.ts";
 import { Runner } from "./execution/runner.ts";
+import type { Provisioning } from "./input/agent-media.ts";
 import type { SubmitAnswer } from "./input/answers.ts";
 import type { AbortRequest, AbortResult, InterruptRequest, StopRequest } from "./input/interrupt-request.ts";
 import type { ClusterRef, NodeSelector } from "./input/node-selector.ts";
@@ -71,7 +72,7 @@ import { createTransact } from "./transaction.ts";
 
 // Re-exported for the API.
 export type { AgentOrder, AgentReport, Agents, Bearer, BootTicket } from "./agents/agents.ts";
-export type { Provisioning } from "./context.ts";
+export type { Provisioning } from "./input/agent-media.ts";
 export { isCallbackToken } from "./execution/callback.ts";
 export type { CallbackAnswer } from "./execution/callback.ts";
 export { factsOf } from "./admission/node-facts.ts";
@@ -256,7 +257,11 @@ async function createParts(options: EngineOptions) {
     }),
   );
   const shared = { database, transact, registry, queue, observer, log };
-  const { agents, bindAgent } = createAgents();
+  const { agents, bindAgent } = createAgents({
+    ...shared,
+    reader: database.reader,
+    provisioning: options.provisioning ?? null,
+  });
   const slots = createSlotScheduler(shared);
   const runner = new Runner({
     ...shared,

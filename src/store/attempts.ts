@@ -97,6 +97,8 @@ export async function updateAttempt(
     readonly failure?: Failure;
     readonly callback?: StoredJson;
     readonly part?: AttemptRow["part"];
+    readonly progressPercent?: number;
+    readonly progressMessage?: string | null;
     readonly ended?: true;
   },
 ): Promise<void> {

@@ -189,3 +189,35 @@ export interface SitePolicy {
   /** The power of a node whose cleaning or deployment fails. */
   readonly powerOnFailure?: PowerOnFailure;
 }
+
+/** A static network configuration of an agent. */
+export interface AgentNetworkSettings {
+  readonly mac: string;
+  readonly address: string;
+  readonly gateway?: string;
+  readonly dns?: readonly string[];
+}
+
+/** The agent of a session, as it reported itself. */
+export interface AgentIdentity {
+  readonly version: string;
+  readonly architecture: "X64" | "ARM64";
+  readonly bootMode: "UEFI" | "BIOS";
+  readonly address: string;
+  readonly macs: readonly string[];
+}
+
+export interface TaskIdentity {
+  readonly id: string;
+  /** MAC of the attempt, the kind and the arguments: equal for the same task of the same attempt. */
+  readonly key: string;
+}
+
+/** A task of an agent, and the attempt that waits for it. */
+export interface StoredTask extends TaskIdentity {
+  readonly kind: string;
+  readonly args: StoredJson;
+  readonly step: number;
+  readonly attempt: number;
+  readonly interruptible: "ALWAYS" | "AT_BOUNDARY" | "NEVER";
+}

@@ -36,6 +36,8 @@ import type { AbortMode } from "../lifecycle/interrupts.ts";
 import type { FailurePolicy, OperationState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
 import type { OperationKind, LegPhase } from "../lifecycle/verbs.ts";
 import type {
+  AgentIdentity,
+  AgentNetworkSettings,
   DriverTry,
   Failure,
   JsonObject,
@@ -44,6 +46,8 @@ import type {
   SitePolicy,
   StepChoice,
   StoredJson,
+  StoredTask,
+  TaskIdentity,
   VerbOptions,
   WaitReason,
   Waves,
@@ -112,6 +116,8 @@ export const nodes = pgTable(
     /** Settings without their secrets: driver name → settings. */
     settings: jsonb("settings").$type<Readonly<Record<string, JsonObject>>>().notNull(),
     labels: jsonb("labels").$type<Readonly<Record<string, string>>>().notNull(),
+    /** MAC addresses, sorted: those in `node_macs`, which makes each unique. */
+    macs: jsonb("macs").$type<readonly string[]>().notNull().default([]),
     clusterId: uuid("cluster_id").references(() => clusters.id, { onDelete: "set null" }),
     lastError: jsonb("last_error").$type<Failure>(),
     /** The image that the system was installed from. Kept when the image is deleted, so it is not a foreign key. */
@@ -141,6 +147,20 @@ export const nodeSecrets = pgTable("node_secrets", {
   /** Driver name → secret field → value. */
   secrets: jsonb("secrets").$type<Readonly<Record<string, Readonly<Record<string, string>>>>>().notNull(),
 });
+
+/** The MAC addresses of nodes, in lower case with colons. */
+export const nodeMacs = pgTable(
+  "node_macs",
+  {
+    mac: text("mac").primaryKey(),
+    nodeId: uuid("node_id")
+      .notNull()
+      .references(() => nodes.id, { onDelete: "cascade" }),
+    /** GIVEN: by a request. INSPECTED: by the newest inspection, and replaced by the next. */
+    source: text("source").$type<"GIVEN" | "INSPECTED">().notNull(),
+  },
+  (table) => [index("node_macs_node").on(table.nodeId)],
+);
 
 /** Results of inspections. All are kept; the newest is the node's inventory. */
 export const inventories = pgTable(
@@ -404,13 +424,63 @@ export const anomalies = pgTable(
     runId: uuid("run_id")
       .notNull()
       .references(() => runs.id),
-    /** LATE: the token of an earlier entry. DUPLICATE: a used token. FORGED: a token that was never issued. */
-    kind: text("kind").$type<"LATE" | "DUPLICATE" | "FORGED">().notNull(),
+    /**
+     * LATE: the token of an earlier entry. DUPLICATE: a used token. FORGED: a token that was never issued. STRANGER: a
+     * second agent with the secret of a session.
+     */
+    kind: text("kind").$type<"LATE" | "DUPLICATE" | "FORGED" | "STRANGER">().notNull(),
     /** Index of the step that the run was at. */
     step: text("step"),
     at: at("at").notNull().default(now),
   },
   (table) => [index("anomalies_run").on(table.runId, table.at)],
+);
+
+/**
+ * Sessions of the agent that a machine boots from a ramdisk. Of secrets only the SHA-256 is stored. The arguments of a
+ * task can contain secrets: they are removed when the task ends, and only the agent gets them.
+ */
+export const agentSessions = pgTable(
+  "agent_sessions",
+  {
+    id: uuid("id").primaryKey(),
+    nodeId: uuid("node_id")
+      .notNull()
+      .references(() => nodes.id, { onDelete: "cascade" }),
+    runId: uuid("run_id")
+      .notNull()
+      .references(() => runs.id, { onDelete: "cascade" }),
+    secretHash: text("secret_hash").notNull(),
+    medium: text("medium").$type<"ISO" | "NETWORK">().notNull(),
+    architecture: text("architecture").$type<"X64" | "ARM64">().notNull(),
+    kernelArguments: jsonb("kernel_arguments").$type<readonly string[]>().notNull(),
+    network: jsonb("network").$type<AgentNetworkSettings>(),
+    /** The agent that has the session, fixed by its first contact. */
+    instance: text("instance"),
+    agent: jsonb("agent").$type<AgentIdentity>(),
+    /** Requests of other agents with the secret. */
+    strangers: integer("strangers").notNull().default(0),
+    task: jsonb("task").$type<StoredTask>(),
+    /** The task whose result was taken last. */
+    lastTask: jsonb("last_task").$type<TaskIdentity>(),
+    homeHash: text("home_hash"),
+    home: jsonb("home").$type<StoredJson>(),
+    openedAt: at("opened_at").notNull().default(now),
+    dhcpAt: at("dhcp_at"),
+    scriptAt: at("script_at"),
+    kernelAt: at("kernel_at"),
+    contactAt: at("contact_at"),
+    seenAt: at("seen_at"),
+    homeAt: at("home_at"),
+    /** When it was closed, or replaced. A session ends with its run too. */
+    endedAt: at("ended_at"),
+  },
+  (table) => [
+    uniqueIndex("agent_sessions_one_open")
+      .on(table.nodeId)
+      .where(sql`${table.endedAt} is null`),
+    index("agent_sessions_run").on(table.runId, table.openedAt),
+  ],
 );
 
 /** Policy for all nodes: one row. */

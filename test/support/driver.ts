@@ -20,6 +20,7 @@ interface Parts {
   readonly deploy?: StepInterface<AnySettings>;
   readonly secret?: true;
   readonly media?: MediaInterface<AnySettings>;
+  readonly usesAgent?: true;
   /** Default: it reads all variables. */
   readonly variables?: Driver<AnySettings>["variables"];
 }

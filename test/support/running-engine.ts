@@ -6,7 +6,7 @@ import type { Driver } from "../../src/drivers/driver.ts";
 import { createRegistry } from "../../src/drivers/registry.ts";
 import type { AnyDriver } from "../../src/drivers/registry.ts";
 import { createEngine } from "../../src/engine/engine.ts";
-import type { Engine } from "../../src/engine/engine.ts";
+import type { Engine, Provisioning } from "../../src/engine/engine.ts";
 import { createTransact } from "../../src/engine/transaction.ts";
 import type { Transact } from "../../src/engine/transaction.ts";
 import { createLog } from "../../src/log.ts";
@@ -30,6 +30,8 @@ export interface EngineSetup {
   readonly powerSeconds?: number;
   /** Folder with the files of stored images. */
   readonly imageFolder?: string;
+  /** How machines reach the service; absent: not at all. */
+  readonly provisioning?: Provisioning | null;
   /** Puts something between the engine and its database. */
   readonly through?: (database: Database) => Database;
 }
@@ -67,6 +69,7 @@ export async function runEngine(connection: Connection, setup: EngineSetup = {})
       drainMs: DRAIN_MS,
       powerSeconds: setup.powerSeconds ?? 0,
       ...(setup.patienceMs !== undefined && { patienceMs: setup.patienceMs }),
+      provisioning: setup.provisioning ?? null,
       ...(setup.probeMs !== undefined && { probeMs: setup.probeMs }),
     }),
   );

@@ -154,15 +154,16 @@ async function decidePart(
   }: { readonly context: EngineContext; readonly policy: SitePolicy; readonly terms: RequestTerms },
 ): Promise<DecidedPart> {
   const own = selection.nodes.flatMap(({ nodeId }) => nodes.get(nodeId) ?? []);
-  const basis = { registry: context.registry, policy, submission };
+  const { registry, provisioning } = context;
+  const basis = { registry, provisioning, policy, submission };
   const decisions = await planNodes(tx, new Map(own.map((node) => [node.id, node])), basis);
   const variablesOf = await effectiveVariables(tx, own, submission, terms.variables);
   const powerOnFailure = powerOnFailureOf(terms, submission.options, policy);
   const admitted: AdmittedNode[] = [];
   const answers: NodeAnswer[] = [];
-  const checks = new VariableChecks(context.registry, terms.unknownVariables ?? "REFUSE_SIMILAR");
+  const checks = new VariableChecks(registry, terms.unknownVariables ?? "REFUSE_SIMILAR");
   const { image } = installed;
-  const imageChecks = await ImageChecks.of(tx, context.registry, { image, nodeIds: own.map(({ id }) => id) });
+  const imageChecks = await ImageChecks.of(tx, registry, { image, nodeIds: own.map(({ id }) => id) });
   for (const { ref, nodeId } of selection.nodes) {
     const node = nodes.get(nodeId);
     const decision = decisions.get(nodeId);

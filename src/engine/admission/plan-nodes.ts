@@ -14,7 +14,9 @@ import type { Plan, PlannedStep, SitePolicy } from "../../store/records.ts";
 import { busyNodes, newestWork } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { cleansAutomatically } from "../../store/site.ts";
+import type { Provisioning } from "../input/agent-media.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
+import { agentFlaw } from "../plans/agent-check.ts";
 import { installFlaw } from "../plans/install-check.ts";
 import { installedSteps, keepSteps, keysOf, planSteps } from "../plans/plan.ts";
 import type { PlanRequest } from "../plans/plan.ts";
@@ -43,6 +45,7 @@ export type NodeDecision = PlannedWork | { readonly refusal: Refusal; readonly f
 
 export interface PlanBasis {
   readonly registry: Registry;
+  readonly provisioning: Provisioning | null;
   readonly policy: SitePolicy;
   readonly submission: Submission;
 }
@@ -125,6 +128,8 @@ class SharedPlans {
     const keptKey = JSON.stringify([key, ...done]);
     const plan = this.#kept.get(keptKey) ?? (done.size > 0 ? keepSteps(planned.plan, done) : planned.plan);
     this.#kept.set(keptKey, plan);
+    const agentless = agentFlaw(node, plan, { composition, provisioning: this.#basis.provisioning });
+    if (agentless) return { refusal: agentless };
     const erases = erasesData(node, plan.steps, earlier ? keptSteps(earlier) : plan.steps.filter(({ kept }) => kept));
     return { plan, target: route.target, erasesData: erases, earlier: earlier?.run ?? null };
   }

@@ -1,21 +1,23 @@
-/** Creates the engine's face to the agents of machines. */
-import { noAgent } from "../../drivers/no-agent.ts";
+/** Creates the engine's faces to the agents of machines: one for the provisioning listener, one for steps. */
 import type { BindAgent } from "../execution/driver-call.ts";
+import type { AgentParts } from "./agent-parts.ts";
 import type { Agents } from "./agents.ts";
+import { callHome, leased, medium, networkBoot, reached } from "./boots.ts";
+import { AgentContacts } from "./contacts.ts";
+import { StepAgent } from "./node-agent.ts";
 
-/** No session can be opened yet. */
-export function createAgents(): { readonly agents: Agents; readonly bindAgent: BindAgent } {
+export function createAgents(parts: AgentParts): { readonly agents: Agents; readonly bindAgent: BindAgent } {
+  const contacts = new AgentContacts(parts);
   return {
     agents: {
-      poll: async () => "UNKNOWN",
-      result: async () => "UNKNOWN",
-      networkBoot: async () => null,
-      medium: async () => null,
-      reached: async () => {},
-      leased: async () => {},
-      callHome: async () => false,
+      poll: (bearer, report) => contacts.poll(bearer, report),
+      result: (bearer, instance, result) => contacts.result(bearer, instance, result),
+      networkBoot: (machine) => networkBoot(parts, machine),
+      medium: (bearer) => medium(parts, bearer),
+      reached: (session) => reached(parts, session),
+      leased: (mac) => leased(parts, mac),
+      callHome: (token, body) => callHome(parts, token, body),
     },
-    bindAgent: () => () =>
-      noAgent("The service has no provisioning listener: set OSTLER_PROVISION_HOST, and restart the service."),
+    bindAgent: (entry) => (signal) => new StepAgent(parts, entry, signal),
   };
 }

@@ -11,7 +11,7 @@ import { attemptsUnderWay, updateAttempt } from "../../store/attempts.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import { lockRun } from "../../store/run-locks.ts";
 import { runsByIds, updateRun } from "../../store/runs.ts";
-import type { Anomaly } from "../../store/rejected-callbacks.ts";
+import type { Anomaly as AnyAnomaly } from "../../store/rejected-callbacks.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { isUuid } from "../../runtime/uuid.ts";
@@ -19,15 +19,18 @@ import type { EngineContext } from "../context.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { Transaction } from "../transaction.ts";
 
+/** Why a callback is rejected. */
+type Anomaly = Exclude<AnyAnomaly, "STRANGER">;
+
 /** `UNKNOWN`: there is no such run. Only `TAKEN` changes the run. */
 export type CallbackAnswer = "TAKEN" | Anomaly | "UNKNOWN";
 
-type CallbackParts = Pick<EngineContext, "transact" | "queue" | "log"> & { readonly reader: Reader };
+export type CallbackParts = Pick<EngineContext, "transact" | "queue" | "log"> & { readonly reader: Reader };
 
 type RunSecret = Pick<RunRow, "id" | "callbackSecret">;
 
 /** Limit per run, so that forged callbacks fill neither the database nor the log. */
-const REJECTED_MAX = 100;
+export const REJECTED_MAX = 100;
 /** Number of earlier generations whose tokens are compared, to distinguish a late callback from a forged one. */
 const GENERATIONS_MAX = 10_000;
 
@@ -76,19 +79,36 @@ export async function receiveCallback(
     const { tx } = transaction;
     const run = await lockRun(tx, runId);
     if (!run) return { answer: "UNKNOWN" };
-    const attempt = isForOpenStep(run, given) ? (await attemptsUnderWay(tx, [run.id])).get(run.id) : undefined;
-    if (!attempt || (attempt.state !== "RUNNING" && attempt.state !== "WAITING")) {
+    if (!isForOpenStep(run, given) || !(await deliverCallback(transaction, queue, run, body))) {
       const kind = rejectionOf(run, given);
       return { answer: kind, rejected: await recordRejected(transaction, run, kind) };
     }
-    // Null in the database means that there was no callback.
-    await updateAttempt(tx, attempt, { callback: body ?? {} });
-    await updateRun(tx, run.id, { openGeneration: null });
-    if (run.state === "WAITING" && run.waitReason === "CALLBACK") await queue.wake(transaction, run.id);
     return { answer: "TAKEN" };
   });
   if (rejected) logRejected(log, rejected);
   return answer;
+}
+
+/**
+ * Gives a callback to the present entry of the step that a locked run is at, and wakes it if it waits for one. False:
+ * no
+ * step is under way, or this entry has got a callback.
+ */
+export async function deliverCallback(
+  transaction: Transaction,
+  queue: CallbackParts["queue"],
+  run: RunRow,
+  body: StoredJson,
+): Promise<boolean> {
+  const { tx } = transaction;
+  if (run.finishedAt !== null || run.openGeneration === null) return false;
+  const attempt = (await attemptsUnderWay(tx, [run.id])).get(run.id);
+  if (!attempt || (attempt.state !== "RUNNING" && attempt.state !== "WAITING")) return false;
+  // Null in the database means that there was no callback.
+  await updateAttempt(tx, attempt, { callback: body ?? {} });
+  await updateRun(tx, run.id, { openGeneration: null });
+  if (run.state === "WAITING" && run.waitReason === "CALLBACK") await queue.wake(transaction, run.id);
+  return true;
 }
 
 /** Whether a token was issued for the present entry of a step, and no callback has been received for it. */

@@ -7,6 +7,7 @@
 import type { Log } from "../../log.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import { unfinishedDiscoveries } from "../../store/discoveries.ts";
+import { endStaleSessions } from "../../store/agent-sessions.ts";
 import { neglectedRuns } from "../../store/parked-runs.ts";
 import type { Queue } from "../jobs/queue.ts";
 
@@ -37,6 +38,8 @@ export function startRecovery(parts: {
     const discoveries = await queue.restoreDiscoveries(
       await unfinishedDiscoveries(database.reader, NEGLECTED_SECONDS, PAGE),
     );
+    // The sessions of agents end with their runs, and the arguments of their tasks are not kept.
+    while ((await database.transaction((tx) => endStaleSessions(tx, PAGE))) === PAGE);
     if (discoveries > 0) log.warn({ discoveries }, "discoveries without a job were given a new one");
   };
   const attempt = () =>

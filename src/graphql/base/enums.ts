@@ -134,6 +134,7 @@ export const AnomalyKindEnum = named("CallBackAnomalyKind", "Reason why a callba
   LATE: "Its URL belongs to an earlier call of the step, or to work that has ended.",
   DUPLICATE: "A callback to its URL was accepted before.",
   FORGED: "Its URL was never issued.",
+  STRANGER: "A second agent presented the secret of an agent session. Nothing of it was accepted.",
 });
 export const StepPartEnum = named("StepPart", "Part of a step: the driver function that is called.", {
   RUN: "Do the work.",

@@ -1,0 +1,84 @@
+/** The boot of the agent, and the report of the installed system: what machines send before and after the agent runs. */
+import type { StoredJson } from "../../store/records.ts";
+import {
+  agentSessionById,
+  noteBoot,
+  noteKernel,
+  noteLease,
+  putHome,
+  sessionToBoot,
+} from "../../store/agent-sessions.ts";
+import type { AgentSessionRow } from "../../store/agent-sessions.ts";
+import { lockRun } from "../../store/run-locks.ts";
+import { runsByIds } from "../../store/runs.ts";
+import { isStorable } from "../../runtime/json-values.ts";
+import { isUuid } from "../../runtime/uuid.ts";
+import { deliverCallback } from "../execution/callback.ts";
+import { macOf } from "../input/mac-addresses.ts";
+import { authenticated } from "./agent-parts.ts";
+import type { AgentParts } from "./agent-parts.ts";
+import type { Bearer, BootTicket } from "./agents.ts";
+import { hashOfSecret, isSecret, newSecret } from "./secrets.ts";
+
+const MACS_MAX = 64;
+
+export async function networkBoot(
+  { reader, transact }: AgentParts,
+  { macs }: { readonly macs: readonly string[] },
+): Promise<BootTicket | null> {
+  const known = macs.slice(0, MACS_MAX).flatMap((mac) => macOf(mac) ?? []);
+  const session = await sessionToBoot(reader, known);
+  if (!session) return null;
+  const secret = newSecret();
+  // False: the agent has come, or the session was closed, since it was read.
+  const isWaiting = await transact(({ tx }) => noteBoot(tx, session.id, hashOfSecret(secret)));
+  return isWaiting ? ticketOf(session, secret) : null;
+}
+
+export async function medium(parts: AgentParts, bearer: Bearer): Promise<BootTicket | null> {
+  const view = await authenticated(parts, bearer);
+  if (!view || view.isOver || view.session.medium !== "ISO") return null;
+  const { session } = view;
+  if (session.scriptAt === null) await parts.transact(({ tx }) => noteBoot(tx, session.id));
+  return ticketOf(session, bearer.secret);
+}
+
+function ticketOf({ id, architecture, kernelArguments, network }: AgentSessionRow, secret: string): BootTicket {
+  return { session: id, secret, architecture, kernelArguments, network };
+}
+
+export async function reached({ transact }: AgentParts, session: string): Promise<void> {
+  if (isUuid(session)) await transact(({ tx }) => noteKernel(tx, session));
+}
+
+export async function leased({ transact }: AgentParts, given: string): Promise<void> {
+  const mac = macOf(given);
+  if (mac !== null) await transact(({ tx }) => noteLease(tx, mac));
+}
+
+/** Stores the report, and wakes the step of the run that waits for it. */
+export async function callHome(
+  { reader, transact, queue, log }: AgentParts,
+  token: string,
+  given: StoredJson,
+): Promise<boolean> {
+  const [id = "", secret = "", ...rest] = token.split(".");
+  if (!isUuid(id) || rest.length > 0) return false;
+  const view = await agentSessionById(reader, id);
+  const hash = view?.session.homeHash ?? null;
+  if (!view || hash === null || !isSecret(secret, hash)) return false;
+  const [run] = await runsByIds(reader, [view.run.id]);
+  if (!run || run.finishedAt !== null) return false;
+  const body = isStorable(given) ? given : null;
+  return transact(async (transaction) => {
+    const locked = await lockRun(transaction.tx, run.id);
+    if (!locked || locked.finishedAt !== null) return false;
+    if (!(await putHome(transaction.tx, id, body))) return true;
+    const now = await agentSessionById(transaction.tx, id);
+    if (now?.session.task === null) await deliverCallback(transaction, queue, locked, { home: body });
+    transaction.afterCommit(() =>
+      log.info({ node: run.nodeName, runId: run.id }, `the installed system of node ${run.nodeName} has reported`),
+    );
+    return true;
+  });
+}

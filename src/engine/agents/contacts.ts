@@ -1,0 +1,188 @@
+/**
+ * The contacts of an agent: its polls and its results.
+ *
+ * The first contact fixes which agent has the session; a second one with the same secret is refused, counted and
+ * recorded. A result is stored in one transaction with the callback of the step, so that it is taken once, however
+ * often the agent repeats it.
+ */
+import { randomUUID } from "node:crypto";
+import type { AgentResult } from "../../drivers/driver.ts";
+import { agentSessionById, countStranger, fixAgent, noteSeen, putTask } from "../../store/agent-sessions.ts";
+import type { AgentSessionView } from "../../store/agent-sessions.ts";
+import { attemptsUnderWay, updateAttempt } from "../../store/attempts.ts";
+import { secretsOf } from "../../store/nodes.ts";
+import type { Tx } from "../../store/postgres/database.ts";
+import type { AgentIdentity, StoredJson, StoredTask } from "../../store/records.ts";
+import { noteAnomaly } from "../../store/rejected-callbacks.ts";
+import { lockRun } from "../../store/run-locks.ts";
+import { updateRun } from "../../store/runs.ts";
+import { LruMap } from "../../runtime/lru-map.ts";
+import { cutTo, storableText } from "../../runtime/text.ts";
+import { REJECTED_MAX, deliverCallback } from "../execution/callback.ts";
+import { AGENT_PROTOCOL } from "../input/agent-media.ts";
+import { createRedactor } from "../input/secret-redactor.ts";
+import type { Redactor } from "../input/secret-redactor.ts";
+import { authenticated } from "./agent-parts.ts";
+import type { AgentParts } from "./agent-parts.ts";
+import type { AgentOrder, AgentReport, Bearer, NoAgent, ResultAnswer } from "./agents.ts";
+import { currentTask, orderFor } from "./orders.ts";
+import { taskSecrets } from "./task-secrets.ts";
+
+/** A contact is stored if the stored one is older. */
+const SEEN_EVERY_SECONDS = 5;
+const PROGRESS_EVERY_MS = 1_000;
+const MESSAGE_LENGTH_MAX = 1_000;
+const TEXT_LENGTH_MAX = 200;
+const MACS_MAX = 64;
+/** Requests of strangers that are recorded and logged for a session; further ones are only counted. */
+const STRANGERS_RECORDED = 5;
+/** Sessions of which this process remembers the progress that it stored last. */
+const PROGRESSES_KEPT = 20_000;
+
+interface StoredProgress {
+  readonly at: number;
+  readonly text: string;
+}
+
+export class AgentContacts {
+  readonly #parts: AgentParts;
+  readonly #progresses = new LruMap<string, StoredProgress>(PROGRESSES_KEPT);
+
+  constructor(parts: AgentParts) {
+    this.#parts = parts;
+  }
+
+  async poll(bearer: Bearer, report: AgentReport): Promise<AgentOrder | NoAgent> {
+    const view = await authenticated(this.#parts, bearer);
+    if (!view) return "UNKNOWN";
+    if (view.isOver) return { do: "power_off" };
+    if (report.protocol !== AGENT_PROTOCOL) {
+      this.#warn(view, { version: report.version, protocol: report.protocol }, "has another version of the protocol");
+      return { do: "power_off" };
+    }
+    const { session } = view;
+    if (session.instance === null) {
+      if (!(await this.#meet(view, report))) return this.poll(bearer, report);
+    } else if (session.instance !== report.instance) return this.#refuseStranger(view, report.address);
+    else if ((view.silentSeconds ?? 0) > SEEN_EVERY_SECONDS)
+      await this.#parts.transact(({ tx }) => noteSeen(tx, session.id, identityOf(report)));
+    await this.#noteProgress(view, bearer, report);
+    if (session.task && !currentTask(view)) await this.#dropTask(view, session.task);
+    return orderFor(view, report);
+  }
+
+  async result(bearer: Bearer, instance: string, result: AgentResult): Promise<ResultAnswer> {
+    const view = await authenticated(this.#parts, bearer);
+    if (!view) return "UNKNOWN";
+    if (view.session.instance !== instance) return this.#refuseStranger(view, null);
+    return this.#parts.transact(async (transaction) => {
+      const { tx } = transaction;
+      const run = await lockRun(tx, view.run.id);
+      const now = await agentSessionById(tx, view.session.id);
+      if (!run || !now) return "UNKNOWN";
+      if (now.session.lastTask?.id === result.task) return "TAKEN";
+      const task = currentTask(now);
+      if (task?.id !== result.task) return "NOT_CURRENT";
+      const redactor = await redactorOf(tx, now, bearer, task);
+      const body = redactor.json(JSON.parse(JSON.stringify(result)) as StoredJson);
+      if (!(await deliverCallback(transaction, this.#parts.queue, run, body))) return "RETRY";
+      await putTask(tx, now.session.id, null, { id: task.id, key: task.key });
+      return "TAKEN";
+    });
+  }
+
+  /** The first contact. False: another agent, or another request of this one, was faster. */
+  #meet({ session, run }: AgentSessionView, report: AgentReport): Promise<boolean> {
+    return this.#parts.transact(async (transaction) => {
+      const locked = await lockRun(transaction.tx, run.id);
+      if (!(await fixAgent(transaction.tx, session.id, report.instance, identityOf(report)))) return false;
+      if (locked && session.task === null) await deliverCallback(transaction, this.#parts.queue, locked, CONTACT);
+      transaction.afterCommit(() =>
+        this.#parts.log.info(
+          { node: run.nodeName, runId: run.id, session: session.id, version: report.version },
+          `the agent of node ${run.nodeName} has reported`,
+        ),
+      );
+      return true;
+    });
+  }
+
+  async #refuseStranger(view: AgentSessionView, address: string | null): Promise<"STRANGER"> {
+    const { session, run } = view;
+    const count = await this.#parts.transact(async ({ tx }) => {
+      const strangers = await countStranger(tx, session.id);
+      const anomaly = { id: randomUUID(), runId: run.id, kind: "STRANGER", step: null } as const;
+      if (strangers <= STRANGERS_RECORDED) await noteAnomaly(tx, anomaly, REJECTED_MAX);
+      return strangers;
+    });
+    if (count <= STRANGERS_RECORDED)
+      this.#warn(
+        view,
+        { address, strangers: count },
+        "was contacted with its secret by a second agent, which is refused",
+      );
+    return "STRANGER";
+  }
+
+  #warn({ session, run }: AgentSessionView, about: object, what: string): void {
+    this.#parts.log.warn(
+      { node: run.nodeName, runId: run.id, operationId: run.operationId, session: session.id, ...about },
+      `the agent session of node ${run.nodeName} ${what}`,
+    );
+  }
+
+  /** Stores the progress of a task as that of its attempt, whether or not a process holds the step. */
+  async #noteProgress(view: AgentSessionView, bearer: Bearer, { task: reported }: AgentReport): Promise<void> {
+    const task = currentTask(view);
+    if (!reported || reported.id !== task?.id) return;
+    const percent = Math.round(Math.min(100, Math.max(0, Number.isFinite(reported.percent) ? reported.percent : 0)));
+    const text = JSON.stringify([task.id, percent, reported.message]);
+    const last = this.#progresses.get(view.session.id);
+    const now = performance.now();
+    if (last && (last.text === text || now - last.at < PROGRESS_EVERY_MS)) return;
+    this.#progresses.set(view.session.id, { at: now, text });
+    await this.#parts.transact(async ({ tx }) => {
+      const run = await lockRun(tx, view.run.id);
+      const attempt = run && (await attemptsUnderWay(tx, [run.id])).get(run.id);
+      if (!run || run.finishedAt !== null || attempt?.step !== task.step || attempt.number !== task.attempt) return;
+      const redactor = await redactorOf(tx, view, bearer, task);
+      const message = reported.message === null ? null : cutTo(redactor.text(reported.message), MESSAGE_LENGTH_MAX);
+      await updateAttempt(tx, attempt, { progressPercent: percent, progressMessage: message });
+      await updateRun(tx, run.id, {});
+    });
+  }
+
+  /** Removes a task that nothing waits for any more, with its arguments. */
+  async #dropTask({ session, run }: AgentSessionView, task: StoredTask): Promise<void> {
+    await this.#parts.transact(async ({ tx }) => {
+      await lockRun(tx, run.id);
+      const now = await agentSessionById(tx, session.id);
+      if (now?.session.task?.id === task.id && !currentTask(now)) await putTask(tx, session.id, null);
+    });
+  }
+}
+
+/** Ends the wait of a step for the first contact. */
+const CONTACT: StoredJson = { contact: true };
+
+/** Masks the secrets of the node, of the session and of the task. */
+async function redactorOf(
+  tx: Tx,
+  { session }: AgentSessionView,
+  { secret }: Bearer,
+  { args }: StoredTask,
+): Promise<Redactor> {
+  const ofNode = Object.values(await secretsOf(tx, session.nodeId)).flatMap((fields) => Object.values(fields));
+  return createRedactor([...ofNode, secret, ...taskSecrets(args)]);
+}
+
+function identityOf({ version, architecture, bootMode, address, macs }: AgentReport): AgentIdentity {
+  const short = (text: string) => cutTo(storableText(text), TEXT_LENGTH_MAX);
+  return {
+    version: short(version),
+    architecture,
+    bootMode,
+    address: short(address),
+    macs: macs.slice(0, MACS_MAX).map(short),
+  };
+}
