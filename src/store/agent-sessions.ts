@@ -165,7 +165,7 @@ export async function countStranger(tx: Tx, id: string): Promise<number> {
   return row?.strangers ?? 0;
 }
 
-/** Notes that the boot script or the medium was fetched; a new secret replaces the one of an agent that has not come. */
+/** Notes that the script or the medium was fetched. A new secret replaces that of an agent that has not come yet. */
 export async function noteBoot(tx: Tx, id: string, secretHash?: string): Promise<boolean> {
   const first = sql`coalesce(${agentSessions.scriptAt}, now())`;
   const rows = await tx

@@ -1,4 +1,4 @@
-/** The boot of the agent, and the report of the installed system: what machines send before and after the agent runs. */
+/** The boot of the agent, and the report of the installed system. */
 import type { StoredJson } from "../../store/records.ts";
 import {
   agentSessionById,
