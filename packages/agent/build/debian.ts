@@ -1,0 +1,108 @@
+/**
+ * Debian packages, fetched and unpacked by any user: apt works in a folder of its own, with its own list of sources and
+ * an empty list of installed packages, and no maintainer script runs. So the packages of another architecture are
+ * unpacked in the same way.
+ */
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { userInfo } from "node:os";
+import { join } from "node:path";
+import { BuildError, run } from "./programs.ts";
+
+export type DebianArchitecture = "amd64" | "arm64";
+
+export interface DebianSource {
+  /** Address of the archive, such as http://deb.debian.org/debian. */
+  readonly mirror: string;
+  /** Address of the security archive, by default the mirror's with `-security` behind it. */
+  readonly securityMirror: string;
+}
+
+/** The suite is pinned: the names of packages and the Go compiler belong to it. */
+const SUITE = "bookworm";
+const KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+function configuration(root: string, architecture: DebianArchitecture): string {
+  return [
+    `Dir::State "${root}/state";`,
+    `Dir::State::status "${root}/state/status";`,
+    `Dir::Cache "${root}/cache";`,
+    `Dir::Etc::sourcelist "${root}/sources.list";`,
+    `Dir::Etc::sourceparts "/dev/null";`,
+    `Dir::Etc::preferences "/dev/null";`,
+    `Dir::Etc::preferencesparts "/dev/null";`,
+    `APT::Architecture "${architecture}";`,
+    `APT::Architectures "${architecture}";`,
+    `APT::Install-Recommends "false";`,
+    `APT::Sandbox::User "${userInfo().username}";`,
+    `Acquire::Languages "none";`,
+    "",
+  ].join("\n");
+}
+
+export class DebianPackages {
+  readonly #root: string;
+  readonly #env: Readonly<Record<string, string>>;
+
+  constructor(root: string, architecture: DebianArchitecture, source: DebianSource) {
+    this.#root = root;
+    this.#env = { APT_CONFIG: join(root, "apt.conf") };
+    if (!existsSync(KEYRING)) {
+      throw new BuildError(`${KEYRING} is missing. Install the Debian package debian-archive-keyring.`);
+    }
+    for (const folder of ["state/lists/partial", "cache/archives/partial"]) {
+      mkdirSync(join(root, folder), { recursive: true });
+    }
+    const signed = `[signed-by=${KEYRING}]`;
+    writeFileSync(join(root, "apt.conf"), configuration(root, architecture));
+    writeFileSync(join(root, "state/status"), "");
+    writeFileSync(
+      join(root, "sources.list"),
+      `deb ${signed} ${source.mirror} ${SUITE} main\n` +
+        `deb ${signed} ${source.securityMirror} ${SUITE}-security main\n`,
+    );
+  }
+
+  async update(): Promise<void> {
+    await run("apt-get", ["-qq", "-o", "APT::Update::Error-Mode=any", "update"], { env: this.#env });
+  }
+
+  /** Unpacks packages with all that they depend on, and returns the folder. */
+  async unpackWithDependencies(names: readonly string[]): Promise<string> {
+    const addresses = await run("apt-get", ["-qq", "install", "--print-uris", ...names], { env: this.#env });
+    const files = [...addresses.matchAll(/^'[^']*' (\S+\.deb) /gm)].map((match) => match[1] ?? "");
+    await run("apt-get", ["-qq", "-y", "--download-only", "install", ...names], { env: this.#env });
+    return this.#unpack(files.map((file) => join(this.#root, "cache/archives", file)));
+  }
+
+  /** Unpacks packages alone. */
+  async unpack(names: readonly string[]): Promise<string> {
+    const folder = join(this.#root, "cache/archives");
+    await run("apt-get", ["-qq", "download", ...names], { env: this.#env, cwd: folder });
+    const files = names.map((name) => {
+      const versions = readdirSync(folder).filter((file) => file.startsWith(`${name}_`));
+      const newest = versions.toSorted().at(-1);
+      if (newest === undefined) throw new BuildError(`apt-get has not downloaded ${name}.`);
+      return join(folder, newest);
+    });
+    return this.#unpack(files);
+  }
+
+  async #unpack(files: readonly string[]): Promise<string> {
+    const tree = join(this.#root, "tree");
+    const list = join(this.#root, "unpacked");
+    const wanted = files.toSorted().join("\n");
+    if (existsSync(list) && readFileSync(list, "utf8") === wanted) return tree;
+    rmSync(list, { force: true });
+    rmSync(tree, { recursive: true, force: true });
+    mkdirSync(tree, { recursive: true });
+    for (const file of files) await run("dpkg-deb", ["--extract", file, tree]);
+    writeFileSync(list, wanted);
+    return tree;
+  }
+
+  /** Version of an unpacked package. */
+  async version(name: string): Promise<string> {
+    const printed = await run("apt-cache", ["policy", name], { env: this.#env });
+    return /Candidate: (\S+)/.exec(printed)?.[1] ?? "unknown";
+  }
+}

@@ -1,0 +1,3 @@
+module ostler-agent
+
+go 1.19

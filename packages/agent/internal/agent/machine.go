@@ -1,0 +1,34 @@
+package agent
+
+import (
+	"syscall"
+	"time"
+
+	"ostler-agent/internal/service"
+)
+
+// clockTolerance: certificates of image servers are checked against the machine's clock, which can be years off.
+const clockTolerance = 5 * time.Minute
+
+// Machine is what the agent does on a real machine.
+func Machine(client *service.Client) Tasks {
+	return Tasks{}
+}
+
+func powerOff() {
+	syscall.Sync()
+	_ = syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)
+	// Not reached, unless the kernel cannot switch the machine off.
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
+func setClock(date time.Time) {
+	difference := time.Since(date)
+	if difference < clockTolerance && difference > -clockTolerance {
+		return
+	}
+	value := syscall.NsecToTimeval(date.UnixNano())
+	_ = syscall.Settimeofday(&value)
+}
