@@ -90,7 +90,7 @@ export async function addModules(archive: Archive, tree: string, names: readonly
   return names.filter((name) => !needs.has(name));
 }
 
-/** All certificates of the package ca-certificates in one file; its maintainer script, which does that, does not run. */
+/** All certificates of the package ca-certificates in one file, as its maintainer script would join them. */
 export function addCertificates(archive: Archive, tree: string): void {
   const folder = join(tree, "usr/share/ca-certificates/mozilla");
   const files = readdirSync(folder)
