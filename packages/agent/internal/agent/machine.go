@@ -1,10 +1,14 @@
 package agent
 
 import (
+	"context"
+	"encoding/json"
 	"syscall"
 	"time"
 
+	"ostler-agent/internal/image"
 	"ostler-agent/internal/service"
+	"ostler-agent/internal/task"
 )
 
 // clockTolerance: certificates of image servers are checked against the machine's clock, which can be years off.
@@ -12,7 +16,11 @@ const clockTolerance = 5 * time.Minute
 
 // Machine is what the agent does on a real machine.
 func Machine(client *service.Client) Tasks {
-	return Tasks{}
+	return Tasks{
+		"write_image": func(ctx context.Context, args json.RawMessage, progress task.Progress) (any, error) {
+			return image.Write(ctx, args, client.Resolve, progress)
+		},
+	}
 }
 
 func powerOff() {
