@@ -164,7 +164,7 @@ function listensToMachines(config: Config): config is ListeningConfig {
 
 function listenToMachines(
   config: ListeningConfig,
-  { agents }: Engine,
+  engine: Engine,
   media: AgentMedia,
   log: Log,
 ): Promise<AsyncDisposable> {
@@ -172,9 +172,9 @@ function listenToMachines(
     host: config.provisionHost,
     port: config.provisionPort,
     url: config.provisionUrl,
-    agents,
+    agents: engine.agents,
     media,
-    storedImage: async () => null,
+    storedImage: (id) => engine.storedImage(id),
     firmware: firmwarePlaces(config.agentFolder),
     log,
   });

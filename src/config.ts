@@ -378,6 +378,7 @@ export function helpText(): string {
   ostler migrate [flags]            migrate the database of DATABASE_URL, and exit
   ostler schema [--plugins a,b]     print the GraphQL schema with these driver plugins
   ostler boot dnsmasq [flags]       print the configuration of a dnsmasq for network boot; see ostler boot help
+  ostler image add FILE [flags]     register an image of an operating system; see ostler image help
   ostler help                       print this
 
 Flags, each with its variable; a flag overrides its variable:

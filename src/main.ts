@@ -17,6 +17,8 @@ async function main(args: readonly string[]): Promise<void> {
       return migrate(rest);
     case "boot":
       return printBoot(rest);
+    case "image":
+      return printImage(rest);
     case "help":
     case "--help":
     case "-h":
@@ -47,6 +49,11 @@ async function printSchema(args: readonly string[]): Promise<void> {
 async function printBoot(args: readonly string[]): Promise<void> {
   const { bootText } = await import("./commands/boot.ts");
   printAndExit(bootText(process.env, args));
+}
+
+async function printImage(args: readonly string[]): Promise<void> {
+  const { imageCommand } = await import("./commands/image.ts");
+  printAndExit(await imageCommand(process.env, args));
 }
 
 /** Exits once the text is flushed: a plugin that was loaded for its declarations may keep a handle open. */

@@ -135,8 +135,16 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     node: true,
   },
   "src/commands": {
-    purpose: "Start-up, migration, the demonstration fleet, and what provisioning servers need.",
-    layers: ["src/engine", "src/store", "src/drivers", "src/graphql", "src/provisioning"],
+    purpose: "Start-up, migration, the demonstration fleet, images, and what provisioning servers need.",
+    layers: [
+      "src/engine",
+      "src/store",
+      "src/drivers",
+      "src/graphql",
+      "src/provisioning",
+      "src/lifecycle",
+      "src/runtime",
+    ],
     files: ["src/app.ts", "src/config.ts", "src/errors.ts", "src/log.ts"],
     node: true,
   },

@@ -50,6 +50,8 @@ export interface Answer<Data = Record<string, unknown>> {
 export type Items<Data> = AsyncIterableIterator<Data>;
 
 export interface ServiceSetup {
+  /** Folder with the files of stored images. */
+  readonly imageFolder?: string;
   readonly token?: string;
   /** Drivers in addition to `fake`. */
   readonly drivers?: readonly Driver<never>[];
@@ -158,6 +160,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
       abortGraceMs: ABORT_GRACE_MS,
       abortCleanUpMs: ABORT_CLEAN_UP_MS,
       drainMs: DRAIN_MS,
+      ...(setup.imageFolder !== undefined && { imageFolder: setup.imageFolder }),
     }),
   );
   const engine = telemetry?.watch(working) ?? working;
