@@ -24,7 +24,7 @@ export interface AgentWork<Args extends StepArgs> {
   limitOf?(call: AgentCall<Args>): number;
   /** The beginning of a failure, as "node n1 could not be erased". */
   what(call: AgentCall<Args>): string;
-  /** The task, or why it cannot be done on this machine. Made again in every entry. */
+  /** The task, or why it cannot be done on this machine. Made once, or again if a process dies before it has a memo. */
   task(call: AgentCall<Args>, agent: AgentStatus): Promise<AgentTask | { readonly problem: string }>;
   /** The output of the step. */
   output(output: Json, call: AgentCall<Args>): Json;
@@ -84,25 +84,19 @@ export async function throughAgent<Args extends StepArgs>(
       retryable: false,
       errorKind: "TIMEOUT",
     };
-  return assign(call, work, agent, { until: memo.until, silentSince: isSilent ? agent.seenAt : null });
+  return waitFor({ until: memo.until, silentSince: isSilent ? agent.seenAt : null });
 }
 
 async function begin<Args extends StepArgs>(call: AgentCall<Args>, work: AgentWork<Args>): Promise<StepResult> {
   const booted = await bootAgent(call);
   if ("result" in booted) return booted.result;
-  return assign(call, work, booted.agent, { until: secondsFromNow(limitOf(call, work)), silentSince: null });
-}
-
-/** Assigns the task in every entry, because each has its own address for the result. */
-async function assign<Args extends StepArgs>(
-  call: AgentCall<Args>,
-  work: AgentWork<Args>,
-  agent: AgentStatus,
-  task: z.output<typeof taskMemo>["task"],
-): Promise<StepResult> {
-  const made = await work.task(call, agent);
+  const made = await work.task(call, booted.agent);
   if ("problem" in made) return refused(made.problem);
   await call.agent.assign(made);
+  return waitFor({ until: secondsFromNow(limitOf(call, work)), silentSince: null });
+}
+
+function waitFor(task: z.output<typeof taskMemo>["task"]): StepResult {
   return { kind: "wait", callback: true, seconds: LOOK_SECONDS, memo: { task } };
 }
 

@@ -2,6 +2,7 @@
  * A machine for the driver `agent`, in memory: its BMC, what it starts from, the agent or the installed system on it,
  * and the session that the service keeps. Its clock stands still while a step works, and moves on while it waits.
  */
+import { isDeepStrictEqual } from "node:util";
 import { vi } from "vitest";
 import createAgent from "../../plugins/agent/index.ts";
 import { agentSettings } from "../../plugins/agent/settings.ts";
@@ -102,12 +103,15 @@ export class AgentLab {
   session: Session | null = null;
   task: AgentTask | null = null;
   opened = 0;
+  /** The newest: a report to an earlier one is refused. */
+  homeUrl = "none";
   /** Set by `configure`. */
   seed: Readonly<Record<string, string | null>> | null = null;
   /** Called before (false) and after each call to the outside, with its number. */
   disturb: (call: number, isAfter: boolean) => void = () => {};
   #calls = 0;
   #hasCrashed = false;
+  #homes = 0;
 
   constructor(options: LabOptions = {}) {
     this.options = options;
@@ -150,7 +154,11 @@ export class AgentLab {
         this.journal.push("agent: power off");
       } else session.seenAt = now;
     }
-    if (this.running === "SYSTEM" && (this.options.callsHome ?? true) && this.seed?.["vendorData"]?.includes("home")) {
+    if (
+      this.running === "SYSTEM" &&
+      (this.options.callsHome ?? true) &&
+      this.seed?.["vendorData"]?.includes(this.homeUrl)
+    ) {
       session.homeAt ??= now;
       session.home = { hostname: "n1", fqdn: "N/A", instance_id: "i-1", pub_key_ed25519: "ssh-ed25519 AAAA root@n1" };
     }
@@ -223,8 +231,8 @@ export class AgentLab {
     status: () => this.#does(null, () => (this.session ? { ...this.session } : null)),
     open: (options: AgentBootOptions) => this.#does(`open ${options.medium}`, () => this.#open(options)),
     assign: (task) =>
-      this.#does(this.task === null ? `assign ${task.kind}` : null, () => {
-        if (this.task !== null) return;
+      this.#does(isDeepStrictEqual(this.task, task) ? null : `assign ${task.kind}`, () => {
+        if (isDeepStrictEqual(this.task, task)) return;
         this.task = task;
         this.tasks.push(task);
       }),
@@ -233,7 +241,8 @@ export class AgentLab {
         this.task = null;
         if (this.session) this.session.endedAt ??= new Date().toISOString();
       }),
-    homeUrl: () => this.#does(null, () => `http://ostler.example/home/canary-home-${this.opened}`),
+    homeUrl: () =>
+      this.#does(null, () => (this.homeUrl = `http://ostler.example/home/canary-home-${(this.#homes += 1)}`)),
   };
 
   #open(options: AgentBootOptions): { mediumUrl: string | null } {
