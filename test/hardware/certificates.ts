@@ -8,6 +8,7 @@ import { startBmc } from "../../packages/bmc-simulator/src/index.ts";
 import { printCertificate } from "../../packages/driver/src/certificate.ts";
 import type { Certificate } from "../../packages/driver/src/certificate.ts";
 import { certifyDriver } from "../../packages/driver/src/certify.ts";
+import createAgent from "../../plugins/agent/index.ts";
 import createFake from "../../plugins/fake/index.ts";
 import createIpmi from "../../plugins/ipmi/index.ts";
 import createRedfish from "../../plugins/redfish/index.ts";
@@ -15,6 +16,11 @@ import { demandIpmiPrograms, startIpmiLab } from "../support/ipmi-lab.ts";
 
 const PAGE = fileURLToPath(new URL("../../docs/certificates.md", import.meta.url));
 const PRESETS = ["reference", "idrac-like", "ilo-like", "supermicro-like", "xcc-like"] as const;
+
+/** It has no power of its own, with which the checks on a machine begin. */
+function certifyAgent(): Promise<Certificate> {
+  return certifyDriver({ factory: createAgent, settings: {} });
+}
 
 function certifyFake(): Promise<Certificate> {
   return certifyDriver({
@@ -80,6 +86,7 @@ function section(machine: string, certificate: Certificate): string {
 
 demandIpmiPrograms();
 const sections: readonly (readonly [string, () => Promise<Certificate>])[] = [
+  ["without a machine", certifyAgent],
   ["simulated in the driver", certifyFake],
   ["ipmi_sim of Debian's openipmi", certifyIpmi],
   ...PRESETS.map((preset) => [`simulated BMC of the kind ${preset}`, () => certifyRedfish(preset)] as const),
