@@ -66,7 +66,7 @@ async function openSession(call: AgentCall, first: Route): Promise<Booted> {
     call.agent.open({
       medium,
       architecture,
-      ...(console !== undefined && medium === "NETWORK" && { kernelArguments: [`console=${console}`] }),
+      ...(console !== undefined && { kernelArguments: [`console=${console}`] }),
       ...(network && { network: present(network) }),
     });
   if (first === "MEDIUM") {

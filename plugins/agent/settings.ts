@@ -39,8 +39,7 @@ export const agentSettings = z.strictObject({
     .regex(/^tty[A-Za-z0-9]{1,12}(,[0-9]{1,7}[noe]?[5-8]?)?$/, "is not a console such as ttyS0,115200n8")
     .optional()
     .meta({
-      description:
-        "Console of the agent's kernel in a network boot, as in ttyS0,115200n8. A medium has its own. Absent: the kernel's default.",
+      description: "Console of the agent's kernel, as in ttyS0,115200n8. Absent: the agent's default.",
     }),
   rootDisk: rootDisk.optional().meta({
     description: "Disk to install on. Absent: the machine must have one disk only that the image fits on.",

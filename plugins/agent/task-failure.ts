@@ -42,6 +42,12 @@ const MEANINGS: Readonly<Record<string, Meaning>> = {
     remedy: "The image cannot be unpacked: check its format, and register it again.",
   },
   WRITE_FAILED: { kind: "OTHER", remedy: "Look at the disk's health, and replace it or choose another." },
+  PARTITIONS_UNUSABLE: { kind: "REFUSED", retryable: false, remedy: "Check the partition table of the image." },
+  BOOT_ENTRY_FAILED: {
+    kind: "OTHER",
+    remedy: "Remove boot entries in the firmware setup: its memory may be full.",
+  },
+  BURN_IN_FAILED: { kind: "OTHER", retryable: false, remedy: "Replace the part that the message names." },
   CANCELLED: { kind: "OTHER", retryable: true, remedy: "Restart the operation." },
   UNSUPPORTED: {
     kind: "UNSUPPORTED",
