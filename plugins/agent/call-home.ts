@@ -7,8 +7,10 @@ import { isOver, secondsFromNow } from "./call.ts";
 
 /** The report ends the wait; a report that came while no step waited is found by looking. */
 const LOOK_SECONDS = 30;
+/** After a restart no report ends the wait: it belongs to the run that has installed the system. */
+const LOOK_AFTER_RESTART_SECONDS = 5;
 
-const memoSchema = z.object({ until: z.string() });
+const memoSchema = z.object({ until: z.string(), seconds: z.number() });
 
 export const awaitCallHome: AgentStep = {
   name: "await_call_home",
@@ -31,9 +33,7 @@ async function run(call: AgentCall): Promise<StepResult> {
   if (report !== undefined)
     return { kind: "done", output: { calledHome: true, at: status?.homeAt ?? null, ...systemOf(report) } };
   const memo = memoSchema.safeParse(call.memo).data;
-  // After an abort or a stop and a restart, the machine may be off.
-  if (!memo && (await call.power.read()) === "OFF") await startFromDisk(call);
-  const until = memo?.until ?? secondsFromNow(settings.callHomeTimeoutSeconds);
+  const { until, seconds } = memo ?? (await begin(call));
   if (isOver(until))
     return {
       kind: "failed",
@@ -42,7 +42,15 @@ async function run(call: AgentCall): Promise<StepResult> {
       errorKind: "TIMEOUT",
     };
   call.progress(50, "the machine starts from its disk");
-  return { kind: "wait", callback: true, seconds: LOOK_SECONDS, memo: { until } };
+  return { kind: "wait", callback: true, seconds, memo: { until, seconds } };
+}
+
+/** After an abort and a restart the machine is off. */
+async function begin(call: AgentCall): Promise<z.output<typeof memoSchema>> {
+  const isOff = (await call.power.read()) === "OFF";
+  if (isOff) await startFromDisk(call);
+  const until = secondsFromNow(call.settings.callHomeTimeoutSeconds);
+  return { until, seconds: isOff ? LOOK_AFTER_RESTART_SECONDS : LOOK_SECONDS };
 }
 
 /** The report in a callback; undefined if it is none. */

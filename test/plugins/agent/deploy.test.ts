@@ -126,7 +126,7 @@ describe("await_call_home", () => {
   test("the report in the callback ends the step at once", async () => {
     using lab = new AgentLab({ power: "ON" });
     const callback = { home: { hostname: "n1", fqdn: "n1.example.org", pub_key_ed25519: 7, other: "x" } };
-    const memo = { until: "2026-11-23T11:00:00Z" };
+    const memo = { until: "2026-11-23T11:00:00Z", seconds: 30 };
     expect(await lab.step("deploy", "await_call_home").run(lab.call({ memo, callback }))).toEqual({
       kind: "done",
       output: { calledHome: true, at: null, hostName: "n1.example.org", hostKeys: [] },
