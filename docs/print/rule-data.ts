@@ -946,7 +946,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-465",
-        rule: "The report of an installed system is accepted once, until the run has ended, and wakes the step that waits for it.",
+        rule: "The report of an installed system is accepted once, until the agent is booted on the node again, and wakes the step that waits for it.",
       },
       {
         id: "R-466",

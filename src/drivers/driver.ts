@@ -215,7 +215,10 @@ export interface NodeMedia {
  * `homeUrl` reject with kind UNSUPPORTED if the service has no provisioning listener.
  */
 export interface NodeAgent {
-  /** The newest session of this run, also after it was closed; null if the run has opened none. */
+  /**
+   * The newest session of this run, also after it was closed. If the run has opened none: the newest of the node, as
+   * ended, with the report of the system that it has installed. Null: the node never had one.
+   */
   status(): Promise<AgentStatus | null>;
   /**
    * Opens a session with a new secret and ends the earlier one of the node. `mediumUrl` contains the secret; it is null
@@ -232,9 +235,10 @@ export interface NodeAgent {
   /** Ends the session: the agent stops what it does and powers the machine off. Does nothing if none is open. */
   close(): Promise<void>;
   /**
-   * An address to which the installed system can report (by GET or POST) until the run has ended. It contains a secret,
-   * and replaces the one that was created before. A report ends a wait with `callback: true` of a step without a task;
-   * `StepCall.callback` is then `{ home: <body> }`, and `AgentStatus` has it too. The run must have opened a session.
+   * An address to which the installed system can report (by GET or POST) until the agent is booted on the node again. It
+   * contains a secret, and replaces the one that was created before. A report ends a wait with `callback: true` of a step
+   * without a task; `StepCall.callback` is then `{ home: <body> }`, and `AgentStatus` has it too. The run must have
+   * opened a session.
    */
   homeUrl(): Promise<string>;
 }

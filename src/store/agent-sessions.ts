@@ -22,10 +22,10 @@ export interface AgentSessionView {
   readonly silentSeconds: number | null;
 }
 
-/** A session without an end of its own is over after this time. */
-const AGE_MAX = sql.raw("interval '24 hours'");
+/** A session without an end of its own is over this long after its last contact: to overwrite a disk takes days. */
+const SILENCE_MAX = sql.raw("interval '24 hours'");
 
-const IS_OVER = sql<boolean>`(${agentSessions.endedAt} is not null or ${runs.finishedAt} is not null or ${agentSessions.openedAt} < now() - ${AGE_MAX})`;
+const IS_OVER = sql<boolean>`(${agentSessions.endedAt} is not null or ${runs.finishedAt} is not null or coalesce(${agentSessions.seenAt}, ${agentSessions.openedAt}) < now() - ${SILENCE_MAX})`;
 
 const VIEW = {
   session: agentSessions,
@@ -67,10 +67,19 @@ export async function agentSessionById(reader: Reader, id: string): Promise<Agen
 
 /** The newest session of a run. */
 export async function newestAgentSession(reader: Reader, runId: string): Promise<AgentSessionRow | undefined> {
+  return newestSession(reader, eq(agentSessions.runId, runId));
+}
+
+/** The newest session of a node, whichever run has opened it. */
+export async function newestSessionOfNode(reader: Reader, nodeId: string): Promise<AgentSessionRow | undefined> {
+  return newestSession(reader, eq(agentSessions.nodeId, nodeId));
+}
+
+async function newestSession(reader: Reader, of: ReturnType<typeof eq>): Promise<AgentSessionRow | undefined> {
   const [row] = await reader
     .select()
     .from(agentSessions)
-    .where(eq(agentSessions.runId, runId))
+    .where(of)
     .orderBy(desc(agentSessions.openedAt), desc(agentSessions.id))
     .limit(1);
   return row;

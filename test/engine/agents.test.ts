@@ -382,7 +382,12 @@ describe("report of an installed system", () => {
       homeAt: expect.any(String) as string,
       endedAt: expect.any(String) as string,
     });
-    expect(await callHome(tokenOf(node), { hostname: "late" })).toBe(false);
+    const token = tokenOf(node);
+    expect(await callHome(token, { hostname: "late" })).toBe(true);
+    expect(callbacks.get(node.name)).toHaveLength(2);
+    await ostler.begin("CLEAN", [node]);
+    await ostler.nodeBecomes(node, "CLEAN_WAIT");
+    expect(await callHome(token, { hostname: "later" })).toBe(false);
   });
 });
 

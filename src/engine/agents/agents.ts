@@ -62,6 +62,6 @@ export interface Agents {
   reached(session: string, milestone: "KERNEL"): Promise<void>;
   /** A machine got an address by DHCP. */
   leased(mac: string): Promise<void>;
-  /** The report of an installed system. False: the token is unknown, or its run has ended. */
+  /** The report of an installed system. False: the token is unknown, or the node was booted since. */
   callHome(token: string, body: StoredJson): Promise<boolean>;
 }

@@ -2,6 +2,7 @@
 import type { StoredJson } from "../../store/records.ts";
 import {
   agentSessionById,
+  newestSessionOfNode,
   noteBoot,
   noteKernel,
   noteLease,
@@ -10,7 +11,6 @@ import {
 } from "../../store/agent-sessions.ts";
 import type { AgentSessionRow } from "../../store/agent-sessions.ts";
 import { lockRun } from "../../store/run-locks.ts";
-import { runsByIds } from "../../store/runs.ts";
 import { isStorable } from "../../runtime/json-values.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { deliverCallback } from "../execution/callback.ts";
@@ -56,7 +56,10 @@ export async function leased({ transact }: AgentParts, given: string): Promise<v
   if (mac !== null) await transact(({ tx }) => noteLease(tx, mac));
 }
 
-/** Stores the report, and wakes the step of the run that waits for it. */
+/**
+ * Stores the report, and wakes the step that waits for it. It can come after the run has ended: a restart does not
+ * install again, and finds it. Another boot of the agent on the node makes the token invalid.
+ */
 export async function callHome(
   { reader, transact, queue, log }: AgentParts,
   token: string,
@@ -67,15 +70,16 @@ export async function callHome(
   const view = await agentSessionById(reader, id);
   const hash = view?.session.homeHash ?? null;
   if (!view || hash === null || !isSecret(secret, hash)) return false;
-  const [run] = await runsByIds(reader, [view.run.id]);
-  if (!run || run.finishedAt !== null) return false;
   const body = isStorable(given) ? given : null;
+  const { run, session } = view;
   return transact(async (transaction) => {
-    const locked = await lockRun(transaction.tx, run.id);
-    if (!locked || locked.finishedAt !== null) return false;
-    if (!(await putHome(transaction.tx, id, body))) return true;
-    const now = await agentSessionById(transaction.tx, id);
-    if (now?.session.task === null) await deliverCallback(transaction, queue, locked, { home: body });
+    const { tx } = transaction;
+    const locked = await lockRun(tx, run.id);
+    if ((await newestSessionOfNode(tx, session.nodeId))?.id !== id) return false;
+    if (!(await putHome(tx, id, body))) return true;
+    const now = await agentSessionById(tx, id);
+    if (locked?.finishedAt === null && now?.session.task === null)
+      await deliverCallback(transaction, queue, locked, { home: body });
     transaction.afterCommit(() =>
       log.info({ node: run.nodeName, runId: run.id }, `the installed system of node ${run.nodeName} has reported`),
     );

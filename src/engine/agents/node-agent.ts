@@ -9,6 +9,7 @@ import { unsupported } from "../../drivers/version-1.ts";
 import {
   closeAgentSession,
   newestAgentSession,
+  newestSessionOfNode,
   openAgentSession,
   putHomeHash,
   putTask,
@@ -54,8 +55,12 @@ export class StepAgent implements NodeAgent {
 
   async status(): Promise<AgentStatus | null> {
     this.#signal.throwIfAborted();
-    const session = await newestAgentSession(this.#parts.reader, this.#entry.runId);
-    return session ? statusOf(session) : null;
+    const { runId, node } = this.#entry;
+    const own = await newestAgentSession(this.#parts.reader, runId);
+    if (own) return statusOf(own);
+    // A restart of a run that has installed a system waits for the report of that system.
+    const earlier = await newestSessionOfNode(this.#parts.reader, node.id);
+    return earlier ? statusOf({ ...earlier, endedAt: earlier.endedAt ?? new Date() }) : null;
   }
 
   async open(options: AgentBootOptions): Promise<{ readonly mediumUrl: string | null }> {
