@@ -235,8 +235,10 @@ export interface NodeAgent {
   /** Ends the session: the agent stops what it does and powers the machine off. Does nothing if none is open. */
   close(): Promise<void>;
   /**
-   * An address to which the installed system can report (by GET or POST) until the agent is booted on the node again. It
-   * contains a secret, and replaces the one that was created before. A report ends a wait with `callback: true` of a step
+   * An address to which the installed system can report (by GET or POST) until the agent is booted on the node again.
+   * It
+   * contains a secret, and replaces the one that was created before. A report ends a wait with `callback: true` of a
+   * step
    * without a task; `StepCall.callback` is then `{ home: <body> }`, and `AgentStatus` has it too. The run must have
    * opened a session.
    */
