@@ -76,7 +76,7 @@ const outputOf = (steps: Awaited<ReturnType<typeof succeeds>>, name: string): Js
   steps.find((step) => step.name === name)?.attempts.at(-1)?.output ?? null;
 
 describe("driver agent in an engine", () => {
-  test("a machine is inspected, cleaned and deployed through one boot of the agent, and torn down [R-490] [R-498]", async () => {
+  test("a machine is inspected, cleaned and deployed through one boot of the agent, and torn down [R-490, R-498]", async () => {
     const { node, machine } = await aMachine("MANAGEABLE");
     const commissioned = await succeeds("COMMISSION", node, IMAGE);
     expect(namesOf(commissioned)).toEqual(
