@@ -174,15 +174,16 @@ export function leaseScriptText(url: string): string {
   return `#!/bin/sh
 # Reports the leases of dnsmasq to Ostler; printed by \`ostler boot dnsmasq --lease-script\`.
 # Save it, make it executable, and name it in dnsmasq's configuration with dhcp-script=PATH and script-on-renewal.
-# Needs curl or wget. dnsmasq waits for the script, so the report is sent in the background.
+# Needs curl or wget. dnsmasq waits for the script and for its output, so the report is sent in the background and
+# prints nothing.
 case $1 in add | old) ;; *) exit 0 ;; esac
 # The MAC becomes part of an address. Addresses that are not of Ethernet have a prefix, and are not reported.
 case $2 in *[!0-9A-Fa-f:]* | '') exit 0 ;; esac
 report="${url}/boot/dhcp?mac=$2"
 if command -v curl > /dev/null; then
-  curl --silent --show-error --fail --output /dev/null --max-time 5 --request POST "$report" &
+  curl --silent --max-time 5 --request POST "$report" < /dev/null > /dev/null 2>&1 &
 else
-  wget --quiet --output-document=/dev/null --timeout=5 --tries=1 --post-data= "$report" &
+  wget --quiet --output-document=- --timeout=5 --tries=1 --post-data= "$report" < /dev/null > /dev/null 2>&1 &
 fi
 exit 0
 `;

@@ -5,10 +5,9 @@
 import { open } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { pipeline } from "node:stream/promises";
 
-/** Bytes read at a time. */
-const CHUNK_BYTES = 256 * 1024;
+/** Bytes read at a time: other requests of the process wait for the sending of one such chunk for each download. */
+const CHUNK_BYTES = 128 * 1024;
 
 /** Bytes that replace those of the file. */
 export interface Patch {
@@ -93,20 +92,35 @@ async function sendBytes(response: ServerResponse, handle: FileHandle, part: Par
     response.end();
     return "SENT";
   }
-  try {
-    await pipeline(chunksOf(handle, part), response);
-    return "SENT";
-  } catch {
-    response.destroy();
-    return "CUT";
+  for await (const chunk of chunksOf(handle, part)) {
+    if (!(await isWritten(response, chunk))) {
+      response.destroy();
+      return "CUT";
+    }
   }
+  response.end();
+  return "SENT";
+}
+
+/** Resolves when the chunk was handed to the kernel: true; or when the connection has ended: false. */
+function isWritten(response: ServerResponse, chunk: Buffer): Promise<boolean> {
+  if (response.destroyed) return Promise.resolve(false);
+  return new Promise((done) => {
+    const cut = () => done(false);
+    response.once("close", cut);
+    response.write(chunk, (error) => {
+      response.off("close", cut);
+      done(!error);
+    });
+  });
 }
 
 async function* chunksOf(handle: FileHandle, { start, end, patches }: Part): AsyncGenerator<Buffer> {
+  // One buffer for all chunks: the next one is read when the last one was handed to the kernel.
+  const space = Buffer.allocUnsafeSlow(Math.min(CHUNK_BYTES, end - start));
   for (let at = start; at < end;) {
-    const space = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, end - at));
-    const { bytesRead } = await handle.read(space, 0, space.length, at);
-    if (bytesRead === 0) throw new Error("The file became shorter while it was sent.");
+    const { bytesRead } = await handle.read(space, 0, Math.min(space.length, end - at), at);
+    if (bytesRead === 0) throw new Error("A file became shorter while it was sent.");
     const chunk = space.subarray(0, bytesRead);
     for (const patch of patches) overlay(chunk, at, patch);
     yield chunk;

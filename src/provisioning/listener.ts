@@ -8,6 +8,7 @@
 import { createServer } from "node:http";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { networkInterfaces } from "node:os";
+import { cutIfStuck, inOrder } from "../http/in-order.ts";
 import { listen } from "../http/listen.ts";
 import { hasLeft, pathOf, sendJson } from "../http/respond.ts";
 import { createAgentApi } from "./agent-api.ts";
@@ -71,7 +72,7 @@ export async function startListener(options: ListenerOptions): Promise<Listener>
     },
     (request, response) => {
       response.setHeader("x-content-type-options", "nosniff");
-      route(request, response).catch((error: unknown) => {
+      inOrder(request, response, () => route(request, response)).catch((error: unknown) => {
         if (hasLeft(request, error)) return;
         log.error({ err: error }, "a request of a machine failed");
         if (response.headersSent) return void response.destroy();
@@ -83,7 +84,7 @@ export async function startListener(options: ListenerOptions): Promise<Listener>
   );
   server.maxConnections = CONNECTIONS_MAX;
   server.maxRequestsPerSocket = REQUESTS_PER_CONNECTION_MAX;
-  server.setTimeout(stallMs, (socket) => socket.destroy());
+  cutIfStuck(server, stallMs);
   const port = await listen(server, options.port, host, PROVISION_SETTING);
   log.info({ host, port, url: options.url }, "serving machines on the provisioning network");
   return { port, [Symbol.asyncDispose]: () => close(server) };
