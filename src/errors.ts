@@ -16,6 +16,7 @@ export const ERROR_STATUS = {
   BUSY: 409,
   INVALID_STATE: 409,
   IN_MAINTENANCE: 409,
+  MAC_TAKEN: 409,
   CLUSTER_LOCKED: 409,
   STALE_REVISION: 409,
   IDEMPOTENCY_MISMATCH: 409,
@@ -46,6 +47,7 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   BUSY: "409: the node has an unfinished run of another operation.",
   INVALID_STATE: "409: the verb is not allowed in the present state.",
   IN_MAINTENANCE: "409: the node is in maintenance, which the verb has to wait for.",
+  MAC_TAKEN: "409: another node has the MAC address; the message names both.",
   CLUSTER_LOCKED: "409: the cluster is DEPLOYING or STOPPING.",
   STALE_REVISION:
     "409: the object no longer has the revision in `ifRevision`, or the plan no longer has the hash in `planHash`.",

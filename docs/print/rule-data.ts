@@ -952,6 +952,14 @@ export const RULES: readonly RuleSection[] = [
         id: "R-466",
         rule: "A request with a step that needs the agent is refused with AGENT_UNAVAILABLE if the node cannot boot it.",
       },
+      {
+        id: "R-467",
+        rule: "No two nodes have the same MAC address. A request that would give a node the MAC of another is refused and names both; an inspection leaves it to the other node and says so in its step log.",
+      },
+      {
+        id: "R-468",
+        rule: "A machine that boots over the network gets the agent only while a session of its node waits for one, and a new secret each time.",
+      },
     ],
   },
   {

@@ -133,8 +133,9 @@ const WAVES: Refusals = [
 const SETTINGS: Refusals = [
   [
     "INVALID_INPUT",
-    "a name, label, host group, description, driver, interface or setting is invalid, or the name is taken; every flaw of every node has its `path`",
+    "a name, label, host group, description, MAC address, driver, interface or setting is invalid, or the name is taken; every flaw of every node has its `path`",
   ],
+  ["MAC_TAKEN", "another node has one of the MAC addresses; `node` is that node"],
 ];
 const STALE: Refusals = [["STALE_REVISION", "`ifRevision` is not the current revision"]];
 const NODES_ONLY: Refusals = [...NO_NODES];

@@ -27,6 +27,7 @@ export interface NodeFilter {
   readonly inCluster?: boolean | null | undefined;
   readonly driver?: string | null | undefined;
   readonly model?: string | null | undefined;
+  readonly mac?: string | null | undefined;
   readonly errorCodes?: readonly string[] | null | undefined;
   /** RFC 3339. */
   readonly changedSince?: string | null | undefined;

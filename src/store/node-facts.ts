@@ -20,6 +20,7 @@ const FACTS = {
   clusterId: nodes.clusterId,
   driver: nodes.driver,
   model: nodes.model,
+  macs: nodes.macs,
   labels: nodes.labels,
   updatedAt: nodes.updatedAt,
 } as const;

@@ -139,6 +139,11 @@ export const NODE_FIELDS = {
     value: ({ description }: NodeRow) => description ?? "",
   },
   model: ofNode("model", stringText),
+  macs: {
+    // Without the blanks that PostgreSQL puts between the members of a list.
+    text: sql`replace(${nodes.macs}::text, ', ', ',')`,
+    value: ({ macs }: NodeRow) => macs,
+  },
   controller: ofNode("controller", stringText),
   lastError: {
     fields: FAILURE_FIELDS,

@@ -6,11 +6,12 @@
 import { and, eq, gte, ilike, isNotNull, isNull, like, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
+import { macOf } from "../runtime/mac-address.ts";
 import { inArrayParam, textArray } from "./postgres/array-parameter.ts";
 import type { NodeFacts } from "./node-facts.ts";
 import { HAS_POWER_DRIFT, hasPowerDrift } from "./node-fields.ts";
 import type { NodeRow } from "./node-fields.ts";
-import { clusters, inventories, nodes } from "./tables.ts";
+import { clusters, inventories, nodeMacs, nodes } from "./tables.ts";
 
 /** A test of a text; given fields are combined with AND. */
 export interface StringTest {
@@ -53,6 +54,8 @@ export interface NodeFilter {
   readonly inCluster?: boolean | undefined;
   readonly driver?: string | undefined;
   readonly model?: string | undefined;
+  /** With this MAC address, in any usual form. */
+  readonly mac?: string | undefined;
   /** A text `serial` in the newest inventory. */
   readonly serial?: string | undefined;
   readonly inventory?: InventoryTest | undefined;
@@ -182,6 +185,14 @@ const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValu
   inCluster: isSet("clusterId"),
   driver: equals("driver"),
   model: equals("model"),
+  mac: {
+    sql: (given) =>
+      sql`${nodes.id} = (select ${nodeMacs.nodeId} from ${nodeMacs} where ${nodeMacs.mac} = ${macOf(given) ?? given})`,
+    test: (given) => {
+      const mac = macOf(given) ?? given;
+      return ({ macs }) => macs.includes(mac);
+    },
+  },
   serial: { sql: (serial) => inventoryIs({ path: ["serial"], eq: serial }), test: inDatabaseOnly },
   inventory: { sql: inventoryIs, test: inDatabaseOnly },
   labelKeys: {

@@ -256,6 +256,7 @@ const CHANGEABLE_FIELDS = [
   "lastError",
   "hostGroup",
   "model",
+  "macs",
   "imageId",
   "powerState",
   "powerReadAt",

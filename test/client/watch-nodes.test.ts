@@ -185,6 +185,7 @@ describe("watcher", () => {
       inCluster: null,
       driver: null,
       model: null,
+      mac: null,
       errorCodes: [],
       changedSince: null,
       labelKeys: [],

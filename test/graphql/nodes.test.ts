@@ -24,7 +24,7 @@ interface Payload {
 const ERRORS =
   "errors { type: __typename code status message path ... on NotFoundError { missing } ... on ConflictError { node { name } operation { uuid } allowedStates } }";
 const SHOWN =
-  "id uuid name project state stage powerState presence revision transitionCount protected retired retiredReason hostGroup description automaticCleaning labels { key value } cluster { name } drivers { name interfaces settings { fake { delayMs serial } } secretsSet } maintenance { reason startedBy since }";
+  "id uuid name project state stage powerState presence revision transitionCount protected retired retiredReason hostGroup description macs automaticCleaning labels { key value } cluster { name } drivers { name interfaces settings { fake { delayMs serial } } secretsSet } maintenance { reason startedBy since }";
 
 async function change(verb: string, type: string, input: unknown): Promise<Payload> {
   const data = await ostler.query<Record<string, Payload>>(
@@ -561,6 +561,24 @@ describe("optional settings of a node", () => {
     expect((await register([{ name: "ungrouped", driver: { fake: {} }, hostGroup: "no good" }])).errors).toMatchObject([
       { code: "INVALID_INPUT", path: ["input", "nodes", "0", "hostGroup"] },
     ]);
+  });
+});
+
+describe("MAC addresses of a node", () => {
+  test("MAC addresses of a node are returned, filtered by, changed, and of no other node [R-467]", async () => {
+    const node = await aNode({ macs: ["52-54-00-AA-00-02", "52:54:00:aa:00:01"] });
+    expect(node).toMatchObject({ macs: ["52:54:00:aa:00:01", "52:54:00:aa:00:02"] });
+    const found = await ostler.query(
+      `query Found($mac: String!) { nodes(first: 3, filter: { mac: $mac }) { edges { node { name macs } } } }`,
+      { mac: "52:54:00:AA:00:02" },
+    );
+    expect(found).toMatchObject({ nodes: { edges: [{ node: { name: node.name } }] } });
+    const other = await aNode();
+    expect((await update({ node: { id: other.id }, macs: ["52:54:00:aa:00:01"] })).errors).toMatchObject([
+      { type: "ConflictError", code: "MAC_TAKEN", status: 409, node: { name: node.name } },
+    ]);
+    expect((await update({ node: { id: node.id }, macs: null })).nodes).toMatchObject([{ macs: [] }]);
+    expect((await update({ node: { id: other.id }, macs: ["52:54:00:aa:00:01"] })).errors).toEqual([]);
   });
 });
 

@@ -20,6 +20,7 @@ const FACTS: NodeFacts = {
   clusterName: null,
   errorCode: null,
   model: null,
+  macs: [],
   updatedAt: new Date(0),
   faultKind: null,
 };
@@ -56,6 +57,7 @@ test("filter by model, error code, time and label key in memory matches like SQL
   const node: NodeFacts = {
     ...FACTS,
     model: "R740",
+    macs: ["52:54:00:00:00:01"],
     errorCode: "TIMEOUT",
     updatedAt: new Date(1000),
     labels: { rack: "", room: "1" },
@@ -63,6 +65,9 @@ test("filter by model, error code, time and label key in memory matches like SQL
   for (const [filter, matches] of [
     [{ model: "R740" }, true],
     [{ model: "R750" }, false],
+    [{ mac: "52-54-00-00-00-01" }, true],
+    [{ mac: "52:54:00:00:00:02" }, false],
+    [{ mac: "nonsense" }, false],
     [{ errorCodes: ["BACKEND_FAILED", "TIMEOUT"] }, true],
     [{ errorCodes: ["BACKEND_FAILED"] }, false],
     [{ changedSince: new Date(1000) }, true],

@@ -14,7 +14,7 @@ import { lockRun } from "../../store/run-locks.ts";
 import { isStorable } from "../../runtime/json-values.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { deliverCallback } from "../execution/callback.ts";
-import { macOf } from "../input/mac-addresses.ts";
+import { macOf } from "../../runtime/mac-address.ts";
 import { authenticated } from "./agent-parts.ts";
 import type { AgentParts } from "./agent-parts.ts";
 import type { Bearer, BootTicket } from "./agents.ts";

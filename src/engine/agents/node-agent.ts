@@ -29,7 +29,7 @@ import { FencedError } from "../execution/claimed-run.ts";
 import type { AgentEntry } from "../execution/driver-call.ts";
 import { agentProblem } from "../input/agent-media.ts";
 import type { Provisioning } from "../input/agent-media.ts";
-import { macOf } from "../input/mac-addresses.ts";
+import { macOf } from "../../runtime/mac-address.ts";
 import type { Transaction } from "../transaction.ts";
 import type { AgentParts } from "./agent-parts.ts";
 import { hashOfSecret, newSecret } from "./secrets.ts";

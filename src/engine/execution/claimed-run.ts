@@ -29,7 +29,10 @@ import type { Fault } from "./driver-result.ts";
 import { reached } from "./node-faults.ts";
 import type { Ledger } from "./ledger.ts";
 import { cutTo, sentence } from "../../runtime/text.ts";
+import { MACS_MAX, sortedMacs } from "../input/mac-addresses.ts";
 import { isJsonObject } from "../input/variables.ts";
+import { isSameJson } from "../../runtime/canonical-json.ts";
+import { takeInspectedMacs } from "../../store/node-macs.ts";
 import type { HeldJob } from "../jobs/leases.ts";
 import type { Machine } from "./machine.ts";
 
@@ -254,6 +257,18 @@ export async function noteInventory(context: RunContext, position: number, outpu
   ledger.addInventory({ id: randomUUID(), nodeId: node.id, runId: run.id, data });
   const model = typeof data["model"] === "string" ? cutTo(data["model"].trim(), MODEL_LENGTH_MAX) : "";
   if (model !== "" && model !== node.model) changeNode(context, { model });
+  const found = inventoryMacs(data);
+  // An inventory without network interfaces says nothing about MACs.
+  const macs = found.length > 0 ? await takeInspectedMacs(ledger.transaction.tx, node.id, found) : node.macs;
+  if (!isSameJson(macs, node.macs)) changeNode(context, { macs });
+}
+
+/** The MAC addresses of an inventory, or of the output of an inspect step. */
+export function inventoryMacs(output: StoredJson): readonly string[] {
+  const interfaces = isJsonObject(output) ? output["networkInterfaces"] : null;
+  if (!Array.isArray(interfaces)) return [];
+  const macs = interfaces.flatMap((one: StoredJson) => (isJsonObject(one) ? (one["mac"] ?? []) : []));
+  return sortedMacs(macs.filter((mac) => typeof mac === "string")).slice(0, MACS_MAX);
 }
 
 export function describeFault({ node }: ClaimedRun, step: PlannedStep, reason: string): string {

@@ -41,6 +41,8 @@ import type { Log } from "../../log.ts";
 import type { Observer } from "../../observer.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
 import type { Database } from "../../store/postgres/database.ts";
+import { macOwners } from "../../store/node-macs.ts";
+import type { StoredJson } from "../../store/records.ts";
 import { interruptsOf } from "../../store/runs.ts";
 import type { HeldJob } from "../jobs/leases.ts";
 import type { Queue } from "../jobs/queue.ts";
@@ -50,7 +52,7 @@ import { ActiveRuns } from "./active-runs.ts";
 import { callbackPath } from "./callback.ts";
 import { claimRun } from "./claim.ts";
 import type { ClaimParts } from "./claim.ts";
-import { FencedError, RELEASE } from "./claimed-run.ts";
+import { FencedError, RELEASE, inventoryMacs } from "./claimed-run.ts";
 import type { AbortMachine, ClaimedRun, EnterStep, RunDirective } from "./claimed-run.ts";
 import { createOwnershipCheck } from "./ownership-check.ts";
 import { performStep } from "./perform-step.ts";
@@ -201,7 +203,21 @@ export class Runner {
       await this.#ownershipCheck(claimed)();
       throw new Error(outcome.reason);
     }
+    if (step.phase === "inspect" && outcome.kind === "done")
+      await this.#noteTakenMacs(claimed, stepLog, outcome.output);
     return this.#commits.settle(claimed, stepLog, (context) => settleStep(context, entry, outcome));
+  }
+
+  /** MACs that another node has are not taken over, and the inspection does not fail: some are on many machines. */
+  async #noteTakenMacs({ node }: ClaimedRun, stepLog: StepLog, output: StoredJson): Promise<void> {
+    const { database, log } = this.#parts;
+    const owners = await macOwners(database.reader, inventoryMacs(output)).catch(() => []);
+    for (const { mac, nodeId, nodeName } of owners) {
+      if (nodeId === node.id) continue;
+      const text = `MAC address ${mac} of node ${node.name} stays with node ${nodeName}, which has it already. If it belongs to this machine, remove it there with updateNode, and inspect this node again.`;
+      stepLog.line(text);
+      log.warn({ node: node.name, other: nodeName, mac }, text);
+    }
   }
 
   async #abort(directive: AbortMachine): Promise<RunDirective> {

@@ -1,17 +1,6 @@
-/** MAC addresses of nodes: six bytes in hexadecimal, in lower case with colons. */
+/** The MAC addresses that a request gives to nodes. */
 import type { Refusal } from "../../errors.ts";
-
-const MAC = /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/;
-const DIGITS = /^[0-9a-f]{12}$/;
-const NOT_OF_AN_INTERFACE = new Set(["00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"]);
-
-/** A MAC in the stored form; null if the text is none of an interface. Dashes, dots and upper case are accepted. */
-export function macOf(given: string): string | null {
-  const digits = given.length <= 17 ? given.toLowerCase().replaceAll(/[:.-]/g, "") : "";
-  if (!DIGITS.test(digits)) return null;
-  const mac = digits.match(/../g)?.join(":") ?? "";
-  return MAC.test(mac) && !NOT_OF_AN_INTERFACE.has(mac) ? mac : null;
-}
+import { macOf } from "../../runtime/mac-address.ts";
 
 /** A node has at most this many MACs. */
 export const MACS_MAX = 64;
@@ -37,4 +26,9 @@ export function macFlaws(macs: readonly string[] | null | undefined, path: reado
     if (mac !== null) seen.add(mac);
   }
   return flaws;
+}
+
+/** The valid ones in the stored form, each once, sorted. */
+export function sortedMacs(given: readonly string[]): readonly string[] {
+  return [...new Set(given.flatMap((mac) => macOf(mac) ?? []))].toSorted();
 }

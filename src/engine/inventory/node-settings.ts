@@ -6,6 +6,7 @@ import { bindingNames, secretNames, shapeOf } from "../../drivers/settings-shape
 import { isSameJson } from "../../runtime/canonical-json.ts";
 import type { Secrets } from "../../store/nodes.ts";
 import type { JsonObject } from "../../store/records.ts";
+import { macFlaws } from "../input/mac-addresses.ts";
 import { hostGroupFlaw, labelFlaws, listed, nameFlaw } from "../input/name-rules.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { createRedactor } from "../input/secret-redactor.ts";
@@ -21,6 +22,7 @@ export interface NewNode {
   /** Role in its cluster. */
   readonly hostGroup?: string | undefined;
   readonly description?: string | undefined;
+  readonly macs?: readonly string[] | undefined;
   /** Whether automatic cleaning runs; absent: the site's policy decides. */
   readonly automaticCleaning?: boolean | undefined;
 }
@@ -63,6 +65,7 @@ export async function prepareSettings(
     ...labelFlaws(node.labels, path),
     ...hostGroupFlaw(node.hostGroup, path),
     ...textFlaws("description", node.description, DESCRIPTION_LENGTH_MAX, path),
+    ...macFlaws(node.macs, path),
     ...driverFlaws(registry, node, path),
   ];
   const settings: Record<string, JsonObject> = {};

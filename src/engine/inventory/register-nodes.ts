@@ -3,17 +3,20 @@ import { randomUUID } from "node:crypto";
 import { RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { clustersByIds, clustersByNames } from "../../store/clusters.ts";
+import { insertGivenMacs } from "../../store/node-macs.ts";
 import { insertNodes, nodesByNames, putSecrets } from "../../store/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { EngineContext } from "../context.ts";
 import { isUuid } from "../../runtime/uuid.ts";
+import { sortedMacs } from "../input/mac-addresses.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { isStorable } from "../../runtime/json-values.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { clusterLockRefusals } from "./cluster-lock.ts";
 import { refuseEdit } from "./edit-nodes.ts";
 import type { Edited } from "./edit-nodes.ts";
+import { takenMacs } from "./node-macs.ts";
 import { borrowedOf, fallbacksOf, prepareSettings } from "./node-settings.ts";
 import type { NewNode, PreparedSettings } from "./node-settings.ts";
 
@@ -37,7 +40,11 @@ export async function registerNodes(
   try {
     return await context.transact(async (transaction) => {
       const clusters = await clustersOf(transaction, given);
-      const conflicts = [...clusters.refusals, ...(await takenNames(transaction, given))];
+      const conflicts = [
+        ...clusters.refusals,
+        ...(await takenNames(transaction, given)),
+        ...(await macsTaken(transaction, given)),
+      ];
       const refusals = [...flaws, ...conflicts].toSorted((a, b) => positionOf(a) - positionOf(b));
       if (refusals.length > 0) throw new RefusalError(refusals);
       const nodes = given.map((node, index) => {
@@ -48,15 +55,16 @@ export async function registerNodes(
     });
   } catch (error) {
     if (error instanceof RefusalError) return refuseEdit(error.refusals);
-    // Another request took one of the names between the check and the insert.
-    if (violatedConstraint(error)?.startsWith("nodes_name")) return registerNodes(context, caller, given);
+    // Another request took one of the names or MACs between the check and the insert.
+    const taken = violatedConstraint(error) ?? "";
+    if (taken.startsWith("nodes_name") || taken.startsWith("node_macs")) return registerNodes(context, caller, given);
     throw error;
   }
 }
 
 function newNode(
   { project }: Caller,
-  { name, driver, interfaces, labels, hostGroup, description, automaticCleaning }: NewNode,
+  { name, driver, interfaces, labels, hostGroup, description, macs, automaticCleaning }: NewNode,
   clusterId: string | null,
   prepared: PreparedSettings | undefined,
 ): EnrolledNode {
@@ -72,6 +80,7 @@ function newNode(
     labels: labels ?? {},
     hostGroup: hostGroup ?? null,
     description: description ?? null,
+    macs: sortedMacs(macs ?? []),
     automaticCleaning: automaticCleaning ?? null,
     clusterId,
   };
@@ -81,7 +90,9 @@ function newNode(
 export interface EnrolledNode
   extends
     Pick<NodeRow, "name" | "project" | "driver" | "settings" | "labels" | "clusterId" | "controller">,
-    Partial<Pick<NodeRow, "borrowed" | "fallbacks" | "hostGroup" | "description" | "automaticCleaning" | "presence">> {
+    Partial<
+      Pick<NodeRow, "borrowed" | "fallbacks" | "hostGroup" | "description" | "macs" | "automaticCleaning" | "presence">
+    > {
   /** Driver name → secret field → value. */
   readonly secrets: Secrets;
 }
@@ -112,6 +123,10 @@ export async function enrollNodes(
     transitionCount: 1,
   }));
   await insertNodes(transaction.tx, rows);
+  await insertGivenMacs(
+    transaction.tx,
+    rows.flatMap(({ id, macs = [] }) => macs.map((mac) => ({ nodeId: id, mac }))),
+  );
   const withSecrets = enrolled.filter(({ secrets }) => Object.keys(secrets).length > 0);
   if (withSecrets.length > 0)
     await putSecrets(
@@ -154,6 +169,18 @@ function repeatedNames(given: readonly NewNode[]): Refusal[] {
     const path = ["input", "nodes", String(index), "name"];
     return [{ code: "INVALID_INPUT", message: `The name ${name} is given twice.`, path }];
   });
+}
+
+function macsTaken({ tx }: Transaction, given: readonly NewNode[]): Promise<Refusal[]> {
+  return takenMacs(
+    tx,
+    given.map(({ name, macs }, index) => ({
+      nodeId: null,
+      nodeName: name,
+      macs,
+      path: ["input", "nodes", String(index), "macs"],
+    })),
+  );
 }
 
 async function takenNames(transaction: Transaction, given: readonly NewNode[]): Promise<Refusal[]> {

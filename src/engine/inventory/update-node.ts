@@ -2,12 +2,14 @@
 import { RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
+import { replaceMacs } from "../../store/node-macs.ts";
 import { lockNodes, nodesByNames, putSecrets, secretsOf, updateNode as changeNode } from "../../store/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
 import { busyNodes } from "../../store/runs.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
+import { macFlaws, sortedMacs } from "../input/mac-addresses.ts";
 import { hostGroupFlaw, labelFlaws, nameFlaw } from "../input/name-rules.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
@@ -15,6 +17,7 @@ import { isUuid } from "../../runtime/uuid.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { refuseEdit } from "./edit-nodes.ts";
 import type { Edited } from "./edit-nodes.ts";
+import { takenMacs } from "./node-macs.ts";
 import { borrowedOf, fallbacksOf, prepareSettings } from "./node-settings.ts";
 import type { BorrowedInterfaces, NewNode, PreparedSettings, StoredSettings } from "./node-settings.ts";
 
@@ -33,6 +36,8 @@ export interface NodeChange {
   readonly hostGroup?: string | null | undefined;
   /** Null removes it. */
   readonly description?: string | null | undefined;
+  /** Replaces all of them; null removes them. */
+  readonly macs?: readonly string[] | null | undefined;
   /** Null: the site's policy decides. */
   readonly automaticCleaning?: boolean | null | undefined;
 }
@@ -53,8 +58,9 @@ export async function updateNode(context: EngineContext, caller: Caller, request
     return { nodeIds: [nodeId], refusals: [], results: [] };
   } catch (error) {
     if (error instanceof RefusalError) return refuseEdit(error.refusals);
-    // Another request took the name between the check and the update.
-    if (violatedConstraint(error)?.startsWith("nodes_name")) return updateNode(context, caller, request);
+    // Another request took the name or a MAC between the check and the update.
+    const taken = violatedConstraint(error) ?? "";
+    if (taken.startsWith("nodes_name") || taken.startsWith("node_macs")) return updateNode(context, caller, request);
     throw error;
   }
 }
@@ -80,11 +86,13 @@ async function applyChange(
     ...(prepared?.refusals ?? fieldFlaws(change)),
     ...(await nameTaken(transaction, node, change)),
     ...(await groupTaken(transaction, node, change)),
+    ...(await takenMacs(tx, [{ nodeId, nodeName: next.name, macs: change.macs, path: ["input", "macs"] }])),
   ];
   if (flaws.length > 0) throw new RefusalError(flaws);
   const changed = changedFields<NodeRow>(node, rowChange(change, next, prepared));
   const newSecrets = prepared && !isSameJson(prepared.secrets, secrets) ? prepared.secrets : null;
   if (changed || newSecrets) await changeNode(tx, nodeId, changed ?? {});
+  if (changed?.macs) await replaceMacs(tx, nodeId, changed.macs);
   if (newSecrets) await putSecrets(tx, [{ nodeId, secrets: newSecrets }]);
 }
 
@@ -95,6 +103,7 @@ function rowChange(change: NodeChange, next: NewNode, prepared: PreparedSettings
     ...(change.isProtected !== undefined && { isProtected: change.isProtected }),
     ...(change.hostGroup !== undefined && { hostGroup: change.hostGroup }),
     ...(change.description !== undefined && { description: change.description }),
+    ...(change.macs !== undefined && { macs: sortedMacs(change.macs ?? []) }),
     ...(change.automaticCleaning !== undefined && { automaticCleaning: change.automaticCleaning }),
     ...(prepared && {
       driver: next.driver,
@@ -106,12 +115,13 @@ function rowChange(change: NodeChange, next: NewNode, prepared: PreparedSettings
   };
 }
 
-function fieldFlaws({ name, labels, hostGroup, description }: NodeChange): Refusal[] {
+function fieldFlaws({ name, labels, hostGroup, description, macs }: NodeChange): Refusal[] {
   return [
     ...(name === undefined ? [] : nameFlaw(name, ["input", "name"])),
     ...labelFlaws(labels, ["input"]),
     ...hostGroupFlaw(hostGroup, ["input"]),
     ...textFlaws("description", description, DESCRIPTION_LENGTH_MAX),
+    ...macFlaws(macs, ["input"]),
   ];
 }
 
@@ -126,6 +136,7 @@ function merged(node: NodeRow, change: NodeChange): NewNode {
     labels: change.labels ?? node.labels,
     hostGroup: change.hostGroup ?? undefined,
     description: change.description ?? undefined,
+    macs: change.macs ?? undefined,
   };
 }
 

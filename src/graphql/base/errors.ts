@@ -44,6 +44,7 @@ export const UserErrorRef = builder.interfaceRef<Refusal>("UserError").implement
       case "BUSY":
       case "INVALID_STATE":
       case "IN_MAINTENANCE":
+      case "MAC_TAKEN":
       case "CLUSTER_LOCKED":
       case "STALE_REVISION":
       case "IDEMPOTENCY_MISMATCH":

@@ -114,6 +114,10 @@ const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
     description: t.string({
       description: "Note about the machine: at most 1000 characters on one line, without control characters.",
     }),
+    macs: t.stringList({
+      description:
+        "MAC addresses of its network interfaces, at most 64. No other node may have one of them. Inspection adds those that it finds.",
+    }),
     automaticCleaning: t.boolean({
       description: "Whether automatic clean steps run on the node; by default the site's policy applies.",
     }),
@@ -145,6 +149,7 @@ builder.mutationField("registerNodes", (t) =>
           cluster: node.cluster ? clusterChoice(node.cluster) : undefined,
           hostGroup: given(node.hostGroup),
           description: given(node.description),
+          macs: given(node.macs),
           automaticCleaning: given(node.automaticCleaning),
         })),
       ),
@@ -170,6 +175,10 @@ const UpdateNodeInput = builder.inputType("UpdateNodeInput", {
     protected: t.boolean({ description: "Protect the node, or remove the protection. An active run continues." }),
     hostGroup: t.string({ description: "New role in its cluster; null removes it." }),
     description: t.string({ description: "New note about the machine; null removes it." }),
+    macs: t.stringList({
+      description:
+        "MAC addresses of its network interfaces; replaces the present ones, those of inspections included. Null removes all.",
+    }),
     automaticCleaning: t.boolean({
       description: "Whether automatic clean steps run on the node; null to follow the site's policy.",
     }),
@@ -195,6 +204,7 @@ builder.mutationField("updateNode", (t) =>
           isProtected: given(input.protected),
           hostGroup: input.hostGroup,
           description: input.description,
+          macs: input.macs,
           automaticCleaning: input.automaticCleaning,
         },
       ),

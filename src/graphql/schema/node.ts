@@ -288,6 +288,11 @@ builder.objectFields(NodeRef, (t) => ({
       "Model of the machine according to inspection; null if unknown. Estimates use the history of the model.",
     resolve: NODE_FIELDS.model.value,
   }),
+  macs: t.stringList({
+    description:
+      "MAC addresses of the machine's network interfaces, in lower case with colons, sorted: those that a request gave it, and those of the newest inspection that no other node has. A machine that boots over the network is known by them.",
+    resolve: (node) => [...NODE_FIELDS.macs.value(node)],
+  }),
   controller: t.string({
     nullable: true,
     description:

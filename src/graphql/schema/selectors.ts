@@ -74,6 +74,7 @@ export interface NodeFilterShape {
   inCluster?: boolean | null | undefined;
   driver?: string | null | undefined;
   model?: string | null | undefined;
+  mac?: string | null | undefined;
   serial?: string | null | undefined;
   inventory?: { path: string; eq: string } | null | undefined;
   errorCodes?: ErrorCode[] | null | undefined;
@@ -125,6 +126,7 @@ NodeFilterInput.implement({
     inCluster: t.boolean({ description: "True: member of a cluster. False: of none." }),
     driver: t.string({ description: "With this driver." }),
     model: t.string({ description: "With this `model`." }),
+    mac: t.string({ description: "With this MAC address, in lower or upper case, with colons, dashes or without." }),
     serial: t.string({
       description: "With this text as `serial` in the newest inventory. Not in streams.",
     }),
@@ -255,6 +257,7 @@ export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilt
     inCluster: given(filter.inCluster),
     driver: given(filter.driver),
     model: given(filter.model),
+    mac: given(filter.mac),
     serial: given(filter.serial),
     inventory: filter.inventory ? { path: filter.inventory.path.split("."), eq: filter.inventory.eq } : undefined,
     errorCodes: given(filter.errorCodes),
