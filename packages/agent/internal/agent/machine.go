@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"time"
 
+	"ostler-agent/internal/configure"
+	"ostler-agent/internal/erase"
 	"ostler-agent/internal/image"
 	"ostler-agent/internal/service"
 	"ostler-agent/internal/task"
@@ -20,6 +22,8 @@ func Machine(client *service.Client) Tasks {
 		"write_image": func(ctx context.Context, args json.RawMessage, progress task.Progress) (any, error) {
 			return image.Write(ctx, args, client.Resolve, progress)
 		},
+		"erase":     erase.Run,
+		"configure": configure.Run,
 	}
 }
 

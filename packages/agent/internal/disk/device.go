@@ -114,3 +114,40 @@ func partitionsBelow(root, name string) []Partition {
 	}
 	return partitions
 }
+
+// Load reads a range at any offset.
+func (d *Device) Load(offset, length int64) ([]byte, error) {
+	buffer, begin, err := d.loadAligned(offset, length)
+	if err != nil {
+		return nil, err
+	}
+	defer Free(buffer)
+	return append([]byte(nil), buffer[begin:begin+length]...), nil
+}
+
+// Store writes a range at any offset.
+func (d *Device) Store(offset int64, data []byte) error {
+	buffer, begin, err := d.loadAligned(offset, int64(len(data)))
+	if err != nil {
+		return err
+	}
+	defer Free(buffer)
+	copy(buffer[begin:], data)
+	_, err = d.WriteAt(buffer, offset-begin)
+	return err
+}
+
+// loadAligned reads the whole sectors around a range.
+func (d *Device) loadAligned(offset, length int64) (buffer []byte, begin int64, err error) {
+	sector := int64(d.Disk.SectorSize)
+	begin = offset % sector
+	whole := (begin + length + sector - 1) / sector * sector
+	if buffer, err = Buffer(int(whole)); err != nil {
+		return nil, 0, err
+	}
+	if _, err = d.ReadAt(buffer, offset-begin); err != nil {
+		Free(buffer)
+		return nil, 0, fmt.Errorf("%s cannot be read at byte %d: %w", d.Disk.Path, offset, err)
+	}
+	return buffer, begin, nil
+}
