@@ -6,9 +6,11 @@ import (
 	"syscall"
 	"time"
 
+	"ostler-agent/internal/burnin"
 	"ostler-agent/internal/configure"
 	"ostler-agent/internal/erase"
 	"ostler-agent/internal/image"
+	"ostler-agent/internal/inventory"
 	"ostler-agent/internal/service"
 	"ostler-agent/internal/task"
 )
@@ -22,7 +24,9 @@ func Machine(client *service.Client) Tasks {
 		"write_image": func(ctx context.Context, args json.RawMessage, progress task.Progress) (any, error) {
 			return image.Write(ctx, args, client.Resolve, progress)
 		},
+		"inventory": inventory.New().Run,
 		"erase":     erase.Run,
+		"burn_in":   burnin.Run,
 		"configure": configure.Run,
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -121,11 +120,17 @@ func openNVMe(d disk.Disk) (*nvmeDevice, error) {
 
 func (n *nvmeDevice) admin(command adminCommand, data []byte, timeout time.Duration) error {
 	if len(data) > 0 {
-		command.address, command.length = uint64(uintptr(unsafe.Pointer(&data[0]))), uint32(len(data))
+		// The kernel is given an address: it must not be one that Go moves.
+		page, err := disk.Buffer(len(data))
+		if err != nil {
+			return err
+		}
+		defer disk.Free(page)
+		command.address, command.length = uint64(uintptr(unsafe.Pointer(&page[0]))), uint32(len(page))
+		defer func() { copy(data, page) }()
 	}
 	command.timeoutMs = uint32(timeout / time.Millisecond)
 	status, _, number := syscall.Syscall(syscall.SYS_IOCTL, n.file.Fd(), ioctlAdmin, uintptr(unsafe.Pointer(&command)))
-	runtime.KeepAlive(data)
 	if number != 0 {
 		return number
 	}
