@@ -1,4 +1,5 @@
 /** Sessions of the agent: what steps do with them, and what agents are answered. */
+import { pino } from "pino";
 import { afterAll, describe, expect, test } from "vitest";
 import type { AgentBootOptions, AgentStatus, Json } from "../../src/drivers/driver.ts";
 import type { AgentReport, Bearer } from "../../src/engine/engine.ts";
@@ -104,7 +105,11 @@ const DRIVERS = [
 /** Promises that hold the step of a node between its task and its wait. */
 const holds = new Map<string, Promise<void>>();
 
-const ostler = await engineUnderTest({ drivers: DRIVERS, provisioning: PROVISIONING });
+/** Everything that the service logs, of every level. */
+const logged: string[] = [];
+const log = pino({ level: "trace" }, { write: (line: string) => void logged.push(line) });
+
+const ostler = await engineUnderTest({ drivers: DRIVERS, provisioning: PROVISIONING, log });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 function bearerOf(node: TestNode): Bearer {
@@ -360,6 +365,30 @@ describe("secrets of agents", () => {
     await eventually("the arguments are removed", async () =>
       (await ostler.dump()).every((row) => !row.includes(node.id) || !row.includes(CANARY)),
     );
+  });
+});
+
+describe("logs", () => {
+  test("logs of agents contain no secret and no argument of a task, at any level [R-464]", async () => {
+    const { node, id } = await cleaning("agented");
+    const { secret } = bearerOf(node);
+    const { node: other } = await cleaning("homebound");
+    const token = homeUrls.get(other.name)?.split(".").at(-1) ?? "";
+    await ostler.engine.agents.poll(bearerOf(node), report());
+    const task = await ordered(node);
+    await ostler.engine.agents.poll(bearerOf(node), report("two"));
+    await ostler.engine.agents.poll({ ...bearerOf(node), secret: `${secret}x` }, report());
+    const error = { code: "WRITE_FAILED", message: `no space for ${CANARY}`, retryable: false };
+    await ostler.engine.agents.result(bearerOf(node), "one", { task, ok: false, error });
+    await ostler.engine.agents.callHome(`${bearerOf(other).session}.${token}`, {});
+    await ostler.operationEnds(id);
+    const lines = logged.join("");
+    expect(lines).toContain("has reported");
+    expect(lines).toContain("by a second agent, which is refused");
+    for (const hidden of [secret, token, CANARY]) {
+      expect(hidden.length).toBeGreaterThan(15);
+      expect(lines).not.toContain(hidden);
+    }
   });
 });
 

@@ -10,6 +10,7 @@ import type { Engine, Provisioning } from "../../src/engine/engine.ts";
 import { createTransact } from "../../src/engine/transaction.ts";
 import type { Transact } from "../../src/engine/transaction.ts";
 import { createLog } from "../../src/log.ts";
+import type { Log } from "../../src/log.ts";
 import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Connection, Database } from "../../src/store/postgres/database.ts";
@@ -30,6 +31,8 @@ export interface EngineSetup {
   readonly powerSeconds?: number;
   /** Folder with the files of stored images. */
   readonly imageFolder?: string;
+  /** Default: silent. */
+  readonly log?: Log;
   /** How machines reach the service; absent: not at all. */
   readonly provisioning?: Provisioning | null;
   /** Puts something between the engine and its database. */
@@ -49,7 +52,7 @@ const DRAIN_MS = 500;
 /** The fake driver writes its journal to the file that FAKE_DRIVER_JOURNAL names at this moment. */
 export async function runEngine(connection: Connection, setup: EngineSetup = {}): Promise<RunningEngine> {
   const owned = new AsyncDisposableStack();
-  const log = createLog((process.env["TEST_LOG"] as "debug") ?? "silent");
+  const log = setup.log ?? createLog((process.env["TEST_LOG"] as "debug") ?? "silent");
   const opened = owned.use(await openDatabase({ connection, connectionsMax: 8 }));
   const database = setup.through?.(opened) ?? opened;
   const notifier = owned.use(await createNotifier(database, () => {}));
