@@ -59,7 +59,8 @@ export interface BootFileName {
 
 export function createBootFiles(options: BootFilesOptions): BootFiles {
   const { agents, media, storedImage, firmware, url, guard, log } = options;
-  const tickets = createTickets(agents, guard);
+  const tickets = createTickets((bearer) => agents.medium(bearer), guard);
+  const sessions = createTickets(async (bearer) => (await agents.isOpen(bearer)) || null, guard);
 
   async function send(request: IncomingMessage, response: ServerResponse, file: ServedFile): Promise<Sent | null> {
     const endDownload = guard.startDownload(request, response);
@@ -117,8 +118,8 @@ export function createBootFiles(options: BootFilesOptions): BootFiles {
     },
 
     async image(request, response, id) {
-      const ticket = await tickets.take(request, response, bearerOf(request.headers.authorization), refuseBearer);
-      if (!ticket) return;
+      const bearer = bearerOf(request.headers.authorization);
+      if (!(await sessions.take(request, response, bearer, refuseBearer))) return;
       const found = isUuid(id) ? await guard.ask(request, response, () => storedImage(id)) : { found: null };
       if (found === null) return;
       if (!found.found) return refuseUnknown(request, response);

@@ -1,6 +1,6 @@
 /** Which session a download belongs to. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Agents, Bearer, BootTicket } from "../engine/engine.ts";
+import type { Bearer, BootTicket } from "../engine/engine.ts";
 import { LruMap } from "../runtime/lru-map.ts";
 import type { refuseBearer, Guard } from "./guard.ts";
 
@@ -8,25 +8,29 @@ import type { refuseBearer, Guard } from "./guard.ts";
 const TICKET_MS = 1_000;
 const TICKETS_MAX = 1_000;
 
-export interface Tickets {
+export interface Tickets<Ticket> {
   /** The open session of a bearer; null if the request was answered, with `refuseUnknown` if there is none. */
   take(
     request: IncomingMessage,
     response: ServerResponse,
     bearer: Bearer | null,
     refuseUnknown: typeof refuseBearer,
-  ): Promise<BootTicket | null>;
+  ): Promise<Ticket | null>;
 }
 
-export function createTickets(agents: Pick<Agents, "medium">, guard: Guard): Tickets {
-  const known = new LruMap<string, { readonly ticket: BootTicket; readonly until: number }>(TICKETS_MAX);
+/** `read` asks the engine for the session of a bearer. */
+export function createTickets<Ticket extends BootTicket | true>(
+  read: (bearer: Bearer) => Promise<Ticket | null>,
+  guard: Guard,
+): Tickets<Ticket> {
+  const known = new LruMap<string, { readonly ticket: Ticket; readonly until: number }>(TICKETS_MAX);
   return {
     async take(request, response, bearer, refuseUnknown) {
       if (!guard.mayTry(request, response)) return null;
       const key = bearer === null ? "" : `${bearer.session}.${bearer.secret}`;
       const recent = known.get(key);
       if (recent && performance.now() < recent.until) return recent.ticket;
-      const answer = bearer && (await guard.ask(request, response, () => agents.medium(bearer)));
+      const answer = bearer && (await guard.ask(request, response, () => read(bearer)));
       if (bearer && !answer) return null;
       const ticket = answer?.found ?? null;
       if (ticket) known.set(key, { ticket, until: performance.now() + TICKET_MS });

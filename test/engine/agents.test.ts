@@ -187,7 +187,9 @@ describe("agent session", () => {
       expect(await ostler.engine.agents.poll(bearer, report())).toBe("UNKNOWN");
       expect(await ostler.engine.agents.result(bearer, "one", done("x"))).toBe("UNKNOWN");
       expect(await ostler.engine.agents.medium(bearer)).toBeNull();
+      expect(await ostler.engine.agents.isOpen(bearer)).toBe(false);
     }
+    expect(await ostler.engine.agents.isOpen({ session, secret })).toBe(true);
     expect(await ostler.engine.agents.medium({ session, secret })).toEqual({
       session,
       secret,
@@ -228,6 +230,7 @@ describe("agent session", () => {
     await ostler.operationEnds(id);
     expect(await ostler.engine.agents.poll(bearerOf(node), report())).toEqual({ do: "power_off" });
     expect(await ostler.engine.agents.medium(bearerOf(node))).toBeNull();
+    expect(await ostler.engine.agents.isOpen(bearerOf(node))).toBe(false);
   });
 
   test("agent session: a later session of the node ends the earlier one [R-462]", async () => {

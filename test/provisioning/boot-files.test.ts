@@ -193,7 +193,8 @@ describe("stored images", () => {
     labs.defer(() => rmSync(images, { recursive: true }));
     const path = join(images, "image.raw");
     writeFileSync(path, "0123456789");
-    const { url } = await lab(ONE_SESSION, { storedImage: async (id) => (id === ID ? { path, sizeBytes: 10 } : null) });
+    const isOpen: Agents["isOpen"] = async ({ session, secret }) => session === SESSION && secret === SECRET;
+    const { url } = await lab({ isOpen }, { storedImage: async (id) => (id === ID ? { path, sizeBytes: 10 } : null) });
     expect((await bytesOf(`${url}/images/${ID}`, { ...BEARER, range: "bytes=4-" })).toString()).toBe("456789");
     const statusOf = async (id: string, headers: Readonly<Record<string, string>>) =>
       (await fetch(`${url}/images/${id}`, { headers })).status;

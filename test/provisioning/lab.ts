@@ -34,6 +34,7 @@ export function agentsWith(given: Partial<Agents>): Agents {
     result: async () => "UNKNOWN",
     networkBoot: async () => null,
     medium: async () => null,
+    isOpen: async () => false,
     reached: async () => {},
     leased: async () => {},
     callHome: async () => false,

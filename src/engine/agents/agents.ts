@@ -58,6 +58,8 @@ export interface Agents {
   networkBoot(machine: { readonly macs: readonly string[] }): Promise<BootTicket | null>;
   /** For a boot medium: the ticket that it contains, while the session is open. */
   medium(bearer: Bearer): Promise<BootTicket | null>;
+  /** Whether the session of the bearer is open, by whatever its machine was booted. */
+  isOpen(bearer: Bearer): Promise<boolean>;
   /** The machine fetched the kernel of a network boot. Does nothing for an unknown session. */
   reached(session: string, milestone: "KERNEL"): Promise<void>;
   /** A machine got an address by DHCP. */

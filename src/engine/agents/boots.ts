@@ -43,6 +43,11 @@ export async function medium(parts: AgentParts, bearer: Bearer): Promise<BootTic
   return ticketOf(session, bearer.secret);
 }
 
+export async function isOpen(parts: Pick<AgentParts, "reader">, bearer: Bearer): Promise<boolean> {
+  const view = await authenticated(parts, bearer);
+  return view !== undefined && !view.isOver;
+}
+
 function ticketOf({ id, architecture, kernelArguments, network }: AgentSessionRow, secret: string): BootTicket {
   return { session: id, secret, architecture, kernelArguments, network };
 }

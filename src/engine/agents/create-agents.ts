@@ -2,7 +2,7 @@
 import type { BindAgent } from "../execution/driver-call.ts";
 import type { AgentParts } from "./agent-parts.ts";
 import type { Agents } from "./agents.ts";
-import { callHome, leased, medium, networkBoot, reached } from "./boots.ts";
+import { callHome, isOpen, leased, medium, networkBoot, reached } from "./boots.ts";
 import { AgentContacts } from "./contacts.ts";
 import { StepAgent } from "./node-agent.ts";
 
@@ -14,6 +14,7 @@ export function createAgents(parts: AgentParts): { readonly agents: Agents; read
       result: (bearer, instance, result) => contacts.result(bearer, instance, result),
       networkBoot: (machine) => networkBoot(parts, machine),
       medium: (bearer) => medium(parts, bearer),
+      isOpen: (bearer) => isOpen(parts, bearer),
       reached: (session) => reached(parts, session),
       leased: (mac) => leased(parts, mac),
       callHome: (token, body) => callHome(parts, token, body),
