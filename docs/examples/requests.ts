@@ -134,6 +134,20 @@ export const REQUESTS: readonly ExampleRequest[] = [
 }`,
   },
   {
+    mutation: "probeNodes",
+    query: `mutation {
+  probeNodes(input: { addresses: ["10.0.7.0/30"], drivers: [{ fake: {} }] }) {
+    results {
+      address
+      driver { name }
+      machine { name controller node { name } abilities { name works reason } }
+      error { code message }
+    }
+    errors { code message path }
+  }
+}`,
+  },
+  {
     mutation: "discoverNodes",
     query: `mutation {
   discoverNodes(input: { addresses: ["10.0.7.0/30"], driver: { fake: {} }, namePrefix: "row7-", labels: [{ key: "row", value: "7" }] }) {

@@ -60,6 +60,14 @@ export const RULES: readonly RuleSection[] = [
         id: "R-016",
         rule: "`discoverNodes` probes addresses and ranges with a driver, and registers the machines that answer.",
       },
+      {
+        id: "R-518",
+        rule: "`probeNodes` reports for each address and driver whether a machine answers, its settings without secrets, its node and the abilities; it registers and stores nothing.",
+      },
+      {
+        id: "R-519",
+        rule: "`probeNodes` answers within 30 s, whatever the machines do, and a driver that fails leaves the others.",
+      },
       { id: "R-017", rule: "A discovery lists the addresses without a node, so that they can be sent again." },
       { id: "R-018", rule: "`manageNodes` verifies nodes and ends in MANAGEABLE." },
       {

@@ -270,6 +270,23 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         ],
         see: ["discovery.md"],
       },
+      {
+        mutation: "probeNodes",
+        whole: [
+          [
+            "INVALID_INPUT",
+            "an address, a driver or a setting is invalid, or there are more than 16 addresses or 8 drivers; every flaw is listed",
+          ],
+          ["UNSUPPORTED_BY_DRIVER", "a driver cannot discover nodes"],
+        ],
+        single: [
+          ["TIMEOUT", "no answer in time"],
+          ["BACKEND_FAILED", "nothing answers, the login is refused, or what answers is not a machine of the driver"],
+          ["INVALID_INPUT", "a driver that the request does not name needs settings"],
+        ],
+        singleMeans: "Each address and driver has its own result; `errors` stays empty.",
+        see: ["discovery.md"],
+      },
     ],
   },
   {

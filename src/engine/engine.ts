@@ -22,6 +22,8 @@ import {
   stopDiscovery,
   stopDiscoveryTimeout,
 } from "./discovery/interrupt-discovery.ts";
+import { NodeProbes } from "./discovery/node-probes.ts";
+import type { ProbeAnswers, ProbeRequest } from "./discovery/node-probes.ts";
 import { Prober } from "./discovery/prober.ts";
 import { receiveCallback } from "./execution/callback.ts";
 import type { CallbackAnswer } from "./execution/callback.ts";
@@ -122,6 +124,8 @@ export interface Engine extends AsyncDisposable {
   readPower(selector: NodeSelector): Promise<PowerAnswers>;
   /** Reads what up to 100 machines report about themselves, within half a minute. Busy nodes are refused. */
   readNodes(request: ReadRequest): Promise<MachineAnswers>;
+  /** Tries drivers at addresses. Registers nothing. */
+  probeNodes(request: ProbeRequest): Promise<ProbeAnswers>;
   createCluster(caller: Caller, cluster: NewCluster): Promise<ClusterEdited>;
   updateCluster(caller: Caller, ref: ClusterRef, change: ClusterChange): Promise<ClusterEdited>;
   deleteCluster(caller: Caller, ref: ClusterRef, ifRevision: number | undefined): Promise<ClusterEdited>;
@@ -188,7 +192,7 @@ const DRAIN_MS = 5_000;
 
 export async function createEngine(options: EngineOptions): Promise<Engine> {
   const parts = await createParts(options);
-  const { queue, runner, prober, powerReader, slots, agents, context } = parts;
+  const { queue, runner, prober, nodeProbes, powerReader, slots, agents, context } = parts;
   const { database, log, endCalls, drainMs = DRAIN_MS } = options;
   const closers: { close(): void | Promise<void> }[] = [];
   let restedAt = Number.POSITIVE_INFINITY;
@@ -208,6 +212,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     agents,
     readPower: (selector) => powerReader.read(selector),
     readNodes: (request) => powerReader.readMachines(request),
+    probeNodes: (request) => nodeProbes.probe(request),
     rest,
     async start() {
       if (options.works === false) {
@@ -227,6 +232,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     },
     async [Symbol.asyncDispose]() {
       for (const one of closers) await one.close();
+      nodeProbes.close();
       await powerReader.close();
       await slots.close();
       rest();
@@ -274,6 +280,7 @@ async function createParts(options: EngineOptions) {
     abortCleanUpMs: options.abortCleanUpMs ?? ABORT_CLEAN_UP_MS,
   });
   const prober = new Prober({ ...shared, probeMs: options.probeMs ?? PROBE_MS });
+  const nodeProbes = new NodeProbes({ ...shared, probeMs: options.probeMs });
   const powerReader = new PowerReader({ ...shared, notifier, patienceMs: options.patienceMs });
   const context: EngineContext = {
     transact,
@@ -286,13 +293,16 @@ async function createParts(options: EngineOptions) {
     nudge: slots.nudge,
     checkInterrupts: () => runner.checkInterrupts(),
   };
-  return { queue, slots, runner, prober, powerReader, agents, context };
+  return { queue, slots, runner, prober, nodeProbes, powerReader, agents, context };
 }
 
 /** A function behind the engine's face: the context first, then the caller, then the request. */
 type Handler<Request, Answer> = (context: EngineContext, caller: Caller, request: Request) => Promise<Answer>;
 
-type Requests = Omit<Engine, "start" | "rest" | "agents" | "readPower" | "readNodes" | typeof Symbol.asyncDispose>;
+type Requests = Omit<
+  Engine,
+  "start" | "rest" | "agents" | "readPower" | "readNodes" | "probeNodes" | typeof Symbol.asyncDispose
+>;
 
 function requestsOf(context: EngineContext, { reader }: Database): Requests {
   const handle =

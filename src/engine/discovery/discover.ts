@@ -88,7 +88,7 @@ function hashOfRequest(request: DiscoverRequest, { settings, secrets }: Login): 
 }
 
 /** The settings that probes log in with. */
-interface Login {
+export interface Login {
   readonly settings: JsonObject;
   readonly secrets: JsonObject;
   readonly refusals: readonly Refusal[];
@@ -133,8 +133,12 @@ async function storeDiscovery(
   return id;
 }
 
-/** Checks the driver and the settings that it logs in with. */
-async function checkLogin(registry: Registry, { driver: name, settings }: DiscoverRequest): Promise<Login> {
+/** Checks the driver and the settings that it logs in with. `path`: of the driver. */
+export async function checkLogin(
+  registry: Registry,
+  { driver: name, settings }: Pick<DiscoverRequest, "driver" | "settings">,
+  path: readonly string[] = ["input", "driver"],
+): Promise<Login> {
   const refused = (...refusals: Refusal[]): Login => ({ settings: {}, secrets: {}, refusals });
   const driver = registry.get(name);
   if (!driver) {
@@ -142,7 +146,7 @@ async function checkLogin(registry: Registry, { driver: name, settings }: Discov
     return refused({
       code: "INVALID_INPUT",
       message: `Driver ${JSON.stringify(name)} is not loaded (loaded: ${loaded}). Add its plugin to OSTLER_PLUGINS.`,
-      path: ["input", "driver"],
+      path,
     });
   }
   const checked = await registry.checkDiscovery(driver, settings ?? {});
@@ -155,7 +159,7 @@ async function checkLogin(registry: Registry, { driver: name, settings }: Discov
     return refused({
       code: "UNSUPPORTED_BY_DRIVER",
       message: `Driver "${name}" cannot discover nodes (drivers that can: ${able}). Register its nodes with registerNodes.`,
-      path: ["input", "driver"],
+      path,
     });
   }
   if (checked.ok)
@@ -163,16 +167,15 @@ async function checkLogin(registry: Registry, { driver: name, settings }: Discov
       settings: checked.settings,
       secrets: checked.secrets,
       refusals: sizeFlaws(`Settings for a discovery with driver ${name}`, { ...checked.settings, ...checked.secrets }, [
-        "input",
-        "driver",
+        ...path,
         name,
       ]),
     };
   return refused(
-    ...checked.issues.map(({ path, message }): Refusal => ({
+    ...checked.issues.map(({ path: at, message }): Refusal => ({
       code: "INVALID_INPUT",
-      message: `Settings for a discovery with driver ${name}${path.length > 0 ? ` (${path.join(".")})` : ""}: ${message}.`,
-      path: ["input", "driver", name, ...path],
+      message: `Settings for a discovery with driver ${name}${at.length > 0 ? ` (${at.join(".")})` : ""}: ${message}.`,
+      path: [...path, name, ...at],
     })),
   );
 }

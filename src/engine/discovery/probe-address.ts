@@ -21,15 +21,23 @@ import type { EnrolledNode } from "../inventory/register-nodes.ts";
 
 export type DiscoveryDriver = AnyDriver & { readonly discover: DiscoverInterface<unknown> };
 
-/** A discovery that this replica works on. */
-export interface OpenDiscovery {
-  readonly operation: OperationRow;
+/** How addresses are probed. */
+export interface ProbeTerms {
   readonly driverName: string;
   /** Or a clause that says why the driver cannot be used any more. */
   readonly driver: DiscoveryDriver | string;
   /** Secrets included. */
   readonly settings: Readonly<Record<string, never>>;
   readonly redactor: Redactor;
+  /** Of the address in the name of a node, if the machine reports no name. */
+  readonly namePrefix: string;
+  /** For the log. */
+  readonly operationId?: string;
+}
+
+/** A discovery that this replica works on. */
+export interface OpenDiscovery extends ProbeTerms {
+  readonly operation: OperationRow;
 }
 
 export interface ProbeParts {
@@ -48,18 +56,18 @@ export const NAME_LENGTH_MAX = 253;
 /** Ends within the time limit, and at once when it is canceled, whatever the driver does. */
 export async function probeAddress(
   parts: ProbeParts,
-  discovery: OpenDiscovery,
+  terms: ProbeTerms,
   address: string,
   cancel: AbortSignal,
 ): Promise<Probed> {
-  const { driver, redactor } = discovery;
+  const { driver, redactor } = terms;
   const failed = (code: ErrorCode, reason: string, retryable: boolean): Probed => ({
     failure: failureAt(address, { code, reason, retryable }),
   });
   if (typeof driver === "string") return failed("UNSUPPORTED_BY_DRIVER", driver, false);
   try {
-    const found = await callDriver(parts, { discovery, driver, address }, cancel);
-    return await checkAnswer(parts.registry, { discovery, driver, address }, found);
+    const found = await callDriver(parts, { terms, driver, address }, cancel);
+    return await checkAnswer(parts.registry, { terms, driver, address }, found);
   } catch (error) {
     if (error instanceof HeartbeatLostError) throw error;
     if (error instanceof CallTimeoutError)
@@ -73,14 +81,14 @@ export async function probeAddress(
 }
 
 interface Probe {
-  readonly discovery: OpenDiscovery;
+  readonly terms: ProbeTerms;
   readonly driver: DiscoveryDriver;
   readonly address: string;
 }
 
 async function callDriver(
   { log, observer, probeMs }: ProbeParts,
-  { discovery: { operation, driverName, settings, redactor }, driver, address }: Probe,
+  { terms: { operationId, driverName, settings, redactor }, driver, address }: Probe,
   cancel: AbortSignal,
 ): Promise<unknown> {
   const deadline = new Deadline(probeMs);
@@ -93,7 +101,10 @@ async function callDriver(
           signal,
           deadline,
           log: (message) =>
-            log.debug({ operationId: operation.id, address, driver: driverName }, redactor.text(message)),
+            log.debug(
+              { ...(operationId !== undefined && { operationId }), address, driver: driverName },
+              redactor.text(message),
+            ),
           timed: async (name: unknown, call) =>
             observer.call({ driver: driverName, name: callName(name, redactor), node: address }, call),
         },
@@ -106,7 +117,7 @@ async function callDriver(
 /** Checks the answer of a driver, which is not trusted. */
 async function checkAnswer(
   registry: Registry,
-  { discovery: { operation, redactor }, driver, address }: Probe,
+  { terms: { namePrefix, redactor }, driver, address }: Probe,
   found: unknown,
 ): Promise<Probed> {
   const invalid = (what: string): Probed => ({
@@ -124,7 +135,7 @@ async function checkAnswer(
   )
     return invalid("a probe without settings");
   const reported = "name" in found && typeof found.name === "string" ? nameFrom(redactor.text(found.name)) : "";
-  const name = reported === "" ? nameFrom(`${operation.options.discovery?.namePrefix ?? ""}${address}`) : reported;
+  const name = reported === "" ? nameFrom(`${namePrefix}${address}`) : reported;
   const node = { name, driver: driver.name, settings: found.settings };
   const { settings, secrets, controller, refusals } = await prepareSettings(registry, node, []);
   if (refusals.length > 0)

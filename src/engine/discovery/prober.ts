@@ -72,7 +72,8 @@ export class Prober {
     if (!operation || !chosen || operation.finishedAt) return null;
     const secrets = await discoverySecretsOf(database.reader, operationId);
     const redactor = createRedactor(Object.values(secrets).filter((value) => typeof value === "string"));
-    const base = { operation, driverName: chosen.driver, redactor };
+    const { driver: driverName, namePrefix = "" } = chosen;
+    const base = { operation, operationId, driverName, redactor, namePrefix };
     const unusable = (why: string) => ({ ...base, driver: `driver "${chosen.driver}" ${why}`, settings: {} });
     const driver = registry.get(chosen.driver);
     if (!driver) return unusable("is not loaded any more");
@@ -144,6 +145,6 @@ async function finishProbed(transaction: Transaction, id: string): Promise<void>
   await finishDiscovery(transaction, operation);
 }
 
-function canDiscover(driver: AnyDriver): driver is DiscoveryDriver {
+export function canDiscover(driver: AnyDriver): driver is DiscoveryDriver {
   return driver.discover !== undefined;
 }

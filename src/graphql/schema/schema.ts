@@ -40,6 +40,7 @@ import "./node-mutations.ts";
 import "./node-verbs.ts";
 import "./operation.ts";
 import "./power.ts";
+import "./probe.ts";
 import "./plan.ts";
 import "./progress.ts";
 import "./run.ts";

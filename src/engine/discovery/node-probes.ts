@@ -1,0 +1,263 @@
+/**
+ * Probes addresses on request with one or several drivers, and reports what answers: nothing is registered or stored.
+ * The addresses are probed at the same time, the drivers of one address one after the other, because one BMC answers
+ * all of them.
+ */
+import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
+import type { Ability, MachineCall } from "../../drivers/driver.ts";
+import { dispatched } from "../../drivers/isolation/dispatch.ts";
+import { validate } from "../../drivers/issues.ts";
+import type { AnyDriver } from "../../drivers/registry.ts";
+import type { ErrorCode, FailureKind, Refusal } from "../../errors.ts";
+import { mapConcurrently } from "../../runtime/concurrency.ts";
+import { sentence } from "../../runtime/text.ts";
+import { nodeWithController, nodeWithSettings } from "../../store/discoveries.ts";
+import type { Database } from "../../store/postgres/database.ts";
+import type { JsonObject } from "../../store/records.ts";
+import { CallTimeoutError, withDeadline } from "../execution/call-deadline.ts";
+import { callName } from "../execution/driver-call.ts";
+import { faultOf } from "../execution/driver-result.ts";
+import { createRedactor } from "../input/secret-redactor.ts";
+import { parseAddresses } from "./addresses.ts";
+import { checkLogin } from "./discover.ts";
+import { probeAddress } from "./probe-address.ts";
+import type { Probed, ProbeParts, ProbeTerms } from "./probe-address.ts";
+import { probedAbilities } from "./probed-abilities.ts";
+import { canDiscover } from "./prober.ts";
+
+export interface ProbeRequest {
+  readonly addresses: readonly string[];
+  /** With the settings of their discovery. Undefined: all loaded drivers that can discover, with their defaults. */
+  readonly drivers?: readonly { readonly driver: string; readonly settings: unknown }[] | undefined;
+}
+
+/** What one driver found at one address. */
+export interface ProbeAnswer {
+  readonly address: string;
+  readonly driver: AnyDriver;
+  /** Null: no machine of the driver answers, or it refuses the login. */
+  readonly found: FoundMachine | null;
+  readonly refusal: Refusal | null;
+  /** Cause of the failure as the driver classified it. */
+  readonly kind: FailureKind | null;
+}
+
+export interface FoundMachine {
+  /** The name that a discovery would give a node, if it is free. */
+  readonly name: string;
+  /** Of a node at the address, without secrets. */
+  readonly settings: JsonObject;
+  readonly controller: string | null;
+  /** The node that is registered there with the driver. */
+  readonly nodeId: string | null;
+  /** Null: they could not be read. */
+  readonly abilities: readonly Ability[] | null;
+  readonly abilitiesRefusal: Refusal | null;
+}
+
+export interface ProbeAnswers {
+  readonly answers: readonly ProbeAnswer[];
+  /** Reasons why nothing was probed. */
+  readonly refusals: readonly Refusal[];
+}
+
+/** Limits of a request: addresses, drivers with settings, and the time for all calls and for one driver. */
+export const PROBED_ADDRESSES_MAX = 16;
+export const PROBING_DRIVERS_MAX = 8;
+const REQUEST_MS = 30_000;
+const DRIVER_MS = 10_000;
+
+/** A driver to probe with, or the reasons why it is not tried. */
+type Login = { readonly driver: AnyDriver } & (
+  | { readonly terms: ProbeTerms; readonly secretTexts: readonly string[] }
+  | { readonly refusal: Refusal }
+);
+
+type Parts = Omit<ProbeParts, "probeMs"> & {
+  readonly database: Database;
+  /** Limit of one driver at one address, in ms. */
+  readonly probeMs?: number | undefined;
+};
+
+export class NodeProbes {
+  readonly #parts: Parts;
+  readonly #closing = new AbortController();
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  async probe(request: ProbeRequest): Promise<ProbeAnswers> {
+    const { registry } = this.#parts;
+    const { addresses, refusals } = parseAddresses(request.addresses, ["input", "addresses"], registry.networks);
+    const { logins, refusals: flaws } = await this.#logins(request);
+    const tooMany =
+      addresses.length > PROBED_ADDRESSES_MAX
+        ? [
+            invalid(
+              `The request has ${addresses.length} addresses, and at most ${PROBED_ADDRESSES_MAX} can be probed at once. Send several requests, or use discoverNodes.`,
+              "addresses",
+            ),
+          ]
+        : [];
+    const all = [...refusals, ...tooMany, ...flaws];
+    if (all.length > 0) return { answers: [], refusals: all };
+    const until = new Deadline(REQUEST_MS);
+    const { probeMs = DRIVER_MS } = this.#parts;
+    const answers = await mapConcurrently(PROBED_ADDRESSES_MAX, addresses, async (address) => {
+      const found: ProbeAnswer[] = [];
+      for (const [index, login] of logins.entries())
+        found.push(await this.#probeOne(address, login, Math.min(probeMs, leftUntil(until) / (logins.length - index))));
+      return found;
+    });
+    return { answers: answers.flat(), refusals: [] };
+  }
+
+  /** Cancels the running probes. */
+  close(): void {
+    this.#closing.abort(new CallTimeoutError("The replica is shutting down."));
+  }
+
+  async #logins({ drivers }: ProbeRequest): Promise<{ logins: readonly Login[]; refusals: readonly Refusal[] }> {
+    const { registry } = this.#parts;
+    const isNamed = drivers !== undefined;
+    const named = drivers ?? registry.drivers.filter(canDiscover).map(({ name }) => ({ driver: name, settings: {} }));
+    if (named.length === 0 || named.length > PROBING_DRIVERS_MAX)
+      return {
+        logins: [],
+        refusals: [
+          invalid(
+            `The request has ${named.length} drivers. Name 1 to ${PROBING_DRIVERS_MAX} that can discover nodes.`,
+            "drivers",
+          ),
+        ],
+      };
+    const logins: Login[] = [];
+    const refusals: Refusal[] = [];
+    for (const [index, one] of named.entries()) {
+      const path = isNamed ? ["input", "drivers", String(index)] : ["input", "drivers"];
+      const login = await checkLogin(registry, one, path);
+      const driver = registry.get(one.driver);
+      const [flaw] = login.refusals;
+      if (isNamed) refusals.push(...login.refusals);
+      if (!driver || !canDiscover(driver)) continue;
+      if (flaw) {
+        const message = `Driver ${driver.name} was not tried, because it needs settings. Name it in \`drivers\` with them.`;
+        logins.push({ driver, refusal: { ...flaw, message } });
+        continue;
+      }
+      const { settings, secrets } = login;
+      const secretTexts = Object.values(secrets).filter((value) => typeof value === "string");
+      const redactor = createRedactor(secretTexts);
+      const terms = { driver, driverName: driver.name, redactor, namePrefix: "" };
+      const checked = await validate(driver.discover.settings, { ...settings, ...secrets });
+      if (checked.issues) throw new Error(`Driver "${driver.name}" refuses the settings that it has accepted.`);
+      logins.push({ driver, secretTexts, terms: { ...terms, settings: checked.value as ProbeTerms["settings"] } });
+    }
+    return { logins, refusals };
+  }
+
+  async #probeOne(address: string, login: Login, milliseconds: number): Promise<ProbeAnswer> {
+    const { driver } = login;
+    const failed = (refusal: Refusal, kind: FailureKind | null = null): ProbeAnswer => ({
+      address,
+      driver,
+      found: null,
+      refusal,
+      kind,
+    });
+    if ("refusal" in login) return failed(login.refusal);
+    const { registry, log, observer } = this.#parts;
+    // The time of a probe is on hold while it waits for a call; that of the request is not.
+    const over = new AbortController();
+    const stopClock = whenOver(new Deadline(milliseconds), () => over.abort(new CallTimeoutError("its time is over")));
+    const cancel = AbortSignal.any([over.signal, this.#closing.signal]);
+    try {
+      const parts = { registry, log, observer, probeMs: milliseconds };
+      const probed = await probeAddress(parts, login.terms, address, cancel);
+      if ("failure" in probed) {
+        const { code, message, kind = null } = probed.failure;
+        return failed({ code, message }, kind);
+      }
+      const found = await this.#foundAt(address, login, { probed, cancel, milliseconds });
+      return { address, driver, found, refusal: null, kind: null };
+    } finally {
+      stopClock();
+    }
+  }
+
+  async #foundAt(
+    address: string,
+    { driver, terms, secretTexts }: Extract<Login, { readonly terms: ProbeTerms }>,
+    { probed, cancel, milliseconds }: ProbedCall,
+  ): Promise<FoundMachine> {
+    const { reader } = this.#parts.database;
+    const { name, controller } = probed;
+    const settings = probed.settings[driver.name] ?? {};
+    const nodeId =
+      controller === null
+        ? await nodeWithSettings(reader, driver.name, settings)
+        : await nodeWithController(reader, driver.name, controller);
+    const base = { name, controller, settings, nodeId };
+    const secrets = probed.secrets[driver.name] ?? {};
+    const redactor = createRedactor([...Object.values(secrets), ...secretTexts]);
+    try {
+      const reported = await this.#askAbilities(driver, {
+        terms: { ...terms, redactor },
+        full: { ...settings, ...secrets },
+        address,
+        cancel,
+        milliseconds,
+      });
+      return { ...base, abilities: probedAbilities(driver, reported, redactor), abilitiesRefusal: null };
+    } catch (error) {
+      const late = (): { code: ErrorCode; reason: string } => ({
+        code: "TIMEOUT",
+        reason: "the abilities were not reported in time",
+      });
+      const { code, reason } = error instanceof CallTimeoutError ? late() : faultOf(error, redactor);
+      return { ...base, abilities: null, abilitiesRefusal: { code, message: `${address}: ${sentence(reason)}` } };
+    }
+  }
+
+  /** What the machine reports about the driver's abilities; nothing if the driver does not ask it. */
+  async #askAbilities(
+    driver: AnyDriver,
+    { terms, full, address, cancel, milliseconds }: AbilityRequest,
+  ): Promise<unknown> {
+    if (!driver.abilities) return [];
+    const { log, observer } = this.#parts;
+    const { redactor } = terms;
+    const settings = await validate(driver.settings, full);
+    if (settings.issues) throw new Error("The driver does not accept the settings that it found.");
+    const deadline = new Deadline(milliseconds);
+    return withDeadline(deadline, cancel, async (signal) => {
+      const call: MachineCall<unknown> = {
+        settings: settings.value,
+        signal,
+        deadline,
+        log: (message) => log.debug({ address, driver: driver.name }, redactor.text(message)),
+        timed: (name, work) =>
+          observer.call({ driver: driver.name, name: callName(name, redactor), node: address }, work),
+      };
+      return driver.abilities?.(dispatched(call, { lane: "PROBE" }));
+    });
+  }
+}
+
+interface ProbedCall {
+  readonly probed: Exclude<Probed, { readonly failure: unknown }>;
+  readonly cancel: AbortSignal;
+  readonly milliseconds: number;
+}
+
+interface AbilityRequest extends Omit<ProbedCall, "probed"> {
+  readonly terms: ProbeTerms;
+  /** The settings of the node, with its secrets. */
+  readonly full: JsonObject;
+  readonly address: string;
+}
+
+function invalid(message: string, member: keyof ProbeRequest): Refusal {
+  return { code: "INVALID_INPUT", message, path: ["input", member] };
+}
