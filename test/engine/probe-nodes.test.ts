@@ -101,8 +101,8 @@ describe("probeNodes", () => {
       ],
       abilitiesRefusal: null,
     });
-    const said = JSON.stringify(answers.map(({ driver: _driver, ...rest }) => rest));
-    expect([said.includes(SECRET), said.includes("wrong-one")]).toEqual([false, false]);
+    const text = JSON.stringify(answers.map(({ driver: _driver, ...rest }) => rest));
+    expect([text.includes(SECRET), text.includes("wrong-one")]).toEqual([false, false]);
     expect(await ostler.nodeStates()).toEqual({});
     expect((await ostler.dump()).join("\n")).not.toContain(SECRET);
   });

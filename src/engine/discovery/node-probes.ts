@@ -31,7 +31,7 @@ export interface ProbeRequest {
   readonly drivers?: readonly { readonly driver: string; readonly settings: unknown }[] | undefined;
 }
 
-/** What one driver found at one address. */
+/** The result of one driver at one address. */
 export interface ProbeAnswer {
   readonly address: string;
   readonly driver: AnyDriver;
@@ -220,7 +220,7 @@ export class NodeProbes {
     }
   }
 
-  /** What the machine reports about the driver's abilities; nothing if the driver does not ask it. */
+  /** The machine's report about the abilities of its driver; nothing if the driver does not ask it. */
   async #askAbilities(
     driver: AnyDriver,
     { terms, full, address, cancel, milliseconds }: AbilityRequest,
