@@ -134,14 +134,17 @@ describe("probeNodes", () => {
     ["an ability without a name", [{ works: true }]],
     ["a name that is not one", [{ name: "<b>", works: true }]],
     ["an ability that neither works nor not", [{ name: "media", works: "perhaps" }]],
-  ])("probeNodes of a driver that reports %s has the machine, and an error for its abilities", async (_, abilities) => {
-    const { ostler, answers } = await probed(
-      { "10.0.0.1": { abilities } },
-      { addresses: ["10.0.0.1"], drivers: [lab()] },
-    );
-    await using _ostler = ostler;
-    expect(answers[0]?.found).toMatchObject({ abilities: null, abilitiesRefusal: { code: "BACKEND_FAILED" } });
-  });
+  ])(
+    "probeNodes of a driver that reports %s has the machine, and an error for its abilities",
+    async (_title, abilities) => {
+      const { ostler, answers } = await probed(
+        { "10.0.0.1": { abilities } },
+        { addresses: ["10.0.0.1"], drivers: [lab()] },
+      );
+      await using _ = ostler;
+      expect(answers[0]?.found).toMatchObject({ abilities: null, abilitiesRefusal: { code: "BACKEND_FAILED" } });
+    },
+  );
 
   test("probeNodes without drivers tries all that can discover, and names the ones that need settings", async () => {
     const { ostler, answers, asked } = await probed({}, { addresses: ["10.0.0.1"] });

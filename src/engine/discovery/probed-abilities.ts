@@ -15,7 +15,7 @@ export function probedAbilities(driver: AnyDriver, reported: unknown, redactor: 
   const found = new Map(declaredAbilities(driver).map((name): [string, Ability] => [name, { name, works: true }]));
   for (const one of reportedBy(driver, reported)) {
     const { name, works, reason } = one;
-    const text = typeof reason === "string" && works === false ? cutTo(redactor.text(reason), REASON_LENGTH_MAX) : null;
+    const text = typeof reason === "string" && !works ? cutTo(redactor.text(reason), REASON_LENGTH_MAX) : null;
     found.set(name, { name, works, ...(text !== null && { reason: text }) });
   }
   return [...found.values()];
