@@ -6,6 +6,7 @@
 import { parseArgs } from "node:util";
 import { messageOf } from "../src/errors.ts";
 import { measureAdmission } from "./admission.ts";
+import { measureBmcs } from "./bmcs.ts";
 import { measureColdStart } from "./cold-start.ts";
 import { measureCycles } from "./cycles.ts";
 import { measureIsolation } from "./isolation.ts";
@@ -39,6 +40,8 @@ const FLAGS = {
   log: { type: "string", default: "30000", help: "readers: transitions that each of them catches up over" },
   writes: { type: "string", default: "200", help: "readers: writes per measurement" },
   calls: { type: "string", default: "20000", help: "isolation: number of calls" },
+  bmcs: { type: "string", default: "100", help: "bmcs: number of simulated BMCs" },
+  group: { type: "string", default: "100", help: "bmcs: nodes that are commissioned together" },
   help: { type: "boolean" },
 } as const;
 
@@ -58,6 +61,10 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   start: { flags: ["rounds"], measure: (testbed) => measureColdStart(testbed, { rounds }) },
   statements: { flags: ["concurrency"], measure: (testbed) => countStatements(testbed, { concurrency }) },
   isolation: { flags: ["calls"], measure: () => measureIsolation({ calls: Number(flags.calls) }) },
+  bmcs: {
+    flags: ["bmcs", "group"],
+    measure: (testbed) => measureBmcs(testbed, { bmcs: Number(flags.bmcs), group: Number(flags.group) }),
+  },
   latency: {
     flags: ["subscribers", "transitions"],
     measure: (testbed) =>

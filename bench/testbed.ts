@@ -106,7 +106,7 @@ async function fill(connection: Connection): Promise<void> {
 }
 
 /** CPU time of a process and of all its children, including those that have ended. */
-function cpuMsOfTree(parent: number): number | null {
+export function cpuMsOfTree(parent: number): number | null {
   if (!existsSync(`/proc/${parent}/stat`)) return null;
   const pids = readdirSync("/proc").filter((entry) => /^\d+$/.test(entry));
   return pids.reduce((sum, pid) => {
@@ -130,6 +130,23 @@ export function rssMb(pid: number, which: "now" | "peak" = "now"): number | null
     return kilobytes === undefined ? null : Number(kilobytes) / 1024;
   } catch {
     return null;
+  }
+}
+
+/** Memory of a process and of its children, in MB: a page that several share counts once. */
+export function memoryMbOfTree(parent: number): number | null {
+  if (!existsSync(`/proc/${parent}/smaps_rollup`)) return null;
+  return readdirSync("/proc")
+    .filter((entry) => entry === String(parent) || (/^\d+$/.test(entry) && Number(statOf(entry)[1]) === parent))
+    .reduce((sum, pid) => sum + pssMb(pid), 0);
+}
+
+function pssMb(pid: string): number {
+  try {
+    return Number(/^Pss:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, "latin1"))?.[1] ?? 0) / 1024;
+  } catch {
+    // The process has ended.
+    return 0;
   }
 }
 
