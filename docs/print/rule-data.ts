@@ -514,6 +514,10 @@ export const RULES: readonly RuleSection[] = [
     title: "Redfish",
     rules: [
       {
+        id: "R-520",
+        rule: "`update_firmware` ends with the versions that the machine reports; a version that the request names has to be among them.",
+      },
+      {
         id: "R-390",
         rule: "Power is switched by the reset types that the machine offers; a request for the state that it is in changes nothing.",
       },

@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { conformance } from "../../src/drivers/conformance/conformance.ts";
-import type { Driver, Step } from "../../src/drivers/driver.ts";
+import type { Driver, MediaInterface, Step } from "../../src/drivers/driver.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnySettings } from "../support/driver.ts";
 
@@ -156,5 +156,45 @@ describe("conformance of steps on a machine", () => {
       "contains a setting",
     );
     await expect(inspecting((call) => call.timed("look", done), done)).resolves.toBeUndefined();
+  });
+});
+
+describe("conformance of virtual media", () => {
+  const media = (changes: Partial<MediaInterface<unknown>>) => ({
+    insert: async () => {},
+    eject: async () => {},
+    ...changes,
+  });
+  const proved = async (made: MediaInterface<unknown> | undefined) => {
+    const factory = ({ log }: { log(message: string): void }) => {
+      logLine = log;
+      return { ...aDriver("tried"), ...(made && { media: made }) } as unknown as Driver<unknown>;
+    };
+    const check = conformance({ factory, settings: {}, live: true }).find(({ title }) =>
+      title.includes("virtual media"),
+    );
+    if (!check) throw new Error("There is no check of virtual media.");
+    await check.run();
+  };
+  let logLine: (message: string) => void = () => {};
+  const fails = (kind: string) => async () => {
+    throw Object.assign(new Error(`The BMC reports ${kind}.`), { name: "DriverError", kind, retryable: false });
+  };
+
+  test.each<[string, MediaInterface<unknown> | undefined]>([
+    ["a driver without virtual media", undefined],
+    ["a machine that takes media", media({})],
+    ["a machine that lacks a drive", media({ insert: fails("UNSUPPORTED"), eject: fails("UNSUPPORTED") })],
+    ["a machine that refuses an image that it cannot fetch", media({ insert: fails("REFUSED") })],
+  ])("conformance of virtual media accepts %s", async (_title, made) => {
+    await expect(proved(made)).resolves.toBeUndefined();
+  });
+
+  test.each<[string, MediaInterface<unknown>, RegExp]>([
+    ["an eject that is refused if nothing is inserted", media({ eject: fails("REFUSED") }), /`media.eject` is refused/],
+    ["an error of another kind", media({ insert: fails("OTHER") }), /kind UNSUPPORTED or REFUSED/],
+    ["a URL in the log", media({ insert: async (_call, url) => logLine(url) }), /repeats the URL/],
+  ])("conformance of virtual media rejects %s", async (_title, made, problem) => {
+    await expect(proved(made)).rejects.toThrow(problem);
   });
 });

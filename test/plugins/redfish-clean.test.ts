@@ -113,6 +113,31 @@ describe("Redfish step update_firmware", () => {
     expect((result as { reason: string }).reason).toMatch(reason);
   });
 
+  test("update_firmware without a version ends when the component keeps its version, and reports the version [R-520]", async () => {
+    await using images = await serveImages();
+    await using lab = await redfishLab();
+    await lab.driver.power.set(lab.call(), "ON");
+    const components = [{ id: "NIC", url: `${images.url}/NIC/22.31.6` }];
+    expect(await lab.step("update_firmware", { components })).toEqual({
+      kind: "done",
+      output: { updated: [{ id: "NIC", from: "22.31.6", to: "22.31.6" }] },
+    });
+    expect(lab.logged.join("\n")).toContain("it reports version 22.31.6 as before");
+  });
+
+  test("update_firmware fails with the version that it found, if the machine reports another than the request [R-520]", async () => {
+    await using images = await serveImages();
+    await using lab = await redfishLab();
+    await lab.driver.power.set(lab.call(), "ON");
+    const components = [{ id: "NIC", url: `${images.url}/NIC/23.0`, version: "23.1" }];
+    expect(await lab.step("update_firmware", { components })).toEqual({
+      kind: "failed",
+      errorKind: "REFUSED",
+      retryable: false,
+      reason: "NIC reports version 23.0 after the update and a restart, not 23.1.",
+    });
+  });
+
   test("a task that never ends keeps the step waiting, until its time limit", async () => {
     await using images = await serveImages();
     await using lab = await redfishLab({ faults: [{ kind: "stuck-task" }] });

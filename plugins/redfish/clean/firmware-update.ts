@@ -1,7 +1,8 @@
 /**
  * Updates firmware, one component after the other: the BMC fetches the image, or is sent it where it cannot. A
  * component counts as updated when the machine reports another version, after a restart of the machine where it needs
- * one.
+ * one. If the request names no version, the image may be of the same one: then it counts as updated when its task has
+ * ended and the machine still reports the version after a restart.
  */
 import { Readable } from "node:stream";
 import { request } from "undici";
@@ -74,6 +75,8 @@ type Memo = z.output<typeof memoSchema>;
 
 /** Reads of an unchanged version after the task has ended, before the machine is restarted, and after that. */
 const CHECKS = { SENT: 6, RESTARTED: 90 };
+/** Reads after the restart, if the request names no version to wait for. */
+const UNVERIFIED_CHECKS = 6;
 
 async function update(service: RedfishService, call: CleanCall<Args>): Promise<StepResult> {
   const memo = memoSchema.safeParse(call.memo).data;
@@ -122,9 +125,21 @@ async function follow(service: RedfishService, call: CleanCall<Args>, memo: Memo
     call.log(`${component.id} has version ${version} now.`);
     return begin(service, call, { index: memo.index + 1, updated: [...memo.updated, done] });
   }
-  if (memo.checks < CHECKS[memo.state]) return wait({ task: "", checks: memo.checks + 1 });
+  const isUnverified = memo.state === "RESTARTED" && component.version === null;
+  const checksMax = isUnverified ? UNVERIFIED_CHECKS : CHECKS[memo.state];
+  if (memo.checks < checksMax) return wait({ task: "", checks: memo.checks + 1 });
+  if (isUnverified) {
+    const same = version ?? "unknown";
+    call.log(
+      `The update of ${component.id} has ended; it reports version ${same} as before. No version was requested.`,
+    );
+    const done = { id: component.id, from: memo.before, to: version };
+    return begin(service, call, { index: memo.index + 1, updated: [...memo.updated, done] });
+  }
   if (memo.state === "RESTARTED")
-    return failed(`${component.id} still reports version ${memo.before ?? "unknown"} after the update and a restart.`);
+    return failed(
+      `${component.id} reports version ${version ?? "unknown"} after the update and a restart, not ${component.version ?? "another one"}.`,
+    );
   await call.power.set("REBOOT");
   return wait({ task: "", state: "RESTARTED", checks: 0 });
 }

@@ -67,6 +67,48 @@ export async function provesReads(subject: Subject): Promise<void> {
   }
 }
 
+/** An address that no machine can reach (RFC 5737). */
+const IMAGE = "http://192.0.2.1/conformance.iso?token=conformance-media-secret";
+
+/** Virtual media: twice each, or an error that says that the machine cannot, without the URL. */
+export async function provesMedia(subject: Subject): Promise<void> {
+  const { driver, logged } = subject;
+  const { media } = driver;
+  if (!media) return;
+  const logBefore = logged.length;
+  const attempts: readonly (readonly [string, () => Promise<void>])[] = [
+    ["media.eject", async () => media.eject(await makeCall(subject))],
+    ["media.insert", async () => media.insert(await makeCall(subject), IMAGE, { writeProtected: true })],
+    ["media.insert, a second time", async () => media.insert(await makeCall(subject), IMAGE, { writeProtected: true })],
+    ["media.eject", async () => media.eject(await makeCall(subject))],
+    ["media.eject, a second time", async () => media.eject(await makeCall(subject))],
+  ];
+  const reported: string[] = [];
+  for (const [name, attempt] of attempts) {
+    const problem = await attempt().then(
+      () => null,
+      (error: unknown) => error,
+    );
+    if (problem === null) continue;
+    // A BMC may fetch the image at once, and refuse one that it cannot fetch.
+    const isRefusal = isDriverError(problem) && (problem.kind === "UNSUPPORTED" || problem.kind === "REFUSED");
+    ensure(
+      isRefusal,
+      `\`${name}\` fails, but not with a DriverError of kind UNSUPPORTED or REFUSED: ${describe(problem)}`,
+    );
+    ensure(
+      !(name.startsWith("media.eject") && isDriverError(problem) && problem.kind === "REFUSED"),
+      `\`${name}\` is refused; it has to succeed also if nothing is inserted: ${describe(problem)}`,
+    );
+    reported.push(describe(problem));
+  }
+  const text = [...reported, ...logged.slice(logBefore)].join("\n");
+  ensure(
+    !text.includes("conformance-media-secret"),
+    "The driver repeats the URL of an image, which can have a secret.",
+  );
+}
+
 export async function provesAbortedSignal(subject: Subject): Promise<void> {
   await switchPower(subject, "OFF", "OFF");
   const signal = AbortSignal.abort(new Error("aborted by the conformance suite"));
