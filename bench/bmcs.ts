@@ -28,7 +28,7 @@ interface Bmc {
   readonly system: string;
 }
 
-/** What a simulator prints with `--json`. */
+/** The output of a simulator with `--json`. */
 interface Simulator {
   readonly userName: string;
   readonly password: string;
