@@ -22,7 +22,7 @@ import {
   stopDiscovery,
   stopDiscoveryTimeout,
 } from "./discovery/interrupt-discovery.ts";
-import { NodeProbes } from "./discovery/node-probes.ts";
+import { NodeProbes, PROBED_ADDRESSES_MAX, PROBING_DRIVERS_MAX } from "./discovery/node-probes.ts";
 import type { ProbeAnswers, ProbeRequest } from "./discovery/node-probes.ts";
 import { Prober } from "./discovery/prober.ts";
 import { receiveCallback } from "./execution/callback.ts";
@@ -89,6 +89,7 @@ export { ACCEPTANCES } from "./input/answers.ts";
 export { RESTART_FROM } from "./admission/restart.ts";
 export { findCluster } from "./input/node-selector.ts";
 export { stepUnderWay } from "./interruption/abort.ts";
+export { PROBED_ADDRESSES_MAX, PROBING_DRIVERS_MAX };
 export { PRESENCE_CHANGES, PRESENCE_EVENTS } from "./inventory/presence.ts";
 export { OFF_REASONS, catalogueOf } from "./plans/catalogue.ts";
 export { RESERVED_STEPS, isHold, isReservedWait, reservedArgsSchema } from "./plans/reserved-steps.ts";
