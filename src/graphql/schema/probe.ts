@@ -1,6 +1,6 @@
 /** Probes of addresses on request: which drivers reach a machine there, and what they can do with it. */
 import type { Ability } from "../../drivers/driver.ts";
-import { PROBED_ADDRESSES_MAX, PROBING_DRIVERS_MAX } from "../../engine/discovery/node-probes.ts";
+import { PROBED_ADDRESSES_MAX, PROBING_DRIVERS_MAX } from "../../engine/engine.ts";
 import type { FoundMachine, ProbeAnswer, ProbeAnswers } from "../../engine/discovery/node-probes.ts";
 import { QueryRef, builder, needs } from "../base/builder.ts";
 import { FailureKindEnum } from "../base/enums.ts";
@@ -50,9 +50,8 @@ const FoundMachineRef = builder.objectRef<FoundMachine & Pick<ProbeAnswer, "driv
     }),
     abilities: t.field({
       type: [MachineAbilityRef],
-      nullable: true,
-      description: "What the driver can do with the machine; null if that could not be read.",
-      resolve: ({ abilities }) => abilities && [...abilities],
+      description: "What the driver can do with the machine; empty if that could not be read, see `abilitiesError`.",
+      resolve: ({ abilities }) => [...(abilities ?? [])],
     }),
     abilitiesError: t.field({
       type: UserErrorRef,
