@@ -6,7 +6,7 @@ import { startLab } from "./lab/lab.ts";
 import { createReport } from "./lab/report.ts";
 import { interruption } from "./namespace.ts";
 import type { Artifacts } from "./prepare.ts";
-import { SCENARIOS } from "./scenarios.ts";
+import { SCENARIOS, registerAll } from "./scenarios.ts";
 
 interface Order {
   readonly names: readonly string[];
@@ -23,6 +23,7 @@ async function main(): Promise<void> {
   const chosen = SCENARIOS.filter(({ name }) => order.names.includes(name));
   const withService = chosen.some(({ name }) => name !== "machines");
   const lab = await startLab({ folder, artifacts: order.artifacts, report, withService }, parts);
+  if (withService) await registerAll(lab);
   for (const { name, about, run } of chosen) await report.scenario(`${name}: ${about}`, () => run(lab));
 }
 

@@ -1,6 +1,11 @@
-/** The scenarios, in the order in which they run. */
+/** The scenarios, in the order in which they run. Each leaves its nodes at rest, in any state. */
+import { discover } from "./lab/nodes.ts";
 import type { Lab } from "./lab/lab.ts";
+import { failsOnBadImages, failsOnDiskErrors, failsWithoutCable, survivesDeadMachine } from "./scenarios/faults.ts";
+import { abortsWhileWriting, stopsBeforeTheCall, stopsBetweenNodes, survivesKill } from "./scenarios/interrupts.ts";
+import { live } from "./scenarios/life.ts";
 import { bootsTheImage } from "./scenarios/machines.ts";
+import { installOne } from "./scenarios/short.ts";
 
 export interface Scenario {
   readonly name: string;
@@ -19,4 +24,39 @@ export const SCENARIOS: readonly Scenario[] = [
       await lab.atMostTwo(lab.machines, (machine) => bootsTheImage(machine, lab.artifacts.raw, lab.report));
     },
   },
+  {
+    name: "short",
+    about: "one machine is installed by virtual media, calls home, is logged in to, and is undeployed",
+    isExtra: true,
+    run: installOne,
+  },
+  {
+    name: "life-uefi",
+    about: "UEFI, by virtual media and by network boot: from discovery to the end of service",
+    run: (lab) => live(lab, [lab.machine("e2e-redfish-1"), lab.machine("e2e-ipmi-1")]),
+  },
+  {
+    name: "life-bios",
+    about: "UEFI by virtual media and BIOS by network boot: from discovery to the end of service",
+    run: (lab) => live(lab, [lab.machine("e2e-redfish-2"), lab.machine("e2e-ipmi-2")]),
+  },
+  { name: "abort", about: "abort while the image is written", run: abortsWhileWriting },
+  { name: "kill", about: "kill -9 of the service while the image is written", run: survivesKill },
+  { name: "stop", about: "stop between two nodes, and restart", run: stopsBetweenNodes },
+  { name: "stop-late", about: "stop when the image is written, and restart", run: stopsBeforeTheCall },
+  { name: "images", about: "faults of images and of their server", run: failsOnBadImages },
+  { name: "disk", about: "a disk with errors", run: failsOnDiskErrors },
+  { name: "dead", about: "a machine that dies while the image is written", run: survivesDeadMachine },
+  { name: "cable", about: "a cable that is cut while the image is written", run: failsWithoutCable },
 ];
+
+/** Machines as nodes: what every scenario but `machines` begins with. */
+export async function registerAll(lab: Lab): Promise<void> {
+  await lab.report.scenario("discovery: four machines are found at the addresses of their BMCs", async () => {
+    await discover(lab.api, lab.machines);
+    for (const { name } of lab.machines) {
+      const { state } = await lab.api.node(name);
+      lab.report.check(`${name} is registered`, state === "ENROLLED", state);
+    }
+  });
+}

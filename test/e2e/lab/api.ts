@@ -16,12 +16,19 @@ interface Failure extends Refusal {
   readonly retryable: boolean;
 }
 
+/** State of a machine after an abort. */
+interface MachineCondition {
+  readonly power: string;
+  readonly disksChanged: boolean;
+  readonly cleanUpError: string | null;
+}
+
 export interface Run {
   readonly nodeName: string;
   readonly state: string;
-  readonly currentStep: { readonly name: string; readonly progress: number | null } | null;
+  readonly currentStep: { readonly name: string; readonly progressPercent: number | null } | null;
   readonly failure: Failure | null;
-  readonly machineCondition: { readonly power: string | null; readonly cleanUpError: string | null } | null;
+  readonly machineCondition: MachineCondition | null;
 }
 
 export interface Operation {
@@ -53,7 +60,7 @@ interface Connection<Item> {
 }
 
 const FAILURE = "failure { code message retryable step }";
-const RUN = `nodeName state currentStep { name progress } ${FAILURE} machineCondition { power cleanUpError }`;
+const RUN = `nodeName state currentStep { name progressPercent } ${FAILURE} machineCondition { power disksChanged cleanUpError }`;
 const OPERATION = `uuid state startedAt finishedAt runs(first: 100) { edges { node { ${RUN} } } }`;
 const NODE = "name state powerState lastError { code message } inventory { takenAt data }";
 const TRANSITION = "cursor nodeName from to at";
@@ -68,6 +75,8 @@ export interface Api {
   /** Waits until an operation has ended. */
   end(uuid: string, withinMs: number): Promise<Operation>;
   node(name: string): Promise<Node>;
+  /** Waits until a step of the node's run has reached a share of its work. */
+  working(uuid: string, name: string, step: string, percent: number, withinMs: number): Promise<void>;
 }
 
 export function createApi(service: Service): Api {
@@ -114,14 +123,37 @@ export function createApi(service: Service): Api {
         },
         withinMs,
       ),
+    async working(uuid, name, step, percent, withinMs) {
+      await eventually(
+        `${name} has done ${percent} % of ${step}`,
+        async () => {
+          const found = await operation(uuid);
+          const run = found.runs.find(({ nodeName }) => nodeName === name);
+          if (found.finishedAt !== null || run?.failure) throw new Error(`It ended before: ${describeEnd(found)}`);
+          return run?.currentStep?.name === step && (run.currentStep.progressPercent ?? 0) >= percent;
+        },
+        withinMs,
+      );
+    },
     async node(name) {
-      const { node } = await query<{ node: Node | null }>(`query ($name: String!) { node(name: $name) { ${NODE} } }`, {
-        name,
-      });
+      const { node } = await query<{ node: Node | null }>(
+        `query ($name: String!) { node(by: { name: $name }) { ${NODE} } }`,
+        {
+          name,
+        },
+      );
       if (node === null) throw new Error(`There is no node ${name}.`);
       return node;
     },
   };
+}
+
+/** State of an operation, and the failures of its runs. */
+export function describeEnd({ state, runs }: Operation): string {
+  const failures = runs.flatMap(({ nodeName, failure }) =>
+    failure ? [`${nodeName} in ${failure.step ?? "no step"}: ${failure.code} ${failure.message}`] : [],
+  );
+  return [state, ...failures].join("; ");
 }
 
 export interface Follower extends AsyncDisposable {

@@ -5,6 +5,7 @@ import type { Artifacts } from "../prepare.ts";
 import { createApi, followTransitions } from "./api.ts";
 import type { Api, Follower } from "./api.ts";
 import { startDhcp } from "./dhcp.ts";
+import { imageFiles, registerImages } from "./images.ts";
 import { startImageServer } from "./image-server.ts";
 import type { ImageServer } from "./image-server.ts";
 import { startMachines } from "./machines.ts";
@@ -26,6 +27,7 @@ export interface Lab {
   readonly service: Service;
   readonly api: Api;
   readonly transitions: Follower;
+  machine(name: string): LabMachine;
   /** Handles machines two at a time: more of them are slower than one after the other. */
   atMostTwo(machines: readonly LabMachine[], handle: (machine: LabMachine) => Promise<void>): Promise<void>;
 }
@@ -53,7 +55,8 @@ export async function startLab(settings: LabSettings, parts: AsyncDisposableStac
   const disks = join(folder, "machines");
   mkdirSync(disks, { recursive: true });
   const key = await createKey(folder);
-  const images = await startImageServer({ "debian.raw.zst": artifacts.compressed }, parts);
+  const files = await imageFiles(artifacts, folder);
+  const images = await startImageServer(files, parts);
   const machines = await startMachines(MACHINES, disks, parts);
   await startDhcp(machines, folder, parts);
   report.note(`${machines.length} machines behind simulated BMCs are ready`);
@@ -63,6 +66,8 @@ export async function startLab(settings: LabSettings, parts: AsyncDisposableStac
     await service.start();
     report.note(`the service is ready at ${service.url}`);
   }
+  const api = createApi(service);
+  if (settings.withService) await registerImages(api, images, files, artifacts.raw);
   const transitions = settings.withService ? parts.use(followTransitions(service)) : NOTHING_FOLLOWED;
   return {
     folder,
@@ -72,8 +77,13 @@ export async function startLab(settings: LabSettings, parts: AsyncDisposableStac
     images,
     key,
     service,
-    api: createApi(service),
+    api,
     transitions,
+    machine(name) {
+      const found = machines.find((machine) => machine.name === name);
+      if (found === undefined) throw new Error(`There is no machine ${name}.`);
+      return found;
+    },
     async atMostTwo(chosen, handle) {
       const queue = [...chosen];
       const worker = async () => {

@@ -1,0 +1,98 @@
+/** The machines as nodes of the service: discovered, and given the interfaces that a scenario needs. */
+import { eventually } from "../../support/eventually.ts";
+import type { Api } from "./api.ts";
+import type { LabMachine } from "./machines.ts";
+
+const DISCOVERY_MS = 60_000;
+const COMMISSION_MS = 120_000;
+
+interface Found {
+  readonly address: string;
+  readonly state: string;
+  readonly node: { readonly name: string } | null;
+  readonly failure: { readonly message: string } | null;
+}
+
+/** Discovers the machines at the addresses of their BMCs, and names the nodes as the lab names the machines. */
+export async function discover(api: Api, machines: readonly LabMachine[]): Promise<void> {
+  for (const bmc of ["REDFISH", "IPMI"] as const) {
+    const chosen = machines.filter((machine) => machine.bmc === bmc);
+    if (chosen.length === 0) continue;
+    const found = await probe(api, chosen);
+    for (const { name, login } of chosen) {
+      const result = found.find(({ address }) => address === login.address);
+      if (!result?.node)
+        throw new Error(`${name} was not found: ${result?.state ?? "-"} ${result?.failure?.message ?? ""}`);
+      await api.mutate("updateNode", "UpdateNodeInput", { node: { name: result.node.name }, name }, "count");
+    }
+  }
+}
+
+async function probe(api: Api, machines: readonly LabMachine[]): Promise<readonly Found[]> {
+  const [first] = machines;
+  if (first === undefined) return [];
+  const { username, password, fingerprint, port } = first.login;
+  const driver =
+    first.bmc === "REDFISH"
+      ? { redfish: { username, password, fingerprint } }
+      : { ipmi: { username, password, port, cipherSuite: 3 } };
+  const addresses = machines.map(({ login }) => login.address);
+  const uuid = await api.work("discoverNodes", "DiscoverNodesInput", { addresses, driver, namePrefix: "found-" });
+  const query = `query ($id: ID!) { operation(id: $id) { finishedAt discoveries(first: 100) { edges { node { address state node { name } failure { message } } } } } }`;
+  return eventually(
+    "the discovery ends",
+    async () => {
+      const { operation } = await api.query<{
+        operation: {
+          finishedAt: string | null;
+          discoveries: { edges: readonly { node: Found }[] };
+        };
+      }>(query, { id: uuid });
+      return operation.finishedAt !== null && operation.discoveries.edges.map(({ node }) => node);
+    },
+    DISCOVERY_MS,
+  );
+}
+
+/** Everything by the agent. */
+export const WHOLE = ["INSPECT", "CLEAN", "DEPLOY"] as const;
+/** Only the deployment, for scenarios about that: the driver `fake` inspects and cleans at once. */
+export const DEPLOY_ONLY = ["DEPLOY"] as const;
+
+export interface AgentOptions {
+  readonly bootTimeoutSeconds?: number;
+}
+
+export async function giveAgent(
+  api: Api,
+  machine: LabMachine,
+  kinds: readonly string[],
+  options: AgentOptions = {},
+): Promise<void> {
+  const agent = {
+    bootMode: machine.firmware,
+    boot: machine.bmc === "REDFISH" ? "MEDIA" : "NETWORK",
+    bootTimeoutSeconds: options.bootTimeoutSeconds ?? 600,
+  };
+  const others = ["INSPECT", "CLEAN"].filter((kind) => !kinds.includes(kind));
+  const interfaces = [
+    { kinds, driver: { agent } },
+    ...(others.length > 0 ? [{ kinds: others, driver: { fake: { delayMs: 0 } } }] : []),
+  ];
+  const own =
+    machine.bmc === "IPMI" ? { driver: { ipmi: { bootMode: machine.firmware === "BIOS" ? "LEGACY" : "UEFI" } } } : {};
+  await api.mutate("updateNode", "UpdateNodeInput", { node: { name: machine.name }, interfaces, ...own }, "count");
+}
+
+/** Brings nodes to AVAILABLE without starting their machines for long. */
+export async function makeAvailable(api: Api, machines: readonly LabMachine[]): Promise<void> {
+  const waiting = [];
+  for (const { name } of machines) {
+    const { state } = await api.node(name);
+    if (state !== "AVAILABLE") waiting.push(name);
+  }
+  if (waiting.length === 0) return;
+  const input = { nodes: { names: waiting }, until: "AVAILABLE" };
+  const ended = await api.end(await api.work("commissionNodes", "CommissionNodesInput", input), COMMISSION_MS);
+  if (ended.state !== "SUCCEEDED") throw new Error(`The nodes did not become AVAILABLE: ${ended.state}`);
+}
