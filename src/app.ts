@@ -25,7 +25,7 @@ import type { Log } from "./log.ts";
 import { createAgentMedia } from "./provisioning/agent-media.ts";
 import type { AgentMedia } from "./provisioning/agent-media.ts";
 import { firmwarePlaces } from "./provisioning/boot-files.ts";
-import { checkProvisionHost, PROVISION_SETTING, startListener } from "./provisioning/listener.ts";
+import { PROVISION_SETTING, startListener } from "./provisioning/listener.ts";
 import { ipNetworks } from "./runtime/ip-networks.ts";
 import type { Observer } from "./observer.ts";
 import { explainDatabaseErrors, openMigrated, waitForDatabase } from "./commands/startup.ts";
@@ -58,10 +58,7 @@ const GIVE_UP_MS = 6_500;
 export async function startService(config: Config, log: Log): Promise<Service> {
   log.info({ version: VERSION, config: configForLog(config) }, "starting");
   await checkPort(config.port, config.host);
-  if (listensToMachines(config)) {
-    checkProvisionHost(config.provisionHost);
-    await checkPort(config.provisionPort, config.provisionHost, PROVISION_SETTING);
-  }
+  if (listensToMachines(config)) await checkPort(config.provisionPort, config.provisionHost, PROVISION_SETTING);
   await using parts = new AsyncDisposableStack();
   const workers = config.driverWorkers ?? config.concurrency;
   const pool = workers > 0 ? parts.use(createPool({ workers, log, hidden: resolve(config.data) })) : undefined;

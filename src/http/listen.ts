@@ -22,16 +22,17 @@ export async function checkPort(port: number, host: string, setting = API): Prom
 /** Resolves with the port: the one that the system chose if `port` is 0. */
 export function listen(server: Server, port: number, host: string, setting = API): Promise<number> {
   const { variable, flag } = setting;
+  const explain = ({ code, message }: NodeJS.ErrnoException) => {
+    if (code === "EADDRINUSE")
+      return `Port ${port} on ${host} is in use; choose another one with ${variable}_PORT or --${flag}.`;
+    if (code === "EADDRNOTAVAIL")
+      return `${variable}_HOST is ${host}, but no network interface of this machine has that address.`;
+    return `Cannot listen on port ${port} of ${host}: ${message}. Check ${variable}_HOST and ${variable}_PORT.`;
+  };
   return new Promise((done, failed) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       // Without `cause`: start-up takes some error codes for an unreachable database.
-      failed(
-        new Error(
-          error.code === "EADDRINUSE"
-            ? `Port ${port} on ${host} is in use; choose another one with ${variable}_PORT or --${flag}.`
-            : `Cannot listen on port ${port} of ${host}: ${error.message}. Check ${variable}_HOST and ${variable}_PORT.`,
-        ),
-      );
+      failed(new Error(explain(error)));
     });
     server.listen(port, host, () => {
       server.removeAllListeners("error");

@@ -7,7 +7,6 @@
  */
 import { createServer } from "node:http";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
-import { networkInterfaces } from "node:os";
 import { cutIfStuck, inOrder } from "../http/in-order.ts";
 import { listen } from "../http/listen.ts";
 import { hasLeft, pathOf, sendJson } from "../http/respond.ts";
@@ -46,18 +45,6 @@ const STALL_MS = 30_000;
 /** Time for running requests at shutdown, in milliseconds. */
 const ANSWER_MS = 2_000;
 const HEADER_BYTES_MAX = 8 * 1024;
-
-/** Fails if no interface of this machine has the address. */
-export function checkProvisionHost(host: string): void {
-  const addresses = Object.values(networkInterfaces()).flatMap((found) => (found ?? []).map(({ address }) => address));
-  const [plain = ""] = host.split("%");
-  if (/^(0\.0\.0\.0|[0:]*:[0:]*)$/.test(plain) || plain.startsWith("127.")) return;
-  const url = (address: string) => (address.includes(":") ? new URL(`http://[${address}]`).hostname : address);
-  if (addresses.some((address) => url(address) === url(plain))) return;
-  throw new Error(
-    `OSTLER_PROVISION_HOST is ${host}, but no network interface of this machine has that address. Its addresses are ${addresses.join(", ")}.`,
-  );
-}
 
 export async function startListener(options: ListenerOptions): Promise<Listener> {
   const { host, log, stallMs = STALL_MS } = options;
