@@ -41,11 +41,11 @@ export async function registerImages(
   const of = async (name: string) => {
     const file = files[name];
     if (file === undefined) throw new Error(`There is no image file ${name}.`);
-    return { sizeBytes: String(statSync(file).size), checksum: { algorithm: "SHA256", value: await checksum(file) } };
+    return { sizeBytes: statSync(file).size, checksum: { algorithm: "SHA256", value: await checksum(file) } };
   };
   const [good, large] = [await of(COMPRESSED), await of(LARGE)];
   const common = { format: "RAW_ZST", architecture: "X64", bootMode: "ANY" };
-  const diskBytes = String(statSync(raw).size);
+  const diskBytes = statSync(raw).size;
   const flipped = good.checksum.value.replaceAll(/^./g, (digit) => (digit === "0" ? "1" : "0"));
   const images = [
     ...BEHAVIOURS.map((behaviour) => ({
@@ -64,7 +64,7 @@ export async function registerImages(
       diskBytes,
     },
     { ...common, ...large, name: "large", url: server.url("good", LARGE) },
-    { ...common, ...large, name: "known-large", url: server.url("good", LARGE), diskBytes: String(LARGE_BYTES) },
+    { ...common, ...large, name: "known-large", url: server.url("good", LARGE), diskBytes: LARGE_BYTES },
   ];
   await api.mutate("registerImages", "RegisterImagesInput", { images }, "count");
 }
