@@ -1,34 +1,46 @@
-/** The DHCP server of the provisioning network: dnsmasq, with a fixed address for each machine. */
-import { writeFileSync } from "node:fs";
+/**
+ * The DHCP server of the provisioning network: dnsmasq, with the configuration that `ostler boot dnsmasq` prints, and a
+ * fixed address for each machine.
+ */
+import { copyFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { eventually } from "../../support/eventually.ts";
 import { startBackground } from "./background.ts";
+import { run } from "./commands.ts";
 import type { LabMachine } from "./machines.ts";
-import { bridgeName } from "./network.ts";
+import { HOST_V6_PREFIX, bridgeName } from "./network.ts";
+import { PROVISION_URL } from "./service.ts";
+
+const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
+const IPXE = "/usr/lib/ipxe";
+const PROGRAMS = ["undionly.kpxe", "snponly.efi"] as const;
 
 export async function startDhcp(
   machines: readonly LabMachine[],
   folder: string,
   parts: AsyncDisposableStack,
 ): Promise<void> {
-  const file = join(folder, "dnsmasq.conf");
-  const lines = [
+  const tftp = join(folder, "tftp");
+  mkdirSync(tftp);
+  for (const program of PROGRAMS) copyFileSync(join(IPXE, program), join(tftp, program));
+  const script = join(folder, "leases.sh");
+  const print = (...words: readonly string[]) =>
+    run(process.execPath, [MAIN, "boot", "dnsmasq", "--provision-url", PROVISION_URL, ...words]);
+  writeFileSync(script, await print("--lease-script"), { mode: 0o755 });
+  const printed = await print(
+    ...["--interface", bridgeName(), "--range", "10.77.0.10,10.77.0.99", "--ipv6-prefix", HOST_V6_PREFIX],
+    ...["--tftp-root", tftp, "--report-leases", script],
+  );
+  const own = [
     "keep-in-foreground",
-    "port=0",
-    `interface=${bridgeName()}`,
-    "bind-interfaces",
     "user=root",
-    "no-ping",
-    "log-dhcp",
     "log-facility=-",
     `dhcp-leasefile=${join(folder, "dnsmasq.leases")}`,
-    "dhcp-range=10.77.0.10,10.77.0.99,1h",
-    // iPXE waits 13 s for a router advertisement where there is none.
-    "enable-ra",
-    "dhcp-range=fd77::,ra-only",
     ...machines.map(({ mac, address }) => `dhcp-host=${mac},${address}`),
   ];
-  writeFileSync(file, `${lines.join("\n")}\n`);
+  const file = join(folder, "dnsmasq.conf");
+  writeFileSync(file, `${printed}\n${own.join("\n")}\n`);
   const server = startBackground(["dnsmasq", `--conf-file=${file}`], join(folder, "dnsmasq.log"), parts);
   await eventually("dnsmasq is ready", () => {
     if (server.hasEnded()) throw new Error(`dnsmasq ended: ${server.output().trim().slice(-500)}`);

@@ -6,7 +6,8 @@ import { run } from "./commands.ts";
 
 const BRIDGE = "provision0";
 export const HOST = "10.77.0.1";
-const HOST_V6 = "fd77::1";
+export const HOST_V6_PREFIX = "fd77::";
+const HOST_V6 = `${HOST_V6_PREFIX}1`;
 
 /** Address that the DHCP server gives to a machine. */
 export const machineAddress = (number: number): string => `10.77.0.${10 + number}`;

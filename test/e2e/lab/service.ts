@@ -26,7 +26,8 @@ export interface ServiceSettings {
   readonly port: number;
 }
 
-export const PROVISION_PORT = 4010;
+const PROVISION_PORT = 4010;
+export const PROVISION_URL = `http://${HOST}:${PROVISION_PORT}`;
 const START_MS = 120_000;
 const END_MS = 60_000;
 const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
@@ -95,7 +96,7 @@ function environment({ folder, agentFolder, port }: ServiceSettings): NodeJS.Pro
     OSTLER_LOG: "debug",
     OSTLER_PROVISION_HOST: HOST,
     OSTLER_PROVISION_PORT: String(PROVISION_PORT),
-    OSTLER_PROVISION_URL: `http://${HOST}:${PROVISION_PORT}`,
+    OSTLER_PROVISION_URL: PROVISION_URL,
     OSTLER_AGENT_DIR: agentFolder,
   };
 }

@@ -24,6 +24,7 @@ export async function installOne(lab: Lab): Promise<void> {
   const seconds = ((performance.now() - began) / 1000).toFixed(1);
   const { state } = await api.node(name);
   report.check(`${name} is installed and has called home`, state === "ACTIVE", `${seconds} s, ${describeEnd(ended)}`);
+  if (state !== "ACTIVE") throw new Error("The next checks need an installed system.");
   const hostName = (await overSsh(key, machine.address, "hostname")).trim();
   report.check(`the key that was given logs in to ${name} over SSH`, hostName === name, hostName);
   const erased = await api.end(
