@@ -68,7 +68,11 @@ export class DebianPackages {
 
   /** Unpacks packages with all that they depend on, and returns the folder. */
   async unpackWithDependencies(names: readonly string[]): Promise<string> {
-    const addresses = await run("apt-get", ["-qq", "install", "--print-uris", ...names], { env: this.#env });
+    // apt prints only what is not in its cache, so it is shown an empty one.
+    const empty = join(this.#root, "no-archives");
+    mkdirSync(join(empty, "partial"), { recursive: true });
+    const print = ["-qq", "-o", `Dir::Cache::archives=${empty}`, "install", "--print-uris", ...names];
+    const addresses = await run("apt-get", print, { env: this.#env });
     const files = [...addresses.matchAll(/^'[^']*' (\S+\.deb) /gm)].map((match) => match[1] ?? "");
     await run("apt-get", ["-qq", "-y", "--download-only", "install", ...names], { env: this.#env });
     return this.#unpack(files.map((file) => join(this.#root, "cache/archives", file)));
