@@ -33,8 +33,12 @@ export async function addPrograms(archive: Archive, tree: string, names: readonl
     const printed = await run("readelf", ["-dl", join(tree, path)]);
     const needed = [...printed.matchAll(/\(NEEDED\).*\[(.*)\]/g)].map((match) => match[1] ?? "");
     const interpreter = /program interpreter: \/(.*)\]/.exec(printed)?.[1];
-    if (interpreter !== undefined) needed.push(basename(interpreter));
     for (const name of needed) await add(search(tree, libraries, name));
+    if (interpreter === undefined) return;
+    const loader = search(tree, libraries, basename(interpreter));
+    await add(loader);
+    // Debian has a link there, whose absolute target is outside of the unpacked tree.
+    if (loader !== interpreter && !archive.has(interpreter)) archive.link(interpreter, `/${loader}`);
   };
   for (const name of names) await add(search(tree, PROGRAM_FOLDERS, name));
 }
