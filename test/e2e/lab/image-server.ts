@@ -62,7 +62,7 @@ async function send(behaviour: Behaviour, file: string, response: ServerResponse
   response.once("close", () => stream.destroy());
   try {
     for await (const part of stream) {
-      if (!response.write(part)) await Promise.race([once(response, "drain"), once(response, "close")]);
+      if (!response.write(part)) await drained(response);
       if (behaviour === "slow") await pause(response, SLOW_MS);
       if (response.destroyed) return;
     }
@@ -76,12 +76,21 @@ async function send(behaviour: Behaviour, file: string, response: ServerResponse
 }
 
 /** Ends early with the connection. */
+const drained = (response: ServerResponse): Promise<void> => firstOf(response, ["drain", "close"]);
+
 function pause(response: ServerResponse, ms: number): Promise<void> {
+  const timer = setTimeout(() => response.emit("resume"), ms);
+  return firstOf(response, ["resume", "close"]).finally(() => clearTimeout(timer));
+}
+
+/** Removes its listeners, of which a long download would otherwise leave thousands. */
+function firstOf(response: ServerResponse, events: readonly string[]): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    response.once("close", () => {
-      clearTimeout(timer);
+    const end = () => {
+      for (const event of events) response.off(event, end);
       resolve();
-    });
+    };
+    for (const event of events) response.on(event, end);
+    if (response.destroyed) end();
   });
 }
