@@ -79,8 +79,11 @@ export async function giveAgent(
     { kinds, driver: { agent } },
     ...(others.length > 0 ? [{ kinds: others, driver: { fake: { delayMs: 0 } } }] : []),
   ];
+  // An IPMI BMC does not report the MAC by which the machine is known when it boots over the network.
   const own =
-    machine.bmc === "IPMI" ? { driver: { ipmi: { bootMode: machine.firmware === "BIOS" ? "LEGACY" : "UEFI" } } } : {};
+    machine.bmc === "IPMI"
+      ? { driver: { ipmi: { bootMode: machine.firmware === "BIOS" ? "LEGACY" : "UEFI" } }, macs: [machine.mac] }
+      : {};
   await api.mutate("updateNode", "UpdateNodeInput", { node: { name: machine.name }, interfaces, ...own }, "count");
 }
 

@@ -42,7 +42,7 @@ interface Expected {
   readonly name: string;
   readonly ended: Operation;
   readonly began: number;
-  /** What the failure must say. */
+  /** Text of the expected failure. */
   readonly pattern: RegExp;
 }
 
