@@ -28,10 +28,8 @@ export async function startDhcp(
   const print = (...words: readonly string[]) =>
     run(process.execPath, [MAIN, "boot", "dnsmasq", "--provision-url", PROVISION_URL, ...words]);
   writeFileSync(script, await print("--lease-script"), { mode: 0o755 });
-  const printed = await print(
-    ...["--interface", bridgeName(), "--range", "10.77.0.10,10.77.0.99", "--ipv6-prefix", HOST_V6_PREFIX],
-    ...["--tftp-root", tftp, "--report-leases", script],
-  );
+  const network = ["--interface", bridgeName(), "--range", "10.77.0.10,10.77.0.99", "--ipv6-prefix", HOST_V6_PREFIX];
+  const printed = await print(...network, "--tftp-root", tftp, "--report-leases", script);
   const own = [
     "keep-in-foreground",
     "user=root",
