@@ -9,6 +9,7 @@ import { measureAdmission } from "./admission.ts";
 import { measureBmcs } from "./bmcs.ts";
 import { measureColdStart } from "./cold-start.ts";
 import { measureCycles } from "./cycles.ts";
+import { measureImages } from "./images.ts";
 import { measureIsolation } from "./isolation.ts";
 import { measureLatency } from "./latency.ts";
 import { measureLists } from "./lists.ts";
@@ -42,6 +43,9 @@ const FLAGS = {
   calls: { type: "string", default: "20000", help: "isolation: number of calls" },
   bmcs: { type: "string", default: "100", help: "bmcs: number of simulated BMCs" },
   group: { type: "string", default: "100", help: "bmcs: nodes that are commissioned together" },
+  clients: { type: "string", default: "20", help: "images: number of clients that download at a time" },
+  megabytes: { type: "string", default: "500", help: "images: size of the image" },
+  seconds: { type: "string", default: "10", help: "images: duration of each measurement" },
   help: { type: "boolean" },
 } as const;
 
@@ -91,6 +95,15 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
         log: Number(flags.log),
         writes: Number(flags.writes),
         rounds,
+      }),
+  },
+  images: {
+    flags: ["clients", "megabytes", "seconds"],
+    measure: (testbed) =>
+      measureImages(testbed, {
+        clients: Number(flags.clients),
+        megabytes: Number(flags.megabytes),
+        seconds: Number(flags.seconds),
       }),
   },
   fleet: {
