@@ -902,6 +902,27 @@ export const RULES: readonly RuleSection[] = [
     ],
   },
   {
+    title: "Counts and history",
+    rules: [
+      {
+        id: "R-525",
+        rule: "`nodeCounts` counts all matching nodes in one statement, so the groups fit together and add up to `totalCount`.",
+      },
+      {
+        id: "R-526",
+        rule: "The groups of a count have one order: by size, then by value. Groups that `first` leaves out are counted.",
+      },
+      {
+        id: "R-527",
+        rule: "A count by nothing, by an unknown field, by too many fields or by one twice is refused before any node is read.",
+      },
+      {
+        id: "R-528",
+        rule: "`labelKeys` returns the keys and values of labels that matching nodes have, and no others.",
+      },
+    ],
+  },
+  {
     title: "Timeouts",
     rules: [
       {

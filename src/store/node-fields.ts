@@ -17,6 +17,20 @@ import { clusters, nodes } from "./tables.ts";
 export type NodeRow = typeof nodes.$inferSelect;
 export type ClusterRow = typeof clusters.$inferSelect;
 
+/** Fields by which nodes are counted, and their column. Their values are texts, or null. */
+export const COUNTED_COLUMNS = {
+  STATE: nodes.state,
+  CLUSTER: nodes.clusterId,
+  POWER: nodes.powerState,
+  PRESENCE: nodes.presence,
+  DRIVER: nodes.driver,
+  MODEL: nodes.model,
+  HOST_GROUP: nodes.hostGroup,
+  STAGE: nodes.stage,
+} as const satisfies Readonly<Record<string, PgColumn>>;
+
+export type CountedField = keyof typeof COUNTED_COLUMNS;
+
 interface ScalarField<Row, Value> {
   readonly text: SQL;
   readonly value: (row: Row) => Value;

@@ -68,6 +68,16 @@ describe("cost", () => {
       is: 100 * (1 + 10),
     },
     {
+      what: "a count of nodes has the cost of a total count, and that of its groups",
+      text: "{ nodeCounts(by: [{ field: STATE }], first: 1000) { totalCount groups { nodeCount values { value } } } }",
+      is: 10 + 1_000 * (0.03 + 5 * 0.03),
+    },
+    {
+      what: "keys of labels multiply the cost of their values",
+      text: "{ labelKeys(first: 200) { keys { key values(first: 100) { value } } } }",
+      is: 10 + 200 * (0.03 + 100 * 0.03),
+    },
+    {
       what: "the fields of pageInfo are values too, under each alias",
       text: `{ nodes(first: 1) { ${aliased(100, "pageInfo { hasNextPage }")} } }`,
       is: 2,

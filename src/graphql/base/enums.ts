@@ -13,6 +13,7 @@ import { BOOT_DEVICES, BOOT_MODES, OPERATION_KINDS, POWER_CHANGES } from "../../
 import { NODE_FAULTS } from "../../lifecycle/faults.ts";
 import { WAIT_REASONS } from "../../lifecycle/waiting.ts";
 import { WAVE_STATES } from "../../lifecycle/waves.ts";
+import type { CountedField } from "../../store/node-fields.ts";
 import { builder, enumValues } from "./builder.ts";
 
 const named = <Name extends string>(
@@ -53,6 +54,20 @@ export const StageEnum = named(
   "Stage",
   "How much is installed on a node. A restart decides by it which steps to keep.",
   STAGES,
+);
+export const CountedFieldEnum = named<CountedField>(
+  "NodeCountField",
+  "Field by which nodes are counted. New values may be added.",
+  {
+    STATE: "Lifecycle state.",
+    CLUSTER: "Name of the `cluster`; null for nodes of none.",
+    POWER: "Power state as last read.",
+    PRESENCE: "Whether monitoring sees the machine.",
+    DRIVER: "Name of the driver.",
+    MODEL: "`model`; null if it is not known.",
+    HOST_GROUP: "`hostGroup`; null if there is none.",
+    STAGE: "How much is installed.",
+  },
 );
 export const ClusterStateEnum = named(
   "ClusterState",

@@ -78,12 +78,18 @@ const COST: Measure = { object: 1, results: 25 };
  * Values of a response: objects count as one each, and JSON as if it were small, because the response is not copied.
  */
 const VALUES: Omit<Measure, "results"> = { object: 0.02, json: 0.2 };
+/** Lists of counts, and the field with as many items as the argument `first` of the field that returns the list. */
+const COUNT_LISTS: Readonly<Record<string, string>> = { NodeCounts: "groups", LabelKeys: "keys" };
 /** Cost of objects of a type, if not 1: there are many of these, and none needs a read of its own. */
 const OBJECT_COSTS: Readonly<Record<string, number>> = {
   BiosAttribute: 0.01,
   FirmwareComponent: 0.01,
   LogLine: 0.01,
   Label: 0.01,
+  LabelKeyUse: 0.01,
+  LabelValueUse: 0.01,
+  NodeCountGroup: 0.01,
+  NodeCountValue: 0.01,
   EffectiveVariable: 0.01,
   VerbVerdict: 0.5,
 };
@@ -184,6 +190,11 @@ export function costOf({ schema, operation, fragments, variables, measure = COST
       if (name === "nodes") return page * (objectCost(inner, measure) + selected);
       return (name === "edges" ? page : 1) * selected;
     }
+    // All matching nodes are read whatever the selection.
+    if (COUNT_LISTS[inner.name] !== undefined)
+      return TOTAL_COST + ofSet(node.selectionSet, inner, sizeOf(node, field) ?? PAGE_DEFAULT);
+    if (COUNT_LISTS[type.name] === name)
+      return page * (objectCost(inner, measure) + ofSet(node.selectionSet, inner, 0));
     // A page is read whatever its selection.
     if (isPage(inner)) return Math.max(1, ofSet(node.selectionSet, inner, sizeOf(node, field) ?? PAGE_DEFAULT));
     const place = `${type.name}.${name}`;
