@@ -460,10 +460,10 @@ async function survivesKillMinusNine({ good, api, service, spy }: Fixture): Prom
     journals.every((events) => !events.includes("power off") && events.at(-1) === "power on"),
     journals.find((events) => events.includes("power off"))?.join(", "),
   );
-  const recovered = (await api.transitions()).filter(({ event }) => event === "recover");
+  const recovered = (await api.transitions()).filter(({ event }) => event === "RECOVER");
   const seconds = recovered.map(({ at }) => (Date.parse(at) - killed) / 1000);
   check(
-    `interrupted runs continue within ${TAKE_OVER_MAX} s, with a transition "recover"`,
+    `interrupted runs continue within ${TAKE_OVER_MAX} s, with a transition RECOVER`,
     seconds.length > 0 && Math.max(...seconds) < TAKE_OVER_MAX,
     `${seconds.length} recovered, ${Math.min(...seconds).toFixed(1)} to ${Math.max(...seconds).toFixed(1)} s after the kill`,
   );
