@@ -7,6 +7,7 @@ import { Worker } from "node:worker_threads";
 import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { Circuits } from "../../src/drivers/circuits.ts";
+import { noAgent } from "../../src/drivers/no-agent.ts";
 import { Deadline, leftUntil } from "../../src/drivers/deadline.ts";
 import type { StepCall, StepResult } from "../../src/drivers/driver.ts";
 import { dispatchOf } from "../../src/drivers/isolation/dispatch.ts";
@@ -41,6 +42,8 @@ const entered = (work: Parameters<typeof aMachine>[0], more: Partial<StepRequest
     step: { interface: "clean", name: "wipe", phase: "clean", driver: "lab", args: {}, timeoutSeconds: 60 },
     part: "RUN",
     variables: {},
+    installation: { image: null, userData: null },
+    agent: () => noAgent("No agent in this test."),
     deadline: new Deadline(20),
     confirm: async () => {},
     cancel: never(),
