@@ -12,6 +12,8 @@ export interface DiskContent {
 
 export async function readDisk(file: string): Promise<DiskContent> {
   const { blocks } = await stat(file);
+  // A file of which nothing is stored reads as zeros.
+  if (blocks === 0) return { storedBytes: 0, firstData: null };
   await using handle = await open(file);
   const buffer = Buffer.alloc(CHUNK);
   const zeros = Buffer.alloc(CHUNK);

@@ -11,7 +11,8 @@ import { overSsh } from "../lab/ssh.ts";
 
 const INSTALL_MS = 1_500_000;
 const ERASE_MS = 600_000;
-const COMMISSION_PATH = "MANAGEABLE,AVAILABLE,ACTIVE";
+/** Verified, inspected, cleaned, installed. */
+const COMMISSION_PATH = "MANAGEABLE,MANAGEABLE,AVAILABLE,ACTIVE";
 const RESTING = new Set(["MANAGEABLE", "AVAILABLE", "ACTIVE", "DECOMMISSIONED"]);
 
 /** Of at most two machines. */
