@@ -12,6 +12,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { missingForLab } from "./e2e/prerequisites.ts";
 
 interface Part {
   readonly name: string;
@@ -124,6 +125,13 @@ const PARTS: readonly Part[] = [
     command: ["test/replicas/pooler.ts"],
     short: null,
     missing: () => (spawnSync("pgbouncer", ["--version"]).status === 0 ? null : "pgbouncer is not installed"),
+  },
+  {
+    name: "e2e",
+    about: "a machine with UEFI is installed through its BMC",
+    command: ["test/e2e/e2e.ts", "--short"],
+    short: null,
+    missing: missingForLab,
   },
 ];
 

@@ -15,11 +15,17 @@ const INIT = 'mount -t proc proc /proc; "$@"; exit $?';
  * Exit code of the program. It is asked to end by the end of its standard input, when this process is interrupted; a
  * second interruption ends it at once.
  */
-export async function runInNamespace(file: string, words: readonly string[]): Promise<number> {
+export async function runInNamespace(
+  file: string,
+  words: readonly string[],
+  onStart?: (pid: number) => void,
+): Promise<number> {
   const isolation = ["--net", "--pid", "--fork", "--mount", "--kill-child"];
   const child = spawn("unshare", [...isolation, "bash", "-c", INIT, "bash", process.execPath, file, ...words], {
     stdio: ["pipe", "inherit", "inherit"],
   });
+  // `unshare` itself is in the network namespace, and has a process ID that the caller sees.
+  if (child.pid !== undefined) onStart?.(child.pid);
   let interruptions = 0;
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
     process.on(signal, () => {
