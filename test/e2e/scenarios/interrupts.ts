@@ -44,6 +44,8 @@ export async function abortsWhileWriting(lab: Lab): Promise<void> {
   if (machine === undefined) return;
   const uuid = await deploy(lab, [machine.name], "slow");
   await api.working(uuid, machine.name, "write_image", 10, BOOT_MS);
+  const before = await storedBytes(machine);
+  await eventually("the disk grows", async () => (await storedBytes(machine)) > before, ABORT_MS);
   const began = performance.now();
   await api.mutate("abort", "AbortInput", { work: { names: [machine.name] }, reason: "e2e" }, "__typename");
   const last = await lastGrowth(machine, began);

@@ -2,6 +2,7 @@
  * The life of machines: discovered, inspected, cleaned, installed, called home, logged in to, undeployed, taken out of
  * service.
  */
+import { eventually } from "../../support/eventually.ts";
 import { describeEnd } from "../lab/api.ts";
 import { readDisk } from "../lab/disk.ts";
 import type { Lab } from "../lab/lab.ts";
@@ -11,6 +12,7 @@ import { overSsh } from "../lab/ssh.ts";
 
 const INSTALL_MS = 1_500_000;
 const ERASE_MS = 600_000;
+const OFF_MS = 60_000;
 /** Verified, inspected, cleaned, installed. */
 const COMMISSION_PATH = "MANAGEABLE,MANAGEABLE,AVAILABLE,ACTIVE";
 const RESTING = new Set(["MANAGEABLE", "AVAILABLE", "ACTIVE", "DECOMMISSIONED"]);
@@ -99,9 +101,11 @@ async function removeSystems(lab: Lab, machines: readonly LabMachine[]): Promise
   const decommissioned = await end("decommissionNodes", "DecommissionNodesInput");
   for (const { name, vm } of machines) {
     const { state } = await api.node(name);
+    // The agent switches its machine off within seconds of the end of its operation.
+    await eventually(`${name} is off`, () => vm.pid() === null, OFF_MS);
     report.check(
       `${name} is decommissioned, and off`,
-      state === "DECOMMISSIONED" && vm.pid() === null,
+      state === "DECOMMISSIONED",
       state === "DECOMMISSIONED" ? `${decommissioned.seconds} s` : describeEnd(decommissioned.ended),
     );
   }
