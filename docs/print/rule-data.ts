@@ -920,6 +920,14 @@ export const RULES: readonly RuleSection[] = [
         id: "R-528",
         rule: "`labelKeys` returns the keys and values of labels that matching nodes have, and no others.",
       },
+      {
+        id: "R-529",
+        rule: "After `cursorAt(time)` come exactly the transitions at that time or later. If some of them may have been deleted, it is refused with CURSOR_EXPIRED.",
+      },
+      {
+        id: "R-530",
+        rule: "Transitions and operations are filtered by actor, verb, event, text and time; pages and total counts have the same items.",
+      },
     ],
   },
   {

@@ -8,6 +8,7 @@ import type { SQL } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import { macOf } from "../runtime/mac-address.ts";
 import { inArrayParam, textArray } from "./postgres/array-parameter.ts";
+import { escapePattern } from "./postgres/text-pattern.ts";
 import type { NodeFacts } from "./node-facts.ts";
 import { HAS_POWER_DRIFT, hasPowerDrift } from "./node-fields.ts";
 import type { NodeRow } from "./node-fields.ts";
@@ -137,10 +138,6 @@ const NAME: Condition<StringTest> = {
       (part === undefined || name.toLowerCase().includes(part));
   },
 };
-
-function escapePattern(text: string): string {
-  return text.replace(/[\\%_]/g, "\\$&");
-}
 
 type FilterValues = { readonly [Field in keyof NodeFilter]-?: NonNullable<NodeFilter[Field]> };
 

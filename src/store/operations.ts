@@ -1,5 +1,5 @@
 /** Operations: accepted requests and their progress. */
-import { and, asc, desc, eq, sql } from "drizzle-orm";
+import { and, asc, desc, eq, gte, lt, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, OperationState, RunCounts, RunState, Interrupt } from "../lifecycle/operation-states.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
@@ -7,6 +7,7 @@ import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { countsBelow, cutPage, pageClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { Page, PageRequest } from "./postgres/pagination.ts";
+import { containsText } from "./postgres/text-pattern.ts";
 import type { Failure } from "./records.ts";
 import { operationClusters, operations, runs } from "./tables.ts";
 
@@ -24,6 +25,11 @@ export interface OperationFilter {
   readonly nodeId?: string | undefined;
   /** Requested for this cluster, or on nodes that were members of it then. */
   readonly clusterId?: string | undefined;
+  readonly actors?: readonly string[] | undefined;
+  /** In the reason or the message of the first failure, ignoring case. */
+  readonly text?: string | undefined;
+  readonly createdSince?: Date | undefined;
+  readonly createdBefore?: Date | undefined;
 }
 
 /** Without the cluster. */
@@ -33,6 +39,12 @@ function operationCondition(filter: OperationFilter | undefined): SQL | undefine
     filter.kinds && inArrayParam(operations.kind, filter.kinds),
     filter.states && inArrayParam(operations.state, filter.states),
     filter.nodeId === undefined ? undefined : onNode(sql`${filter.nodeId}`),
+    filter.actors && inArrayParam(operations.actor, filter.actors),
+    filter.text === undefined
+      ? undefined
+      : containsText([operations.reason, sql<string>`(${operations.firstFailure} ->> 'message')`], filter.text),
+    filter.createdSince && gte(operations.createdAt, filter.createdSince),
+    filter.createdBefore && lt(operations.createdAt, filter.createdBefore),
   );
 }
 

@@ -2,11 +2,14 @@
 import { and, asc, desc, eq, gt, lt, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
+import type { OperationKind } from "../lifecycle/verbs.ts";
+import { positionBefore } from "./log-times.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { NumberedRequest, Page } from "./postgres/pagination.ts";
-import { feedPosition, transitions } from "./tables.ts";
+import { containsText } from "./postgres/text-pattern.ts";
+import { feedPosition, operations, transitions } from "./tables.ts";
 
 export type TransitionRow = typeof transitions.$inferSelect;
 
@@ -96,6 +99,24 @@ export async function checkCursor(reader: Reader, { position, at }: LogCursor): 
   return { isValid: isSame && position >= earliest.position && position <= row.newest, earliest, newest: row.newest };
 }
 
+export interface CursorOfTime {
+  /** After it come the transitions at the time or later that are kept. */
+  readonly cursor: LogCursor;
+  /** Whether no such transition is deleted, as far as the kept ones prove it. */
+  readonly isComplete: boolean;
+}
+
+/** The cursor before the first transition at a time or later; the newest one if there is none. */
+export async function cursorBefore(reader: Reader, time: Date): Promise<CursorOfTime> {
+  const [row] = await reader.execute<{ position: number; at: string | null }>(sql`
+    with before as materialized (select ${positionBefore(time)} as position),
+         found as (select position, (select at from transitions where transitions.position = before.position) as at from before)
+    select position::float8 as position, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at from found`);
+  if (typeof row?.position !== "number") throw new Error("The positions of the log could not be read.");
+  const at = row.at === null ? null : new Date(row.at);
+  return { cursor: { position: row.position, at }, isComplete: at !== null || row.position === 0 };
+}
+
 /**
  * Deletes up to `limit` of the oldest transitions that are older than `days`, and returns their number. The rest is
  * always the newest part of the log without a hole, whatever the clock did while it was written.
@@ -109,12 +130,22 @@ export async function deleteOldTransitions(tx: Tx, days: number, limit: number):
   return deleted.length;
 }
 
-/** Transitions of nodes (by a condition on `nodes`, or by ID), or of an operation. */
+/** Transitions by their nodes (by a condition on `nodes`, or by ID), and by what the log says. */
 export interface TransitionFilter {
-  readonly nodeIds?: readonly string[];
-  readonly operationId?: string;
+  readonly nodeIds?: readonly string[] | undefined;
+  readonly operationId?: string | undefined;
   /** Condition on the nodes as they are now. */
   readonly nodes?: SQL | undefined;
+  readonly actors?: readonly string[] | undefined;
+  readonly events?: readonly TransitionRow["event"][] | undefined;
+  /** Caused by an operation of one of these kinds. */
+  readonly kinds?: readonly OperationKind[] | undefined;
+  /** In the name of the node, the step or the reason, ignoring case. */
+  readonly text?: string | undefined;
+  /** At this time or later. */
+  readonly since?: Date | undefined;
+  /** Before this time. */
+  readonly until?: Date | undefined;
 }
 
 /** Up to `limit` transitions after a position, oldest first; up to and including `until`. */
@@ -208,5 +239,15 @@ function condition(filter: TransitionFilter | undefined): SQL | undefined {
     filter.nodeIds && inArrayParam(transitions.nodeId, filter.nodeIds),
     filter.operationId === undefined ? undefined : eq(transitions.operationId, filter.operationId),
     filter.nodes && sql`${transitions.nodeId} in (select id from nodes where ${filter.nodes})`,
+    filter.actors && inArrayParam(transitions.actor, filter.actors),
+    filter.events && inArrayParam(transitions.event, filter.events),
+    filter.kinds &&
+      sql`${transitions.operationId} in (select ${operations.id} from ${operations} where ${inArrayParam(operations.kind, filter.kinds)})`,
+    filter.text === undefined
+      ? undefined
+      : containsText([transitions.nodeName, transitions.step, transitions.reason], filter.text),
+    // By positions, which have an index.
+    filter.since && sql`${transitions.position} > ${positionBefore(filter.since)}`,
+    filter.until && sql`${transitions.position} <= ${positionBefore(filter.until)}`,
   );
 }

@@ -45,7 +45,9 @@ builder.scalarType("DateTime", {
   serialize: (value) => new Date(value).toISOString(),
   parseValue: (value) => {
     const date = typeof value === "string" ? new Date(value) : new Date(Number.NaN);
-    if (Number.isNaN(date.getTime()))
+    const year = date.getUTCFullYear();
+    // PostgreSQL has no year 0 and writes later years in another way.
+    if (Number.isNaN(year) || year < 1 || year > 9999)
       throw new GraphQLError(
         `${JSON.stringify(value)} is not an RFC 3339 timestamp such as "2026-01-31T09:30:00.000Z".`,
       );

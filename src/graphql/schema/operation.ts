@@ -261,6 +261,12 @@ const OperationFilterInput = builder.inputType("OperationFilter", {
       description:
         "Requested for this cluster, or on nodes that were members of it when the operation was accepted, selected in any way.",
     }),
+    requestedBy: t.stringList({ description: "Requested by one of these actors; an empty list matches nothing." }),
+    text: t.string({
+      description: "With this text in `reason` or in the message of `firstFailure`, ignoring case.",
+    }),
+    createdSince: t.field({ type: "DateTime", description: "Accepted at this time or later." }),
+    createdBefore: t.field({ type: "DateTime", description: "Accepted before this time." }),
   }),
 });
 
@@ -297,6 +303,10 @@ builder.queryField("operations", (t) =>
         states: given(args.filter?.states),
         nodeId: args.filter?.node ? uuidOrNone(await nodeId(args.filter.node, reader)) : undefined,
         clusterId,
+        actors: given(args.filter?.requestedBy),
+        text: given(args.filter?.text),
+        createdSince: given(args.filter?.createdSince),
+        createdBefore: given(args.filter?.createdBefore),
       };
       return connectionOf(
         await operationsPage(reader, filter, pageRequest(args, "instant")),

@@ -1,11 +1,17 @@
 /** Transitions: the type and the list, which has the same cursors as the stream. */
 import { GraphQLError } from "graphql";
 import type { Reader } from "../../store/postgres/database.ts";
-import { checkCursor, countTransitions, transitionsAfter, transitionsBefore } from "../../store/transitions.ts";
+import {
+  checkCursor,
+  countTransitions,
+  cursorBefore,
+  transitionsAfter,
+  transitionsBefore,
+} from "../../store/transitions.ts";
 import type { Page } from "../../store/postgres/pagination.ts";
 import type { LogCursor, TransitionFilter, TransitionRow } from "../../store/transitions.ts";
 import { nodeCondition } from "../../store/node-filter.ts";
-import { builder, needs } from "../base/builder.ts";
+import { builder, given, needs } from "../base/builder.ts";
 import {
   connectionType,
   connectionWith,
@@ -17,8 +23,8 @@ import {
   TRANSITIONS_PAGE_MAX,
 } from "../base/connection.ts";
 import type { PageArgs } from "../base/connection.ts";
-import { NodeEventEnum, NodeStateEnum } from "../base/enums.ts";
-import { globalId } from "../base/ids.ts";
+import { NodeEventEnum, NodeStateEnum, OperationKindEnum } from "../base/enums.ts";
+import { globalId, keyOf, uuidOrNone } from "../base/ids.ts";
 import { NodeRef, OperationRef, RunRef, TransitionRef } from "../base/refs.ts";
 import { NodeFilterInput, nodeFilter } from "./selectors.ts";
 
@@ -141,10 +147,46 @@ export async function transitionsOf(reader: Reader, filter: TransitionFilter | u
 async function requireKept(reader: Reader, cursor: LogCursor): Promise<void> {
   const { isValid, earliest } = await checkCursor(reader, cursor);
   if (isValid) return;
-  throw new GraphQLError(
-    `The log after cursor ${logCursorText(cursor)} is no longer kept, or the cursor is not from this log. Continue from ${logCursorText(earliest)}, the earliest valid cursor.`,
-    { extensions: { code: "CURSOR_EXPIRED", cursor: logCursorText(earliest) } },
+  throw expired(
+    `The log after cursor ${logCursorText(cursor)} is no longer kept, or the cursor is not from this log.`,
+    earliest,
   );
+}
+
+function expired(what: string, earliest: LogCursor): GraphQLError {
+  const cursor = logCursorText(earliest);
+  return new GraphQLError(`${what} Continue from ${cursor}, the earliest valid cursor.`, {
+    extensions: { code: "CURSOR_EXPIRED", cursor },
+  });
+}
+
+const TransitionFilterInput = builder.inputType("TransitionFilter", {
+  description:
+    "Filter for transitions by what the log says. The given fields are combined with AND; an empty list matches nothing.",
+  fields: (t) => ({
+    actors: t.stringList({ description: "Caused by one of these; `engine` causes what follows from the work itself." }),
+    events: t.field({ type: [NodeEventEnum], description: "With one of these events." }),
+    kinds: t.field({ type: [OperationKindEnum], description: "Caused by an operation of one of these kinds." }),
+    operationId: t.id({ description: "Caused by this operation: global ID or UUID." }),
+    text: t.string({
+      description: "With this text in the name of the node, the step or the reason, ignoring case.",
+    }),
+    since: t.field({ type: "DateTime", description: "At this time or later." }),
+    until: t.field({ type: "DateTime", description: "Before this time." }),
+  }),
+});
+
+function transitionFilter(where: typeof TransitionFilterInput.$inferInput | null | undefined): TransitionFilter {
+  const operationId = where?.operationId;
+  return {
+    actors: given(where?.actors),
+    events: given(where?.events),
+    kinds: given(where?.kinds),
+    operationId: operationId == null ? undefined : uuidOrNone(keyOf("Operation", operationId)),
+    text: given(where?.text),
+    since: given(where?.since),
+    until: given(where?.until),
+  };
 }
 
 builder.queryField("transitions", (t) =>
@@ -158,11 +200,31 @@ builder.queryField("transitions", (t) =>
         type: NodeFilterInput,
         description: "Only nodes that match now; by default all, including deleted nodes.",
       }),
+      where: t.arg({
+        type: TransitionFilterInput,
+        description:
+          "Only transitions that match; by default all. Without `since` or `after`, conditions read the log from its beginning.",
+      }),
       ...pageArgs(t.arg, TRANSITIONS_PAGE_MAX),
     },
     resolve: (_root, args, { services }) => {
       const nodes = nodeCondition(nodeFilter(args.filter));
-      return transitionsOf(services.database.reader, nodes && { nodes }, args);
+      return transitionsOf(services.database.reader, { nodes, ...transitionFilter(args.where) }, args);
+    },
+  }),
+);
+
+builder.queryField("cursorAt", (t) =>
+  t.field({
+    type: "String",
+    ...needs("READ"),
+    description:
+      "Cursor of the log at a time: `after` it, `transitions` and the subscription `nodeTransitions` begin with the first transition at that time or later. For a time after the newest transition, the newest cursor. If earlier transitions have been deleted, and the kept ones do not reach back to that time, the error CURSOR_EXPIRED names the earliest cursor.",
+    args: { time: t.arg({ type: "DateTime", required: true, description: "Time by the clock of the database." }) },
+    resolve: async (_root, { time }, { services }) => {
+      const { cursor, isComplete } = await cursorBefore(services.database.reader, time);
+      if (isComplete) return logCursorText(cursor);
+      throw expired(`The log is no longer kept back to ${time.toISOString()}.`, cursor);
     },
   }),
 );
