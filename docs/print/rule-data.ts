@@ -1049,4 +1049,34 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-477", rule: "The report of an installed system is taken as a form, as JSON, or as plain text." },
     ],
   },
+  {
+    title: "The program on the machine",
+    rules: [
+      {
+        id: "R-480",
+        rule: "An image whose checksum is wrong, whose transfer ends early, or whose writing is cancelled leaves no disk that a machine starts from.",
+      },
+      {
+        id: "R-481",
+        rule: "A broken transfer of an image is resumed where it broke, or begun again if the server cannot resume, a bounded number of times.",
+      },
+      { id: "R-482", rule: "An image is written only to a disk that is the only one which the hints match." },
+      {
+        id: "R-483",
+        rule: "A disk is erased by the best means that it offers; a locked drive fails by name; if a disk to keep does not exist, no disk is erased.",
+      },
+      {
+        id: "R-484",
+        rule: "The seed is put behind the image, the last partition is grown up to it, other partitions stay, and a repetition replaces the seed.",
+      },
+      {
+        id: "R-485",
+        rule: "The agent sends a result until the service has it, also after it was killed, and does not repeat a task whose result was taken.",
+      },
+      {
+        id: "R-486",
+        rule: "The agent powers the machine off if its session is unknown for ten minutes, or was used by another machine.",
+      },
+    ],
+  },
 ];

@@ -42,8 +42,10 @@ type Agent struct {
 	// unknownSince is the first of a row of answers that the session is unknown.
 	unknownSince time.Time
 	printed      string
-	now          func() time.Time
-	sleep        func(time.Duration)
+	// finished is the task whose result the service has.
+	finished string
+	now      func() time.Time
+	sleep    func(time.Duration)
 }
 
 // Printer prints lines for people.
@@ -115,6 +117,9 @@ func (a *Agent) obey(order service.Order) bool {
 		if a.running == nil {
 			a.sleep(pollEvery)
 		}
+	case order.Do == "task" && order.Task != nil && order.Task.ID == a.finished:
+		// The answer to its result was lost on the way here.
+		a.wait(pollEvery)
 	case order.Do == "task" && order.Task != nil:
 		if a.running != nil && a.running.task.ID != order.Task.ID {
 			a.stop()
@@ -225,14 +230,14 @@ func (a *Agent) deliver(result service.Result) bool {
 	if result.OK {
 		a.out.Printf("task %s is done", result.Task)
 	} else {
-		a.out.Printf("task %s failed: %s", result.Task, result.Error.Code)
+		a.out.Printf("task %s failed: %v", result.Task, result.Error)
 	}
 	for {
 		err := a.client.Deliver(context.Background(), result)
 		var status *service.StatusError
 		if err == nil || errors.As(err, &status) && (status.Status == 409 || status.Status == 401 || status.Status == 413 || status.Status == 400) {
 			session.Forget("result")
-			a.backoff = 0
+			a.backoff, a.finished = 0, result.Task
 			return true
 		}
 		a.say("the result is not delivered yet: " + masked(err.Error()))

@@ -16,8 +16,10 @@ import (
 const (
 	documentPath = "/etc/ostler/session.json"
 	cmdlinePath  = "/proc/cmdline"
-	statePath    = "/run/ostler"
 )
+
+// StatePath is in memory: what is kept there ends with this boot. Tests have another.
+var StatePath = "/run/ostler"
 
 // Document is one boot of the agent, as the service prepared it.
 type Document struct {
@@ -94,7 +96,7 @@ func checked(document *Document) (*Document, error) {
 
 // Instance identifies this boot. It is random, and kept in memory, so that an agent that was started again is the same.
 func Instance() string {
-	path := filepath.Join(statePath, "instance")
+	path := filepath.Join(StatePath, "instance")
 	if text, err := os.ReadFile(path); err == nil && len(text) > 0 {
 		return string(text)
 	}
@@ -109,10 +111,10 @@ func Instance() string {
 
 // Keep stores a value until the machine is switched off.
 func Keep(name string, value []byte) error {
-	if err := os.MkdirAll(statePath, 0o700); err != nil {
+	if err := os.MkdirAll(StatePath, 0o700); err != nil {
 		return err
 	}
-	path := filepath.Join(statePath, name)
+	path := filepath.Join(StatePath, name)
 	if err := os.WriteFile(path+".new", value, 0o600); err != nil {
 		return err
 	}
@@ -121,7 +123,7 @@ func Keep(name string, value []byte) error {
 
 // Kept returns what Keep stored, or nil.
 func Kept(name string) []byte {
-	value, err := os.ReadFile(filepath.Join(statePath, name))
+	value, err := os.ReadFile(filepath.Join(StatePath, name))
 	if err != nil {
 		return nil
 	}
@@ -129,4 +131,4 @@ func Kept(name string) []byte {
 }
 
 // Forget removes what Keep stored.
-func Forget(name string) { _ = os.Remove(filepath.Join(statePath, name)) }
+func Forget(name string) { _ = os.Remove(filepath.Join(StatePath, name)) }
