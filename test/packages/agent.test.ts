@@ -70,7 +70,10 @@ describe.skipIf(GO === undefined)("the program on the machine", () => {
         "TestRestartSucceeds",
       ],
     ],
-    ["a disk is written only if it is the only one that the hints match [R-482]", ["TestSelect"]],
+    [
+      "an image is written to a disk only if it is the only one that the hints match, or the machine's only one [R-482]",
+      ["TestSelect", "TestTheOnlyDiskNeedsNoHints", "TestListReadsKindsAndSerialsAndListsADiskOfTwoPathsOnce"],
+    ],
     [
       "each disk is erased by the best means that it offers, and a disk to keep that does not exist stops all [R-483]",
       ["TestPlan", "TestLockedDriveFailsByName", "TestKeepOfAnUnknownDiskErasesNothing"],

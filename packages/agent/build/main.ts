@@ -170,7 +170,7 @@ async function main(): Promise<void> {
       work: { type: "string" },
       mirror: { type: "string", default: "http://deb.debian.org/debian" },
       "security-mirror": { type: "string" },
-      level: { type: "string", default: "19" },
+      level: { type: "string", default: "9" },
     },
   });
   if (values.arch !== "x64" && values.arch !== "arm64")

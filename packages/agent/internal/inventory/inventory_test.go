@@ -46,6 +46,14 @@ func TestSMBIOS(t *testing.T) {
 	}
 }
 
+func TestMachineWithoutAUUID(t *testing.T) {
+	machine := map[string]any{}
+	fromSMBIOS(parseSMBIOS(table(1, 27, map[int]byte{4: 1}, "Lab Works")), machine)
+	if machine["uuid"] != nil || machine["manufacturer"] != "Lab Works" {
+		t.Errorf("got %v", machine)
+	}
+}
+
 func TestHealth(t *testing.T) {
 	for text, want := range map[string][2]bool{
 		`{"smart_status":{"passed":true}}`:  {true, true},

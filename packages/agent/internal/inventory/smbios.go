@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -101,12 +102,15 @@ func (s structure) double(offset int) uint64 {
 	return uint64(binary.LittleEndian.Uint32(s.data[offset:]))
 }
 
-// uuid has its first three parts in little-endian, since SMBIOS 2.6.
+// uuid has its first three parts in little-endian, since SMBIOS 2.6. All bytes 0 or 255: the machine has none.
 func (s structure) uuid() string {
 	if len(s.data) < 24 {
 		return ""
 	}
 	raw := s.data[8:24]
+	if bytes.Count(raw, []byte{0}) == len(raw) || bytes.Count(raw, []byte{0xFF}) == len(raw) {
+		return ""
+	}
 	return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", binary.LittleEndian.Uint32(raw), binary.LittleEndian.Uint16(raw[4:]),
 		binary.LittleEndian.Uint16(raw[6:]), binary.BigEndian.Uint16(raw[8:]), raw[10:])
 }
