@@ -94,9 +94,12 @@ export class AgentContacts {
   /** The first contact. False: another agent, or another request of this one, was faster. */
   #meet({ session, run }: AgentSessionView, report: AgentReport): Promise<boolean> {
     return this.#parts.transact(async (transaction) => {
-      const locked = await lockRun(transaction.tx, run.id);
-      if (!(await fixAgent(transaction.tx, session.id, report.instance, identityOf(report)))) return false;
-      if (locked && session.task === null) await deliverCallback(transaction, this.#parts.queue, locked, CONTACT);
+      const { tx } = transaction;
+      const locked = await lockRun(tx, run.id);
+      if (!(await fixAgent(tx, session.id, report.instance, identityOf(report)))) return false;
+      // Read under the lock: a step that has assigned a task meanwhile waits for its result, not for the contact.
+      const now = await agentSessionById(tx, session.id);
+      if (locked && now?.session.task === null) await deliverCallback(transaction, this.#parts.queue, locked, CONTACT);
       transaction.afterCommit(() =>
         this.#parts.log.info(
           { node: run.nodeName, runId: run.id, session: session.id, version: report.version },
