@@ -928,6 +928,14 @@ export const RULES: readonly RuleSection[] = [
         id: "R-530",
         rule: "Transitions and operations are filtered by actor, verb, event, text and time; pages and total counts have the same items.",
       },
+      {
+        id: "R-531",
+        rule: "`nodeCountChanges` emits the present counts, then the counts whenever they have changed, at most once a second, until the process shuts down. A later stream begins with the present counts.",
+      },
+      {
+        id: "R-532",
+        rule: "Equal streams of counts share each read. Without a stream, no count is read.",
+      },
     ],
   },
   {

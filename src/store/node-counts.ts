@@ -7,7 +7,9 @@ import { COUNTED_COLUMNS } from "./node-fields.ts";
 import type { CountedField } from "./node-fields.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
-import { clusters, nodes } from "./tables.ts";
+import { instantText } from "./postgres/pagination.ts";
+import { clusters, feedPosition, nodes, transitions } from "./tables.ts";
+import type { LogCursor } from "./transitions.ts";
 
 /** A key by which nodes are counted: a field, or the value of the label with a key. */
 export type CountKey = { readonly field: CountedField } | { readonly label: string };
@@ -27,6 +29,8 @@ export interface NodeGroups {
   readonly groupCount: number;
   /** Number of nodes in all groups. */
   readonly totalCount: number;
+  /** The position of the log as of which the nodes were counted. */
+  readonly cursor: LogCursor;
 }
 
 export interface NodeGroupsRequest {
@@ -59,25 +63,23 @@ export async function nodeGroups(reader: Reader, { filter, by, first }: NodeGrou
     by.map((_key, index) => sql.raw(String(index + 1))),
     sql`, `,
   );
-  const rows = await reader.execute<{
-    values: (string | null)[];
-    nodeCount: number;
-    clusterId: string | null;
-    groupCount: number;
-    totalCount: number;
-  }>(sql`
+  const order = sql`node_count desc, ${listed(names.map((name) => sql`${name} collate "C" nulls last`))}`;
+  const [row] = await reader.execute<Omit<NodeGroups, "cursor"> & { position: number; at: string | null }>(sql`
     with grouped as (
       select ${listed(read)}, count(*)::int as node_count from ${nodes} where ${nodeCondition(filter) ?? sql`true`} group by ${places}
-    ), named as (select ${listed(named)}, node_count, ${cluster} as cluster_id from grouped)
-    select json_build_array(${listed(names)}) as values, node_count as "nodeCount", cluster_id as "clusterId",
-      (count(*) over ())::int as "groupCount", (sum(node_count) over ())::int as "totalCount"
-    from named order by node_count desc, ${listed(names.map((name) => sql`${name} collate "C" nulls last`))} limit ${first}`);
-  const found = [...rows];
-  return {
-    groups: found.map(({ values, nodeCount, clusterId }) => ({ values, nodeCount, clusterId })),
-    groupCount: found[0]?.groupCount ?? 0,
-    totalCount: found[0]?.totalCount ?? 0,
-  };
+    ), named as (
+      select ${listed(named)}, node_count, ${cluster} as cluster_id from grouped
+    ), largest as (
+      select row_number() over (order by ${order}) as place, json_build_object('values', json_build_array(${listed(names)}), 'nodeCount', node_count, 'clusterId', cluster_id) as group_json
+      from named order by place limit ${first}
+    )
+    select (select coalesce(json_agg(group_json order by place), '[]') from largest) as groups, (select count(*)::int from grouped) as "groupCount",
+      (select coalesce(sum(node_count), 0)::int from grouped) as "totalCount",
+      position::float8 as position, (select ${instantText(transitions.at)} from ${transitions} where ${transitions.position} = ${feedPosition.position}) as at
+    from ${feedPosition}`);
+  if (!row) throw new Error("The position of the newest transition could not be read.");
+  const { position, at, ...counts } = row;
+  return { ...counts, cursor: { position, at: at === null ? null : new Date(at) } };
 }
 
 function listed(parts: readonly SQL[]): SQL {

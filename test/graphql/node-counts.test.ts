@@ -107,6 +107,47 @@ describe("nodeCounts", () => {
   });
 });
 
+describe("nodeCountChanges", () => {
+  const CHANGES = `subscription Changes($by: [NodeCountKeyInput!]!, $filter: NodeFilter) {
+    nodeCountChanges(by: $by, filter: $filter) { totalCount groups { values { value } nodeCount } }
+  }`;
+
+  test.each(["overSocket", "overEvents"] as const)(
+    "counts are emitted %s: the present ones, then each change [R-531]",
+    async (way) => {
+      const power = (powerState: string) =>
+        ostler.test.sql`update nodes set power_state = ${powerState} where name = 'd'`;
+      await power("OFF");
+      const items = ostler[way]<object>(CHANGES, { by: [{ field: "POWER" }] });
+      const counts = (powerState: string) => ({
+        nodeCountChanges: {
+          totalCount: 4,
+          groups: [
+            { values: [{ value: "UNKNOWN" }], nodeCount: 3 },
+            { values: [{ value: powerState }], nodeCount: 1 },
+          ],
+        },
+      });
+      expect((await items.next()).value).toEqual(counts("OFF"));
+      await power("ON");
+      expect((await items.next()).value).toEqual(counts("ON"));
+      await power("UNKNOWN");
+      await items.return?.();
+    },
+  );
+
+  test.each([
+    { variables: { by: [{ field: "STATE" }, { field: "STATE" }] }, says: /`by` names field STATE more than once/ },
+    { variables: { by: [] }, says: /`by` is empty/ },
+    { variables: { by: [{ field: "STATE" }], filter: { serial: "x" } }, says: /A stream cannot filter by `serial`/ },
+  ])("nodeCountChanges with $variables is refused [R-527]", async ({ variables, says }) => {
+    const client = ostler.client();
+    const { value } = await client.iterate({ query: CHANGES, variables }).next();
+    expect(JSON.stringify(value)).toMatch(says);
+    await client.dispose();
+  });
+});
+
 describe("labelKeys", () => {
   const KEYS = `query Keys($first: Int! = 50, $filter: NodeFilter) {
     labelKeys(first: $first, filter: $filter) {

@@ -116,6 +116,7 @@ test("counts with a filter are those of the matching nodes, and none of them is 
     groups: [],
     groupCount: 0,
     totalCount: 0,
+    cursor: { position: 0, at: null },
   });
 });
 
@@ -124,6 +125,14 @@ test("a group of a cluster has the ID of the cluster, and no other group has one
   for (const { values, clusterId } of groups) expect(clusterNames.get(clusterId) ?? null).toBe(values[1]);
   const byState = await nodeGroups(reader, { ...ALL, by: [{ field: "STATE" }] });
   expect(byState.groups.map(({ clusterId }) => clusterId)).toEqual([null, null, null]);
+});
+
+test("a count has the cursor as of which it was read [R-525]", async () => {
+  await sql`insert into transitions (position, node_id, node_name, project, to_state, event, sequence, node_revision, actor, at)
+    values (1, gen_random_uuid(), 'x', 'default', 'ENROLLED', 'register', 1, 1, 'test', '2026-01-31T09:30:00.120Z')`;
+  await sql`update feed_position set position = 1`;
+  const { cursor } = await nodeGroups(reader, { ...ALL, by: [{ field: "STATE" }] });
+  expect(cursor).toEqual({ position: 1, at: new Date("2026-01-31T09:30:00.120Z") });
 });
 
 test("a count that is cut has the largest groups, and the numbers of all groups and nodes [R-526]", async () => {

@@ -1,13 +1,17 @@
-/** Counts of nodes by fields and labels: the queries `nodeCounts` and `labelKeys`. */
+/** Counts of nodes by fields and labels: `nodeCounts`, its live form `nodeCountChanges`, and `labelKeys`. */
+import { countStream } from "../../feed/count-stream.ts";
+import type { CountUpdate } from "../../feed/count-stream.ts";
 import { labelKeysInUse, labelValuesInUse, nodeGroups } from "../../store/node-counts.ts";
 import type { CountKey, LabelKeyUse, LabelValueUse, NodeGroup, NodeGroups } from "../../store/node-counts.ts";
 import type { CountedField } from "../../store/node-fields.ts";
 import type { NodeFilter } from "../../store/node-filter.ts";
 import { builder, needs } from "../base/builder.ts";
-import { badInput } from "../base/connection.ts";
+import type { FieldArgs } from "../base/builder.ts";
+import { badInput, logCursorText } from "../base/connection.ts";
 import { CountedFieldEnum } from "../base/enums.ts";
 import { ClusterRef } from "../base/refs.ts";
-import { NodeFilterInput, nodeFilter } from "./selectors.ts";
+import { NodeFilterInput, nodeFilter, streamFilter } from "./selectors.ts";
+import type { EventKey } from "../execution/event-scope.ts";
 
 /** Fields and labels of one `by`: the number of groups is the product of their values. */
 const KEYS_MAX = 4;
@@ -80,6 +84,11 @@ const NodeCountsRef = builder.objectRef<NodeGroups & { readonly by: readonly Cou
   description:
     "Numbers of nodes by their values, all as of one moment. The groups that `first` leaves out are counted in `otherGroupCount` and `otherNodeCount`.",
   fields: (t) => ({
+    cursor: t.string({
+      description:
+        "Position in the log as of which the nodes were counted. Pass it as `after` to continue with their transitions.",
+      resolve: ({ cursor }) => logCursorText(cursor),
+    }),
     groups: t.field({
       type: [NodeCountGroupRef],
       description:
@@ -121,6 +130,22 @@ function countKeys(by: readonly CountKeyShape[]): CountKey[] {
   return keys;
 }
 
+/** The arguments of a count, but for its filter. */
+function countArgs(arg: FieldArgs) {
+  return {
+    by: arg({
+      type: [NodeCountKeyInput],
+      required: true,
+      description: `1 to ${KEYS_MAX} fields and labels, none of them twice. With several, each combination of values is a group.`,
+    }),
+    first: arg.int({
+      required: true,
+      defaultValue: 100,
+      description: `Number of groups in the answer, 1 to ${GROUPS_MAX}.`,
+    }),
+  };
+}
+
 builder.queryField("nodeCounts", (t) =>
   t.field({
     type: NodeCountsRef,
@@ -128,22 +153,39 @@ builder.queryField("nodeCounts", (t) =>
     description: "Numbers of nodes by state, cluster, label and more. For several independent counts, use aliases.",
     args: {
       filter: t.arg({ type: NodeFilterInput, description: "Only matching nodes; by default all." }),
-      by: t.arg({
-        type: [NodeCountKeyInput],
-        required: true,
-        description: `1 to ${KEYS_MAX} fields and labels, none of them twice. With several, each combination of values is a group.`,
-      }),
-      first: t.arg.int({
-        required: true,
-        defaultValue: 100,
-        description: `Number of groups in the answer, 1 to ${GROUPS_MAX}.`,
-      }),
+      ...countArgs(t.arg),
     },
     resolve: async (_root, args, { services }) => {
       const by = countKeys(args.by);
       const request = { filter: nodeFilter(args.filter), by, first: upTo(args.first, GROUPS_MAX) };
       return { ...(await nodeGroups(services.database.reader, request)), by };
     },
+  }),
+);
+
+const eventKey: EventKey<CountUpdate> = ({ key }) => key;
+
+builder.subscriptionField("nodeCountChanges", (t) =>
+  t.field({
+    type: NodeCountsRef,
+    ...needs("READ"),
+    description:
+      "The counts of `nodeCounts`: the present ones first, then again whenever they have changed, at most once a second. In large fleets, and with many different counts at a time, less often. After a disconnect, subscribe again: the first item has the present counts, so no cursor is needed.",
+    args: {
+      filter: t.arg({
+        type: NodeFilterInput,
+        description: "Only matching nodes; by default all. At most 65,536 characters as JSON.",
+      }),
+      ...countArgs(t.arg),
+    },
+    subscribe: (_root, args, { services }) =>
+      countStream(services, {
+        filter: streamFilter(args.filter),
+        by: countKeys(args.by),
+        first: upTo(args.first, GROUPS_MAX),
+      }),
+    resolve: (update) => update,
+    extensions: { ...needs("READ").extensions, eventKey },
   }),
 );
 
