@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startLab } from "./lab/lab.ts";
+import { switchOff } from "./lab/nodes.ts";
 import { createReport } from "./lab/report.ts";
 import { interruption } from "./namespace.ts";
 import type { Artifacts } from "./prepare.ts";
@@ -24,7 +25,10 @@ async function main(): Promise<void> {
   const withService = chosen.some(({ name }) => name !== "machines");
   const lab = await startLab({ folder, artifacts: order.artifacts, report, withService }, parts);
   if (withService) await registerAll(lab);
-  for (const { name, about, run } of chosen) await report.scenario(`${name}: ${about}`, () => run(lab));
+  for (const { name, about, run } of chosen) {
+    await report.scenario(`${name}: ${about}`, () => run(lab));
+    if (withService) await switchOff(lab.api, lab.machines).catch((error: unknown) => report.note(String(error)));
+  }
 }
 
 try {

@@ -1,5 +1,6 @@
 /** The machines as nodes of the service: discovered, and given the interfaces that a scenario needs. */
 import { eventually } from "../../support/eventually.ts";
+import { describeEnd } from "./api.ts";
 import type { Api } from "./api.ts";
 import type { LabMachine } from "./machines.ts";
 
@@ -87,15 +88,29 @@ export async function giveAgent(
   await api.mutate("updateNode", "UpdateNodeInput", { node: { name: machine.name }, interfaces, ...own }, "count");
 }
 
-/** Brings nodes to AVAILABLE without starting their machines for long. */
+/** Brings nodes to AVAILABLE without starting their machines: the driver `fake` takes all steps. */
 export async function makeAvailable(api: Api, machines: readonly LabMachine[]): Promise<void> {
-  const waiting = [];
-  for (const { name } of machines) {
-    const { state } = await api.node(name);
-    if (state !== "AVAILABLE") waiting.push(name);
-  }
-  if (waiting.length === 0) return;
-  const input = { nodes: { names: waiting }, until: "AVAILABLE" };
-  const ended = await api.end(await api.work("commissionNodes", "CommissionNodesInput", input), COMMISSION_MS);
-  if (ended.state !== "SUCCEEDED") throw new Error(`The nodes did not become AVAILABLE: ${ended.state}`);
+  const states = new Map<string, string>();
+  for (const { name } of machines) states.set(name, (await api.node(name)).state);
+  const chosen = (wanted: (state: string) => boolean) =>
+    machines.filter(({ name }) => wanted(states.get(name) ?? "")).map(({ name }) => name);
+  const installed = chosen((state) => state === "ACTIVE");
+  const others = chosen((state) => state !== "ACTIVE" && state !== "AVAILABLE");
+  const interfaces = [{ kinds: WHOLE, driver: { fake: { delayMs: 0 } } }];
+  for (const name of [...installed, ...others])
+    await api.mutate("updateNode", "UpdateNodeInput", { node: { name }, interfaces }, "count");
+  const work = async (verb: string, inputType: string, names: readonly string[], terms: object) => {
+    if (names.length === 0) return;
+    const ended = await api.end(await api.work(verb, inputType, { nodes: { names }, ...terms }), COMMISSION_MS);
+    if (ended.state !== "SUCCEEDED") throw new Error(`${verb} has prepared nothing: ${describeEnd(ended)}`);
+  };
+  await work("undeployNodes", "NodeWorkInput", installed, {});
+  await work("commissionNodes", "CommissionNodesInput", others, { until: "AVAILABLE" });
+}
+
+/** Switches off the machines that are on: at most two may run at a time. Their nodes keep their states. */
+export async function switchOff(api: Api, machines: readonly LabMachine[]): Promise<void> {
+  const names = machines.filter(({ vm }) => vm.pid() !== null).map(({ name }) => name);
+  if (names.length === 0) return;
+  await api.end(await api.work("setPower", "SetPowerInput", { nodes: { names }, action: "OFF" }), COMMISSION_MS);
 }

@@ -16,8 +16,8 @@ const WATCH_MS = 4_000;
 
 export async function prepareForDeployment(lab: Lab, ...names: readonly string[]): Promise<readonly LabMachine[]> {
   const machines = names.map((name) => lab.machine(name));
-  for (const machine of machines) await giveAgent(lab.api, machine, DEPLOY_ONLY);
   await makeAvailable(lab.api, machines);
+  for (const machine of machines) await giveAgent(lab.api, machine, DEPLOY_ONLY);
   return machines;
 }
 

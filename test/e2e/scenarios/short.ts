@@ -12,8 +12,8 @@ export async function installOne(lab: Lab): Promise<void> {
   const { api, report, key } = lab;
   const machine = lab.machine("e2e-redfish-1");
   const { name } = machine;
-  await giveAgent(api, machine, DEPLOY_ONLY);
   await makeAvailable(api, [machine]);
+  await giveAgent(api, machine, DEPLOY_ONLY);
   const began = performance.now();
   const uuid = await api.work("deployNodes", "DeployNodesInput", {
     nodes: { names: [name] },
