@@ -26,6 +26,10 @@ beforeAll(async () => {
   const { discoverNodes } = await ostler.query<{ discoverNodes: { operation: { id: string } } }>(
     `mutation { discoverNodes(input: { addresses: ["192.0.2.0/30"], driver: { fake: {} }, namePrefix: "z-" }) { operation { id } } }`,
   );
+  await ostler.query(`mutation { registerImages(input: { images: [
+    { name: "debian-12", url: "http://192.0.2.1/12", format: RAW, sizeBytes: 1, checksum: { algorithm: SHA256, value: "${"a".repeat(64)}" }, architecture: X64, bootMode: ANY }
+    { name: "debian-13", url: "http://192.0.2.1/13", format: RAW, sizeBytes: 1, checksum: { algorithm: SHA256, value: "${"b".repeat(64)}" }, architecture: X64, bootMode: ANY }
+  ] }) { errors { message } } }`);
   discovery = discoverNodes.operation.id;
   await ostler.operationEnds(discovery);
 });
@@ -36,6 +40,7 @@ const LISTS: Readonly<Record<string, string>> = {
   "Query.nodes": `nodes(FIRST filter: { name: { startsWith: "a" } }) { ITEMS }`,
   "Query.clusters": `clusters(FIRST) { ITEMS }`,
   "Query.operations": `operations(FIRST filter: { kinds: [COMMISSION] }) { ITEMS }`,
+  "Query.images": `images(FIRST filter: { nameStartsWith: "debian" }) { ITEMS }`,
   "Query.transitions": `transitions(FIRST filter: { cluster: { name: "berlin" } }) { ITEMS }`,
   "Cluster.nodes": `parent: cluster(by: { name: "berlin" }) { nodes(FIRST) { ITEMS } }`,
   "Cluster.operations": `parent: cluster(by: { name: "berlin" }) { operations(FIRST) { ITEMS } }`,
