@@ -270,8 +270,11 @@ export function allowedStates(verb: OperationKind, options: RouteOptions = {}): 
   return NODE_STATE_NAMES.filter((state) => route(verb, state, options) !== null);
 }
 
-/** Whether an abort in this state powers the node off by default: the phase changes disks. */
-export function powersOffOnAbort(state: NodeState): boolean {
+/**
+ * Whether an abort or a failure in this state powers the node off by default: the phase changes disks. A leg that runs
+ * in place, such as a power change of a node in `CLEAN_FAILED`, has another phase than the node's state.
+ */
+export function powersOffOnAbort(state: NodeState, leg: LegPhase | undefined): boolean {
   const { phase } = NODE_STATES[state];
-  return phase === "clean" || phase === "deploy";
+  return phase === leg && (phase === "clean" || phase === "deploy");
 }

@@ -234,6 +234,37 @@ describe("power after an abort", () => {
   );
 });
 
+describe("power after work in place on a failed node", () => {
+  const STATES = ["CLEAN_FAILED", "DEPLOY_FAILED"] as const;
+
+  test.each(STATES)("failed power change of a node in %s powered it off [R-191]", async (from) => {
+    const node = await ostler
+      .aNode()
+      .in(from)
+      .scripted({ "power.read": { fail: "the relay is stuck" } })
+      .made();
+    await ostler.test.sql`update nodes set power_state = 'ON' where id = ${node.id}`;
+    const id = await ostler.begin("POWER", [node], { options: { powerAction: "ON" } });
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    expect(await ostler.node(node)).toMatchObject({ state: from, powerState: "ON" });
+    expect(ostler.powerCalls(node)).toEqual([]);
+  });
+
+  test.each(STATES)("aborted power change of a node in %s powered it off [R-081]", async (from) => {
+    const { gate, node, id } = await blockedIn({
+      kind: "POWER",
+      from,
+      step: "power.read",
+      more: { options: { powerAction: "ON" } },
+    });
+    await abort(node);
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+    expect(await ostler.node(node)).toMatchObject({ state: from, powerState: "ON" });
+    expect(ostler.powerCalls(node)).toEqual([]);
+  });
+});
+
 describe("failed abort clean-up", () => {
   const FAILURES: readonly {
     readonly what: string;

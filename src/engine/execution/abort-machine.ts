@@ -93,8 +93,13 @@ export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort
 }
 
 /** Whether the power is to be off: as the abort chose, or after a failure as its request or the site chose. */
-async function isPoweredOff(reader: Reader, { run: { id, operationId }, node, plan }: ClaimedRun): Promise<boolean> {
-  const isUsual = powersOffOnAbort(node.state);
+async function isPoweredOff(reader: Reader, claimed: ClaimedRun): Promise<boolean> {
+  const {
+    run: { id, operationId },
+    node,
+    plan,
+  } = claimed;
+  const isUsual = powersOffOnAbort(node.state, plan.legs[claimed.leg]?.phase);
   // Read again: the abort, and with it the choice of power, was requested after the claim.
   const [run] = await runsByIds(reader, [id]);
   if (run?.interrupt === "ABORT") return run.powerOff ?? isUsual;
