@@ -952,7 +952,10 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-143", rule: "A soft power off has 600 s." },
       { id: "R-144", rule: "A power change and a verification have 60 s each." },
       { id: "R-145", rule: "A stop has 600 s." },
-      { id: "R-146", rule: "A call to a BMC has 30 s." },
+      {
+        id: "R-146",
+        rule: "A call to a BMC has 30 s. A power reading that takes longer than 5 s is repeated behind those of other nodes, in the time that is left.",
+      },
       { id: "R-147", rule: "Holds never time out." },
       { id: "R-170", rule: "The timeout of a parked step stands still while its node is in maintenance." },
       { id: "R-148", rule: "Each timeout has its own timer." },

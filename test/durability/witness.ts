@@ -182,7 +182,7 @@ const WATCH = `
     when (new.state <> old.state or new.entries <> old.entries) execute function watch.attempt_changed();
 
   create function watch.operation_changed() returns trigger language plpgsql as $$ begin
-    if new.wish is distinct from old.wish then
+    if (new.wish, new.wish_by) is distinct from (old.wish, old.wish_by) then
       insert into watch.seen (operation_id, what, was, becomes, more) values (new.id, 'OPERATION_INTERRUPT', old.wish, new.wish, jsonb_build_object('by', new.wish_by)); end if;
     if new.state <> old.state then
       insert into watch.seen (operation_id, what, was, becomes) values (new.id, 'OPERATION', old.state, new.state); end if;

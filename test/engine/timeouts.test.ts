@@ -1,5 +1,6 @@
 /** Timeouts: the defaults, one timer for each, and how long the lease of a dead process lasts. */
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { afterAll, describe, expect, test } from "vitest";
 import type { DiscoverCall, Driver } from "../../src/drivers/driver.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
@@ -17,8 +18,11 @@ const timed = {
   ...plain,
   power: {
     ...plain.power,
-    read: (call: Parameters<typeof plain.power.read>[0]) => {
+    // The first call ends with the patience, and the second one has the whole time.
+    read: async (call: Parameters<typeof plain.power.read>[0]) => {
+      const isFirst = !given.has("power.read");
       note("power.read", call);
+      if (isFirst) await once(call.signal, "abort");
       return plain.power.read(call);
     },
   },
@@ -43,7 +47,7 @@ const patient = aDriver("patient", {
   ),
 });
 
-const ostler = await engineUnderTest({ drivers: [timed, impatient, patient] });
+const ostler = await engineUnderTest({ drivers: [timed, impatient, patient], patienceMs: 100 });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 describe("default timeout", () => {
