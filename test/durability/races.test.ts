@@ -12,10 +12,10 @@ test(
   "races: a hundred aborts, withdrawals and stops at the end of a step have one outcome each [R-097]",
   { timeout: 120_000 },
   async () => {
-    await using database = await testDatabase();
     const seen = new Set<string>();
     // Which kinds of race occur depends on the machine's speed, so further rounds are played until each has.
     for (let round = 0; round < ROUNDS_MAX && !KINDS.every((kind) => seen.has(kind)); round += 1) {
+      await using database = await testDatabase();
       const { races, counts, faults } = await runRaces(database.connection, {
         seed: SEED + round,
         count: 100,
