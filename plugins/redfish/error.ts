@@ -57,7 +57,10 @@ export function connectionError(request: FailedRequest, error: unknown): Redfish
 function classify({ bmc, task, withoutEffect }: FailedRequest, error: unknown): RedfishFailure {
   const code = codeOf(error);
   if (error instanceof errors.ResponseExceededMaxSizeError)
-    return { kind: "OTHER", message: `BMC ${bmc} was asked to ${task}, and its answer is too large; restart the BMC.` };
+    return {
+      kind: "OTHER",
+      message: `BMC ${bmc} was asked to ${task}, and its answer has more than 16 MiB; restart the BMC.`,
+    };
   if (UNREACHABLE_CODES.has(code))
     return {
       kind: "UNREACHABLE",

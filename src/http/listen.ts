@@ -1,5 +1,6 @@
 /** Listening on a port, with a clear error if that fails. */
 import { createServer } from "node:net";
+import { networkInterfaces } from "node:os";
 import type { AddressInfo, Server } from "node:net";
 
 /** The setting of an address and port, as it is named in errors. */
@@ -26,7 +27,7 @@ export function listen(server: Server, port: number, host: string, setting = API
     if (code === "EADDRINUSE")
       return `Port ${port} on ${host} is in use; choose another one with ${variable}_PORT or --${flag}.`;
     if (code === "EADDRNOTAVAIL")
-      return `${variable}_HOST is ${host}, but no network interface of this machine has that address.`;
+      return `${variable}_HOST is ${host}, but no network interface of this machine has that address. Those that are up have: ${addresses().join(", ")}.`;
     return `Cannot listen on port ${port} of ${host}: ${message}. Check ${variable}_HOST and ${variable}_PORT.`;
   };
   return new Promise((done, failed) => {
@@ -43,4 +44,8 @@ export function listen(server: Server, port: number, host: string, setting = API
 
 export function shownUrl(host: string, port: number): string {
   return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+function addresses(): string[] {
+  return Object.values(networkInterfaces()).flatMap((found) => found?.map(({ address }) => address) ?? []);
 }
