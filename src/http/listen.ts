@@ -27,7 +27,7 @@ export function listen(server: Server, port: number, host: string, setting = API
     if (code === "EADDRINUSE")
       return `Port ${port} on ${host} is in use; choose another one with ${variable}_PORT or --${flag}.`;
     if (code === "EADDRNOTAVAIL")
-      return `${variable}_HOST is ${host}, but no network interface of this machine has that address. Those that are up have: ${addresses().join(", ")}.`;
+      return `${variable}_HOST is ${host}, but no network interface of this machine has that address. Addresses that can be used: ${addresses().join(", ")}.`;
     return `Cannot listen on port ${port} of ${host}: ${message}. Check ${variable}_HOST and ${variable}_PORT.`;
   };
   return new Promise((done, failed) => {
