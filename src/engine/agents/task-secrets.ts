@@ -5,8 +5,8 @@
 import { isSecretKey, userDataSecrets } from "../../drivers/secret-masking.ts";
 import type { StoredJson } from "../../store/records.ts";
 
-/** A secret of the service, as `newSecret` makes it. */
-const TOKEN = /[\w-]{43}/g;
+/** A secret of the service, as `newSecret` makes it; no part of a longer word, such as a checksum. */
+const TOKEN = /(?<![\w-])[\w-]{43}(?![\w-])/g;
 
 export function taskSecrets(args: StoredJson, key = ""): readonly string[] {
   if (typeof args === "string") {
