@@ -98,6 +98,7 @@ async function removeSystems(lab: Lab, machines: readonly LabMachine[]): Promise
     );
     await checkEmptyDisk(lab, machine);
   }
+  await refusesLargeImage(lab, machines);
   const decommissioned = await end("decommissionNodes", "DecommissionNodesInput");
   for (const { name, vm } of machines) {
     const { state } = await api.node(name);
@@ -109,6 +110,17 @@ async function removeSystems(lab: Lab, machines: readonly LabMachine[]): Promise
       state === "DECOMMISSIONED" ? `${decommissioned.seconds} s` : describeEnd(decommissioned.ended),
     );
   }
+}
+
+/** The disks are known from the inventory, so nothing is started. */
+async function refusesLargeImage({ api, report }: Lab, machines: readonly LabMachine[]): Promise<void> {
+  const input = { nodes: { names: machines.map(({ name }) => name) }, image: { name: "known-large" } };
+  const answer = await api.work("deployNodes", "DeployNodesInput", input).catch((error: unknown) => String(error));
+  report.check(
+    "an image that is larger than the disks is refused before anything starts",
+    /IMAGE_UNFIT/.test(answer),
+    answer,
+  );
 }
 
 export async function checkEmptyDisk({ report }: Lab, { name, vm }: LabMachine): Promise<void> {
