@@ -135,7 +135,9 @@ type transfer struct {
 	limits   options
 	progress task.Progress
 	restarts int
-	resumed  int
+	// last is how a connection broke last.
+	last    error
+	resumed int
 }
 
 func newTransfer(wanted request, resolve Resolver, progress task.Progress) *transfer {
@@ -171,7 +173,7 @@ func (t *transfer) run(ctx context.Context, device syncTarget, selected disk.Dis
 			if t.restarts++; t.restarts <= restartsMax {
 				continue
 			}
-			return 0, task.FailRetryable(Cut, "The image was begun again %d times: its server does not continue a broken transfer.", restartsMax)
+			return 0, t.notContinued()
 		}
 		if err != nil {
 			return 0, err
@@ -183,6 +185,16 @@ func (t *transfer) run(ctx context.Context, device syncTarget, selected disk.Dis
 	}
 }
 
+// notContinued has the code of what broke the connections: a server that stalls is not one that ends early.
+func (t *transfer) notContinued() error {
+	code, cause := Cut, ""
+	var known *task.Error
+	if errors.As(t.last, &known) {
+		code, cause = known.Code, " "+known.Message
+	}
+	return task.FailRetryable(code, "The image was begun again %d times, because its server does not continue a broken transfer.%s", restartsMax, cause)
+}
+
 func (t *transfer) attempt(ctx context.Context, device target, selected disk.Disk) (uint64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -191,7 +203,7 @@ func (t *transfer) attempt(ctx context.Context, device target, selected disk.Dis
 		return 0, err
 	}
 	source := newStream(ctx, t.address, t.bearer, t.wanted.Image.SizeBytes, t.limits)
-	defer func() { t.resumed += source.broken }()
+	defer func() { t.resumed, t.last = t.resumed+source.broken, source.last }()
 	var seen int64
 	packed := io.TeeReader(source, io.MultiWriter(sum, counter{&seen}))
 	go t.showProgress(ctx, &seen)

@@ -198,6 +198,20 @@ func TestServerWithoutRangesIsAskedFromTheBeginningABoundedNumberOfTimes(t *test
 	}
 }
 
+func TestServerThatStallsAndDoesNotContinueIsNotTakenForOneThatEndsEarly(t *testing.T) {
+	image := sampleImage(8 << 20)
+	stalling := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(image)))
+		_, _ = w.Write(image[:3<<20])
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+	device, _, _, err := transferTo(context.Background(), t, trial{
+		file: image, format: "RAW", handler: stalling, change: func(wanted *request) { wanted.StallSeconds = 1 },
+	})
+	wantCode(t, device, err, Stalled)
+}
+
 func TestRestartSucceeds(t *testing.T) {
 	image := sampleImage(8 << 20)
 	requests := 0

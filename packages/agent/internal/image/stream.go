@@ -45,7 +45,9 @@ type stream struct {
 	row    int
 	broken int
 	fatal  error
-	done   bool
+	// last is how a connection broke last.
+	last error
+	done bool
 }
 
 // options are the limits of a transfer.
@@ -144,6 +146,9 @@ func (s *stream) fail(err error) {
 	}
 	var known *task.Error
 	final := err == errRestart || errors.As(err, &known) && !known.Retryable
+	if err != errRestart {
+		s.last = err
+	}
 	s.row++
 	s.broken++
 	if final || s.row >= s.options.attempts || s.broken >= brokenMax {
