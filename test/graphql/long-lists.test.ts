@@ -57,9 +57,12 @@ describe("a filter", () => {
     const textOf = async (length: number) => {
       statements.length = 0;
       await nodes({ name: { in: unknownNames.slice(0, length) } });
-      return [...statements];
+      // The service reads other tables in the background.
+      return statements.filter((text) => text.includes('from "nodes"'));
     };
-    expect(await textOf(2)).toEqual(await textOf(200));
+    const short = await textOf(2);
+    expect(short).not.toEqual([]);
+    expect(await textOf(200)).toEqual(short);
   });
 });
 
