@@ -11,7 +11,7 @@ import { BuildError, run } from "./programs.ts";
 export type DebianArchitecture = "amd64" | "arm64";
 
 export interface DebianSource {
-  /** Address of the archive, such as http://deb.debian.org/debian. */
+  /** Address of the archive, as in the sources of apt. */
   readonly mirror: string;
   /** Address of the security archive, by default the mirror's with `-security` behind it. */
   readonly securityMirror: string;
@@ -20,6 +20,18 @@ export interface DebianSource {
 /** The suite is pinned: the names of packages and the Go compiler belong to it. */
 const SUITE = "bookworm";
 const KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/** The archive that apt on this machine uses. */
+export async function configuredMirror(): Promise<string> {
+  const format = ["--format", "$(REPO_URI)", "Created-By: Packages"];
+  const archives = (await run("apt-get", ["indextargets", ...format]))
+    .split("\n")
+    .map((address) => address.trim().replace(/\/+$/, ""))
+    .filter((address) => /^https?:.*debian$/.test(address));
+  const [mirror] = archives;
+  if (mirror === undefined) throw new BuildError("The sources of apt name no Debian archive. Give one with --mirror.");
+  return mirror;
+}
 
 function configuration(root: string, architecture: DebianArchitecture): string {
   return [

@@ -11,7 +11,7 @@ import { parseArgs } from "node:util";
 import { Archive } from "./archive.ts";
 import { addCertificates, addModules, addPrograms, kernelRelease } from "./collect.ts";
 import { MODULES, PROGRAMS, packagesFor } from "./contents.ts";
-import { DebianPackages } from "./debian.ts";
+import { DebianPackages, configuredMirror } from "./debian.ts";
 import type { DebianArchitecture, DebianSource } from "./debian.ts";
 import { buildIso } from "./iso.ts";
 import { BuildError, requirePrograms, run } from "./programs.ts";
@@ -168,7 +168,7 @@ async function main(): Promise<void> {
       arch: { type: "string", default: process.arch === "arm64" ? "arm64" : "x64" },
       out: { type: "string", default: "data/agent" },
       work: { type: "string" },
-      mirror: { type: "string", default: "http://deb.debian.org/debian" },
+      mirror: { type: "string" },
       "security-mirror": { type: "string" },
       level: { type: "string", default: "9" },
     },
@@ -177,7 +177,7 @@ async function main(): Promise<void> {
     throw new BuildError(`--arch is x64 or arm64, not ${values.arch}.`);
   if (!/^([1-9]|1\d)$/.test(values.level)) throw new BuildError(`--level is 1 to 19, not ${values.level}.`);
   requirePrograms();
-  const mirror = values.mirror.replace(/\/+$/, "");
+  const mirror = values.mirror?.replace(/\/+$/, "") ?? (await configuredMirror());
   const out = resolve(values.out);
   await build({
     architecture: values.arch,

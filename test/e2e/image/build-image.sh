@@ -5,7 +5,7 @@
 #
 # GPT with a BIOS boot partition, an EFI system partition and the root file system as the last partition, so that it
 # boots from UEFI and from BIOS, and the root can grow. GRUB is on the removable path of the EFI system partition.
-# Needs root. MIRROR is the address of a Debian mirror, by default deb.debian.org.
+# Needs root. MIRROR is the address of a Debian mirror, by default that of mmdebstrap.
 set -euo pipefail
 out=$(realpath -m "${1:?usage: build-image.sh OUT}")
 here=$(cd "$(dirname "$0")" && pwd)
