@@ -50,7 +50,7 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   MAC_TAKEN: "409: another node has the MAC address; the message names both.",
   CLUSTER_LOCKED: "409: the cluster is DEPLOYING or STOPPING.",
   STALE_REVISION:
-    "409: the object no longer has the revision in `ifRevision`, or the plan no longer has the hash in `planHash`.",
+    "409: the object no longer has the revision that the request names, the plan no longer has the hash in `planHash`, or the selection no longer has as many nodes as `expectedCount`.",
   IDEMPOTENCY_MISMATCH: "409: the idempotency key was used with another input.",
   IN_USE: "409: an unfinished operation or a node uses the object.",
   IMAGE_UNFIT: "409: the image does not fit the machine; the refusal says in what: architecture, boot mode or size.",

@@ -256,6 +256,21 @@ export const REQUESTS: readonly ExampleRequest[] = [
     variables: { node: "Tm9kZTozZjE2NGM1Mi0uLi4" },
   },
   {
+    mutation: "editNodes",
+    query: `mutation {
+  editNodes(input: {
+    nodes: { cluster: { name: "berlin" } }
+    setLabels: [{ key: "room", value: "4" }]
+    removeLabels: ["old-room"]
+    dryRun: true
+  }) {
+    changedCount
+    groups { outcome nodeCount nodes { name } error { code message } }
+    errors { code message path }
+  }
+}`,
+  },
+  {
     mutation: "deleteNodes",
     query: `mutation {
   deleteNodes(input: { nodes: { names: ["berlin-02"] } }) {

@@ -397,6 +397,27 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         ],
       },
       {
+        mutation: "editNodes",
+        whole: [
+          ["INVALID_INPUT", "the change is empty, or a label, the host group or the description is invalid"],
+          ["INVALID_INPUT", "the request has both `nodes` and `revisions`, or neither"],
+          ...NODES_ONLY,
+          ["STALE_REVISION", "the request selects another number of nodes than `expectedCount`"],
+        ],
+        single: [
+          ["STALE_REVISION", "the node is not at the revision in `revisions`"],
+          ["NOT_FOUND", "a node of `revisions` does not exist"],
+          ["UNSUPPORTED_BY_DRIVER", "the node uses none of the drivers in `settings`"],
+          ["INVALID_INPUT", "a setting is invalid for the node, or it would have more than 64 labels"],
+          [
+            "INVALID_INPUT",
+            "a setting that decides where a stored secret is sent changes, and the secret is not sent again",
+          ],
+          ["BUSY", "an unfinished `updateNodes` deploys the node for another host group than the given one"],
+        ],
+        see: ["bulk-edits.md"],
+      },
+      {
         mutation: "deleteNodes",
         whole: [
           ...NODES_ONLY,

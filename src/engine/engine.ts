@@ -37,6 +37,8 @@ import { abortWork } from "./interruption/abort.ts";
 import { stopTimeout, stopWork } from "./interruption/stop.ts";
 import { unhold } from "./interruption/unhold.ts";
 import { withdrawAbort } from "./interruption/withdraw-abort.ts";
+import { bulkEditNodes } from "./inventory/bulk-edit.ts";
+import type { BulkEditRequest, BulkEdited } from "./inventory/bulk-edit.ts";
 import { createCluster, deleteCluster, updateCluster } from "./inventory/clusters.ts";
 import type { ClusterChange, ClusterEdited, NewCluster } from "./inventory/clusters.ts";
 import { deleteNodes } from "./inventory/delete-nodes.ts";
@@ -90,6 +92,7 @@ export { RESTART_FROM } from "./admission/restart.ts";
 export { findCluster } from "./input/node-selector.ts";
 export { stepUnderWay } from "./interruption/abort.ts";
 export { PROBED_ADDRESSES_MAX, PROBING_DRIVERS_MAX };
+export { EDIT_OUTCOMES, editGroups } from "./inventory/bulk-edit.ts";
 export { PRESENCE_CHANGES, PRESENCE_EVENTS } from "./inventory/presence.ts";
 export { OFF_REASONS, catalogueOf } from "./plans/catalogue.ts";
 export { RESERVED_STEPS, isHold, isReservedWait, reservedArgsSchema } from "./plans/reserved-steps.ts";
@@ -116,6 +119,8 @@ export interface Engine extends AsyncDisposable {
   /** Records nodes that monitoring has seen, or no longer sees. */
   reportPresence(caller: Caller, event: PresenceEvent, nodes: readonly ReportedNode[]): Promise<PresenceReported>;
   updateNode(caller: Caller, nodeId: string, change: NodeChange): Promise<Edited>;
+  /** Changes many nodes in the same way. */
+  editNodes(caller: Caller, request: BulkEditRequest): Promise<BulkEdited>;
   deleteNodes(caller: Caller, selector: NodeSelector): Promise<Edited>;
   setMaintenance(caller: Caller, selector: NodeSelector, reason: string): Promise<Edited>;
   clearMaintenance(caller: Caller, selector: NodeSelector): Promise<Edited>;
@@ -333,6 +338,7 @@ function requestsOf(context: EngineContext, { reader }: Database): Requests {
     discoverNodes: handle(discoverNodes),
     reportPresence: (caller, event, nodes) => reportPresence(context, caller, { event, nodes }),
     updateNode: (caller, nodeId, change) => updateNode(context, caller, { nodeId, change }),
+    editNodes: handle(bulkEditNodes),
     deleteNodes: handle(deleteNodes),
     setMaintenance: (caller, nodes, reason) => setMaintenance(context, caller, { nodes, reason }),
     clearMaintenance: handle(clearMaintenance),

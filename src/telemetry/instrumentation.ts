@@ -29,6 +29,7 @@ export function instrumentEngine(engine: Engine, observer: Observer): Engine {
       admit("report_presence", caller, () => engine.reportPresence(caller, event, nodes)),
     updateNode: (caller, nodeId, change) =>
       admit("update_node", caller, () => engine.updateNode(caller, nodeId, change)),
+    editNodes: (caller, request) => admit("edit_nodes", caller, () => engine.editNodes(caller, request)),
     deleteNodes: (caller, selector) => admit("delete_nodes", caller, () => engine.deleteNodes(caller, selector)),
     setMaintenance: (caller, selector, reason) =>
       admit("set_maintenance", caller, () => engine.setMaintenance(caller, selector, reason)),

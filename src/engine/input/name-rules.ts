@@ -7,7 +7,8 @@ import { hasControls } from "../../runtime/text.ts";
 
 const NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$/;
 const LABEL = /^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$/;
-const LABELS_MAX = 64;
+/** Labels of one object. */
+export const LABELS_MAX = 64;
 
 export function nameFlaw(name: string, path: readonly string[]): Refusal[] {
   if (NAME.test(name)) return [];
@@ -30,13 +31,13 @@ export function labelFlaws(labels: Readonly<Record<string, string>> | undefined,
         path: [...path, "labels"],
       },
     ];
-  return entries
-    .filter(([key, value]) => !LABEL.test(key) || value.length > 253 || hasControls(value))
-    .map(([key]) => ({
-      code: "INVALID_INPUT",
-      message: `Invalid label ${JSON.stringify(key)}: use a key of 1–63 letters, digits, dots, dashes, slashes or underscores, and a value of at most 253 characters without control characters.`,
-      path: [...path, "labels"],
-    }));
+  return entries.flatMap(([key, value]) => labelFlaw(key, value, [...path, "labels"]));
+}
+
+export function labelFlaw(key: string, value: string, path: readonly string[]): Refusal[] {
+  if (LABEL.test(key) && value.length <= 253 && !hasControls(value)) return [];
+  const message = `Invalid label ${JSON.stringify(key)}: use a key of 1–63 letters, digits, dots, dashes, slashes or underscores, and a value of at most 253 characters without control characters.`;
+  return [{ code: "INVALID_INPUT", message, path }];
 }
 
 export function hostGroupFlaw(hostGroup: string | null | undefined, path: readonly string[]): Refusal[] {

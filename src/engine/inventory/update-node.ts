@@ -140,7 +140,8 @@ function merged(node: NodeRow, change: NodeChange): NewNode {
   };
 }
 
-function borrowedBy({ borrowed, fallbacks }: NodeRow): BorrowedInterfaces[] {
+/** What a node takes from other drivers, as a request would name it. */
+export function borrowedBy({ borrowed, fallbacks }: Pick<NodeRow, "borrowed" | "fallbacks">): BorrowedInterfaces[] {
   return [...new Set([...inOrder(fallbacks), ...Object.values(borrowed)])].map((driver) => ({
     driver,
     kinds: Object.keys(borrowed).filter((kind) => borrowed[kind] === driver),
@@ -163,17 +164,26 @@ function inOrder(fallbacks: NodeRow["fallbacks"]): readonly string[] {
   return found;
 }
 
-function storedSettings({ settings }: NodeRow, secrets: Secrets): StoredSettings {
+/** The settings of a node, secrets included. */
+export function storedSettings({ settings }: Pick<NodeRow, "settings">, secrets: Secrets): StoredSettings {
   return Object.fromEntries(
     Object.entries(settings).map(([driver, open]) => [driver, { ...open, ...secrets[driver] }]),
   );
 }
 
-/** A run that deploys the node for another host group would undo the change at its end. */
 async function groupTaken({ tx }: Transaction, node: NodeRow, { hostGroup }: NodeChange): Promise<Refusal[]> {
   if (hostGroup === undefined) return [];
   const [run] = await busyNodes(tx, [node.id]);
-  if (run?.hostGroup == null || run.hostGroup === hostGroup) return [];
+  return groupFlaws(node, hostGroup, run);
+}
+
+/** A run that deploys the node for another host group would undo the change at its end. */
+export function groupFlaws(
+  node: Pick<NodeRow, "id" | "name">,
+  hostGroup: string | null | undefined,
+  run: { readonly hostGroup: string | null; readonly operationId: string } | undefined,
+): Refusal[] {
+  if (hostGroup === undefined || run?.hostGroup == null || run.hostGroup === hostGroup) return [];
   return [
     {
       code: "BUSY",
@@ -193,11 +203,15 @@ async function nameTaken(transaction: Transaction, node: NodeRow, change: NodeCh
   return [{ code: "INVALID_INPUT", message, nodeId: other.id, path: ["input", "name"] }];
 }
 
-function staleRevision({ id, name, revision }: NodeRow, ifRevision: number): Refusal {
+export function staleRevision(
+  { id, name, revision }: Pick<NodeRow, "id" | "name" | "revision">,
+  ifRevision: number,
+  path: readonly string[] = ["input", "ifRevision"],
+): Refusal {
   return {
     code: "STALE_REVISION",
     message: `Node ${name} is at revision ${revision}, not ${ifRevision}. Read it again and repeat the change.`,
     nodeId: id,
-    path: ["input", "ifRevision"],
+    path,
   };
 }

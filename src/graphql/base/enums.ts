@@ -1,6 +1,13 @@
 /** Enums of the schema, most of them from the tables that the code uses. */
 import { ERROR_MEANING, FAILURE_KIND_MEANING, IMAGE_MISMATCHES } from "../../errors.ts";
-import { ACCEPTANCES, OFF_REASONS, RESTART_FROM, UNKNOWN_VARIABLES, VARIABLE_SOURCES } from "../../engine/engine.ts";
+import {
+  ACCEPTANCES,
+  EDIT_OUTCOMES,
+  OFF_REASONS,
+  RESTART_FROM,
+  UNKNOWN_VARIABLES,
+  VARIABLE_SOURCES,
+} from "../../engine/engine.ts";
 import { RESET_REASONS } from "../../feed/node-stream.ts";
 import { CLUSTER_STATES, STAGES } from "../../lifecycle/cluster-state.ts";
 import { COMMISSION_FROM } from "../../lifecycle/admission.ts";
@@ -95,6 +102,7 @@ export const AcceptanceEnum = named(
   "Effect of a refused node on the whole request, before any work starts.",
   ACCEPTANCES,
 );
+export const EditOutcomeEnum = named("NodeEditOutcome", "What an edit does to a node.", EDIT_OUTCOMES);
 export const AbortModeEnum = named("AbortMode", "How far an abort goes to end the step that has begun.", ABORT_MODES);
 export const PowerOnFailureEnum = named(
   "PowerOnFailure",

@@ -64,6 +64,7 @@ const LIST_SIZES: Readonly<Record<string, number>> = {
 };
 /** Lists with an item for each node of a request. results-limit.ts counts them by the number of nodes. */
 const RESULT_LISTS: ReadonlySet<string> = new Set([
+  "EditNodesPayload.results",
   "NodeWorkPayload.results",
   "PlanPayload.results",
   "ReadNodesPayload.results",

@@ -22,6 +22,7 @@ type Resolver = GraphQLFieldResolver<unknown, Context, Record<string, unknown>>;
 interface NodesInput {
   readonly nodes?: unknown;
   readonly work?: unknown;
+  readonly revisions?: unknown;
 }
 
 interface NodesPayload {
@@ -71,8 +72,9 @@ function valuesIn({ schema, operation, fragments, fieldNodes, variableValues }: 
 }
 
 /** Number of nodes that a request selects, or more. */
-async function countSelected(reader: Reader, { nodes, work }: NodesInput): Promise<number> {
+async function countSelected(reader: Reader, { nodes, work, revisions }: NodesInput): Promise<number> {
   if (Array.isArray(nodes)) return nodes.length;
+  if (Array.isArray(revisions)) return revisions.length;
   const selector = workSelector(work ?? nodes ?? {});
   return sizeOf(reader, selector);
 }

@@ -37,6 +37,7 @@ import "./machine-facts.ts";
 import "./node.ts";
 import "./node-counts.ts";
 import "./node-list.ts";
+import "./edit-nodes.ts";
 import "./node-mutations.ts";
 import "./node-verbs.ts";
 import "./operation.ts";

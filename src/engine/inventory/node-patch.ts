@@ -1,0 +1,182 @@
+/**
+ * A change that is applied to many nodes: what is wrong with it by itself, and what it changes of one node. Pure, except
+ * for the checks of settings, which the drivers provide.
+ */
+import type { Refusal } from "../../errors.ts";
+import type { Registry } from "../../drivers/registry.ts";
+import { secretNames, shapeOf } from "../../drivers/settings-shape.ts";
+import { isSameJson } from "../../runtime/canonical-json.ts";
+import type { NodeEdit } from "../../store/node-edits.ts";
+import type { NodeRow, Secrets } from "../../store/nodes.ts";
+import { changedFields } from "../input/changed-fields.ts";
+import { LABELS_MAX, hostGroupFlaw, labelFlaw, labelFlaws, listed } from "../input/name-rules.ts";
+import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
+import { prepareSettings } from "./node-settings.ts";
+import { borrowedBy, storedSettings } from "./update-node.ts";
+
+export interface DriverSettings {
+  readonly driver: string;
+  readonly settings: unknown;
+}
+
+export interface LabelEntry {
+  readonly key: string;
+  readonly value: string;
+}
+
+/** A change of many nodes. An absent member stays; null removes a value. */
+export interface NodePatch {
+  /** Replaces all labels. */
+  readonly labels?: readonly LabelEntry[] | undefined;
+  /** Sets single labels; the others stay. */
+  readonly setLabels?: readonly LabelEntry[] | undefined;
+  /** Keys of labels to remove. */
+  readonly removeLabels?: readonly string[] | undefined;
+  readonly hostGroup?: string | null | undefined;
+  readonly description?: string | null | undefined;
+  readonly isProtected?: boolean | undefined;
+  readonly automaticCleaning?: boolean | null | undefined;
+  /** Laid over the settings of each node for its drivers; those of other drivers are left out. */
+  readonly settings?: readonly DriverSettings[] | undefined;
+}
+
+/** What is wrong with a patch, whatever the nodes are. */
+export function patchFlaws(patch: NodePatch): Refusal[] {
+  const { labels, setLabels = [], removeLabels = [], settings } = patch;
+  if (Object.values(patch).every((one) => one === undefined)) return [invalid("The request changes nothing.", [])];
+  const all = Object.fromEntries((labels ?? []).map(({ key, value }) => [key, value]));
+  const drivers = (settings ?? []).map(({ driver }) => driver);
+  const removed = new Set(removeLabels);
+  const both = setLabels.map(({ key }) => key).filter((key) => removed.has(key));
+  return [
+    ...labelFlaws(all, ["input"]),
+    ...repeatedFlaws("labels", labels?.map(({ key }) => key) ?? []),
+    ...setLabels.flatMap(({ key, value }, index) => labelFlaw(key, value, ["input", "setLabels", String(index)])),
+    ...repeatedFlaws(
+      "setLabels",
+      setLabels.map(({ key }) => key),
+    ),
+    ...(setLabels.length > LABELS_MAX
+      ? [invalid(`At most ${LABELS_MAX} labels are stored; set fewer.`, ["setLabels"])]
+      : []),
+    ...(both.length > 0 ? [invalid(`${listed(both)}: set a label or remove it, not both.`, ["removeLabels"])] : []),
+    ...(labels && (patch.setLabels ?? patch.removeLabels)
+      ? [
+          invalid("`labels` replaces all labels. Leave it out, or leave out `setLabels` and `removeLabels`.", [
+            "labels",
+          ]),
+        ]
+      : []),
+    ...hostGroupFlaw(patch.hostGroup, ["input"]),
+    ...textFlaws("description", patch.description, DESCRIPTION_LENGTH_MAX),
+    ...(settings?.length === 0 ? [invalid("The list of settings is empty; name a driver.", ["settings"])] : []),
+    ...repeatedFlaws("settings", drivers),
+  ];
+}
+
+function repeatedFlaws(member: string, names: readonly string[]): Refusal[] {
+  const repeated = [...new Set(names.filter((name, index) => names.indexOf(name) !== index))];
+  return repeated.length === 0 ? [] : [invalid(`${listed(repeated)}: given more than once.`, [member])];
+}
+
+function invalid(message: string, path: readonly string[]): Refusal {
+  return { code: "INVALID_INPUT", message, path: ["input", ...path] };
+}
+
+/** What a patch changes of one node; null: nothing. */
+export type PatchedNode = { readonly edit: NodeEdit | null } | { readonly refusals: readonly Refusal[] };
+
+/** Applies a patch to a node with these secrets, which are read only if the patch has settings. */
+export async function patchedNode(
+  registry: Registry,
+  patch: NodePatch,
+  { node, secrets }: { readonly node: NodeRow; readonly secrets: Secrets },
+): Promise<PatchedNode> {
+  const labels = patchedLabels(node.labels, patch);
+  const { isProtected, hostGroup, description, automaticCleaning } = patch;
+  const fields: Partial<NodeRow> = {
+    labels,
+    ...(isProtected !== undefined && { isProtected }),
+    ...(hostGroup !== undefined && { hostGroup }),
+    ...(description !== undefined && { description }),
+    ...(automaticCleaning !== undefined && { automaticCleaning }),
+  };
+  const count = Object.keys(labels).length;
+  const flaws =
+    count > LABELS_MAX && count > Object.keys(node.labels).length
+      ? [invalid(`Node ${node.name} would have ${count} labels; at most ${LABELS_MAX} are stored.`, ["setLabels"])]
+      : [];
+  const prepared = patch.settings ? await patchedSettings(registry, patch.settings, { node, secrets }) : null;
+  if (prepared && "refusals" in prepared) return { refusals: [...flaws, ...prepared.refusals] };
+  if (flaws.length > 0) return { refusals: flaws };
+  const change = changedFields<NodeRow>(node, { ...fields, ...prepared?.open });
+  if (!change && !prepared?.secrets) return { edit: null };
+  return { edit: { nodeId: node.id, change: change ?? {}, secrets: prepared?.secrets ?? null } };
+}
+
+function patchedLabels(present: NodeRow["labels"], { labels, setLabels = [], removeLabels = [] }: NodePatch) {
+  if (labels) return Object.fromEntries(labels.map(({ key, value }) => [key, value]));
+  const next = new Map(Object.entries(present));
+  for (const { key, value } of setLabels) next.set(key, value);
+  for (const key of removeLabels) next.delete(key);
+  return Object.fromEntries(next);
+}
+
+interface PatchedSettings {
+  readonly open: Pick<NodeRow, "settings" | "controller">;
+  /** Null if they stay. */
+  readonly secrets: Secrets | null;
+}
+
+async function patchedSettings(
+  registry: Registry,
+  given: readonly DriverSettings[],
+  { node, secrets }: { readonly node: NodeRow; readonly secrets: Secrets },
+): Promise<PatchedSettings | { readonly refusals: readonly Refusal[] }> {
+  const interfaces = borrowedBy(node).filter(({ driver }) => driver !== node.driver);
+  const used = new Set([node.driver, ...interfaces.map(({ driver }) => driver)]);
+  const own = given.filter(({ driver }) => used.has(driver));
+  if (own.length === 0) return { refusals: [otherDriver(node, given, used)] };
+  const settingsOf = (name: string) => own.find(({ driver }) => driver === name)?.settings;
+  const next = {
+    name: node.name,
+    driver: node.driver,
+    settings: settingsOf(node.driver),
+    interfaces: interfaces.map((one) => ({ ...one, settings: settingsOf(one.driver) })),
+  };
+  const { refusals, ...prepared } = await prepareSettings(registry, next, ["input"], storedSettings(node, secrets));
+  if (refusals.length > 0) return { refusals: refusals.map((one) => ({ ...one, path: pathOf(one, given) })) };
+  // A secret that is sent counts as a change, also if it is the stored one: a dry run must not confirm a guess.
+  const sendsSecret = own.some((one) => secretsIn(registry, one).length > 0);
+  const isChanged = sendsSecret || !isSameJson(prepared.secrets, secrets);
+  return {
+    open: { settings: prepared.settings, controller: prepared.controller },
+    secrets: isChanged ? prepared.secrets : null,
+  };
+}
+
+/** Names of the secrets in given settings. */
+function secretsIn(registry: Registry, { driver, settings }: DriverSettings): readonly string[] {
+  const loaded = registry.get(driver);
+  const sent = new Map(Object.entries(settings ?? {}));
+  return loaded ? secretNames(shapeOf(loaded.settings)).filter((name) => sent.get(name) != null) : [];
+}
+
+/** The place of a flaw in the request, which names a driver in `settings` and not in `driver` or `interfaces`. */
+function pathOf({ path = [] }: Refusal, given: readonly DriverSettings[]): readonly string[] {
+  const [driver, ...setting] = path.slice(path.lastIndexOf("driver") + 1);
+  const index = given.findIndex((one) => one.driver === driver);
+  return index === -1 || driver === undefined
+    ? ["input", "settings"]
+    : ["input", "settings", String(index), driver, ...setting];
+}
+
+function otherDriver({ id, name }: NodeRow, given: readonly DriverSettings[], used: ReadonlySet<string>): Refusal {
+  const asked = listed(given.map(({ driver }) => driver));
+  return {
+    code: "UNSUPPORTED_BY_DRIVER",
+    message: `Node ${name} does not use the driver ${asked}, but ${listed([...used])}. Select nodes of that driver, or change the driver with updateNode.`,
+    nodeId: id,
+    path: ["input", "settings"],
+  };
+}

@@ -1,0 +1,41 @@
+/** Changes of many nodes at once, each in its own way: one statement for their rows, and one for their secrets. */
+import { bulkInsert, bulkUpdate, rowsText } from "./postgres/bulk.ts";
+import type { Tx } from "./postgres/database.ts";
+import { runStatement } from "./postgres/statements.ts";
+import type { NodeRow } from "./node-fields.ts";
+import type { Secrets } from "./nodes.ts";
+import { nodeSecrets, nodes } from "./tables.ts";
+
+const EDITABLE_FIELDS = [
+  "labels",
+  "hostGroup",
+  "description",
+  "isProtected",
+  "automaticCleaning",
+  "settings",
+  "controller",
+] as const;
+
+/** The change of one node. An absent field stays, null clears. */
+export interface NodeEdit {
+  readonly nodeId: string;
+  readonly change: { readonly [Field in (typeof EDITABLE_FIELDS)[number]]?: NodeRow[Field] };
+  /** All secrets of the node from now on; null: they stay. */
+  readonly secrets: Secrets | null;
+}
+
+const EDIT = bulkUpdate(nodes, {
+  key: ["id"],
+  fields: EDITABLE_FIELDS,
+  also: ["revision = nodes.revision + 1", "updated_at = now()"],
+});
+
+const PUT_SECRETS = `${bulkInsert(nodeSecrets, ["nodeId", "secrets"])} on conflict (node_id) do update set secrets = excluded.secrets`;
+
+/** Changes nodes that the transaction has locked, and raises their revisions. */
+export async function storeNodeEdits(tx: Tx, edits: readonly NodeEdit[]): Promise<void> {
+  if (edits.length === 0) return;
+  await runStatement(tx, EDIT, [rowsText(edits.map(({ nodeId, change }) => ({ id: nodeId, change })))]);
+  const withSecrets = edits.flatMap(({ nodeId, secrets }) => (secrets ? [{ nodeId, secrets }] : []));
+  if (withSecrets.length > 0) await runStatement(tx, PUT_SECRETS, [rowsText(withSecrets)]);
+}
