@@ -260,8 +260,8 @@ export const REQUESTS: readonly ExampleRequest[] = [
     query: `mutation {
   editNodes(input: {
     nodes: { cluster: { name: "berlin" } }
-    setLabels: [{ key: "room", value: "4" }]
-    removeLabels: ["old-room"]
+    setLabels: [{ key: "row", value: "4" }]
+    removeLabels: ["old-row"]
     dryRun: true
   }) {
     changedCount

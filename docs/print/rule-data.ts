@@ -1112,7 +1112,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-588",
-        rule: "Answers of `editNodes` have no secrets, and do not tell whether a secret that was sent is the stored one.",
+        rule: "Answers of `editNodes` have no secrets, and do not reveal whether a secret that was sent is the stored one.",
       },
       { id: "R-589", rule: "Concurrent edits of the same nodes wait for each other, and each is stored whole." },
     ],

@@ -140,7 +140,7 @@ async function edit({ tx }: Transaction, context: EngineContext, request: BulkEd
   return { isStored: true, results, refusals: [] };
 }
 
-/** The selected nodes. A node of `revisions` that does not exist is refused by itself, like one that has changed. */
+/** The selected nodes. A node of `revisions` that does not exist is refused alone, like one that has changed. */
 async function select(
   tx: Transaction["tx"],
   { nodes, revisions = [], dryRun }: BulkEditRequest,
@@ -153,7 +153,7 @@ function pathIn({ revisions }: BulkEditRequest): readonly string[] {
   return ["input", revisions ? "revisions" : "nodes"];
 }
 
-/** What the patch does to a node that must have a revision, if one is given. */
+/** Creates the decision for one node, which must have the revision if one is given. */
 async function createDecision(
   tx: Transaction["tx"],
   { registry }: EngineContext,

@@ -1,5 +1,6 @@
 /**
- * A change that is applied to many nodes: what is wrong with it by itself, and what it changes of one node. Pure, except
+ * A change that is applied to many nodes: its flaws, whatever the nodes are, and its effect on one node. Pure,
+ * except
  * for the checks of settings, which the drivers provide.
  */
 import type { Refusal } from "../../errors.ts";
@@ -40,7 +41,7 @@ export interface NodePatch {
   readonly settings?: readonly DriverSettings[] | undefined;
 }
 
-/** What is wrong with a patch, whatever the nodes are. */
+/** The flaws of a patch that are the same for all nodes. */
 export function patchFlaws(patch: NodePatch): Refusal[] {
   const { labels, setLabels = [], removeLabels = [], settings } = patch;
   if (Object.values(patch).every((one) => one === undefined)) return [invalid("The request changes nothing.", [])];
@@ -83,7 +84,7 @@ function invalid(message: string, path: readonly string[]): Refusal {
   return { code: "INVALID_INPUT", message, path: ["input", ...path] };
 }
 
-/** What a patch changes of one node; null: nothing. */
+/** The change of one node; null if it already is as the patch wants it. */
 export type PatchedNode = { readonly edit: NodeEdit | null } | { readonly refusals: readonly Refusal[] };
 
 /** Applies a patch to a node with these secrets, which are read only if the patch has settings. */

@@ -140,7 +140,7 @@ function merged(node: NodeRow, change: NodeChange): NewNode {
   };
 }
 
-/** What a node takes from other drivers, as a request would name it. */
+/** The interfaces that a node takes from other drivers, as a request would name them. */
 export function borrowedBy({ borrowed, fallbacks }: Pick<NodeRow, "borrowed" | "fallbacks">): BorrowedInterfaces[] {
   return [...new Set([...inOrder(fallbacks), ...Object.values(borrowed)])].map((driver) => ({
     driver,
