@@ -66,6 +66,34 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   STOP_TIMEOUT: "504: the step was still running when the timeout of a graceful stop expired.",
 };
 
+/** What helps against each code, where several nodes are refused with it. The message of a refusal is more specific. */
+export const ERROR_REMEDY: Readonly<Record<ErrorCode, string>> = {
+  INVALID_INPUT: "Correct the input; the message says how.",
+  UNSUPPORTED_BY_DRIVER: "Leave these nodes out, use steps that their drivers have, or name another driver for them.",
+  FORBIDDEN: "Use a token with the required scope.",
+  NOT_INTERRUPTIBLE: "Abort with `mode: AFTER_STEP`, stop the work instead, or wait for the end of the step.",
+  PROTECTED: "Remove the protection or the retirement first, or leave these nodes out.",
+  NOT_FOUND: "Correct the names or IDs, or leave them out.",
+  NOTHING_RUNNING: "Nothing to do.",
+  NOTHING_TO_RESTART: "Nothing to do; request the verb itself to work on these nodes again.",
+  BUSY: "Wait for the operation in the way, or stop or abort it.",
+  INVALID_STATE: "Bring these nodes to an allowed state first, or leave them out.",
+  IN_MAINTENANCE: "End the maintenance with `clearMaintenance`, or leave these nodes out.",
+  MAC_TAKEN: "Remove the MAC address from one of the two nodes.",
+  CLUSTER_LOCKED: "Wait for the end of the work on the cluster.",
+  STALE_REVISION: "Read the object or the plan again, and repeat the request with what you read.",
+  IDEMPOTENCY_MISMATCH: "Use a new idempotency key.",
+  IN_USE: "Wait for the end of the use, or end it.",
+  IMAGE_UNFIT: "Choose an image that fits these machines.",
+  INTERRUPTED: "Find out how far the step came, then restart the work.",
+  ABORTED: "Restart the work if it is to continue.",
+  CAPACITY: "Try again later, or request fewer nodes.",
+  BACKEND_FAILED: "Check the machines and their management controllers; the message has the cause.",
+  AGENT_UNAVAILABLE: "Set up the provisioning listener and the agent's boot media for the architecture of these nodes.",
+  TIMEOUT: "Check the machines and their management controllers, then try again.",
+  STOP_TIMEOUT: "Check the machines, then restart the work.",
+};
+
 /** Causes of a failure as drivers classify them, and where to look. */
 export const FAILURE_KIND_MEANING = {
   AUTHENTICATION: "The machine refused the login: check the user and the password.",

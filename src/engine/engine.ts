@@ -80,6 +80,13 @@ export type { Provisioning } from "./input/agent-media.ts";
 export { isCallbackToken } from "./execution/callback.ts";
 export type { CallbackAnswer } from "./execution/callback.ts";
 export { factsOf } from "./admission/node-facts.ts";
+export {
+  plannedChanges,
+  plannedRollouts,
+  refusalGroups,
+  stateCounts,
+  summarizePlans,
+} from "./admission/plan-summary.ts";
 export { UNKNOWN_VARIABLES } from "./input/unknown-variables.ts";
 export type { VariableWarning } from "./input/unknown-variables.ts";
 export { circuitOf } from "./execution/interface-call.ts";

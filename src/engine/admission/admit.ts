@@ -163,12 +163,14 @@ async function decidePart(
   const answers: NodeAnswer[] = [];
   const checks = new VariableChecks(registry, terms.unknownVariables ?? "REFUSE_SIMILAR");
   const { image } = installed;
+  const { kind, rollout } = submission;
+  const part = { kind, waves: rollout.waves, maxParallel: rollout.maxParallel };
   const imageChecks = await ImageChecks.of(tx, registry, { image, nodeIds: own.map(({ id }) => id) });
   for (const { ref, nodeId } of selection.nodes) {
     const node = nodes.get(nodeId);
     const decision = decisions.get(nodeId);
     if (!node || !decision || "refusal" in decision) {
-      answers.push(refusedAnswer(ref, nodeId, decision));
+      answers.push(refusedAnswer(ref, nodeId, node, decision));
       continue;
     }
     const one = {
@@ -180,11 +182,11 @@ async function decidePart(
     const { flaws, warnings } = await checks.of(one);
     const unfit = await imageChecks.refusalsOf(node, decision.plan, one.variables.values);
     const refused = refusalOf(node, flaws) ?? decisionOf(unfit);
-    if (refused) answers.push(refusedAnswer(ref, nodeId, refused));
+    if (refused) answers.push(refusedAnswer(ref, nodeId, node, refused));
     else {
       admitted.push(one);
       const imageId = installsSystem(one.plan) ? (image?.id ?? null) : null;
-      answers.push({ ...acceptedAnswer(ref, one), warnings, imageId });
+      answers.push({ ...acceptedAnswer(ref, one), warnings, imageId, part });
     }
   }
   return { submission, selection, installed, answers, admitted };
@@ -274,13 +276,18 @@ const STALE_PLAN: Refusal = {
   path: ["input", "planHash"],
 };
 
-function refusedAnswer(ref: string, nodeId: string, decision: NodeDecision | undefined): NodeAnswer {
+function refusedAnswer(
+  ref: string,
+  nodeId: string,
+  node: NodeRow | undefined,
+  decision: NodeDecision | undefined,
+): NodeAnswer {
   const { refusal, further = [] } = decision && "refusal" in decision ? decision : { refusal: unknownNodes([ref]) };
-  return { ...refusedNode(ref, nodeId, null, refusal), further, target: null };
+  return { ...refusedNode(ref, nodeId, null, refusal), further, target: null, ...(node && { node }) };
 }
 
 function acceptedAnswer(ref: string, admitted: AdmittedNode): NodeAnswer {
   const { node, plan, target, erasesData, variables, powerOnFailure } = admitted;
   const accepted = { ...acceptedNode(ref, node.id, null), plan, target, erasesData, powerOnFailure };
-  return { ...accepted, further: [], variables: variables.list };
+  return { ...accepted, further: [], variables: variables.list, node };
 }

@@ -1,7 +1,10 @@
 /** Answers to requests for work, and about work, on nodes. */
 import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
+import type { OperationKind } from "../../lifecycle/verbs.ts";
+import type { WaveOptions } from "../../lifecycle/waves.ts";
 import type { Refusal } from "../../errors.ts";
+import type { NodeRow } from "../../store/nodes.ts";
 import type { Plan } from "../../store/records.ts";
 import type { VariableWarning } from "./unknown-variables.ts";
 import { listed } from "./name-rules.ts";
@@ -37,6 +40,17 @@ export interface NodeAnswer {
   readonly imageId?: string | null;
   /** State of the node after the plan. */
   readonly target?: NodeState | null;
+  /** The node as admission read it; absent if it does not exist, and without a plan of its own. */
+  readonly node?: Pick<NodeRow, "state" | "model" | "controller">;
+  /** The operation that the node belongs to, or would belong to; absent as above. */
+  readonly part?: PlannedPart;
+}
+
+/** One operation of a request, for the summary of its plan. */
+export interface PlannedPart {
+  readonly kind: OperationKind;
+  readonly waves: WaveOptions | undefined;
+  readonly maxParallel: number | undefined;
 }
 
 export interface SubmitAnswer {

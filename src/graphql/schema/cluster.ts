@@ -16,7 +16,7 @@ import { OperationConnection } from "./operation.ts";
 import { ClusterRef, ResourceRef } from "../base/refs.ts";
 import { ClusterRefInput, NodeSelectorInput, clusterChoice, nodeSelector } from "./selectors.ts";
 
-const NodeStateCountRef = builder
+export const NodeStateCountRef = builder
   .objectRef<{ readonly state: NodeState; readonly count: number }>("NodeStateCount")
   .implement({
     description: "Number of nodes in one state.",

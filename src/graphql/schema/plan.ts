@@ -41,7 +41,7 @@ import { WavesInput, wavesOf } from "./waves.ts";
 
 // ---- estimates
 
-const EstimateRef = builder.objectRef<StepHistory>("Estimate").implement({
+export const EstimateRef = builder.objectRef<StepHistory>("Estimate").implement({
   description: "Estimated duration, based on the newest 1000 successful attempts of the same steps on this site.",
   fields: (t) => ({
     medianSeconds: t.float({
@@ -85,7 +85,7 @@ async function estimateOf({ planned, nodeId }: StepView, { load }: Context): Pro
 }
 
 /** The estimate of all steps that would run; null if one of them has none. */
-async function estimateOfAll(steps: readonly StepView[], context: Context): Promise<StepHistory | null> {
+export async function estimateOfAll(steps: readonly StepView[], context: Context): Promise<StepHistory | null> {
   const found = await Promise.all(
     steps.filter(({ planned }) => !planned.kept).map((step) => estimateOf(step, context)),
   );
@@ -285,7 +285,7 @@ const PlanInput = builder.inputType("PlanInput", {
   }),
 });
 
-const PlanPayloadRef = builder.objectRef<SubmitAnswer>("PlanPayload").implement({
+export const PlanPayloadRef = builder.objectRef<SubmitAnswer>("PlanPayload").implement({
   description: "Plan of a verb. `errors` is empty if the verb would be accepted.",
   fields: (t) => ({
     results: t.field({

@@ -44,6 +44,7 @@ import "./operation.ts";
 import "./power.ts";
 import "./probe.ts";
 import "./plan.ts";
+import "./plan-summary.ts";
 import "./progress.ts";
 import "./run.ts";
 import "./step.ts";
