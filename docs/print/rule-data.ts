@@ -256,6 +256,18 @@ export const RULES: readonly RuleSection[] = [
         id: "R-336",
         rule: "A plan shows the power of a node after a failure, and that a node whose erasures are kept loses no data.",
       },
+      {
+        id: "R-563",
+        rule: "The summary of a plan counts each node of the request once: in a group of nodes with equal plans, or under each code with which it is refused.",
+      },
+      {
+        id: "R-564",
+        rule: "The duration of a plan follows from the durations of earlier steps, waves with their pauses, `maxParallel` and the capacity limits of the site; where it is unknown, the summary says why.",
+      },
+      {
+        id: "R-565",
+        rule: "The summary of a plan names each step that changes disks, firmware or networks, with the number of nodes, and the number of nodes that lose data.",
+      },
       { id: "R-052", rule: "A request with `planHash` does exactly what the plan showed, or is refused." },
       {
         id: "R-167",
