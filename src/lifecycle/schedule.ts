@@ -36,7 +36,9 @@ export type PlannedLimit = "maxParallel" | "controller" | `phase:${string}`;
 /** The time from the start of the first run to the end of the last one. The order of the lots is that of their start. */
 export function makespan(lots: readonly Lot[], limits: SlotLimits): Makespan {
   const floor = new Floor(limits);
-  const ready = lots.filter(({ legs, count }) => legs.length > 0 && count > 0).map((lot) => ({ lot, count: lot.count }));
+  const ready = lots
+    .filter(({ legs, count }) => legs.length > 0 && count > 0)
+    .map((lot) => ({ lot, count: lot.count }));
   for (;;) {
     floor.start(ready);
     floor.enter();

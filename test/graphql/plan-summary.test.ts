@@ -68,9 +68,12 @@ describe("groups and refusals", () => {
       { names: [second] },
     );
     const { summary, errors } = await plan("DEPLOY", [...clean, ...fresh]);
-    await ostler.query("mutation ($names: [String!]) { clearRetired(input: { nodes: { names: $names } }) { errors { code } } }", {
-      names: [second],
-    });
+    await ostler.query(
+      "mutation ($names: [String!]) { clearRetired(input: { nodes: { names: $names } }) { errors { code } } }",
+      {
+        names: [second],
+      },
+    );
     expect(errors.map(({ code }) => code).toSorted()).toEqual(["INVALID_STATE", "PROTECTED"]);
     expect(summary).toMatchObject({
       nodeCount: 13,
@@ -250,14 +253,17 @@ describe("the duration of the whole", () => {
     await ostler.test
       .sql`update attempts set model = 'Slow 1', started_at = finished_at - interval '100 seconds' where run_id = (select id from runs where node_name = ${clean[0] ?? ""} limit 1)`;
     expect(await duration(clean)).toMatchObject({ expectedSeconds: 200, samples: 1 });
-    const limit = (clean: number | null) =>
-      ostler.query("mutation ($limits: [PhaseLimitInput!]) { updateSite(input: { phaseLimits: $limits }) { errors { code message } } }", {
-        limits: [{ phase: "CLEAN", limit: clean }],
-      });
-    expect(await limit(5)).toMatchObject({ updateSite: { errors: [] } });
+    const limit = (limits: readonly object[]) =>
+      ostler.query(
+        "mutation ($limits: [PhaseLimitInput!]) { updateSite(input: { phaseLimits: $limits }) { errors { code message } } }",
+        {
+          limits,
+        },
+      );
+    expect(await limit([{ phase: "CLEAN", limit: 5 }])).toMatchObject({ updateSite: { errors: [] } });
     // Five at a time: two slow ones and three others, three more after 120 s, the last two after 200 s.
     expect(await duration(clean)).toMatchObject({ expectedSeconds: 320, limitedBy: ["phase:clean"] });
-    await limit(null);
+    await limit([]);
   });
 
   test("estimates of a summary take one statement", async () => {

@@ -15,7 +15,11 @@ const CASES: readonly {
   readonly limitedBy?: readonly string[];
 }[] = [
   { what: "no run takes no time", lots: [], seconds: 0 },
-  { what: "runs without a limit take as long as the longest", lots: [lot(9, leg("clean", 10)), lot(1, leg("clean", 30))], seconds: 30 },
+  {
+    what: "runs without a limit take as long as the longest",
+    lots: [lot(9, leg("clean", 10)), lot(1, leg("clean", 30))],
+    seconds: 30,
+  },
   {
     what: "legs follow each other",
     lots: [lot(9, leg("clean", 10), leg("deploy", 20))],
@@ -65,7 +69,13 @@ const CASES: readonly {
     limits: { maxParallel: 4, phases: { clean: 4 }, perController: 1 },
     seconds: 10,
   },
-  { what: "a limit of none has no time", lots: [lot(1, leg("clean", 10))], limits: { phases: { clean: 0 } }, seconds: null, limitedBy: ["phase:clean"] },
+  {
+    what: "a limit of none has no time",
+    lots: [lot(1, leg("clean", 10))],
+    limits: { phases: { clean: 0 } },
+    seconds: null,
+    limitedBy: ["phase:clean"],
+  },
   { what: "runs without a leg take no time", lots: [lot(3)], limits: { maxParallel: 1 }, seconds: 0 },
 ];
 
@@ -80,12 +90,19 @@ describe("the time of runs side by side", () => {
     const legs = [leg("clean", 7), leg("deploy", 11)];
     const limits = { maxParallel: 6, phases: { clean: 4, deploy: 3 }, perController: null };
     const together = makespan([lot(50, ...legs)], limits).seconds;
-    expect(makespan(Array.from({ length: 50 }, () => lot(1, ...legs)), limits).seconds).toBe(together);
+    expect(
+      makespan(
+        Array.from({ length: 50 }, () => lot(1, ...legs)),
+        limits,
+      ).seconds,
+    ).toBe(together);
   });
 
   // A bound that holds for every schedule: no less than the longest run, and than the work by the slots.
   test("ten thousand runs of many kinds take at least their share of the slots [R-564]", () => {
-    const lots = Array.from({ length: 200 }, (_, index) => lot(50, leg("clean", 10 + index), leg("deploy", 5 + (index % 7))));
+    const lots = Array.from({ length: 200 }, (_, index) =>
+      lot(50, leg("clean", 10 + index), leg("deploy", 5 + (index % 7))),
+    );
     const made = makespan(lots, { ...NONE, maxParallel: 100, phases: { clean: 60 } }).seconds ?? 0;
     const clean = lots.reduce((sum, { legs, count }) => sum + (legs[0]?.seconds ?? 0) * count, 0);
     expect(made).toBeGreaterThanOrEqual(clean / 60);

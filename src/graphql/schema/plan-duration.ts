@@ -178,8 +178,7 @@ async function stepTimes(rollouts: readonly PlannedRollout[], { load }: Context)
     if (history instanceof Error) throw history;
     histories.set(entries[index]?.[0] ?? "", history);
   });
-  const historyOf = (step: PlannedStep, { model }: Pick<WaveLot, "model">) =>
-    histories.get(keyOf(step, model)) ?? null;
+  const historyOf = (step: PlannedStep, { model }: Pick<WaveLot, "model">) => histories.get(keyOf(step, model)) ?? null;
   return {
     timeOf(step, lot) {
       if (isHold(step)) return { expected: null, upper: null, least: 0 };
@@ -191,7 +190,6 @@ async function stepTimes(rollouts: readonly PlannedRollout[], { load }: Context)
       if (!history) return { expected: null, upper: null, least: 0 };
       return { expected: history.medianSeconds, upper: history.p90Seconds, least: history.medianSeconds };
     },
-    samplesOf: (step, lot) =>
-      isHold(step) || isReservedWait(step) ? null : (historyOf(step, lot)?.samples ?? null),
+    samplesOf: (step, lot) => (isHold(step) || isReservedWait(step) ? null : (historyOf(step, lot)?.samples ?? null)),
   };
 }

@@ -332,7 +332,8 @@ const PlanSummaryRef = builder.objectRef<PlanSummary>("PlanSummary").implement({
     }),
     changedParts: t.field({
       type: [ChangedPartRef],
-      description: "Parts of machines that steps change, with the number of nodes; parts that no step changes are left out.",
+      description:
+        "Parts of machines that steps change, with the number of nodes; parts that no step changes are left out.",
       resolve: changedParts,
     }),
     changes: t.field({
