@@ -66,7 +66,7 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   STOP_TIMEOUT: "504: the step was still running when the timeout of a graceful stop expired.",
 };
 
-/** What helps against each code, where several nodes are refused with it. The message of a refusal is more specific. */
+/** The remedy for each code, for a group of refused nodes. The message of a refusal is more specific. */
 export const ERROR_REMEDY: Readonly<Record<ErrorCode, string>> = {
   INVALID_INPUT: "Correct the input; the message says how.",
   UNSUPPORTED_BY_DRIVER: "Leave these nodes out, use steps that their drivers have, or name another driver for them.",

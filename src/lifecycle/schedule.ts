@@ -75,7 +75,7 @@ class Floor {
     return this.#waiting.length > 0;
   }
 
-  /** Starts ready runs as far as `maxParallel` allows. Those that started are removed from the list. */
+  /** Starts ready runs as far as `maxParallel` allows. Started runs are removed from the list. */
   start(ready: { readonly lot: Lot; count: number }[]): void {
     let begun = 0;
     for (const one of ready) {
