@@ -249,7 +249,7 @@ describe("the duration of the whole", () => {
   });
 
   test("the slower of two models and the limits of the site count [R-564]", async () => {
-    await ostler.test.sql`update nodes set model = 'Slow 1' where name in ${ostler.test.sql([...clean.slice(0, 2)])}`;
+    await ostler.test.sql`update nodes set model = 'Slow 1' where name in ${ostler.test.sql(clean.slice(0, 2))}`;
     await ostler.test
       .sql`update attempts set model = 'Slow 1', started_at = finished_at - interval '100 seconds' where run_id = (select id from runs where node_name = ${clean[0] ?? ""} limit 1)`;
     expect(await duration(clean)).toMatchObject({ expectedSeconds: 200, samples: 1 });
