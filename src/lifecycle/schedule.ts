@@ -33,7 +33,7 @@ export interface Makespan {
 /** `maxParallel`, a phase as in `phase:clean`, or the limit of controllers. */
 export type PlannedLimit = "maxParallel" | "controller" | `phase:${string}`;
 
-/** The time from the start of the first run to the end of the last one. The order of the lots is that of their start. */
+/** The time from the start of the first run to the end of the last one. The lots start in their order. */
 export function makespan(lots: readonly Lot[], limits: SlotLimits): Makespan {
   const floor = new Floor(limits);
   const ready = lots
