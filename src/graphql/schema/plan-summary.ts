@@ -192,7 +192,11 @@ const ChangedPartRef = builder
   .implement({
     description: "Part of machines, and the number of nodes on which planned steps change it.",
     fields: (t) => ({
-      part: t.field({ type: MachinePartEnum, description: "Part that at least one step changes.", resolve: ({ part }) => part }),
+      part: t.field({
+        type: MachinePartEnum,
+        description: "Part that at least one step changes.",
+        resolve: ({ part }) => part,
+      }),
       nodeCount: t.exposeInt("nodeCount", { description: "Number of nodes." }),
     }),
   });
