@@ -8,6 +8,7 @@ import { messageOf } from "../src/errors.ts";
 import { measureAdmission } from "./admission.ts";
 import { measureBmcs } from "./bmcs.ts";
 import { measureColdStart } from "./cold-start.ts";
+import { measureCycle } from "./cycle.ts";
 import { measureCycles } from "./cycles.ts";
 import { measureImages } from "./images.ts";
 import { measureIsolation } from "./isolation.ts";
@@ -25,8 +26,19 @@ import { measureWholeFleet } from "./whole-fleet.ts";
 const FLAGS = {
   only: { type: "string", help: "subjects, separated by commas; default: all" },
   runs: { type: "string", default: "2000", help: "runs, profile: number of runs" },
-  rounds: { type: "string", default: "2", help: "runs, cycles, admission, lists, readers, start: number of rounds" },
-  concurrency: { type: "string", default: "32", help: "runs, cycles, fleet, profile, statements: nodes at a time" },
+  rounds: {
+    type: "string",
+    default: "2",
+    help: "cycle, runs, cycles, admission, lists, readers, start: number of rounds",
+  },
+  concurrency: {
+    type: "string",
+    default: "32",
+    help: "cycle, runs, cycles, fleet, profile, statements: nodes at a time",
+  },
+  bulk: { type: "string", default: "200", help: "cycle: number of nodes" },
+  singles: { type: "string", default: "100", help: "cycle: number of nodes with a request each" },
+  against: { type: "string", default: "", help: "cycle: folder of another checkout, measured in alternating passes" },
   fleets: { type: "string", default: "100,1000,10000", help: "cycles: sizes of the fleets" },
   cycles: { type: "string", default: "10000", help: "cycles: number of cycles of each fleet" },
   fleet: { type: "string", default: "10000", help: "fleet: number of nodes" },
@@ -106,6 +118,17 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
         seconds: Number(flags.seconds),
       }),
   },
+  cycle: {
+    flags: ["bulk", "singles", "rounds", "concurrency", "against"],
+    measure: (testbed) =>
+      measureCycle(testbed, {
+        nodes: Number(flags.bulk),
+        singles: Number(flags.singles),
+        rounds,
+        concurrency,
+        against: flags.against,
+      }),
+  },
   fleet: {
     flags: ["fleet", "concurrency"],
     measure: (testbed) => measureWholeFleet(testbed, { nodes: Number(flags.fleet), concurrency }),
@@ -141,7 +164,7 @@ async function main(): Promise<void> {
     const subject = SUBJECTS[name];
     if (!subject) continue;
     console.log(
-      `\n${name}: npm run bench -- --only ${name}${subject.flags.map((flag) => ` --${flag} ${flags[flag]}`).join("")}`,
+      `\n${name}: npm run bench -- --only ${name}${subject.flags.map((flag) => (flags[flag] === "" ? "" : ` --${flag} ${flags[flag]}`)).join("")}`,
     );
     await subject.measure(testbed);
   }

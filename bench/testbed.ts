@@ -141,7 +141,8 @@ export function memoryMbOfTree(parent: number): number | null {
     .reduce((sum, pid) => sum + pssMb(pid), 0);
 }
 
-function pssMb(pid: string): number {
+/** Memory of a process, in MB: its share of the pages that it uses together with others. */
+export function pssMb(pid: string): number {
   try {
     return Number(/^Pss:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, "latin1"))?.[1] ?? 0) / 1024;
   } catch {

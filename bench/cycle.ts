@@ -1,0 +1,330 @@
+/**
+ * Subject `cycle`: what one node costs from managed to inspected, available, active and available again, in each
+ * process: the service, its drivers and PostgreSQL. Once with one request for all nodes, once with one request for each
+ * node, 16 in flight. With `--against`, a second build of Ostler is measured in the same minutes, in alternating passes,
+ * so that their ratio does not depend on other load of the machine.
+ */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import postgres from "postgres";
+import { socketFolderOf } from "../src/store/postgres/embedded-folder.ts";
+import { USER, passwordOf } from "../src/store/postgres/embedded-setup.ts";
+import { median, printTable, shown } from "./figures.ts";
+import { startServed } from "./service.ts";
+import type { Served } from "./service.ts";
+import { cpuMs, cpuMsOfTree, memoryMbOfTree, pssMb } from "./testbed.ts";
+import type { Testbed } from "./testbed.ts";
+
+export interface CycleOptions {
+  readonly nodes: number;
+  readonly rounds: number;
+  readonly concurrency: number;
+  /** Nodes of a pass with one request each. */
+  readonly singles: number;
+  /** Folder with the checkout of another build; empty: only this one is measured. */
+  readonly against: string;
+}
+
+/** The mutations of a cycle, with their input types. */
+const VERBS = {
+  manageNodes: "NodeWorkInput",
+  inspectNodes: "NodeWorkInput",
+  provideNodes: "NodeWorkInput",
+  deployNodes: "DeployNodesInput",
+  undeployNodes: "NodeWorkInput",
+} as const;
+const VERB_NAMES = Object.keys(VERBS) as (keyof typeof VERBS)[];
+const MODES = ["bulk", "single"] as const;
+type Mode = (typeof MODES)[number];
+
+/** Requests for one node that are in flight at the same time. */
+const IN_FLIGHT = 16;
+const POLL_MS = 25;
+const REQUEST_MS = 60_000;
+
+/** Per node and cycle. Memory: at the end of the pass. */
+interface Cost {
+  readonly postgresCpuMs: number;
+  readonly serviceCpuMs: number;
+  readonly driversCpuMs: number;
+  readonly walKb: number;
+  readonly cyclesPerSecond: number;
+  readonly pssMb: number;
+}
+
+/** From PostgreSQL's log, per node and cycle. */
+interface Counts {
+  readonly statements: number;
+  readonly commits: number;
+}
+
+interface Build extends AsyncDisposable {
+  readonly name: string;
+  readonly service: Served;
+  readonly sql: postgres.Sql;
+  readonly postmaster: number;
+  readonly logFile: string;
+}
+
+export async function measureCycle(testbed: Testbed, options: CycleOptions): Promise<void> {
+  await using parts = new AsyncDisposableStack();
+  const builds = [parts.use(await openBuild(testbed, "this build", new URL("../", import.meta.url).pathname, options))];
+  if (options.against !== "")
+    builds.push(parts.use(await openBuild(testbed, options.against, options.against, options)));
+  const costs = new Map(builds.flatMap((build) => MODES.map((mode) => [keyOf(build, mode), [] as Cost[]])));
+  for (const build of builds) await enroll(build, options);
+  for (let round = 1; round <= options.rounds; round += 1) {
+    for (const mode of MODES) {
+      // The order alternates between rounds.
+      for (const build of round % 2 === 1 ? builds : builds.toReversed())
+        costs.get(keyOf(build, mode))?.push(await measurePass(build, mode, options));
+    }
+  }
+  console.log(`  ${options.nodes} nodes, per node and cycle of five operations; medians of ${options.rounds} rounds`);
+  for (const mode of MODES) await printMode(mode, builds, costs, options);
+}
+
+function keyOf({ name }: Build, mode: Mode): string {
+  return `${name} ${mode}`;
+}
+
+async function printMode(
+  mode: Mode,
+  builds: readonly Build[],
+  costs: ReadonlyMap<string, readonly Cost[]>,
+  options: CycleOptions,
+): Promise<void> {
+  const rows: string[][] = [];
+  for (const build of builds) {
+    const of = costs.get(keyOf(build, mode)) ?? [];
+    const middle = (field: keyof Cost) => median(of.map((cost) => cost[field]));
+    const { statements, commits } = await countPass(build, mode, options);
+    rows.push([
+      build.name,
+      ...(["postgresCpuMs", "serviceCpuMs", "driversCpuMs"] as const).map((field) => shown(middle(field), 2)),
+      shown(statements),
+      shown(commits),
+      shown(middle("walKb"), 0),
+      shown(middle("pssMb"), 0),
+      shown(middle("cyclesPerSecond")),
+      of.map(({ postgresCpuMs }) => shown(postgresCpuMs)).join(" "),
+    ]);
+  }
+  console.log(mode === "bulk" ? "  one request for all nodes:" : `  one request per node, ${IN_FLIGHT} in flight:`);
+  printTable(
+    [
+      "",
+      "PostgreSQL CPU ms",
+      "service CPU ms",
+      "drivers CPU ms",
+      "statements",
+      "commits",
+      "WAL kB",
+      "PSS MB",
+      "cycles/s",
+      "PostgreSQL per round",
+    ],
+    rows,
+  );
+  const [ours, theirs] = builds.map((build) => costs.get(keyOf(build, mode)) ?? []);
+  if (!ours || !theirs) return;
+  const ratio = (field: keyof Cost) =>
+    shown(median(ours.map((cost, round) => cost[field] / (theirs[round]?.[field] ?? Number.NaN))), 2);
+  console.log(
+    `  this build / ${options.against}, medians of the rounds: PostgreSQL CPU ${ratio("postgresCpuMs")}, service CPU ${ratio("serviceCpuMs")}, WAL ${ratio("walKb")}`,
+  );
+}
+
+/** A service on an embedded database of its own. */
+async function openBuild(
+  testbed: Testbed,
+  name: string,
+  checkout: string,
+  { concurrency }: CycleOptions,
+): Promise<Build> {
+  const data = join(testbed.folder, `cycle-${name === "this build" ? "this" : "other"}`);
+  await using parts = new AsyncDisposableStack();
+  const service = parts.use(
+    await startServed(testbed, {
+      program: join(checkout, "src/main.ts"),
+      environment: {
+        OSTLER_DATA: data,
+        OSTLER_PLUGINS: "fake",
+        OSTLER_POWER_SECONDS: "0",
+        OSTLER_CONCURRENCY: String(concurrency),
+      },
+    }),
+  );
+  const folder = join(data, "postgres");
+  const password = passwordOf(folder);
+  const sql = postgres({
+    host: socketFolderOf(folder),
+    port: 5432,
+    user: USER,
+    database: "postgres",
+    ...(password !== null && { password }),
+    max: 1,
+    // Statements of the benchmark are not counted.
+    connection: { log_statement: "none" },
+    onnotice: () => {},
+  });
+  parts.defer(() => sql.end({ timeout: 5 }));
+  const postmaster = Number(readFileSync(join(folder, "data", "postmaster.pid"), "latin1").split("\n")[0]);
+  const opened = parts.move();
+  return {
+    name,
+    service,
+    sql,
+    postmaster,
+    logFile: join(folder, "postgres.log"),
+    [Symbol.asyncDispose]: () => opened.disposeAsync(),
+  };
+}
+
+/** Registers the nodes and takes them through a cycle, so that plans, processes and caches are warm. */
+async function enroll({ service, sql }: Build, { nodes }: CycleOptions): Promise<void> {
+  for (let from = 0; from < nodes; from += 500) {
+    const list = Array.from({ length: Math.min(500, nodes - from) }, (_, index) => ({
+      name: nameOf(from + index),
+      driver: { fake: {} },
+    }));
+    await request(
+      service,
+      "mutation ($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }",
+      { nodes: list },
+    );
+  }
+  await cycleAll({ service, sql });
+}
+
+function nameOf(index: number): string {
+  return `n${String(index).padStart(6, "0")}`;
+}
+
+// ---- passes
+
+async function measurePass(build: Build, mode: Mode, options: CycleOptions): Promise<Cost> {
+  const { sql, service, postmaster } = build;
+  await sql`vacuum analyze`;
+  await sql`checkpoint`;
+  const before = await readCounters(build);
+  const start = performance.now();
+  const cycles = await runPass(build, mode, options);
+  const seconds = (performance.now() - start) / 1_000;
+  const after = await readCounters(build);
+  const each = (field: keyof typeof before) => (after[field] - before[field]) / cycles;
+  return {
+    postgresCpuMs: each("postgres"),
+    serviceCpuMs: each("service"),
+    driversCpuMs: each("drivers"),
+    walKb: each("wal") / 1_024,
+    cyclesPerSecond: cycles / seconds,
+    pssMb: (memoryMbOfTree(service.pid) ?? 0) + (memoryMbOfTree(postmaster) ?? 0) - pssMb(String(postmaster)),
+  };
+}
+
+/** Runs a pass with all statements logged, and counts them. */
+async function countPass(build: Build, mode: Mode, options: CycleOptions): Promise<Counts> {
+  const { sql, logFile } = build;
+  await sql`alter system set log_statement = 'all'`;
+  await sql`select pg_reload_conf()`;
+  const from = readFileSync(logFile).length;
+  const cycles = await runPass(build, mode, options);
+  const log = readFileSync(logFile).subarray(from).toString("utf8");
+  await sql`alter system reset log_statement`;
+  await sql`select pg_reload_conf()`;
+  const count = (pattern: RegExp) => (log.match(pattern)?.length ?? 0) / cycles;
+  return {
+    statements: count(/ LOG: {2}(?:statement|execute [^:]*): /g),
+    commits: count(/ LOG: {2}(?:statement|execute [^:]*): commit/gi),
+  };
+}
+
+/** Returns the number of cycles. */
+async function runPass(build: Build, mode: Mode, { nodes, singles }: CycleOptions): Promise<number> {
+  if (mode === "bulk") {
+    await cycleAll(build);
+    return nodes;
+  }
+  const count = Math.min(nodes, singles);
+  await cycleEach(build, count);
+  return count;
+}
+
+/** All nodes through one cycle, with one request for each verb. */
+async function cycleAll({ service, sql }: Pick<Build, "service" | "sql">): Promise<void> {
+  for (const verb of VERB_NAMES) {
+    await submit(service, verb, { all: true });
+    while ((await sql`select 1 from operations where finished_at is null limit 1`).length > 0) await delay(POLL_MS);
+  }
+}
+
+/** Nodes through one cycle, each with its own requests. */
+async function cycleEach({ service, sql }: Build, count: number): Promise<void> {
+  const waiting = new Map<string, () => void>();
+  let isOver = false;
+  const poll = (async () => {
+    while (!isOver) {
+      const ended =
+        await sql`select id from operations where id = any(${[...waiting.keys()]}::uuid[]) and finished_at is not null`;
+      for (const { id } of ended) {
+        waiting.get(String(id))?.();
+        waiting.delete(String(id));
+      }
+      await delay(POLL_MS);
+    }
+  })();
+  let next = 0;
+  const work = async () => {
+    for (let index = next++; index < count; index = next++) {
+      for (const verb of VERB_NAMES) {
+        const id = await submit(service, verb, { names: [nameOf(index)] });
+        await new Promise<void>((resolve) => waiting.set(id, resolve));
+      }
+    }
+  };
+  try {
+    await Promise.race([Promise.all(Array.from({ length: IN_FLIGHT }, work)), poll]);
+  } finally {
+    isOver = true;
+    await poll;
+  }
+}
+
+async function submit(service: Served, verb: keyof typeof VERBS, nodes: object): Promise<string> {
+  const data = await request<{ work: { operation: { uuid: string } } }>(
+    service,
+    `mutation ($input: ${VERBS[verb]}!) { work: ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
+    { nodes },
+  );
+  return data.work.operation.uuid;
+}
+
+async function request<Data>({ url }: Served, query: string, input: object): Promise<Data> {
+  const response = await fetch(`${url}/graphql`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ query, variables: { input } }),
+    signal: AbortSignal.timeout(REQUEST_MS),
+  });
+  const text = await response.text();
+  const { data, errors } = JSON.parse(text) as { data?: Data; errors?: unknown };
+  if (errors !== undefined || data === undefined || /"errors":\[\{/.test(text))
+    throw new Error(`The service answered ${text.slice(0, 1_000)}`);
+  return data;
+}
+
+// ---- counters
+
+async function readCounters({ service, sql, postmaster }: Build) {
+  const [row] = await sql`select pg_current_wal_insert_lsn() - '0/0'::pg_lsn as wal`;
+  const own = cpuMs(service.pid) ?? Number.NaN;
+  return {
+    wal: Number(row?.["wal"]),
+    service: own,
+    postgres: (cpuMsOfTree(postmaster) ?? Number.NaN) + (cpuMs(postmaster) ?? 0),
+    // The postmaster is a child of the service as well.
+    drivers: (cpuMsOfTree(service.pid) ?? Number.NaN) - (cpuMs(postmaster) ?? 0),
+  };
+}
