@@ -83,7 +83,8 @@ export async function changeClaimedAttempts(
   tx: Tx,
   changes: readonly (Pick<AttemptRow, "runId" | "step" | "number"> & { readonly change: ClaimedAttemptChange })[],
 ): Promise<void> {
-  if (changes.length > 0) await runStatement(tx, CHANGE_CLAIMED, [rowsText(changes)]);
+  if (changes.length === 0) return;
+  await runStatement(tx, CHANGE_CLAIMED, [rowsText(changes), changes.map(({ runId }) => runId)]);
 }
 
 /** Ends or parks an attempt. */

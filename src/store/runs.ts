@@ -56,7 +56,7 @@ export async function changeClaimedRuns(
   tx: Tx,
   changes: readonly { readonly id: string; readonly change: ClaimedRunChange }[],
 ): Promise<void> {
-  if (changes.length > 0) await runStatement(tx, CHANGE_CLAIMED, [rowsText(changes)]);
+  if (changes.length > 0) await runStatement(tx, CHANGE_CLAIMED, [rowsText(changes), changes.map(({ id }) => id)]);
 }
 
 export async function updateRun(tx: Tx, id: string, change: RunChange): Promise<void> {
