@@ -12,8 +12,10 @@ type Fields<Table extends PgTable> = Extract<keyof Table["_"]["columns"], string
 
 /**
  * The text of a statement whose first parameter is a JSON list of `{ <key fields>, change: { <field>: value } }`, and
- * whose second one is an array with the values of the first key field. Fields that a change lacks stay as they are; null
- * clears. `also`: further assignments, as SQL. `from` and `where` may name more tables; the list is the relation `given`,
+ * whose second one is an array with the values of the first key field. Fields that a change lacks stay as they are;
+ * null
+ * clears. `also`: further assignments, as SQL. `from` and `where` may name more tables; the list is the relation
+ * `given`,
  * with a column `change` and one for each key field.
  */
 export function bulkUpdate<Table extends PgTable>(
