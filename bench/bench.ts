@@ -17,6 +17,7 @@ import { measureLists } from "./lists.ts";
 import { measureProfile } from "./profile.ts";
 import { measureReaders } from "./readers.ts";
 import { measureRuns } from "./runs.ts";
+import { measureSnapshots } from "./snapshots.ts";
 import { openTestbed } from "./testbed.ts";
 import type { Testbed } from "./testbed.ts";
 import { countStatements } from "./statements.ts";
@@ -29,7 +30,7 @@ const FLAGS = {
   rounds: {
     type: "string",
     default: "2",
-    help: "cycle, runs, cycles, admission, lists, readers, start: number of rounds",
+    help: "cycle, runs, cycles, admission, lists, snapshots, readers, start: number of rounds",
   },
   concurrency: {
     type: "string",
@@ -41,7 +42,7 @@ const FLAGS = {
   against: { type: "string", default: "", help: "cycle: folder of another checkout, measured in alternating passes" },
   fleets: { type: "string", default: "100,1000,10000", help: "cycles: sizes of the fleets" },
   cycles: { type: "string", default: "10000", help: "cycles: number of cycles of each fleet" },
-  fleet: { type: "string", default: "10000", help: "fleet: number of nodes" },
+  fleet: { type: "string", default: "10000", help: "fleet, snapshots: number of nodes" },
   nodes: { type: "string", default: "2000,10000", help: "admission: sizes of the fleets" },
   subscribers: { type: "string", default: "1,100", help: "latency: numbers of subscribers" },
   transitions: { type: "string", default: "300", help: "latency: number of transitions" },
@@ -90,6 +91,10 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     flags: ["tables", "requests", "rounds"],
     measure: (testbed) =>
       measureLists(testbed, { nodes: numbers(flags.tables), rounds, requests: Number(flags.requests) }),
+  },
+  snapshots: {
+    flags: ["fleet", "rounds"],
+    measure: (testbed) => measureSnapshots(testbed, { nodes: Number(flags.fleet), rounds }),
   },
   admission: {
     flags: ["nodes", "rounds"],

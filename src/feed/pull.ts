@@ -14,6 +14,12 @@ export interface Waiter {
   readonly left: boolean;
 }
 
+/** A pulled iterator. */
+export interface PulledItems<Item> extends AsyncIterableIterator<Item> {
+  /** Takes at most this many further items that exist already; none while another item is requested. */
+  takeReady(most: number): readonly Item[];
+}
+
 /** The next items; an empty batch ends the stream. */
 export type Producer<Item> = (waiter: Waiter) => Promise<readonly Item[]>;
 
@@ -22,11 +28,11 @@ export function pulled<Item>(
   onChange: (listener: () => void) => () => void,
   produce: Producer<Item>,
   release: () => void = () => {},
-): AsyncIterableIterator<Item> {
+): PulledItems<Item> {
   return new PulledIterator(onChange, produce, release);
 }
 
-class PulledIterator<Item> implements AsyncIterableIterator<Item> {
+class PulledIterator<Item> implements PulledItems<Item> {
   readonly #produce: Producer<Item>;
   readonly #release: () => void;
   readonly #unsubscribe: () => void;
@@ -65,6 +71,13 @@ class PulledIterator<Item> implements AsyncIterableIterator<Item> {
     const result = this.#requested === 1 ? following() : this.#last.then(following, following);
     this.#last = result;
     return result;
+  }
+
+  takeReady(most: number): readonly Item[] {
+    if (this.#requested > 0) return [];
+    const ready = this.#batch.slice(this.#index, this.#index + most);
+    this.#index += ready.length;
+    return ready;
   }
 
   return(): Promise<IteratorResult<Item>> {

@@ -15,7 +15,7 @@ import type { Context, RequestFacts, Services } from "../graphql/base/context.ts
 import { shown } from "../graphql/base/error-masking.ts";
 import { unnamedOperation } from "../graphql/execution/guards.ts";
 import type { EventBudget } from "../graphql/execution/event-budget.ts";
-import type { ReadyResult } from "../graphql/execution/shared-events.ts";
+import type { ReadyResult } from "../graphql/execution/shared-executions.ts";
 import { withLogged } from "../log.ts";
 import { showsCost } from "./cost-header.ts";
 import type { NoteFailedLogin } from "./failed-logins.ts";

@@ -9,6 +9,9 @@
  *   that the event has brought are read again. If an execution fails, it leads to own: another one may have failed the
  *   snapshot.
  * - own: it reads in a snapshot of its own, and its result is final.
+ *
+ * A page of events is executed together, in the modes alone or shared: what its items read is read in one statement for
+ * all of them. The page ends before the first item that would leave its mode; that item is executed by itself.
  */
 import type { ExecutionResult, OperationDefinitionNode } from "graphql";
 import type { BroughtRows, Context } from "../base/context.ts";
@@ -38,6 +41,47 @@ export function executeAtOneMoment(
   };
   const result = execute(alone.context);
   return result instanceof Promise ? result.then(take) : take(result);
+}
+
+/**
+ * Executes events of the operation together, in their order, and returns the results of the first ones: those before
+ * the first event that failed, or has to be executed in another way. What they read is of one moment.
+ */
+export async function executeTogether(
+  operation: OperationDefinitionNode,
+  context: Context,
+  executions: readonly Execute[],
+): Promise<readonly ExecutionResult[]> {
+  if (readingTwice.has(operation)) return executePageInSnapshot(context, executions);
+  const page = executions.map((execute) => {
+    const alone = new SingleRead(context);
+    return { alone, result: execute(alone.context) };
+  });
+  const results = await Promise.all(page.map(({ result }) => result));
+  if (page.some(({ alone }) => alone.isExceeded)) readingTwice.add(operation);
+  return untilFirst(results, ({ errors }, index) => errors !== undefined || page[index]?.alone.isExceeded === true);
+}
+
+async function executePageInSnapshot(
+  context: Context,
+  executions: readonly Execute[],
+): Promise<readonly ExecutionResult[]> {
+  const { database } = context.services;
+  const round = joinable(rounds.get(database)) ?? createRound(database);
+  rounds.set(database, round);
+  // Otherwise the snapshot would be closed after an event without reads.
+  const leave = enter(round);
+  try {
+    const results = await Promise.all(executions.map((execute) => executeIn(round, context, execute)));
+    return untilFirst(results, ({ errors }) => errors !== undefined);
+  } finally {
+    leave();
+  }
+}
+
+function untilFirst<Item>(items: readonly Item[], isEnd: (item: Item, index: number) => boolean): readonly Item[] {
+  const end = items.findIndex(isEnd);
+  return end === -1 ? items : items.slice(0, end);
 }
 
 /** The context of an execution that may read once. */
@@ -125,11 +169,7 @@ function createRound(services: Database): Round {
 function executeIn(round: Round, context: Context, execute: Execute): Awaitable<ExecutionResult> {
   const { database, load, brought } = round;
   round.members += 1;
-  round.running += 1;
-  const leave = () => {
-    round.running -= 1;
-    if (round.running === 0) round.snapshot.close();
-  };
+  const leave = enter(round);
   let result: Awaitable<ExecutionResult> | undefined;
   try {
     result = execute({ ...context, services: { ...context.services, database }, load, brought });
@@ -137,4 +177,13 @@ function executeIn(round: Round, context: Context, execute: Execute): Awaitable<
     if (!(result instanceof Promise)) leave();
   }
   return result instanceof Promise ? result.finally(leave) : result;
+}
+
+/** Keeps the snapshot of a round until the returned function is called. */
+function enter(round: Round): () => void {
+  round.running += 1;
+  return () => {
+    round.running -= 1;
+    if (round.running === 0) round.snapshot.close();
+  };
 }

@@ -26,21 +26,13 @@ import { createSourceEventStream, executeSubscriptionEvent, validateSubscription
 import type { ExecutionResult, GraphQLError } from "graphql";
 import type { Plugin } from "graphql-yoga";
 import type { Context } from "../base/context.ts";
-import { executeAtOneMoment } from "./event-moment.ts";
+import { executeAtOneMoment, executeTogether } from "./event-moment.ts";
 import { createEventBudget } from "./event-budget.ts";
 import type { EventBudget } from "./event-budget.ts";
+import { EventResults } from "./event-results.ts";
 import { eventKeyOf, scopeOf } from "./event-scope.ts";
-
-/** A result with its JSON text, as Yoga uses it. */
-export interface ReadyResult extends ExecutionResult {
-  stringify(result: ExecutionResult): string;
-}
-
-/** Time for which a result is shared, in milliseconds: enough to deliver one event to thousands of subscribers. */
-const FRESH_MS = 250;
-/** Maximum number of shared results over all groups, and of characters of their texts. */
-const KEPT_MAX = 2_000;
-const CHARACTERS_MAX = 16 * 1024 * 1024;
+import { SharedExecutions } from "./shared-executions.ts";
+import type { Group, Reader } from "./shared-executions.ts";
 
 /**
  * Arguments that others add: the cost of one execution (guards.ts), and the budget of a socket (socket-protocol.ts).
@@ -52,137 +44,6 @@ interface Costed {
 
 /** Makes an error visible to the caller. */
 type Mask = (error: unknown) => GraphQLError;
-
-type Awaitable<Value> = Value | Promise<Value>;
-
-type Execute = () => Awaitable<ExecutionResult>;
-
-interface Group {
-  readonly id: number;
-  members: number;
-}
-
-/** Executions are ordered by a counter of all their starts and ends. */
-interface Execution {
-  readonly started: number;
-  /** Start in milliseconds of the monotonic clock. */
-  readonly at: number;
-  ended: number;
-  /** Null while it runs, and afterwards if it cannot be shared. */
-  result: ExecutionResult | null;
-  /** Settles when it has ended, if it is asynchronous. Never rejects. */
-  end: Promise<unknown> | null;
-  characters: number;
-}
-
-/** A subscriber. */
-interface Reader {
-  readonly group: Group;
-  /**
-   * Counter up to which it has seen the world: first its subscription, then the end of the last execution it received.
-   */
-  knows: number;
-}
-
-/** Executions of all groups, by group and event. */
-class SharedExecutions {
-  /** In the order of their starts. */
-  readonly #kept = new Map<string, Execution>();
-  #characters = 0;
-  #count = 0;
-
-  get count(): number {
-    return this.#count;
-  }
-
-  /** The result of an event: a shared one if it is new enough for this subscriber. */
-  resultFor(reader: Reader, key: string, execute: Execute): Awaitable<ExecutionResult> {
-    this.#dropOld(performance.now());
-    const name = `${reader.group.id} ${key}`;
-    const known = this.#kept.get(name);
-    if (!known || known.started <= reader.knows) return this.#executeShared(reader, name, execute);
-    const share = (): Awaitable<ExecutionResult> => {
-      if (!known.result) return this.executeAlone(reader, execute);
-      reader.knows = known.ended;
-      return known.result;
-    };
-    return known.end && !known.result ? known.end.then(share) : share();
-  }
-
-  /** Executes an event for one subscriber only. */
-  executeAlone(reader: Reader, execute: Execute): Awaitable<ExecutionResult> {
-    const take = (result: ExecutionResult): ExecutionResult => {
-      reader.knows = this.#tick();
-      return result;
-    };
-    this.#tick();
-    const result = execute();
-    return result instanceof Promise ? result.then(take) : take(result);
-  }
-
-  #executeShared(reader: Reader, name: string, execute: Execute): Awaitable<ExecutionResult> {
-    const mine: Execution = {
-      started: this.#tick(),
-      at: performance.now(),
-      ended: 0,
-      result: null,
-      end: null,
-      characters: 0,
-    };
-    const take = (result: ExecutionResult): ExecutionResult => {
-      reader.knows = mine.ended = this.#tick();
-      return this.#keepResult(name, mine, result);
-    };
-    const fail = (error: unknown): never => {
-      this.#dropIfKept(name, mine);
-      throw error;
-    };
-    this.#drop(name);
-    this.#kept.set(name, mine);
-    try {
-      const result = execute();
-      if (!(result instanceof Promise)) return take(result);
-      const taken = result.then(take).catch(fail);
-      mine.end = taken.catch(() => {});
-      return taken;
-    } catch (error) {
-      return fail(error);
-    }
-  }
-
-  /** A result with errors is not shared: each subscriber gets its own errors, with its own request id. */
-  #keepResult(name: string, execution: Execution, result: ExecutionResult): ExecutionResult {
-    if (result.errors) {
-      this.#dropIfKept(name, execution);
-      return result;
-    }
-    const { ready, length } = withText(result);
-    if (this.#kept.get(name) === execution) this.#characters += execution.characters = length;
-    execution.result = ready;
-    return ready;
-  }
-
-  #tick(): number {
-    this.#count += 1;
-    return this.#count;
-  }
-
-  #dropOld(now: number): void {
-    for (const [name, { at }] of this.#kept) {
-      if (now - at <= FRESH_MS && this.#kept.size <= KEPT_MAX && this.#characters <= CHARACTERS_MAX) return;
-      this.#drop(name);
-    }
-  }
-
-  #dropIfKept(name: string, execution: Execution): void {
-    if (this.#kept.get(name) === execution) this.#drop(name);
-  }
-
-  #drop(name: string): void {
-    this.#characters -= this.#kept.get(name)?.characters ?? 0;
-    this.#kept.delete(name);
-  }
-}
 
 /** Groups of subscribers with the same request. */
 class Groups {
@@ -219,27 +80,27 @@ export function shareEvents(mask: Mask): Plugin<Context> {
       const source = await createSourceEventStream(args);
       if (!(Symbol.asyncIterator in source)) return setResultAndStopExecution(masked(source, mask));
       const { group, leave } = groups.join(scope ?? `alone ${randomUUID()}`);
-      const reader: Reader = { group, knows };
+      const reader: Reader = { group, knows, moment: null };
       const {
         eventCost = 0,
         contextValue: { budget = createEventBudget() },
       } = given as Costed;
-      const resultOf = (event: unknown) => {
-        const execute = () => {
-          budget.spend(eventCost);
-          const executed = executeAtOneMoment(args.operation, given.contextValue, (contextValue) =>
-            executeSubscriptionEvent({ ...args, contextValue, rootValue: event }),
-          );
+      const executionOf = (event: unknown) => (contextValue: Context) =>
+        executeSubscriptionEvent({ ...args, contextValue, rootValue: event });
+      const results = new EventResults(source[Symbol.asyncIterator](), {
+        operation: args.operation,
+        executions,
+        reader,
+        eventKey,
+        budget,
+        cost: eventCost,
+        execute(event) {
+          const executed = executeAtOneMoment(args.operation, given.contextValue, executionOf(event));
           return executed instanceof Promise ? executed.then((result) => masked(result, mask)) : masked(executed, mask);
-        };
-        const take = () => {
-          const key = group.members > 1 ? eventKey(event) : null;
-          return key === null ? executions.executeAlone(reader, execute) : executions.resultFor(reader, key, execute);
-        };
-        // Before the execution, not within it: others that share its result do not wait.
-        return budget.paid()?.then(take) ?? take();
-      };
-      setResultAndStopExecution(mapped(source[Symbol.asyncIterator](), { resultOf, leave, mask }));
+        },
+        executePage: (events) => executeTogether(args.operation, given.contextValue, events.map(executionOf)),
+      });
+      setResultAndStopExecution(mapped(source[Symbol.asyncIterator](), { results, leave, mask }));
     },
   };
 }
@@ -248,24 +109,15 @@ function masked(result: ExecutionResult, mask: Mask): ExecutionResult {
   return result.errors ? { ...result, errors: result.errors.map(mask) } : result;
 }
 
-/** A result without errors with its JSON text, which is valid as long as no plugin adds to the result. */
-function withText(result: ExecutionResult): { readonly ready: ReadyResult; readonly length: number } {
-  const text = JSON.stringify(result);
-  const { data } = result;
-  const stringify = (given: ExecutionResult) =>
-    given.data === data && given.errors === undefined && given.extensions === undefined ? text : JSON.stringify(given);
-  return { ready: { ...result, stringify }, length: text.length };
-}
-
 /** The results of the events of a source. The end of the source, and of the reader, are passed on at once. */
 function mapped(
   source: AsyncIterator<unknown>,
   {
-    resultOf,
+    results,
     leave,
     mask,
   }: {
-    readonly resultOf: (event: unknown) => Awaitable<ExecutionResult>;
+    readonly results: EventResults;
     readonly leave: () => void;
     readonly mask: Mask;
   },
@@ -273,13 +125,10 @@ function mapped(
   return {
     async next() {
       try {
-        const { done, value } = await source.next();
-        if (done) {
-          leave();
-          return { done, value: undefined };
-        }
-        const result = resultOf(value);
-        return { done: false, value: result instanceof Promise ? await result : result };
+        const value = await results.next();
+        if (value) return { done: false, value };
+        leave();
+        return { done: true, value: undefined };
       } catch (error) {
         leave();
         // If the execution failed, the source would otherwise stay open forever.

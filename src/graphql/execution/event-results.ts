@@ -1,0 +1,152 @@
+/**
+ * The results of a subscriber's events, in their order. Events that are ready together and read from the database are
+ * executed together, so that a page of them costs as many statements as one.
+ *
+ * Modes:
+ * - single: the next event is executed when it is requested. So are events of an operation that was not seen to read.
+ * - page: the next event and those that are ready are executed together; their results wait to be requested.
+ *
+ * Results that wait for too long are dropped and their events executed again: first one, then twice as many each time,
+ * so that a reader that pauses after each item costs little more than in the mode single.
+ */
+import type { ExecutionResult, OperationDefinitionNode } from "graphql";
+import type { EventBudget } from "./event-budget.ts";
+import type { EventKey } from "./event-scope.ts";
+import { receive } from "./shared-executions.ts";
+import type { Page, Reader, SharedExecutions } from "./shared-executions.ts";
+
+type Awaitable<Value> = Value | Promise<Value>;
+
+/** Maximum number of events in a page, and of their cost: that of a fifth of the largest request. */
+const PAGE_MAX = 100;
+const PAGE_COST = 1_000;
+/** Time for which results wait to be requested, in milliseconds. */
+const READY_MS = 1_000;
+
+/** Operations whose events have read from the database. */
+const reading = new WeakSet<OperationDefinitionNode>();
+
+export interface EventExecution {
+  readonly operation: OperationDefinitionNode;
+  readonly executions: SharedExecutions;
+  readonly reader: Reader;
+  readonly eventKey: EventKey<unknown>;
+  readonly budget: EventBudget;
+  /** Cost of one event. */
+  readonly cost: number;
+  /** Executes one event. */
+  execute(event: unknown): Awaitable<ExecutionResult>;
+  /** Executes events together; returns the results of the first ones, none of which has errors. */
+  executePage(events: readonly unknown[]): Promise<readonly ExecutionResult[]>;
+}
+
+interface Pending {
+  readonly event: unknown;
+  ready: { readonly page: Page; readonly result: ExecutionResult; readonly until: number } | null;
+}
+
+/** A source with events that may be ready. */
+type Source = AsyncIterator<unknown> & { takeReady?(most: number): readonly unknown[] };
+
+export class EventResults {
+  readonly #source: Source;
+  readonly #given: EventExecution;
+  readonly #pageMax: number;
+  #pageSize: number;
+  #pending: Pending[] = [];
+  #last: Promise<unknown> = Promise.resolve();
+  /** Results that were requested and not delivered yet. */
+  #requested = 0;
+
+  constructor(source: AsyncIterator<unknown>, given: EventExecution) {
+    this.#source = source;
+    this.#given = given;
+    this.#pageMax = Math.max(1, Math.min(PAGE_MAX, Math.floor(PAGE_COST / Math.max(1, given.cost))));
+    this.#pageSize = this.#pageMax;
+  }
+
+  /** The result of the next event; null at the end of the source. Delivered in the order of the requests. */
+  next(): Promise<ExecutionResult | null> {
+    this.#requested += 1;
+    const following = () => this.#next();
+    const result = this.#requested === 1 ? following() : this.#last.then(following, following);
+    this.#last = result;
+    return result;
+  }
+
+  async #next(): Promise<ExecutionResult | null> {
+    try {
+      return await this.#nextResult();
+    } finally {
+      this.#requested -= 1;
+    }
+  }
+
+  async #nextResult(): Promise<ExecutionResult | null> {
+    if (this.#pending.length === 0) {
+      const { done, value } = await this.#source.next();
+      if (done) return null;
+      const others = reading.has(this.#given.operation) ? this.#source.takeReady?.(this.#pageMax - 1) : undefined;
+      this.#pending = [value, ...(others ?? [])].map((event) => ({ event, ready: null }));
+    }
+    const ready = this.#takeReady();
+    if (ready) return ready;
+    const paid = this.#given.budget.paid();
+    if (paid) await paid;
+    if (this.#pending.length > 1) {
+      await this.#executePage();
+      const result = this.#takeReady();
+      if (result) return result;
+    }
+    return this.#executeOne();
+  }
+
+  #takeReady(): ExecutionResult | null {
+    const [{ ready } = { ready: null }] = this.#pending;
+    if (!ready) return null;
+    if (performance.now() > ready.until) {
+      for (const pending of this.#pending) pending.ready = null;
+      this.#pageSize = 1;
+      return null;
+    }
+    this.#pending.shift();
+    receive(this.#given.reader, ready.page.moment);
+    return ready.result;
+  }
+
+  /** Executes the next events together, unless the result of the first one is shared. */
+  async #executePage(): Promise<void> {
+    const { reader, executions, eventKey, budget, cost } = this.#given;
+    const size = this.#pageSize;
+    this.#pageSize = Math.min(this.#pageMax, size * 2);
+    const pending = this.#pending.slice(0, size);
+    if (pending.length === 1) return;
+    const events = pending.map(({ event }) => event);
+    const keys = events.map((event) => (reader.group.members > 1 ? eventKey(event) : null));
+    const [first] = keys;
+    if (first != null && executions.isShared(reader, first)) return;
+    budget.spend(cost * events.length);
+    const execute = () => this.#given.executePage(events);
+    // What fails for a page fails for one of its events, which is then executed by itself.
+    const page = await executions.executePage(reader, { keys, execute }).catch(() => null);
+    if (page?.results.length !== events.length) this.#pageSize = 1;
+    const until = performance.now() + READY_MS;
+    page?.results.forEach((result, index) => {
+      const one = pending[index];
+      if (one) one.ready = { page, result, until };
+    });
+  }
+
+  #executeOne(): Awaitable<ExecutionResult> {
+    const { operation, reader, executions, eventKey, budget, cost } = this.#given;
+    const { event } = this.#pending.shift() ?? { event: undefined };
+    const execute = () => {
+      budget.spend(cost);
+      const result = this.#given.execute(event);
+      if (result instanceof Promise) reading.add(operation);
+      return result;
+    };
+    const key = reader.group.members > 1 ? eventKey(event) : null;
+    return key === null ? executions.executeAlone(reader, execute) : executions.resultFor(reader, key, execute);
+  }
+}
