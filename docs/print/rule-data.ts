@@ -1129,4 +1129,22 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-589", rule: "Concurrent edits of the same nodes wait for each other, and each is stored whole." },
     ],
   },
+  {
+    title: "Pages of streams",
+    rules: [
+      {
+        id: "R-555",
+        rule: "The nodes of a snapshot by stream equal those of the list in every field, if nothing changes meanwhile.",
+      },
+      {
+        id: "R-556",
+        rule: "Items of a stream that are ready together read what they select together: a page of them takes as many statements as one item.",
+      },
+      {
+        id: "R-557",
+        rule: "An object in an item is never older than the item's cursor, nor than what the subscriber has received before.",
+      },
+      { id: "R-558", rule: "Each connection has a `totalCount`." },
+    ],
+  },
 ];

@@ -90,7 +90,7 @@ describe("every connection, not only lists of nodes,", () => {
     expect(Object.keys(LISTS).toSorted()).toEqual(fields.toSorted());
   });
 
-  test.each(Object.keys(LISTS))("has `nodes` and `totalCount`: %s", async (list) => {
+  test.each(Object.keys(LISTS))("has `nodes` and `totalCount`: %s [R-558]", async (list) => {
     const [all, one] = [await read(list, 100), await read(list, 1)];
     expect(all.totalCount).toBeGreaterThan(0);
     expect(all.nodes).toHaveLength(all.totalCount);

@@ -22,6 +22,7 @@ vi.mock("../../src/graphql/execution/event-budget.ts", async (load) => ({
     const budget: TestBudget = {
       spent: [],
       waiting: 0,
+      affords: () => (isFilled ? NODES : Math.max(1, AFFORDED - budget.spent.length)),
       spend: (cost) => void budget.spent.push(cost),
       paid() {
         if (isFilled || budget.spent.length < AFFORDED) return undefined;

@@ -15,6 +15,8 @@ const unreferenced = (milliseconds: number) => delay(milliseconds, undefined, { 
 export interface EventBudget {
   /** Settles when there is no debt; undefined if there is none now. */
   paid(): Promise<void> | undefined;
+  /** Number of executions of this cost that it pays; at least one. */
+  affords(cost: number): number;
   /** Spends the cost of an execution, also beyond what there is. */
   spend(cost: number): void;
 }
@@ -34,6 +36,7 @@ export function createEventBudget(wait: (milliseconds: number) => Promise<unknow
   };
   return {
     paid: () => (fill() < 0 ? waitUntilPaid() : undefined),
+    affords: (cost) => Math.max(1, Math.floor(fill() / Math.max(1, cost))),
     spend(cost) {
       left = fill() - cost;
     },

@@ -117,16 +117,17 @@ export class EventResults {
   /** Executes the next events together, unless the result of the first one is shared. */
   async #executePage(): Promise<void> {
     const { reader, executions, eventKey, budget, cost } = this.#given;
-    const size = this.#pageSize;
-    this.#pageSize = Math.min(this.#pageMax, size * 2);
-    const pending = this.#pending.slice(0, size);
+    const pending = this.#pending.slice(0, Math.min(this.#pageSize, budget.affords(cost)));
+    this.#pageSize = Math.min(this.#pageMax, this.#pageSize * 2);
     if (pending.length === 1) return;
     const events = pending.map(({ event }) => event);
     const keys = events.map((event) => (reader.group.members > 1 ? eventKey(event) : null));
     const [first] = keys;
     if (first != null && executions.isShared(reader, first)) return;
-    budget.spend(cost * events.length);
-    const execute = () => this.#given.executePage(events);
+    const execute = () => {
+      for (const _ of events) budget.spend(cost);
+      return this.#given.executePage(events);
+    };
     // What fails for a page fails for one of its events, which is then executed by itself.
     const page = await executions.executePage(reader, { keys, execute }).catch(() => null);
     if (page?.results.length !== events.length) this.#pageSize = 1;
