@@ -11,7 +11,7 @@
  * - own: it reads in a snapshot of its own, and its result is final.
  *
  * A page of events is executed together, in the modes alone or shared: what its items read is read in one statement for
- * all of them. The page ends before the first item that would leave its mode; that item is executed by itself.
+ * all of them. The page ends before the first item that would leave its mode; that item is executed alone.
  */
 import type { ExecutionResult, OperationDefinitionNode } from "graphql";
 import type { BroughtRows, Context } from "../base/context.ts";

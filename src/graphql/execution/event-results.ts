@@ -128,7 +128,7 @@ export class EventResults {
       for (const _ of events) budget.spend(cost);
       return this.#given.executePage(events);
     };
-    // What fails for a page fails for one of its events, which is then executed by itself.
+    // What fails for a page fails for one of its events, which is then executed alone.
     const page = await executions.executePage(reader, { keys, execute }).catch(() => null);
     if (page?.results.length !== events.length) this.#pageSize = 1;
     const until = performance.now() + READY_MS;
