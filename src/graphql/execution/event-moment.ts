@@ -57,7 +57,7 @@ export async function executeTogether(
     const alone = new SingleRead(context);
     return { alone, result: execute(alone.context) };
   });
-  const results = await Promise.all(page.map(({ result }) => result));
+  const results = await Promise.all(page.map(async ({ result }) => result));
   if (page.some(({ alone }) => alone.isExceeded)) readingTwice.add(operation);
   return untilFirst(results, ({ errors }, index) => errors !== undefined || page[index]?.alone.isExceeded === true);
 }
@@ -72,7 +72,7 @@ async function executePageInSnapshot(
   // Otherwise the snapshot would be closed after an event without reads.
   const leave = enter(round);
   try {
-    const results = await Promise.all(executions.map((execute) => executeIn(round, context, execute)));
+    const results = await Promise.all(executions.map(async (execute) => executeIn(round, context, execute)));
     return untilFirst(results, ({ errors }) => errors !== undefined);
   } finally {
     leave();
