@@ -1,8 +1,8 @@
 /**
  * The fields of a node in the API, each written once: the SQL of its JSON text beside its value in a row. Lists that
  * the database writes as JSON (node-json.ts) take the SQL, resolvers take the value, so both must say the same. The
- * test `test/graphql/lists.test.ts` compares them over all fields. Fields that need more than the node's row and its
- * cluster are missing here; a list that selects one of them is resolved.
+ * test `test/graphql/lists.test.ts` compares them over all fields. Fields that need more than the node's row, its
+ * cluster and its unfinished run are missing here; a list that selects one of them is resolved.
  */
 import { sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
@@ -12,7 +12,8 @@ import type { IdType } from "./global-id.ts";
 import { NULL_TEXT, dateText, plainStringText, scalarText, stringText } from "./json-text.ts";
 import type { JsonFields } from "./json-text.ts";
 import type { Failure } from "./records.ts";
-import { clusters, nodes } from "./tables.ts";
+import { RUN_FIELDS, ofUnfinishedRun } from "./run-fields.ts";
+import { clusters, nodes, runs } from "./tables.ts";
 
 export type NodeRow = typeof nodes.$inferSelect;
 export type ClusterRow = typeof clusters.$inferSelect;
@@ -183,4 +184,6 @@ export const NODE_FIELDS = {
     wrap: (object: SQL) =>
       sql`coalesce((select ${object} from ${clusters} where ${clusters.id} = ${nodes.clusterId}), ${NULL_TEXT})`,
   },
+  targetState: { text: ofUnfinishedRun(plainStringText(runs.target)) },
+  currentRun: { fields: RUN_FIELDS, wrap: ofUnfinishedRun },
 } satisfies JsonFields;

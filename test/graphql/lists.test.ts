@@ -19,13 +19,11 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 const NODES = 40;
 /** Fields of Node that need more than its row, and the reason why a list with one of them is resolved. */
 const RESOLVED: Readonly<Record<string, string>> = {
-  targetState: "stored with the unfinished run",
   drivers: "composed of the drivers that are loaded",
   inventory: "a JSON value of any shape, which PostgreSQL writes with other blanks",
   inventories: "a list with arguments",
   inventoryDiff: "has arguments",
   image: "an object of fields of its own",
-  currentRun: "an object of many fields of its own",
   stepCatalogue: "has arguments",
   verbs: "decided by the engine",
   operations: "a list with arguments",
@@ -49,6 +47,13 @@ beforeAll(async () => {
       case when n % 4 = 1 then jsonb_build_object('code', 'TIMEOUT', 'message', E'it "broke"\\n', 'step', case when n % 8 = 1 then 'clean.erase' end, 'nodeId', null, 'nodeName', 'x', 'at', '2026-01-31T09:30:00.120Z', 'retryable', n % 8 = 1) end,
       1, n + 1, at, at + interval '1 day'
     from (select n, '2026-01-31T09:30:00Z'::timestamptz + n * interval '1 ms' + n / 10 * interval '100 ms' as at from generate_series(0, ${NODES - 1}) n) made`;
+    // Every third node has an ended run; every second one an unfinished one.
+    await tx`
+    insert into runs (id, operation_id, node_id, node_name, ordinal, purpose, state, plan_hash, variables, target, moves_state, attempt, wake_at, created_at, started_at, finished_at)
+    select gen_random_uuid(), gen_random_uuid(), id, name, 0, case when revision % 4 = 0 then 'CLEAN_UP' else 'WORK' end, case when ended then 'FAILED' else 'HOLDING' end, 'none', '{}',
+      case when ended then 'MANAGEABLE' else 'AVAILABLE' end, true, revision, case when revision % 4 = 0 then created_at end, created_at, case when revision % 8 = 0 then created_at end, case when ended then updated_at end
+    from nodes, (values (true), (false)) run (ended)
+    where case when ended then revision % 3 = 0 else revision % 2 = 0 end`;
   });
 });
 
@@ -180,6 +185,7 @@ const TYPES: Readonly<Record<string, string>> = {
   labels: "Label",
   lastError: "Failure",
   cluster: "Cluster",
+  currentRun: "Run",
 };
 
 const aliased = (count: number, text: string) => Array.from({ length: count }, (_, at) => `a${at}: ${text}`).join(" ");
