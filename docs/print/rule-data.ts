@@ -1103,6 +1103,16 @@ export const RULES: readonly RuleSection[] = [
     ],
   },
   {
+    title: "What needs a person",
+    rules: [
+      {
+        id: "R-573",
+        rule: "`Node.actions` says of each action what its mutation would answer for the node now: accepted, or refused with the same code and message.",
+      },
+      { id: "R-574", rule: "The actions of a list of nodes are read in as many statements as those of one node." },
+    ],
+  },
+  {
     title: "Edits of many nodes",
     rules: [
       {

@@ -153,6 +153,18 @@ export async function newestWork(
     );
 }
 
+/** Of these runs' nodes, those that their operation cleaned up afterwards, by run. */
+export async function cleanedUpAfter(reader: Reader, runIds: readonly string[]): Promise<Set<string>> {
+  if (runIds.length === 0) return new Set();
+  const rows = await reader
+    .select({ id: runs.id })
+    .from(runs)
+    .where(
+      sql`${inArrayParam(runs.id, runIds)} and exists (select from runs undone where undone.operation_id = ${runs.operationId} and undone.node_id = ${runs.nodeId} and undone.purpose = 'CLEAN_UP')`,
+    );
+  return new Set(rows.map(({ id }) => id));
+}
+
 /** Runs of an operation in the order of the request. */
 export async function runsOfOperation(
   reader: Reader,

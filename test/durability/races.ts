@@ -14,7 +14,7 @@ import type { Script } from "../../plugins/fake/settings.ts";
 import type { Driver } from "../../src/drivers/driver.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import type { AbortResult } from "../../src/engine/input/interrupt-request.ts";
-import type { RestartFrom } from "../../src/engine/admission/restart.ts";
+import type { RestartFrom } from "../../src/engine/admission/earlier-work.ts";
 import type { SubmitAnswer } from "../../src/engine/input/answers.ts";
 import type { Connection } from "../../src/store/postgres/database.ts";
 import { runEngine } from "../support/running-engine.ts";

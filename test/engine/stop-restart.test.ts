@@ -1,6 +1,6 @@
 /** Stop and restart: what a stop keeps, and what a restart repeats. */
 import { afterAll, describe, expect, test } from "vitest";
-import type { RestartFrom } from "../../src/engine/admission/restart.ts";
+import type { RestartFrom } from "../../src/engine/admission/earlier-work.ts";
 import { passGate } from "../../plugins/fake/gates.ts";
 import type { Script } from "../../plugins/fake/settings.ts";
 import { newestInventories } from "../../src/store/nodes.ts";

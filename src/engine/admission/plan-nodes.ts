@@ -152,9 +152,13 @@ function chosenSteps({ kind, options, restarts }: Submission): PlanRequest["chos
   return { phase, steps: options.steps, path: restarts === null ? choicePath(options) : undefined };
 }
 
-function routeFor(
+/** The route of a submission on a node, or why there is none. */
+export function routeFor(
   facts: ReturnType<typeof factsOf>,
-  { kind, options: { until, from, reinstall, steps, powerAction, force = false } }: Submission,
+  {
+    kind,
+    options: { until, from, reinstall, steps, powerAction, force = false },
+  }: Pick<Submission, "kind" | "options">,
   earlier: EarlierWork | null,
 ): { readonly route: Route } | { readonly refusal: Refusal } {
   const options = {

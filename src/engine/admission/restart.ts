@@ -3,8 +3,6 @@
  * are found, with the steps that each keeps; then the restart is admitted like any other work.
  */
 import type { Refusal } from "../../errors.ts";
-import type { Stage } from "../../lifecycle/cluster-state.ts";
-import { touchesOf } from "../../lifecycle/touches.ts";
 import type { WaveOptions } from "../../lifecycle/waves.ts";
 import { succeededSteps } from "../../store/attempts.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
@@ -15,15 +13,15 @@ import { userDataOf } from "../../store/images.ts";
 import { operationsByIds } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import { plansByHashes } from "../../store/plans.ts";
-import type { JsonObject, Plan, PlannedStep } from "../../store/records.ts";
+import type { JsonObject } from "../../store/records.ts";
 import { cleanedUpNodes, newestWork } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
-import { keysOf } from "../plans/plan.ts";
-import { isReserved, isReservedPower, leavesOff } from "../plans/reserved-steps.ts";
 import type { EngineContext } from "../context.ts";
 import { refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { Acceptance, NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { submitRestart } from "./admit.ts";
+import { earlierWorkOf, refusalOfRestart } from "./earlier-work.ts";
+import type { RestartFrom } from "./earlier-work.ts";
 import { replayOf } from "./idempotency.ts";
 import type { RequestTerms } from "./request-terms.ts";
 import type { Rollout } from "./request-terms.ts";
@@ -31,15 +29,6 @@ import type { EarlierWork, Submission } from "./submission.ts";
 import type { Caller } from "../transaction.ts";
 import { answersInOrder, selectEndedWork } from "../input/work-selector.ts";
 import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
-
-/** How much of the earlier work a restart keeps. */
-export const RESTART_FROM = {
-  STAGE:
-    "Keep the stage reached: an installed operating system is not installed again. The steps of the unfinished stage run again, except for erasures that succeeded.",
-  UNFINISHED_STEP: "Keep all steps that succeeded.",
-  BEGINNING: "Keep nothing: all steps run again that are possible from the present state of the node.",
-} as const;
-export type RestartFrom = keyof typeof RESTART_FROM;
 
 /** Null in a term that a restart carries over drops the earlier one. */
 type Kept<Terms> = { readonly [Term in keyof Terms]: Terms[Term] | null };
@@ -90,8 +79,6 @@ function sortedBy(selected: SelectedWork["nodes"], answers: readonly NodeAnswer[
 function given({ onFailure, waves, maxParallel }: RestartRequest) {
   return { onFailure: onFailure ?? undefined, waves: waves ?? undefined, maxParallel: maxParallel ?? undefined };
 }
-
-const RESTARTABLE = new Set(["STOPPED", "FAILED", "ABORTED"]);
 
 interface PreparedRestart {
   readonly submissions: readonly Submission[];
@@ -242,9 +229,7 @@ async function earlierWork(
       const plan = plans.get(run.planHash);
       if (!plan) return [];
       const from = isUndone(run) ? "BEGINNING" : (request.from ?? "STAGE");
-      const poweredOff = node.powerState === "OFF" || run.leftAs?.power === "OFF";
-      const kept = keptOf(from, plan, succeeded.get(run.id) ?? new Set(), { stage: node.stage, poweredOff });
-      return [[node.id, { run, plan, ...kept }]];
+      return [[node.id, earlierWorkOf(node, { run, plan, succeeded: succeeded.get(run.id) ?? new Set(), from })]];
     }),
   );
 }
@@ -276,76 +261,13 @@ async function unfinishedWork(reader: Reader, { nodes: asked, operationId }: Sel
   for (const { ref, nodeId } of asked) {
     const run = newest.get(nodeId);
     const node = nodes.get(nodeId);
-    if (
-      run &&
-      node &&
-      (RESTARTABLE.has(run.state) || isUndone(run)) &&
-      (operationId === null || run.operationId === operationId)
-    )
-      taken.push({ ref, node, run });
-    else passedOver.push(refusedNode(ref, nodeId, null, refusalOf(ref, nodeId, node, run)));
+    const isAnother = operationId !== null && run?.operationId !== operationId;
+    const refusal = refusalOfRestart({ ref, nodeId }, node, run, {
+      isUndone: run !== undefined && isUndone(run),
+      isAnother,
+    });
+    if (refusal) passedOver.push(refusedNode(ref, nodeId, null, refusal));
+    else if (run && node) taken.push({ ref, node, run });
   }
   return { taken, passedOver, isUndone };
-}
-
-function refusalOf(ref: string, nodeId: string, node: NodeRow | undefined, run: RunRow | undefined): Refusal {
-  if (run && run.finishedAt === null)
-    return {
-      code: "BUSY",
-      message: `Node ${ref} is busy with operation ${run.operationId}. Stop it, or wait for its end, before you restart it.`,
-      nodeId,
-      operationId: run.operationId,
-    };
-  return {
-    code: "NOTHING_TO_RESTART",
-    message: `Node ${ref} has nothing to restart: ${whyNothing(node, run)}.`,
-    nodeId,
-  };
-}
-
-function whyNothing(node: NodeRow | undefined, run: RunRow | undefined): string {
-  if (!node) return "it was deleted";
-  if (!run) return "nothing has run on it";
-  return run.state === "SUCCEEDED" ? "its work succeeded" : `operation ${run.operationId} has run on it since`;
-}
-
-/** The first leg that a restart performs, and the steps that it keeps. */
-function keptOf(
-  from: RestartFrom,
-  plan: Plan,
-  succeeded: ReadonlySet<number>,
-  { stage, poweredOff }: { readonly stage: Stage; readonly poweredOff: boolean },
-): Pick<EarlierWork, "firstLeg" | "done"> {
-  const isDone = (index: number) => succeeded.has(index) || plan.steps[index]?.kept === true;
-  if (from === "BEGINNING") return { firstLeg: 0, done: new Set() };
-  const deploy = plan.legs.findIndex(({ phase }) => phase === "deploy");
-  const provisioned = plan.steps.findIndex(({ reaches }, index) => reaches === "PROVISIONED" && isDone(index));
-  if (from === "UNFINISHED_STEP") {
-    // Power that a list of steps switched off is meant to be off.
-    const lastPower = plan.steps.findLast((step, index) => isDone(index) && isReservedPower(step));
-    const lostPower = poweredOff && !(lastPower && leavesOff(lastPower));
-    // Deploy steps still hold only if the system is still installed; later ones only if the machine still runs.
-    const holds = (step: PlannedStep, index: number) =>
-      isDone(index) &&
-      !(lostPower && isReservedPower(step)) &&
-      (step.phase !== "deploy" || provisioned < 0 || (stage !== "NONE" && (!poweredOff || index <= provisioned)));
-    const unfinished = plan.steps.find((step, index) => !holds(step, index));
-    return { firstLeg: unfinished?.leg ?? Math.max(0, plan.legs.length - 1), done: keysWhere(plan, holds) };
-  }
-  if (stage !== "PROVISIONED" || deploy < 0 || provisioned < 0) {
-    // After an installation, the erased disks have contents again.
-    const holds = (step: PlannedStep, index: number) => provisioned < 0 && isErasure(step) && isDone(index);
-    return { firstLeg: 0, done: keysWhere(plan, holds) };
-  }
-  return { firstLeg: deploy, done: keysWhere(plan, (step, index) => step.leg === deploy && index <= provisioned) };
-}
-
-/** Whether a restart keeps the step because it erased disks, which takes hours and holds until something is written. */
-function isErasure(step: PlannedStep): boolean {
-  return step.phase === "clean" && !step.repeatOnRestart && touchesOf(step).includes("DISKS") && !isReserved(step);
-}
-
-function keysWhere(plan: Plan, fits: (step: PlannedStep, index: number) => boolean): ReadonlySet<string> {
-  const keys = keysOf(plan);
-  return new Set(plan.steps.flatMap((step, index) => (fits(step, index) ? (keys[index] ?? []) : [])));
 }

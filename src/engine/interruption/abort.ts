@@ -37,22 +37,28 @@ async function decideAborts(reader: Reader, targets: readonly Target[], mode: Ab
     reader,
     runs.map(({ id }) => id),
   );
-  return targets.map(({ ref, nodeId, run }): AbortAnswer => {
-    const noEffect = { effect: null, afterStep: null };
-    if (!run)
-      return {
-        ...refusedNode(ref, nodeId, null, {
-          code: "NOTHING_RUNNING",
-          message: `Nothing is running on node ${ref} that could be aborted.`,
-          nodeId,
-        }),
-        ...noEffect,
-      };
-    const step = stepUnderWay(plans.get(run.planHash)?.steps[run.position], attempts.get(run.id));
-    const decision = judgeAbort({ id: nodeId, name: run.nodeName }, { ...run, step }, mode);
-    if (!decision.accepted) return { ...refusedNode(ref, nodeId, null, decision.refusal), ...noEffect };
-    return { ...acceptedNode(ref, nodeId, run.id), effect: decision.effect, afterStep: decision.afterStep };
+  return targets.map((target) => {
+    const { run } = target;
+    const step = run && stepUnderWay(plans.get(run.planHash)?.steps[run.position], attempts.get(run.id));
+    return decideAbort(target, step ?? null, mode);
   });
+}
+
+/** Whether an abort of one node's work is accepted. `step`: the step of its run that is under way. */
+export function decideAbort({ ref, nodeId, run }: Target, step: RunFacts["step"], mode: AbortMode): AbortAnswer {
+  const noEffect = { effect: null, afterStep: null };
+  if (!run)
+    return {
+      ...refusedNode(ref, nodeId, null, {
+        code: "NOTHING_RUNNING",
+        message: `Nothing is running on node ${ref} that could be aborted.`,
+        nodeId,
+      }),
+      ...noEffect,
+    };
+  const decision = judgeAbort({ id: nodeId, name: run.nodeName }, { ...run, step }, mode);
+  if (!decision.accepted) return { ...refusedNode(ref, nodeId, null, decision.refusal), ...noEffect };
+  return { ...acceptedNode(ref, nodeId, run.id), effect: decision.effect, afterStep: decision.afterStep };
 }
 
 async function recordAborts(

@@ -180,7 +180,8 @@ async function lockUnfinishedOrNewest(tx: Tx, nodeIds: readonly string[]): Promi
   return [...unfinished, ...newest];
 }
 
-function decideStop({ ref, nodeId, run }: Target): NodeAnswer {
+/** Whether a stop of one node's work is accepted. `run`: its unfinished run, or else the newest one. */
+export function decideStop({ ref, nodeId, run }: Target): NodeAnswer {
   // A repeated stop of a run that is stopped already succeeds.
   if (!run || (run.finishedAt !== null && run.state !== "STOPPED"))
     return refusedNode(ref, nodeId, null, nothingToStop(ref, run ?? { nodeId }));

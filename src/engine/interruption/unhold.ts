@@ -25,7 +25,7 @@ export async function unhold(context: EngineContext, caller: Caller, request: In
     decide: async (_reader, targets) =>
       targets.map((target) => {
         const { ref, nodeId, run } = target;
-        const refusal = refusalOf(target);
+        const refusal = refusalOfRelease(target);
         return refusal
           ? refusedNode(ref, nodeId, run?.id ?? null, refusal)
           : acceptedNode(ref, nodeId, run?.id ?? null);
@@ -89,7 +89,8 @@ async function liftHold(
   await updateRun(transaction.tx, run.id, { state: "WAITING", waitReason: null, waitingSince: null });
 }
 
-function refusalOf({ ref, nodeId, run }: Target): Refusal | null {
+/** Why the hold of one node's run is not lifted; null if it is. */
+export function refusalOfRelease({ ref, nodeId, run }: Target): Refusal | null {
   if (!run)
     return {
       code: "NOTHING_RUNNING",

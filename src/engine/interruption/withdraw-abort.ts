@@ -15,7 +15,6 @@ import type { PlannedStep } from "../../store/records.ts";
 import { countFailed } from "../../store/operation-runs.ts";
 import { lockBegunRuns } from "../../store/run-locks.ts";
 import { updateRuns } from "../../store/runs.ts";
-import type { RunRow } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
@@ -54,10 +53,10 @@ async function decideWithdrawals(reader: Reader, targets: readonly Target[]): Pr
     runs.map(({ id }) => id),
   );
   return targets.map(({ ref, nodeId, run }): Withdrawal => {
-    if (!run) return { ...refusedNode(ref, nodeId, null, nothingPending(ref, nodeId)), step: null };
-    const step = plans.get(run.planHash)?.steps[run.position];
-    const refusal = refusalOf(ref, run, step, attempts.get(run.id));
-    const answer = refusal ? refusedNode(ref, nodeId, run.id, refusal) : acceptedNode(ref, nodeId, run.id);
+    const step = run && plans.get(run.planHash)?.steps[run.position];
+    const refusal = refusalOfWithdrawal({ ref, nodeId, run }, step, run && attempts.get(run.id));
+    const runId = run?.id ?? null;
+    const answer = refusal ? refusedNode(ref, nodeId, runId, refusal) : acceptedNode(ref, nodeId, runId);
     return { ...answer, step: stepLabel(step) };
   });
 }
@@ -119,13 +118,13 @@ function nothingPending(ref: string, nodeId: string): Refusal {
   return { code: "NOTHING_RUNNING", message: `No abort is pending on node ${ref}.`, nodeId };
 }
 
-function refusalOf(
-  ref: string,
-  run: RunRow,
+/** Why the abort of one node's run is not withdrawn; null if it is. `step`: the step that the run is at. */
+export function refusalOfWithdrawal(
+  { ref, nodeId, run }: Target,
   step: PlannedStep | undefined,
   attempt: AttemptRow | undefined,
 ): Refusal | null {
-  if (run.interrupt !== "ABORT") return nothingPending(ref, run.nodeId);
+  if (run?.interrupt !== "ABORT") return nothingPending(ref, nodeId);
   const decision = judgeAbort(
     { id: run.nodeId, name: run.nodeName },
     { ...run, step: stepUnderWay(step, attempt) },

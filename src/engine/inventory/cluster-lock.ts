@@ -14,19 +14,19 @@ export async function clusterLockRefusals(
   clusterIds: readonly string[],
   pathOf: (clusterId: string) => readonly string[],
 ): Promise<Refusal[]> {
+  return [...(await clusterLocks(reader, clusterIds))].map(([id, refusal]) => ({ ...refusal, path: pathOf(id) }));
+}
+
+/** Why clusters are locked, by ID; those that are not are missing. */
+export async function clusterLocks(reader: Reader, clusterIds: readonly string[]): Promise<Map<string, Refusal>> {
   const work = Map.groupBy(await workOnClusters(reader, clusterIds), ({ clusterId }) => clusterId);
-  return (await clustersByIds(reader, [...work.keys()])).flatMap(({ id, name }): Refusal[] => {
+  const locked = (await clustersByIds(reader, [...work.keys()])).flatMap(({ id, name }): [string, Refusal][] => {
     const running = work.get(id) ?? [];
     const state = clusterState({ nodes: [], work: running });
     const [first] = running;
     if (!first || !isLocked(state)) return [];
-    return [
-      {
-        code: "CLUSTER_LOCKED",
-        message: `Cluster ${name} is ${state}. Wait for operation ${first.operationId}, or ${state === "STOPPING" ? "abort" : "stop"} it, before you change the cluster or its nodes.`,
-        operationId: first.operationId,
-        path: pathOf(id),
-      },
-    ];
+    const message = `Cluster ${name} is ${state}. Wait for operation ${first.operationId}, or ${state === "STOPPING" ? "abort" : "stop"} it, before you change the cluster or its nodes.`;
+    return [[id, { code: "CLUSTER_LOCKED", message, operationId: first.operationId }]];
   });
+  return new Map(locked);
 }

@@ -20,7 +20,7 @@ export async function deleteNodes(context: EngineContext, caller: Caller, select
     const clusterIds = new Set(nodes.flatMap(({ clusterId }) => clusterId ?? []));
     const refused = new Map(
       nodes.flatMap((node): [string, Refusal][] => {
-        const refusal = refusalOf(node, busy.get(node.id));
+        const refusal = refusalOfDeletion(node, busy.get(node.id));
         return refusal ? [[node.id, refusal]] : [];
       }),
     );
@@ -50,7 +50,8 @@ export async function deleteNodes(context: EngineContext, caller: Caller, select
   });
 }
 
-function refusalOf(
+/** Why a node is not deleted, apart from the lock of its cluster; null if it is. `run`: its unfinished work. */
+export function refusalOfDeletion(
   { id: nodeId, name, isProtected, state }: NodeRow,
   run: { readonly kind: OperationKind; readonly operationId: string; readonly isEnding: boolean } | undefined,
 ): Refusal | null {

@@ -18,10 +18,10 @@ import { cleanUpFailures, operationsByIds, runGroups, runStateCounts, workOnClus
 import type { OperationRow, RunGroup } from "../../store/operations.ts";
 import type { Failure, Plan } from "../../store/records.ts";
 import { anomaliesOf } from "../../store/rejected-callbacks.ts";
-import { attemptsOf } from "../../store/attempts.ts";
+import { attemptsOf, attemptsUnderWay, succeededSteps } from "../../store/attempts.ts";
 import { waitingPositions } from "../../store/slots.ts";
 import { plansByHashes } from "../../store/plans.ts";
-import { runsByIds, unfinishedRuns } from "../../store/runs.ts";
+import { cleanedUpAfter, newestWork, runsByIds, unfinishedRuns } from "../../store/runs.ts";
 import type { AnomalyRow } from "../../store/rejected-callbacks.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import type { RunRow } from "../../store/runs.ts";
@@ -53,6 +53,14 @@ export interface Loaders {
   readonly run: DataLoader<string, RunRow | null>;
   /** The unfinished run of a node. */
   readonly currentRun: DataLoader<string, RunRow | null>;
+  /** The newest run of a node that moved its state; what a restart continues. */
+  readonly newestWork: DataLoader<string, RunRow | null>;
+  /** Whether a failure policy cleaned up the node of a run afterwards. */
+  readonly isCleanedUp: DataLoader<string, boolean>;
+  /** Newest attempt at the step that a run is at. */
+  readonly attemptUnderWay: DataLoader<string, AttemptRow | null>;
+  /** Indexes of the steps of a run that succeeded. */
+  readonly succeededSteps: DataLoader<string, ReadonlySet<number>>;
   readonly plan: DataLoader<string, Plan | null>;
   readonly attempts: DataLoader<string, readonly AttemptRow[]>;
   /** Newest log lines of a step. */
@@ -116,6 +124,13 @@ export function createLoaders({ reader }: Pick<Database, "reader">): Loaders {
       async (nodeIds) => new Map((await unfinishedRuns(reader, nodeIds)).map((run) => [run.nodeId, run])),
       null,
     ),
+    newestWork: byKey(
+      async (nodeIds) => new Map((await newestWork(reader, nodeIds, null)).map((run) => [run.nodeId, run])),
+      null,
+    ),
+    isCleanedUp: byKey(async (ids) => new Map([...(await cleanedUpAfter(reader, ids))].map((id) => [id, true])), false),
+    attemptUnderWay: byKey((runIds) => attemptsUnderWay(reader, runIds), null),
+    succeededSteps: byKey((runIds) => succeededSteps(reader, runIds), new Set()),
     plan: byKey((hashes) => plansByHashes(reader, hashes), null),
     logTail: new DataLoader((steps) => logTails(reader, steps), { cache: false }),
     anomalies: byKey(async (runIds) => Map.groupBy(await anomaliesOf(reader, runIds), ({ runId }) => runId), []),

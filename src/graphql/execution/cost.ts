@@ -56,6 +56,7 @@ export interface Measure {
 const LIST_SIZE = 5;
 /** Exceptions. */
 const LIST_SIZES: Readonly<Record<string, number>> = {
+  "Node.actions": 27,
   "Node.verbs": 15,
   "Node.labels": 20,
   "Query.reservedSteps": 8,
@@ -91,6 +92,7 @@ const OBJECT_COSTS: Readonly<Record<string, number>> = {
   LabelValueUse: 0.01,
   NodeCountGroup: 0.01,
   NodeCountValue: 0.01,
+  ActionVerdict: 0.3,
   EffectiveVariable: 0.01,
   VerbVerdict: 0.5,
 };

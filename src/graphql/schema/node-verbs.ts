@@ -2,16 +2,18 @@
 import type { ErrorCode } from "../../errors.ts";
 import { factsOf } from "../../engine/engine.ts";
 import { judge } from "../../lifecycle/admission.ts";
+import type { NodeFacts } from "../../lifecycle/admission.ts";
 import { NODE_VERBS, POWER_CHANGES } from "../../lifecycle/verbs.ts";
 import type { OperationKind, PowerChange } from "../../lifecycle/verbs.ts";
 import type { NodeRow } from "../../store/nodes.ts";
+import type { RunRow } from "../../store/runs.ts";
 import { builder } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";
 import { ErrorCodeEnum, OperationKindEnum, PowerActionEnum } from "../base/enums.ts";
 import { NodeRef } from "../base/refs.ts";
 
-interface VerbVerdict {
-  readonly verb: OperationKind;
+interface VerbVerdict<Verb extends OperationKind = OperationKind> {
+  readonly verb: Verb;
   readonly powerAction: PowerChange | null;
   readonly refusal: { readonly code: ErrorCode; readonly message: string } | null;
 }
@@ -48,20 +50,21 @@ const VerbVerdictRef = builder.objectRef<VerbVerdict>("VerbVerdict").implement({
   }),
 });
 
-async function verdicts(node: NodeRow, { load, services }: Context): Promise<VerbVerdict[]> {
-  const run = await load.currentRun.load(node.id);
+/** The operation of an unfinished run, as decisions take it; null if there is none. */
+export async function busyWith(run: RunRow | null, { load }: Context) {
   const operation = run && (await load.operation.load(run.operationId));
-  const facts = factsOf(
-    node,
-    services.registry.compose(node),
-    run &&
-      operation && {
-        operationId: operation.id,
-        kind: operation.kind,
-        isEnding: run.interrupt === "ABORT" || run.interruptFailure !== null,
-      },
-  );
-  const asked = NODE_VERBS.flatMap((verb) =>
+  if (!run || !operation) return null;
+  const isEnding = run.interrupt === "ABORT" || run.interruptFailure !== null;
+  return { operationId: operation.id, kind: operation.kind, isEnding };
+}
+
+/** The facts by which verbs are judged for a node. */
+export async function factsAbout(node: NodeRow, run: RunRow | null, context: Context): Promise<NodeFacts> {
+  return factsOf(node, context.services.registry.compose(node), await busyWith(run, context));
+}
+
+export function verdictsOf<Verb extends OperationKind>(facts: NodeFacts, verbs: readonly Verb[]): VerbVerdict<Verb>[] {
+  const asked = verbs.flatMap((verb) =>
     (verb === "POWER" ? (Object.keys(POWER_CHANGES) as PowerChange[]) : [null]).map((powerAction) => ({
       verb,
       powerAction,
@@ -76,7 +79,9 @@ async function verdicts(node: NodeRow, { load, services }: Context): Promise<Ver
 builder.objectField(NodeRef, "verbs", (t) =>
   t.field({
     type: [VerbVerdictRef],
-    description: "Every verb with the result of checking whether it would be accepted now.",
-    resolve: (node, _args, context) => verdicts(node, context),
+    description:
+      "Every verb with the result of checking whether it would be accepted now. `actions` also has abort, stop, restart and others.",
+    resolve: async (node, _args, context) =>
+      verdictsOf(await factsAbout(node, await context.load.currentRun.load(node.id), context), NODE_VERBS),
   }),
 );

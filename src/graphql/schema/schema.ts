@@ -35,6 +35,7 @@ import "./image-mutations.ts";
 import "./interrupt.ts";
 import "./machine-facts.ts";
 import "./node.ts";
+import "./node-actions.ts";
 import "./node-counts.ts";
 import "./node-list.ts";
 import "./edit-nodes.ts";
