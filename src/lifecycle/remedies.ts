@@ -1,4 +1,4 @@
-/** What to do about a refusal or a failure, by its code: a sentence for people, without the names of objects. */
+/** Remedies of refusals and failures by their code: a sentence for people, without the names of objects. */
 import type { ErrorCode } from "../errors.ts";
 
 export const REMEDIES: Readonly<Record<ErrorCode, string>> = {
