@@ -219,8 +219,8 @@ test("Node.actions has the verdicts of Node.verbs, and each action once [R-573]"
   expect(node.actions.slice(ofVerbs.length).map(({ action }) => action)).toEqual(Object.keys(INPUTS));
 });
 
-const byAction = (a: Record<string, unknown>, b: Record<string, unknown>) =>
-  `${a["action"]} ${a["powerAction"]}`.localeCompare(`${b["action"]} ${b["powerAction"]}`);
+const byAction = (a: Record<string, unknown>, b: Record<string, unknown>) => keyOf(a).localeCompare(keyOf(b));
+const keyOf = ({ action, powerAction }: Record<string, unknown>) => JSON.stringify([action, powerAction]);
 
 test("a locked cluster is the reason why a member is not deleted [R-573]", async () => {
   const gate = aGate();
