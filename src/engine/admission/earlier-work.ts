@@ -1,4 +1,7 @@
-/** The part of earlier work that a restart takes up, and whether the restart is accepted. Pure: the caller reads the rows. */
+/**
+ * The part of earlier work that a restart takes up, and whether the restart is accepted. Pure: the caller reads the
+ * rows.
+ */
 import type { Refusal } from "../../errors.ts";
 import type { NodeFacts } from "../../lifecycle/admission.ts";
 import type { Stage } from "../../lifecycle/cluster-state.ts";
