@@ -1110,6 +1110,19 @@ export const RULES: readonly RuleSection[] = [
         rule: "`Node.actions` says of each action what its mutation would answer for the node now: accepted, or refused with the same code and message.",
       },
       { id: "R-574", rule: "The actions of a list of nodes are read in as many statements as those of one node." },
+      {
+        id: "R-575",
+        rule: "`attention` groups nodes by what they need a person for, and a node in maintenance is shown as such only, after seven days.",
+      },
+      {
+        id: "R-576",
+        rule: "A suggestion of `attention` is an action that the oldest node of the group accepts, with the whole input of its mutation.",
+      },
+      {
+        id: "R-577",
+        rule: "A step counts as stuck if it takes longer than 90 % of its last 1,000 successes, or than an hour if there are fewer than five.",
+      },
+      { id: "R-578", rule: "The groups of `attention` are read in one statement." },
     ],
   },
   {

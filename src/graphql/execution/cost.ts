@@ -56,6 +56,7 @@ export interface Measure {
 const LIST_SIZE = 5;
 /** Exceptions. */
 const LIST_SIZES: Readonly<Record<string, number>> = {
+  "AttentionGroup.nodes": 100,
   "Node.actions": 27,
   "Node.verbs": 15,
   "Node.labels": 20,
@@ -81,7 +82,11 @@ const COST: Measure = { object: 1, results: 25 };
  */
 const VALUES: Omit<Measure, "results"> = { object: 0.02, json: 0.2 };
 /** Lists of counts, and the field with as many items as the argument `first` of the field that returns the list. */
-const COUNT_LISTS: Readonly<Record<string, string>> = { NodeCounts: "groups", LabelKeys: "keys" };
+const COUNT_LISTS: Readonly<Record<string, string>> = {
+  Attention: "groups",
+  NodeCounts: "groups",
+  LabelKeys: "keys",
+};
 /** Cost of objects of a type, if not 1: there are many of these, and none needs a read of its own. */
 const OBJECT_COSTS: Readonly<Record<string, number>> = {
   BiosAttribute: 0.01,
@@ -126,6 +131,7 @@ const VALUE_COSTS: Readonly<Record<string, number>> = {
   "Label.key": 0.03,
   "Label.value": 0.03,
   "LogLine.text": 0.09,
+  "AttentionSuggestion.input": 1,
   "BiosAttribute.value": 0.04,
   "BiosAttribute.pending": 0.04,
   "Inventory.data": 20,

@@ -36,21 +36,29 @@ const OTHER_ACTIONS = {
   DELETE: { mutation: "deleteNodes", description: "Delete the node; its log and operations stay." },
 } as const;
 
+/** Actions that `Node.actions` does not judge: they do not depend on one node alone. */
+const FURTHER_ACTIONS = {
+  READ_POWER: { mutation: "readPower", description: "Read the power from the machine now." },
+  ADVANCE_WAVES: { mutation: "advanceWaves", description: "Start the next wave of an operation." },
+  RESUME_WAVES: { mutation: "resumeWaves", description: "Continue an operation whose waves are halted." },
+} as const;
+
 export type OtherAction = keyof typeof OTHER_ACTIONS;
 export type NodeAction = NodeVerb | OtherAction;
+export type Action = NodeAction | keyof typeof FURTHER_ACTIONS;
 
 export const NODE_ACTION_NAMES = [
   ...Object.keys(VERB_MUTATIONS),
   ...Object.keys(OTHER_ACTIONS),
 ] as readonly NodeAction[];
 
-export function isVerb(action: NodeAction): action is NodeVerb {
+export function isVerb(action: Action): action is NodeVerb {
   return action in VERB_MUTATIONS;
 }
 
-export function mutationOf(action: NodeAction): string {
+export function mutationOf(action: Action): string {
   if (isVerb(action)) return VERB_MUTATIONS[action];
-  return OTHER_ACTIONS[action].mutation;
+  return { ...OTHER_ACTIONS, ...FURTHER_ACTIONS }[action].mutation;
 }
 
 const verbMeanings = Object.fromEntries(NODE_VERBS.map((verb) => [verb, OPERATION_KINDS[verb]])) as Record<
@@ -62,4 +70,9 @@ export const NodeActionEnum = builder.enumType("NodeAction", {
   description:
     "What a person can request for a node: the verbs, requests about its work, and its marks. New values may be added.",
   values: enumValues<NodeAction>({ ...verbMeanings, ...OTHER_ACTIONS }),
+});
+
+export const ActionEnum = builder.enumType("Action", {
+  description: "What a person can request for nodes and operations. New values may be added.",
+  values: enumValues<Action>({ ...verbMeanings, ...OTHER_ACTIONS, ...FURTHER_ACTIONS }),
 });

@@ -24,6 +24,7 @@ import { separatePayloads } from "../execution/query-snapshot.ts";
 import { limitResults } from "./results-limit.ts";
 import { fetchable, withFetchable } from "./resource.ts";
 import { unstorable } from "../base/storable.ts";
+import "./attention.ts";
 import "./catalogue.ts";
 import "./capacity.ts";
 import "./cluster.ts";

@@ -1,0 +1,124 @@
+/** Nodes that need a person, in groups with the same cause. One statement over all matching nodes. */
+import { sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { ErrorCode } from "../errors.ts";
+import type { NodeState } from "../lifecycle/node-states.ts";
+import type { Reader } from "./postgres/database.ts";
+import { HAS_POWER_DRIFT } from "./node-fields.ts";
+import { nodeCondition } from "./node-filter.ts";
+import type { NodeFilter } from "./node-filter.ts";
+import { attempts, nodes, operations, runs } from "./tables.ts";
+
+export const ATTENTION_KINDS = {
+  FAILED: "The last work failed or was aborted, and no work has followed.",
+  STUCK:
+    "A step has run or waited for longer than 90 % of its earlier attempts, and for more than a minute; a step with fewer than five attempts, for more than an hour.",
+  ON_HOLD: "The work waits until a person releases it.",
+  WAVES_HALTED: "The node has not begun, because the waves of the operation are halted or wait for a request.",
+  STOPPED: "The work was stopped, and can be restarted.",
+  FAULT: "The service has found a fault.",
+  POWER_DRIFT: "The power differs from the one that Ostler last set, and no work is running.",
+  DISAPPEARED: "Monitoring has reported the node as disappeared.",
+  MAINTENANCE: "The node has been in maintenance for more than seven days.",
+} as const;
+export type AttentionKind = keyof typeof ATTENTION_KINDS;
+
+export interface AttentionGroup {
+  readonly kind: AttentionKind;
+  /** Null if the nodes of the group can be in several. */
+  readonly state: NodeState | null;
+  readonly code: ErrorCode | null;
+  readonly step: string | null;
+  readonly driver: string | null;
+  /** The kind of a fault, the power that is wanted, or null. */
+  readonly detail: string | null;
+  readonly operationId: string | null;
+  readonly nodeCount: number;
+  /** RFC 3339. */
+  readonly since: string;
+  /** The text of the oldest: an error, a fault, a reason. */
+  readonly message: string | null;
+  /** The nodes that need a person for the longest time, oldest first. */
+  readonly nodeIds: readonly string[];
+}
+
+export interface Attention {
+  readonly groups: readonly AttentionGroup[];
+  readonly groupCount: number;
+  /** Number of different nodes in all groups. */
+  readonly nodeCount: number;
+}
+
+export interface AttentionRequest {
+  readonly filter: NodeFilter | undefined;
+  readonly kinds: readonly AttentionKind[] | undefined;
+  /** Maximum number of groups, and of nodes named in each. */
+  readonly first: number;
+  readonly nodesMax: number;
+}
+
+/** The samples and durations, in seconds, that make a step count as stuck. */
+const SAMPLES_MIN = 5;
+const SECONDS_MIN = 60;
+const SECONDS_WITHOUT_HISTORY = 3_600;
+const MAINTENANCE_DAYS = 7;
+
+const FAILED_STATES = sql.raw("('INSPECT_FAILED', 'CLEAN_FAILED', 'DEPLOY_FAILED', 'UNDEPLOY_FAILED')");
+
+/** Matching nodes with what decides about them; nodes in maintenance count only as such. */
+function fleet(filter: NodeFilter | undefined): SQL {
+  return sql`select ${nodes.id} as id, ${nodes.state} as state, ${nodes.driver} as driver, ${nodes.lastError} as error, ${nodes.faultKind} as fault, ${nodes.faultSince} as fault_since, ${nodes.faultMessage} as fault_message,
+      case when ${HAS_POWER_DRIFT} then ${nodes.wantedPower} end as wanted, ${nodes.powerReadAt} as power_at, ${nodes.presence} as presence, ${nodes.maintenanceSince} as maintained, ${nodes.maintenanceReason} as maintained_why, ${nodes.updatedAt} as updated,
+      exists (select from ${runs} where ${runs.nodeId} = ${nodes.id} and ${runs.finishedAt} is null) as busy
+    from ${nodes}
+    where (${nodeCondition(filter) ?? sql`true`}) and (${nodes.state} = 'STOPPED' or ${nodes.state} in ${FAILED_STATES} or ${nodes.lastError} is not null or ${nodes.faultKind} is not null or ${HAS_POWER_DRIFT} or ${nodes.presence} = 'DISAPPEARED' or ${nodes.maintenanceSince} < now() - make_interval(days => ${MAINTENANCE_DAYS}))`;
+}
+
+/** Unfinished runs of matching nodes that are not in maintenance, with their step. */
+function unfinished(filter: NodeFilter | undefined): SQL {
+  return sql`select ${runs.nodeId} as id, ${nodes.state} as state, ${runs.state} as run_state, ${runs.operationId} as operation_id, ${runs.waitingSince} as waiting_since, ${runs.createdAt} as created, step.label, step.driver, step.began
+    from ${runs} join ${nodes} on ${nodes.id} = ${runs.nodeId} left join lateral (
+      select max(label) as label, max(driver) as driver, min(started_at) as began from ${attempts} where ${attempts.runId} = ${runs.id} and ${attempts.step} = ${runs.position}
+    ) step on true
+    where ${runs.finishedAt} is null and ${nodes.maintenanceSince} is null and (${nodeCondition(filter) ?? sql`true`})`;
+}
+
+/** One row per node and kind. */
+function concerned(): SQL {
+  return sql`
+    select 'FAILED' as kind, id, state, error ->> 'code' as code, error ->> 'step' as step, driver, null as detail, null::uuid as operation_id, coalesce((error ->> 'at')::timestamptz, updated) as since, error ->> 'message' as message
+      from fleet where maintained is null and not busy and state <> 'STOPPED' and (state in ${FAILED_STATES} or error is not null)
+    union all select 'STOPPED', id, state, null, null, driver, null, null, updated, null from fleet where maintained is null and not busy and state = 'STOPPED'
+    union all select 'FAULT', id, null, null, null, driver, fault, null, fault_since, fault_message from fleet where maintained is null and fault is not null and state <> 'DECOMMISSIONED'
+    union all select 'POWER_DRIFT', id, null, null, null, driver, wanted, null, coalesce(power_at, updated), null from fleet where maintained is null and not busy and wanted is not null and state <> 'DECOMMISSIONED'
+    union all select 'DISAPPEARED', id, null, null, null, driver, null, null, updated, null from fleet where maintained is null and presence = 'DISAPPEARED' and state <> 'DECOMMISSIONED'
+    union all select 'MAINTENANCE', id, null, null, null, null, null, null, maintained, maintained_why from fleet where maintained < now() - make_interval(days => ${MAINTENANCE_DAYS})
+    union all select 'ON_HOLD', id, state, null, label, null, null, operation_id, waiting_since, null from work where run_state = 'HOLDING'
+    union all select 'WAVES_HALTED', work.id, null, null, null, null, wave_state, o.id, work.created, wave_reason from work join ${operations} o on o.id = work.operation_id where run_state = 'QUEUED' and wave_state in ('HALTED', 'AWAITING')
+    union all select 'STUCK', work.id, work.state, null, label, driver, null, null, began, null from work left join history using (driver, label)
+      where run_state in ('RUNNING', 'WAITING') and label <> 'engine.wait' and began < now() - make_interval(secs => case when coalesce(samples, 0) >= ${SAMPLES_MIN} then greatest(p90, ${SECONDS_MIN}) else ${SECONDS_WITHOUT_HISTORY} end)`;
+}
+
+/** The groups of most nodes first; groups of the same size by kind and cause. */
+export async function attentionGroups(reader: Reader, request: AttentionRequest): Promise<Attention> {
+  const { filter, kinds, first, nodesMax } = request;
+  const wanted = (kinds ?? (Object.keys(ATTENTION_KINDS) as AttentionKind[])).join(" ");
+  const [row] = await reader.execute<Attention & Record<string, unknown>>(sql`
+    with fleet as materialized (${fleet(filter)}), work as materialized (${unfinished(filter)}),
+    history as (
+      select kinds.driver, kinds.label, count(*) as samples, percentile_cont(0.9) within group (order by newest.seconds) as p90
+      from (select distinct driver, label from work where began < now() - make_interval(secs => ${SECONDS_MIN})) kinds cross join lateral (
+        select extract(epoch from finished_at - started_at)::float8 as seconds from ${attempts} where driver = kinds.driver and label = kinds.label and state = 'SUCCEEDED' and finished_at is not null order by finished_at desc limit 1000
+      ) newest group by 1, 2
+    ),
+    concerned as materialized (select * from (${concerned()}) found where kind = any(string_to_array(${wanted}::text, ' '))),
+    grouped as (
+      select kind, state, code, step, driver, detail, operation_id, count(*)::int as node_count, min(since) as since, (array_agg(message order by since, id))[1] as message, (array_agg(id order by since, id))[1:${nodesMax}::int] as ids
+      from concerned group by kind, state, code, step, driver, detail, operation_id
+    ),
+    ordered as (select *, row_number() over (order by node_count desc, kind, state, code, step, driver, detail, operation_id) as place from grouped)
+    select coalesce((select json_agg(json_build_object('kind', kind, 'state', state, 'code', code, 'step', step, 'driver', driver, 'detail', detail, 'operationId', operation_id, 'nodeCount', node_count, 'since', since, 'message', message, 'nodeIds', ids) order by place) from ordered where place <= ${first}::int), '[]') as groups,
+      (select count(*)::int from grouped) as "groupCount", (select count(distinct id)::int from concerned) as "nodeCount"`);
+  if (!row) throw new Error("The groups of nodes that need a person could not be read.");
+  return row;
+}

@@ -1,0 +1,187 @@
+/** The query `attention`, with fake machines that fail, hold, stop and stand still. */
+import { afterAll, describe, expect, test } from "vitest";
+import { aGate } from "../support/builders.ts";
+import { eventually } from "../support/eventually.ts";
+import { serviceUnderTest } from "../support/service.ts";
+
+const statements: string[] = [];
+const gate = aGate();
+const ostler = await serviceUnderTest({ onStatement: (text) => void statements.push(text) });
+afterAll(async () => {
+  gate.open();
+  await ostler[Symbol.asyncDispose]();
+});
+
+interface Group {
+  readonly kind: string;
+  readonly state: string | null;
+  readonly code: string | null;
+  readonly step: string | null;
+  readonly driver: string | null;
+  readonly detail: string | null;
+  readonly cause: string;
+  readonly remedy: string;
+  readonly nodeCount: number;
+  readonly nodes: readonly { readonly name: string }[];
+  readonly suggestion: { readonly action: string; readonly mutation: string; readonly input: object } | null;
+}
+interface Answer {
+  readonly groups: readonly Group[];
+  readonly groupCount: number;
+  readonly otherGroupCount: number;
+  readonly nodeCount: number;
+}
+
+async function attention(variables: Readonly<Record<string, unknown>> = {}): Promise<Answer> {
+  const data = await ostler.query<{ attention: Answer }>(
+    `query Attention($filter: NodeFilter, $kinds: [AttentionKind!], $first: Int! = 20, $nodesMax: Int! = 5) {
+      attention(filter: $filter, kinds: $kinds, first: $first, nodesMax: $nodesMax) {
+        groups { kind state code step driver detail cause remedy nodeCount since nodes { name } suggestion { action mutation input } }
+        groupCount otherGroupCount nodeCount
+      }
+    }`,
+    variables,
+  );
+  return data.attention;
+}
+
+const of = (names: readonly string[]) => ({ filter: { name: { in: names } } });
+
+/** Sends the suggestion as it is, and returns the refusals. */
+async function follow({ suggestion }: Group): Promise<readonly { readonly message: string }[]> {
+  if (!suggestion) throw new Error("There is no suggestion.");
+  const types: Readonly<Record<string, string>> = { releaseHolds: "WorkInput", resumeWaves: "SteerWavesInput" };
+  const { mutation, input } = suggestion;
+  const type = types[mutation] ?? `${mutation.slice(0, 1).toUpperCase()}${mutation.slice(1)}Input`;
+  const data = await ostler.query<Record<string, { errors: { message: string }[] }>>(
+    `mutation Follow($input: ${type}!) { ${mutation}(input: $input) { errors { message } } }`,
+    { input },
+  );
+  return data[mutation]?.errors ?? [];
+}
+
+async function failing(count: number, fail: string): Promise<string[]> {
+  const names = await ostler.register(count, { steps: { "clean.erase_disks": { fail } } });
+  await ostler.operationEnds(await ostler.begin("commissionNodes", names, { onFailure: "LEAVE" }));
+  return names;
+}
+
+describe("attention", () => {
+  test("failed nodes are grouped by code, step and driver, and the suggested restart is accepted [R-575, R-576]", async () => {
+    const broken = await failing(3, "the disk is broken");
+    const login = await ostler.register(1, { refusesLogin: true });
+    await ostler.operationEnds(await ostler.begin("manageNodes", login));
+    const { groups, groupCount, nodeCount } = await attention(of([...broken, ...login]));
+    expect({ groupCount, nodeCount }).toEqual({ groupCount: 2, nodeCount: 4 });
+    expect(groups).toMatchObject([
+      {
+        kind: "FAILED",
+        state: "CLEAN_FAILED",
+        code: "BACKEND_FAILED",
+        step: "clean.erase_disks",
+        driver: "fake",
+        nodeCount: 3,
+      },
+      { kind: "FAILED", state: "ENROLLED", code: "BACKEND_FAILED", step: "power.verify", driver: "fake", nodeCount: 1 },
+    ]);
+    expect(groups[0]?.cause).toMatch(/the disk is broken/);
+    expect(groups[0]?.suggestion).toMatchObject({ action: "RESTART", mutation: "restart" });
+    expect(await follow(groups[0] as Group)).toEqual([]);
+  });
+
+  test("groups that `first` leaves out are counted, and nodes up to `nodesMax` are named", async () => {
+    const broken = await failing(3, "broken");
+    const [alone = ""] = await ostler.register(1, { refusesLogin: true });
+    await ostler.operationEnds(await ostler.begin("manageNodes", [alone]));
+    const { groups, otherGroupCount } = await attention({ ...of([...broken, alone]), first: 1, nodesMax: 2 });
+    expect({ sizes: groups.map(({ nodes }) => nodes.length), otherGroupCount }).toEqual({
+      sizes: [2],
+      otherGroupCount: 1,
+    });
+  });
+
+  test("a hold is shown, and the suggested release is accepted [R-575, R-576]", async () => {
+    const names = await ostler.register(1);
+    await ostler.commission(names, "AVAILABLE");
+    await ostler.begin("cleanNodes", names, { steps: [{ interface: "ENGINE", name: "hold", args: {} }] });
+    const { groups } = await eventually("the hold is shown", async () => {
+      const found = await attention(of(names));
+      return found.groupCount > 0 && found;
+    });
+    expect(groups).toMatchObject([{ kind: "ON_HOLD", state: "CLEAN_HOLD", suggestion: { action: "RELEASE_HOLDS" } }]);
+    expect(await follow(groups[0] as Group)).toEqual([]);
+  });
+
+  test("a step is stuck after 90 % of its earlier attempts, or after an hour without them [R-577]", async () => {
+    const names = await ostler.register(1, { steps: { "inspect.collect_inventory": { gate: gate.name } } });
+    await ostler.begin("commissionNodes", names);
+    await gate.arrivals();
+    const began = (minutes: number) =>
+      ostler.test
+        .sql`update attempts set started_at = now() - make_interval(mins => ${minutes}) where state = 'RUNNING' and label = 'inspect.collect_inventory'`;
+    const past = (minutes: number) =>
+      ostler.test
+        .sql`update attempts set started_at = finished_at - make_interval(mins => ${minutes}) where state = 'SUCCEEDED' and label = 'inspect.collect_inventory'`;
+    const kinds = async () => (await attention(of(names))).groups.map(({ kind, step }) => [kind, step]);
+    await ostler.commission(await ostler.register(6), "AVAILABLE");
+    expect(await kinds()).toEqual([]);
+    await began(2);
+    expect(await kinds()).toEqual([["STUCK", "inspect.collect_inventory"]]);
+    await past(10);
+    expect(await kinds()).toEqual([]);
+    await began(11);
+    expect(await kinds()).toEqual([["STUCK", "inspect.collect_inventory"]]);
+    await ostler.test
+      .sql`update attempts set label = 'other' where state = 'SUCCEEDED' and label = 'inspect.collect_inventory'`;
+    expect(await kinds()).toEqual([]);
+    await began(61);
+    const { groups } = await attention(of(names));
+    expect(groups).toMatchObject([{ kind: "STUCK", suggestion: { action: "ABORT" } }]);
+    expect(await follow(groups[0] as Group)).toEqual([]);
+  });
+
+  test("halted waves, faults, drift, disappeared nodes and long maintenance are shown [R-575]", async () => {
+    const names = await ostler.register(5);
+    await ostler.test
+      .sql`update nodes set fault_kind = 'BMC_UNREACHABLE', fault_since = now(), fault_message = 'silent' where name = ${names[0] ?? ""}`;
+    await ostler.test.sql`update nodes set power_state = 'OFF', wanted_power = 'ON' where name = ${names[1] ?? ""}`;
+    await ostler.test.sql`update nodes set presence = 'DISAPPEARED' where name = ${names[2] ?? ""}`;
+    await ostler.test
+      .sql`update nodes set presence = 'DISAPPEARED', maintenance_since = now() - interval '8 days', maintenance_reason = 'fan' where name = ${names[3] ?? ""}`;
+    await ostler.test
+      .sql`update nodes set presence = 'DISAPPEARED', maintenance_since = now(), maintenance_reason = 'fan' where name = ${names[4] ?? ""}`;
+    const { groups } = await attention(of(names));
+    expect(
+      groups.map(({ kind, detail, nodes, suggestion }) => [kind, detail, nodes[0]?.name, suggestion?.action]),
+    ).toEqual([
+      ["DISAPPEARED", null, names[2], undefined],
+      ["FAULT", "BMC_UNREACHABLE", names[0], "READ_POWER"],
+      ["MAINTENANCE", null, names[3], "CLEAR_MAINTENANCE"],
+      ["POWER_DRIFT", "ON", names[1], "POWER"],
+    ]);
+    const waves = await ostler.register(2, { refusesLogin: true });
+    await ostler.begin("manageNodes", waves, { waves: { sizes: [{ count: 1 }], maxFailures: { count: 0 } } });
+    const { groups: halted } = await eventually("the waves are halted", async () => {
+      const found = await attention({ ...of(waves), kinds: ["WAVES_HALTED"] });
+      return found.groupCount > 0 && found;
+    });
+    expect(halted).toMatchObject([
+      { kind: "WAVES_HALTED", detail: "HALTED", nodeCount: 1, suggestion: { action: "RESUME_WAVES" } },
+    ]);
+    expect(await follow(halted[0] as Group)).toEqual([]);
+  });
+
+  test("the groups are one statement [R-578]", async () => {
+    statements.length = 0;
+    await ostler.query("{ attention { groups { kind cause nodeCount } nodeCount } }");
+    expect(statements.filter((text) => text.includes('from "nodes"'))).toHaveLength(1);
+  });
+
+  test.each([
+    { first: 0, says: "`first` is 0; use 1 to 100." },
+    { nodesMax: 101, says: "`nodesMax` is 101; use 1 to 100." },
+  ])("attention with %j is refused", async ({ first = 20, nodesMax = 5, says }) => {
+    const { errors } = await ostler.ask(`{ attention(first: ${first}, nodesMax: ${nodesMax}) { groupCount } }`);
+    expect(errors).toMatchObject([{ message: says, extensions: { code: "BAD_USER_INPUT" } }]);
+  });
+});
