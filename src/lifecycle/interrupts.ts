@@ -92,6 +92,14 @@ export function judgeAbort(
   return { accepted: true, effect: atOnce ? "NOW" : "PENDING", afterStep: atOnce ? null : name };
 }
 
+/** Whether a later abort of a run replaces the interrupt that it has: only if it goes further. */
+export function goesFurther(
+  { interrupt, interruptMode }: Pick<RunFacts, "interrupt" | "interruptMode">,
+  mode: AbortMode,
+): boolean {
+  return interrupt !== "ABORT" || mode === "FORCE" || (mode === "CUT" && interruptMode !== "CUT");
+}
+
 /**
  * Action of a worker on a run between two steps, or when a parked run continues.
  * An abort takes precedence over everything, even a last step that succeeded. A stop applies only while work remains.

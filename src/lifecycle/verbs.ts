@@ -278,3 +278,8 @@ export function powersOffOnAbort(state: NodeState, leg: LegPhase | undefined): b
   const { phase } = NODE_STATES[state];
   return phase === leg && (phase === "clean" || phase === "deploy");
 }
+
+/** Whether an abort powers the node off: as it chose, or by default. */
+export function isPoweredOffByAbort(chosen: boolean | null, state: NodeState, leg: LegPhase | undefined): boolean {
+  return chosen ?? powersOffOnAbort(state, leg);
+}

@@ -25,6 +25,18 @@ export async function nodesByNames(reader: Reader, names: readonly string[]): Pr
   return names.length === 0 ? [] : reader.select().from(nodes).where(inArrayParam(nodes.name, names));
 }
 
+/** The part of nodes that a forecast needs. */
+export async function nodeStatesByIds(
+  reader: Reader,
+  ids: readonly string[],
+): Promise<Pick<NodeRow, "id" | "state" | "model" | "controller">[]> {
+  if (ids.length === 0) return [];
+  return reader
+    .select({ id: nodes.id, state: nodes.state, model: nodes.model, controller: nodes.controller })
+    .from(nodes)
+    .where(inArrayParam(nodes.id, ids));
+}
+
 /** ID and name of all matching nodes, by name. */
 export async function nodeKeys(reader: Reader, filter: NodeFilter): Promise<{ id: string; name: string }[]> {
   return reader

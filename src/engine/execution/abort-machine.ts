@@ -5,7 +5,7 @@
  */
 import { messageOf } from "../../errors.ts";
 import { touchedBy } from "../../lifecycle/touches.ts";
-import { powersOffOnAbort } from "../../lifecycle/verbs.ts";
+import { isPoweredOffByAbort, powersOffOnAbort } from "../../lifecycle/verbs.ts";
 import { Deadline } from "../../drivers/deadline.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import type { PowerState } from "../../drivers/driver.ts";
@@ -99,11 +99,11 @@ async function isPoweredOff(reader: Reader, claimed: ClaimedRun): Promise<boolea
     node,
     plan,
   } = claimed;
-  const isUsual = powersOffOnAbort(node.state, plan.legs[claimed.leg]?.phase);
+  const phase = plan.legs[claimed.leg]?.phase;
   // Read again: the abort, and with it the choice of power, was requested after the claim.
   const [run] = await runsByIds(reader, [id]);
-  if (run?.interrupt === "ABORT") return run.powerOff ?? isUsual;
-  if (!isUsual || plan.bestEffort) return false;
+  if (run?.interrupt === "ABORT") return isPoweredOffByAbort(run.powerOff, node.state, phase);
+  if (!powersOffOnAbort(node.state, phase) || plan.bestEffort) return false;
   const [operation] = await operationsByIds(reader, [operationId]);
   const chosen = operation?.options.powerOnFailure ?? (await readSite(reader)).policy.powerOnFailure;
   return chosen !== "LEAVE";

@@ -1,4 +1,5 @@
 /** Answers to requests for work, and about work, on nodes. */
+import type { Forecast } from "../../lifecycle/forecast.ts";
 import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
@@ -53,6 +54,31 @@ export interface PlannedPart {
   readonly maxParallel: number | undefined;
 }
 
+/** The step of a run that has begun and not ended, for an estimate of its end. */
+export interface StepUnderWay {
+  /** `interface.name`. */
+  readonly label: string;
+  readonly driver: string;
+  readonly model: string | null;
+  readonly elapsedSeconds: number;
+  /** Until its timeout. */
+  readonly leftSeconds: number;
+}
+
+/** What a request makes of the run of one node, or of several addresses of a discovery. */
+export interface ForecastEntry extends Forecast {
+  readonly answer: NodeAnswer | null;
+  readonly count: number;
+  readonly step: StepUnderWay | null;
+}
+
+/** The effect of an interrupt, a withdrawal or an unhold, in a dry run. */
+export interface InterruptForecast {
+  readonly entries: readonly ForecastEntry[];
+  /** Of a stop: how long running steps may take; null for other requests. */
+  readonly timeoutSeconds: number | null;
+}
+
 export interface SubmitAnswer {
   /** Null if the request was refused, was a dry run, or has several operations. */
   readonly operationId: string | null;
@@ -63,6 +89,8 @@ export interface SubmitAnswer {
   readonly replayed: boolean;
   /** Hash of the plans of all nodes: the same as long as nothing has changed that affects them. */
   readonly planHash?: string | null;
+  /** Of the dry run of an abort, a stop, a withdrawal or an unhold. */
+  readonly forecast?: InterruptForecast;
 }
 
 /** The request is refused as a whole; no node has an answer of its own. */

@@ -11,6 +11,8 @@ export interface InterruptRequest {
   /** Default BEST_EFFORT: one refused or unknown node must not keep the others running. */
   readonly acceptance?: Acceptance | undefined;
   readonly reason?: string | undefined;
+  /** Nothing is written or locked, and the answer has a forecast. */
+  readonly dryRun?: boolean | undefined;
 }
 
 export interface AbortRequest extends InterruptRequest {

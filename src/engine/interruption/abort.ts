@@ -2,32 +2,49 @@
  * Abort: the running step is interrupted, or waited for, and the work is given up. The request is recorded here in one
  * short transaction; the replica that has claimed a run carries it out.
  */
-import { judgeAbort } from "../../lifecycle/interrupts.ts";
-import type { AbortMode, RunFacts } from "../../lifecycle/interrupts.ts";
+import { abortForecast } from "../../lifecycle/forecast.ts";
+import type { Forecast } from "../../lifecycle/forecast.ts";
+import { goesFurther, judgeAbort } from "../../lifecycle/interrupts.ts";
+import type { AbortMode } from "../../lifecycle/interrupts.ts";
 import { attemptsUnderWay } from "../../store/attempts.ts";
-import type { AttemptRow } from "../../store/attempts.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { plansByHashes } from "../../store/plans.ts";
-import type { PlannedStep } from "../../store/records.ts";
 import { lockUnfinishedRuns } from "../../store/run-locks.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";
 import { abortFlaws } from "../input/interrupt-request.ts";
 import type { AbortAnswer, AbortRequest, AbortResult } from "../input/interrupt-request.ts";
-import { stepLabel } from "../plans/plan.ts";
 import type { Caller, Transaction } from "../transaction.ts";
+import { endingAlready } from "./forecast.ts";
+import type { ForecastRun } from "./forecast.ts";
 import { interruptWork } from "./interrupt-runs.ts";
 import type { Accepted, Target } from "./interrupt-runs.ts";
 import { interruptLockedRuns, interruptWholeOperations, logPendingAbort } from "./record-interrupt.ts";
+import { stepUnderWay } from "./step-under-way.ts";
 
 export async function abortWork(context: EngineContext, caller: Caller, request: AbortRequest): Promise<AbortResult> {
   const answer = await interruptWork(context, request, abortFlaws(request), {
     lock: (tx, nodeIds) => lockUnfinishedRuns(tx, { nodeIds }),
     decide: (reader, targets) => decideAborts(reader, targets, request.mode ?? "NOW"),
     carryOut: (transaction, accepted) => recordAborts(transaction, context, { caller, request }, accepted),
+    forecast: (_reader, accepted, runs) => forecastAborts(request, accepted, runs),
   });
-  context.checkInterrupts();
+  if (!request.dryRun) context.checkInterrupts();
   return answer;
+}
+
+function forecastAborts(
+  { mode = "NOW", powerOff }: AbortRequest,
+  accepted: readonly Accepted<AbortAnswer>[],
+  runs: ReadonlyMap<string, ForecastRun>,
+): readonly Forecast[] {
+  return accepted.flatMap(({ run, answer: { effect, afterStep = null } }) => {
+    const found = runs.get(run.id);
+    if (!found || !effect) return [];
+    if (!goesFurther(run, mode)) return [endingAlready(found)];
+    const verdict = { accepted: true, effect, afterStep } as const;
+    return [abortForecast(found.facts, verdict, { mode, powerOff: powerOff ?? run.powerOff })];
+  });
 }
 
 async function decideAborts(reader: Reader, targets: readonly Target[], mode: AbortMode): Promise<AbortAnswer[]> {
@@ -77,9 +94,7 @@ async function recordAborts(
     ),
   );
   // A later request replaces an earlier one only if it goes further.
-  const asked = runs.filter(
-    (run) => run.interrupt !== "ABORT" || mode === "FORCE" || (mode === "CUT" && run.interruptMode !== "CUT"),
-  );
+  const asked = runs.filter((run) => goesFurther(run, mode));
   await interruptLockedRuns(transaction, context, asked, {
     interrupt: {
       interrupt: "ABORT",
@@ -98,21 +113,4 @@ async function recordAborts(
     runs.filter(({ id }) => pending.has(id)),
     { by: caller.actor, reason, stepOf: (run) => pending.get(run.id) ?? null },
   );
-}
-
-/**
- * The step that has begun and not ended, as `judgeAbort` needs it; null between two steps, and while it is being
- * undone.
- */
-export function stepUnderWay(
-  step: PlannedStep | undefined,
-  attempt: Pick<AttemptRow, "state" | "part"> | undefined,
-): RunFacts["step"] {
-  if (!step || !attempt || (attempt.state !== "RUNNING" && attempt.state !== "WAITING")) return null;
-  if (attempt.part === "ABORT") return null;
-  return {
-    name: stepLabel(step) ?? "",
-    interruptible: step.interruptible,
-    supportsAbort: step.supportsAbort,
-  };
 }

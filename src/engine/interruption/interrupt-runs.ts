@@ -4,15 +4,20 @@
  * supplies the lock, the decision and the effect.
  */
 import type { Refusal } from "../../errors.ts";
+import type { Forecast } from "../../lifecycle/forecast.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
+import { keepReadOnly } from "../../store/postgres/transactions.ts";
+import { unfinishedRuns } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { commonOperation, refuseRequest, summaryOf } from "../input/answers.ts";
-import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
+import type { InterruptForecast, NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import type { InterruptRequest } from "../input/interrupt-request.ts";
 import { answersInOrder, selectUnfinishedWork } from "../input/work-selector.ts";
 import type { SelectedWork } from "../input/work-selector.ts";
 import type { Transaction } from "../transaction.ts";
+import { endedEntry, entryOf, finalState, readForecastRuns } from "./forecast.ts";
+import type { ForecastRun } from "./forecast.ts";
 
 /** A node of the request with the run that the interruption concerns, if it has one. */
 export interface Target {
@@ -33,6 +38,16 @@ export interface Interruption<Answer extends NodeAnswer> {
   /** One answer for each target, in their order. Writes nothing. */
   decide(reader: Reader, targets: readonly Target[]): Promise<readonly Answer[]>;
   carryOut(transaction: Transaction, accepted: readonly Accepted<Answer>[]): Promise<void>;
+  /** The same runs in a dry run, without a lock. Default: unfinished runs. */
+  read?(reader: Reader, nodeIds: readonly string[]): Promise<readonly RunRow[]>;
+  /** What the interruption would make of accepted runs, in a dry run. */
+  forecast(
+    reader: Reader,
+    accepted: readonly Accepted<Answer>[],
+    runs: ReadonlyMap<string, ForecastRun>,
+  ): Promise<readonly Forecast[]> | readonly Forecast[];
+  /** Of a stop: how long running steps may take. */
+  readonly timeoutSeconds?: number;
   /** The accepted runs whose operation the answer names. Default: all of them. */
   answeredRuns?(accepted: readonly RunRow[]): readonly RunRow[];
 }
@@ -50,6 +65,7 @@ export async function interruptWork<Answer extends NodeAnswer>(
 ): Promise<InterruptionAnswer<Answer>> {
   if (flaws.length > 0) return refuseRequest(flaws);
   return context.transact(async (transaction) => {
+    if (request.dryRun) await keepReadOnly(transaction.tx);
     const selected = await selectUnfinishedWork(transaction.tx, request.work);
     if ("refusals" in selected) return refuseRequest(selected.refusals);
     return interruptSelected(transaction, request, selected, interruption);
@@ -63,33 +79,56 @@ export async function interruptSelected<Answer extends NodeAnswer>(
   { nodes, unknown, operationId }: SelectedWork,
   interruption: Interruption<Answer>,
 ): Promise<InterruptionAnswer<Answer>> {
-  const runs = await interruption.lock(
-    transaction.tx,
-    nodes.map(({ nodeId }) => nodeId),
-  );
+  const { tx } = transaction;
+  const nodeIds = nodes.map(({ nodeId }) => nodeId);
+  const read = interruption.read ?? unfinishedRuns;
+  const runs = request.dryRun ? await read(tx, nodeIds) : await interruption.lock(tx, nodeIds);
   const runOf = new Map(
     runs.filter((run) => operationId === null || run.operationId === operationId).map((run) => [run.nodeId, run]),
   );
   const targets = nodes.map(({ ref, nodeId }) => ({ ref, nodeId, run: runOf.get(nodeId) }));
-  const decided = await interruption.decide(transaction.tx, targets);
+  const decided = await interruption.decide(tx, targets);
   const results = answersInOrder(request.work, decided, unknown);
   const refusals = [...summaryOf(decided), ...(unknown ? [unknown] : [])];
   const accepted = decided.flatMap((answer, index) => {
     const run = targets[index]?.run;
     return run && answer.accepted ? [{ run, answer }] : [];
   });
+  const foreseen = request.dryRun ? { forecast: await foresee(tx, accepted, interruption) } : {};
   if (accepted.length === 0 || (refusals.length > 0 && request.acceptance === "ALL_OR_NOTHING"))
     return {
       ...refuseRequest(refusals),
       results: results.map((answer) => ({ ...answer, runId: null, accepted: false })),
+      ...foreseen,
     };
+  const known = unknown ? [unknown] : [];
+  if (request.dryRun) return { operationId: null, results, refusals: known, replayed: false, ...foreseen };
   await interruption.carryOut(transaction, accepted);
   const acceptedRuns = accepted.map(({ run }) => run);
   return {
     operationId: operationId ?? commonOperation(interruption.answeredRuns?.(acceptedRuns) ?? acceptedRuns),
     results,
     // A caller that sent wrong names has to notice it, although the others are interrupted.
-    refusals: unknown ? [unknown] : [],
+    refusals: known,
     replayed: false,
   };
+}
+
+async function foresee<Answer extends NodeAnswer>(
+  reader: Reader,
+  accepted: readonly Accepted<Answer>[],
+  interruption: Interruption<Answer>,
+): Promise<InterruptForecast> {
+  const runs = await readForecastRuns(
+    reader,
+    accepted.flatMap(({ run }) => (run.finishedAt === null ? [run] : [])),
+  );
+  const open = accepted.filter(({ run }) => runs.has(run.id));
+  const forecasts = await interruption.forecast(reader, open, runs);
+  const byRun = new Map(open.map(({ run }, index) => [run.id, forecasts[index]]));
+  const entries = accepted.map(({ run, answer }) => {
+    const [found, forecast] = [runs.get(run.id), byRun.get(run.id)];
+    return found && forecast ? entryOf(answer, found, forecast) : endedEntry(answer, finalState(run));
+  });
+  return { entries, timeoutSeconds: interruption.timeoutSeconds ?? null };
 }

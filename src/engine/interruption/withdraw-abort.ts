@@ -23,10 +23,10 @@ import type { InterruptRequest } from "../input/interrupt-request.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
 import type { Caller, Transaction } from "../transaction.ts";
-import { stepUnderWay } from "./abort.ts";
 import { interruptWork } from "./interrupt-runs.ts";
 import type { Accepted, Target } from "./interrupt-runs.ts";
 import { logPendingAbort } from "./record-interrupt.ts";
+import { stepUnderWay } from "./step-under-way.ts";
 
 /** The answer for one node, with the step that the abort waits for. */
 interface Withdrawal extends NodeAnswer {

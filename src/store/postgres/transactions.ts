@@ -42,6 +42,14 @@ export function createTransactions(db: PostgresJsDatabase, sql: Sql): <T>(work: 
   };
 }
 
+/**
+ * Makes a transaction, before its first statement, one that writes nothing, locks no row, and reads one moment of the
+ * database.
+ */
+export async function keepReadOnly(tx: Tx): Promise<void> {
+  await tx.execute("set transaction isolation level repeatable read, read only");
+}
+
 /** Advisory lock of the start. Any number that other programs on the same database do not use. */
 const START_LOCK = 7_246_519_205;
 const POLL_MS = 100;
