@@ -1,7 +1,7 @@
 /** The runs of one operation, by how far they are: what waves, failure policies and interrupts ask. */
 import { and, asc, eq, gt, inArray, isNull, lte, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
-import type { Tx } from "./postgres/database.ts";
+import type { Reader, Tx } from "./postgres/database.ts";
 import type { RunRow } from "./runs.ts";
 import { runs } from "./tables.ts";
 
@@ -79,8 +79,8 @@ export async function nextQueuedWave(tx: Tx, operationId: string, after: number)
 }
 
 /** Failed runs of an operation's work. */
-export async function countFailed(tx: Tx, operationId: string): Promise<number> {
-  return tx.$count(runs, workOf(operationId, eq(runs.state, "FAILED")));
+export async function countFailed(reader: Reader, operationId: string): Promise<number> {
+  return reader.$count(runs, workOf(operationId, eq(runs.state, "FAILED")));
 }
 
 /** Parked runs of an operation's work. */

@@ -1,4 +1,5 @@
 /** Aborting, stopping and ending a discovery. */
+import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import { outcome } from "../../lifecycle/operation-states.ts";
 import {
   deleteDiscoverySecrets,
@@ -14,10 +15,12 @@ import {
   operationsByIds,
 } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
-import type { Reader } from "../../store/postgres/database.ts";
+import type { Reader, Tx } from "../../store/postgres/database.ts";
+import { keepReadOnly } from "../../store/postgres/transactions.ts";
 import type { EngineContext } from "../context.ts";
 import { refuseRequest } from "../input/answers.ts";
 import type { SubmitAnswer } from "../input/answers.ts";
+import { addressesEntry } from "../input/forecast-entries.ts";
 import { abortFlaws, stopFlaws, timeoutOf } from "../input/interrupt-request.ts";
 import type { AbortRequest, AbortResult, StopRequest } from "../input/interrupt-request.ts";
 import { isUuid } from "../../runtime/uuid.ts";
@@ -40,6 +43,8 @@ export async function abortDiscovery(
 ): Promise<AbortResult> {
   const flaws = abortFlaws(request);
   if (flaws.length > 0) return refuseRequest(flaws);
+  if (request.dryRun)
+    return context.transact(({ tx }) => forecastDiscovery(tx, operationId, { interrupt: "ABORT", timeoutSeconds: null }));
   return context.transact(async (transaction): Promise<AbortResult> => {
     const operation = await lockOperation(transaction.tx, operationId);
     if (!operation) return refuseRequest(unknownOperation(operationId));
@@ -63,6 +68,10 @@ export async function stopDiscovery(
 ): Promise<SubmitAnswer> {
   const flaws = stopFlaws(request);
   if (flaws.length > 0) return refuseRequest(flaws);
+  if (request.dryRun)
+    return context.transact(({ tx }) =>
+      forecastDiscovery(tx, operationId, { interrupt: "STOP", timeoutSeconds: timeoutOf(request) }),
+    );
   return context.transact(async (transaction): Promise<SubmitAnswer> => {
     const operation = await lockOperation(transaction.tx, operationId);
     if (!operation) return refuseRequest(unknownOperation(operationId));
@@ -79,6 +88,23 @@ export async function stopDiscovery(
       await context.queue.timer(transaction, { operationId, what: "STOP" }, timeoutOf(request));
     return answer;
   });
+}
+
+/** What an interrupt would make of the addresses without a result. Probes are not recorded before they have one. */
+async function forecastDiscovery(
+  tx: Tx,
+  operationId: string,
+  { interrupt, timeoutSeconds }: { readonly interrupt: Interrupt; readonly timeoutSeconds: number | null },
+): Promise<SubmitAnswer & { readonly results: readonly never[] }> {
+  await keepReadOnly(tx);
+  const [operation] = await operationsByIds(tx, [operationId]);
+  if (!operation) return refuseRequest(unknownOperation(operationId));
+  if (operation.finishedAt && interrupt === "ABORT") return refuseRequest(operationEnded(operationId, operation.state));
+  const { QUEUED = 0 } = (await discoveryCounts(tx, [operationId])).get(operationId) ?? {};
+  const isNew = operation.finishedAt === null && operation.interrupt !== interrupt;
+  const ends = interrupt === "ABORT" || operation.startedAt === null ? "NOW" : "PENDING";
+  const entries = addressesEntry(QUEUED, isNew ? ends : "NONE");
+  return { ...refuseRequest([]), forecast: { entries, timeoutSeconds } };
 }
 
 /** The time of a stop is over: addresses whose probes are still running are skipped. */

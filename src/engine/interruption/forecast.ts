@@ -2,7 +2,7 @@
  * Forecasts: what an interrupt would make of each run, in a dry run. The facts are read without a lock; the decisions
  * are those of the interrupt itself and of the workers that carry it out (lifecycle/forecast.ts).
  */
-import type { Forecast, ForecastFacts, WorkEffect } from "../../lifecycle/forecast.ts";
+import type { Forecast, ForecastFacts } from "../../lifecycle/forecast.ts";
 import { abortForecast, stopForecast, unchanged } from "../../lifecycle/forecast.ts";
 import { judgeAbort } from "../../lifecycle/interrupts.ts";
 import type { RunFacts } from "../../lifecycle/interrupts.ts";
@@ -15,6 +15,7 @@ import type { Reader } from "../../store/postgres/database.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import type { RunRow } from "../../store/runs.ts";
 import type { ForecastEntry, NodeAnswer, StepUnderWay } from "../input/answers.ts";
+import { NOTHING } from "../input/forecast-entries.ts";
 import { nextPosition } from "../plans/plan.ts";
 import { endedByStop } from "../scheduling/waiting-runs.ts";
 import { stepUnderWay } from "./step-under-way.ts";
@@ -101,21 +102,3 @@ export function endedEntry(answer: NodeAnswer, state: FinalRunState | null): For
 export function finalState({ state }: Pick<RunRow, "state">): FinalRunState | null {
   return state === "QUEUED" || state === "RUNNING" || state === "WAITING" || state === "HOLDING" ? null : state;
 }
-
-/** What a request makes of as many addresses of a discovery. */
-export function addressesEntry(count: number, effect: WorkEffect): ForecastEntry[] {
-  return count === 0 ? [] : [{ ...NOTHING, effect, endsAs: "STOPPED", count }];
-}
-
-const NOTHING: ForecastEntry = {
-  effect: "NONE",
-  endsAs: null,
-  nodeState: null,
-  cutsStep: false,
-  powersOff: false,
-  changed: [],
-  isConditionKnown: true,
-  answer: null,
-  count: 1,
-  step: null,
-};

@@ -4,6 +4,7 @@
  * may continue.
  */
 import type { Refusal } from "../../errors.ts";
+import { stopForecast } from "../../lifecycle/forecast.ts";
 import { isFinalOperation } from "../../lifecycle/operation-states.ts";
 import {
   interruptOperation,
@@ -14,10 +15,11 @@ import {
 } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
+import { keepReadOnly } from "../../store/postgres/transactions.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import type { Failure, PlannedStep } from "../../store/records.ts";
 import { lockUnfinishedRuns } from "../../store/run-locks.ts";
-import { newestWork, runsOfOperation, interruptRuns } from "../../store/runs.ts";
+import { newestWork, runsOfOperation, interruptRuns, unfinishedRuns } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refuseRequest, refusedNode } from "../input/answers.ts";
@@ -33,6 +35,7 @@ import { finishWhenDone } from "../scheduling/finish-run.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
 import { endedByStop } from "../scheduling/waiting-runs.ts";
 import type { Caller, Transaction } from "../transaction.ts";
+import { endedEntry, endingAlready, entryOf, finalState, readForecastRuns } from "./forecast.ts";
 import { interruptSelected } from "./interrupt-runs.ts";
 import type { Interruption, Target } from "./interrupt-runs.ts";
 import { interruptLockedRuns, interruptWholeOperations } from "./record-interrupt.ts";
@@ -58,8 +61,11 @@ export async function stopWork(context: EngineContext, caller: Caller, request: 
     seconds: timeoutOf(request),
   };
   return context.transact(async (transaction) => {
+    if (request.dryRun) await keepReadOnly(transaction.tx);
     const selected = await selectWork(transaction.tx, request.work);
     if ("refusals" in selected) return refuseRequest(selected.refusals);
+    if ("wholeOperation" in selected && request.dryRun)
+      return forecastOperation(transaction.tx, selected.wholeOperation, stop);
     return "wholeOperation" in selected
       ? stopOperation(transaction, context, selected.wholeOperation, stop)
       : interruptSelected(transaction, request, selected, nodesStop(context, caller, stop));
@@ -88,20 +94,18 @@ async function stopOperation(
 ): Promise<SubmitAnswer> {
   if (!isUuid(id)) return refuseRequest(unknownOperation(id));
   const { tx } = transaction;
-  const isCleaningUp = async () => (await runsOfOperation(tx, id, "CLEAN_UP")).length > 0;
   const [seen] = await operationsByIds(tx, [id]);
   if (!seen) return refuseRequest(unknownOperation(id));
   // A repeated stop waits for no lock: the ends of the runs take the operation's lock one after the other.
-  const isRepeated = seen.interrupt === "STOP" && seen.interruptBy !== ENGINE;
+  const isRepeated = isStopOfUser(seen);
   // Runs that are being written are left out: their workers read the operation's stop at the next boundary.
   const runs = isRepeated ? [] : await lockUnfinishedRuns(tx, { operationId: id }, { skipLocked: true });
   const operation = isRepeated ? seen : await lockOperation(tx, id);
   if (!operation) return refuseRequest(unknownOperation(id));
   if (isFinalOperation(operation.state) && !wasStopped(operation)) return refuseEnded(tx, operation);
-  const isOpen = !isFinalOperation(operation.state) && !isRepeated;
-  if (isOpen && (operation.interrupt === null || (isStopOfPolicy(operation) && !(await isCleaningUp())))) {
+  if (await takesStop(tx, operation)) {
     await interruptOperation(transaction.tx, id, recorded);
-    const asked = runs.filter(({ interrupt, purpose }) => interrupt === null && purpose === "WORK");
+    const asked = runs.filter(takesStopOfOperation);
     await interruptLockedRuns(transaction, context, asked, {
       interrupt: recorded,
       end: "STOPPED",
@@ -111,17 +115,60 @@ async function stopOperation(
     await finishWhenDone(transaction, context, id);
   }
   const all = await runsOfOperation(transaction.tx, id, "WORK");
+  return { operationId: id, results: all.map(stoppedNode), refusals: [], replayed: false };
+}
+
+function stoppedNode({ id, nodeId, nodeName }: RunRow): NodeAnswer {
+  return acceptedNode(nodeName, nodeId, id);
+}
+
+/** What a stop would make of the runs of an operation. */
+async function forecastOperation(reader: Reader, id: string, { seconds }: Stop): Promise<SubmitAnswer> {
+  const [operation] = isUuid(id) ? await operationsByIds(reader, [id]) : [];
+  if (!operation) return refuseRequest(unknownOperation(id));
+  if (isFinalOperation(operation.state) && !wasStopped(operation)) return refuseEnded(reader, operation);
+  const isTaken = await takesStop(reader, operation);
+  const all = await runsOfOperation(reader, id, "WORK");
+  const open = await readForecastRuns(
+    reader,
+    all.filter(({ finishedAt }) => finishedAt === null),
+  );
+  const results = all.map(stoppedNode);
+  const entries = all.map((run, index) => {
+    const answer = results[index] ?? stoppedNode(run);
+    const found = open.get(run.id);
+    if (!found) return endedEntry(answer, finalState(run));
+    const stops = isTaken && takesStopOfOperation(run);
+    return entryOf(answer, found, stops ? stopForecast(found.facts) : endingAlready(found));
+  });
   return {
-    operationId: id,
-    results: all.map(({ id: runId, nodeId, nodeName }) => acceptedNode(nodeName, nodeId, runId)),
+    operationId: null,
+    results,
     refusals: [],
     replayed: false,
+    forecast: { entries, timeoutSeconds: seconds },
   };
 }
 
+/** Whether a stop of the whole operation is recorded: not if one was before, or if the policy cleans up by now. */
+async function takesStop(reader: Reader, operation: OperationRow): Promise<boolean> {
+  if (isFinalOperation(operation.state) || isStopOfUser(operation)) return false;
+  if (operation.interrupt === null) return true;
+  return isStopOfPolicy(operation) && (await runsOfOperation(reader, operation.id, "CLEAN_UP")).length === 0;
+}
+
+function takesStopOfOperation({ interrupt, purpose }: RunRow): boolean {
+  return interrupt === null && purpose === "WORK";
+}
+
+function isStopOfUser({ interrupt, interruptBy }: OperationRow): boolean {
+  return interrupt === "STOP" && interruptBy !== ENGINE;
+}
+
 /** Whether a user's stop has stopped the operation: repeated, it returns the operation once more. */
-function wasStopped({ state, interrupt, interruptBy }: OperationRow): boolean {
-  return state === "STOPPED" || (interrupt === "STOP" && interruptBy !== ENGINE);
+function wasStopped(operation: OperationRow): boolean {
+  const { state } = operation;
+  return state === "STOPPED" || isStopOfUser(operation);
 }
 
 async function refuseEnded(reader: Reader, { id, state }: OperationRow): Promise<SubmitAnswer> {
@@ -145,7 +192,14 @@ function nodesStop(
 ): Interruption<NodeAnswer> {
   return {
     lock: lockUnfinishedOrNewest,
+    read: async (reader, nodeIds) => withNewest(reader, nodeIds, await unfinishedRuns(reader, nodeIds)),
     decide: async (_reader, targets) => targets.map(decideStop),
+    forecast: (_reader, accepted, runs) =>
+      accepted.flatMap(({ run }) => {
+        const found = runs.get(run.id);
+        return found ? [run.interrupt === null ? stopForecast(found.facts) : endingAlready(found)] : [];
+      }),
+    timeoutSeconds: seconds,
     async carryOut(transaction, accepted) {
       const stopped = accepted.flatMap(({ run }) => (run.finishedAt === null ? [run] : []));
       const notAborted = stopped.filter(({ interrupt }) => interrupt !== "ABORT");
@@ -170,10 +224,17 @@ function nodesStop(
  * Unfinished runs, locked, and for the other nodes the newest run: a stop that comes after the end reports that end.
  */
 async function lockUnfinishedOrNewest(tx: Tx, nodeIds: readonly string[]): Promise<RunRow[]> {
-  const unfinished = await lockUnfinishedRuns(tx, { nodeIds });
+  return withNewest(tx, nodeIds, await lockUnfinishedRuns(tx, { nodeIds }));
+}
+
+async function withNewest(
+  reader: Reader,
+  nodeIds: readonly string[],
+  unfinished: readonly RunRow[],
+): Promise<RunRow[]> {
   const busy = new Set(unfinished.map(({ nodeId }) => nodeId));
   const newest = await newestWork(
-    tx,
+    reader,
     nodeIds.filter((nodeId) => !busy.has(nodeId)),
     null,
   );

@@ -1,5 +1,6 @@
 /** Lifting holds: a run that reached the reserved step `hold` continues when a user lifts the hold. */
 import type { Refusal } from "../../errors.ts";
+import { continues } from "../../lifecycle/forecast.ts";
 import { kindOf } from "../../lifecycle/machine.ts";
 import { attemptsUnderWay, updateAttempt } from "../../store/attempts.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
@@ -29,6 +30,11 @@ export async function unhold(context: EngineContext, caller: Caller, request: In
         return refusal
           ? refusedNode(ref, nodeId, run?.id ?? null, refusal)
           : acceptedNode(ref, nodeId, run?.id ?? null);
+      }),
+    forecast: (_reader, accepted, runs) =>
+      accepted.flatMap(({ run }) => {
+        const found = runs.get(run.id);
+        return found ? [continues(found.facts)] : [];
       }),
     async carryOut(transaction, accepted) {
       const runs = accepted.map(({ run }) => run);

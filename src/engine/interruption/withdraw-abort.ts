@@ -5,10 +5,14 @@
  * stop before it cleans up all nodes.
  */
 import type { Refusal } from "../../errors.ts";
+import { continues, stopForecast } from "../../lifecycle/forecast.ts";
+import type { Forecast } from "../../lifecycle/forecast.ts";
+import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import { judgeAbort } from "../../lifecycle/interrupts.ts";
 import { attemptsUnderWay } from "../../store/attempts.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
-import { lockOperation, updateOperation, interruptOperation } from "../../store/operations.ts";
+import { lockOperation, operationsByIds, updateOperation, interruptOperation } from "../../store/operations.ts";
+import type { OperationRow } from "../../store/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import type { PlannedStep } from "../../store/records.ts";
@@ -22,7 +26,9 @@ import { reasonFlaws } from "../input/size-limits.ts";
 import type { InterruptRequest } from "../input/interrupt-request.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
+import { interruptOf } from "../scheduling/waiting-runs.ts";
 import type { Caller, Transaction } from "../transaction.ts";
+import type { ForecastRun } from "./forecast.ts";
 import { interruptWork } from "./interrupt-runs.ts";
 import type { Accepted, Target } from "./interrupt-runs.ts";
 import { logPendingAbort } from "./record-interrupt.ts";
@@ -42,6 +48,7 @@ export async function withdrawAbort(
     lock: lockBegunRuns,
     decide: decideWithdrawals,
     carryOut: (transaction, accepted) => withdraw(transaction, caller, request, accepted),
+    forecast: forecastWithdrawals,
   });
 }
 
@@ -98,7 +105,7 @@ async function withdraw(
 async function withdrawFromOperation(transaction: Transaction, operationId: string): Promise<void> {
   const operation = await lockOperation(transaction.tx, operationId);
   if (operation?.interrupt !== "ABORT" || operation.finishedAt) return;
-  if (operation.onFailure === "CLEAN_UP_ALL" && (await countFailed(transaction.tx, operationId)) > 0) {
+  if ((await interruptLeft(transaction.tx, operation)) === "STOP") {
     return interruptOperation(transaction.tx, operationId, {
       interrupt: "STOP",
       interruptBy: ENGINE,
@@ -111,6 +118,30 @@ async function withdrawFromOperation(transaction: Transaction, operationId: stri
     interruptReason: null,
     interruptAt: null,
     state: "RUNNING",
+  });
+}
+
+/** The interrupt that an operation has after the withdrawal of the aborts of its runs. */
+async function interruptLeft(reader: Reader, operation: OperationRow): Promise<Interrupt | null> {
+  if (operation.interrupt !== "ABORT" || operation.finishedAt) return operation.interrupt;
+  const cleansUp = operation.onFailure === "CLEAN_UP_ALL" && (await countFailed(reader, operation.id)) > 0;
+  return cleansUp ? "STOP" : null;
+}
+
+/** The work continues, unless a stop of the operation stays. */
+async function forecastWithdrawals(
+  reader: Reader,
+  accepted: readonly Accepted<Withdrawal>[],
+  runs: ReadonlyMap<string, ForecastRun>,
+): Promise<Forecast[]> {
+  const operations = await operationsByIds(reader, [...new Set(accepted.map(({ run }) => run.operationId))]);
+  const left = new Map<string, Interrupt | null>();
+  for (const operation of operations) left.set(operation.id, await interruptLeft(reader, operation));
+  return accepted.flatMap(({ run }) => {
+    const found = runs.get(run.id);
+    if (!found) return [];
+    const interrupt = interruptOf({ interrupt: null, purpose: run.purpose }, left.get(run.operationId) ?? null);
+    return [interrupt === "STOP" ? stopForecast(found.facts) : continues(found.facts)];
   });
 }
 
