@@ -1,5 +1,5 @@
 /** The runs of one operation, by how far they are: what waves, failure policies and interrupts ask. */
-import { and, asc, eq, gt, inArray, isNull, lte, sql } from "drizzle-orm";
+import { and, asc, eq, gt, inArray, isNull, lte, ne, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { Reader, Tx } from "./postgres/database.ts";
 import type { RunRow } from "./runs.ts";
@@ -60,17 +60,17 @@ export async function withdrawStarts(tx: Tx, operationId: string): Promise<void>
 }
 
 /** Whether a run of the operation's work in a wave up to `wave` is unfinished. */
-export async function hasUnfinishedInWaves(tx: Tx, operationId: string, wave: number): Promise<boolean> {
+export async function hasUnfinishedInWaves(tx: Reader, operationId: string, wave: number): Promise<boolean> {
   return exists(tx, workOf(operationId, lte(runs.wave, wave), isNull(runs.finishedAt)));
 }
 
 /** Whether a run of the operation's work is QUEUED. */
-export async function hasQueued(tx: Tx, operationId: string): Promise<boolean> {
+export async function hasQueued(tx: Reader, operationId: string): Promise<boolean> {
   return exists(tx, workOf(operationId, QUEUED));
 }
 
 /** The first wave after `wave` with a QUEUED run; null if there is none. */
-export async function nextQueuedWave(tx: Tx, operationId: string, after: number): Promise<number | null> {
+export async function nextQueuedWave(tx: Reader, operationId: string, after: number): Promise<number | null> {
   const [row] = await tx
     .select({ wave: sql<number | null>`min(${runs.wave})::int` })
     .from(runs)
@@ -96,6 +96,72 @@ export async function countUnfinished(tx: Tx, operationId: string): Promise<numb
   return tx.$count(runs, and(eq(runs.operationId, operationId), isNull(runs.finishedAt)));
 }
 
+/** The runs of an operation's work after an action on its waves. */
+export interface SteeredRuns {
+  /** Runs that start: they wait for a worker, or for a slot of a capacity limit. */
+  readonly starting: number;
+  /** Runs that waited for a worker, and do not start any more. */
+  readonly withdrawn: number;
+  /** Runs on which work has begun; they continue. */
+  readonly active: number;
+  /** QUEUED runs that start later. */
+  readonly waiting: number;
+  /** Nodes of the first runs that start or are withdrawn, in the order of the request. */
+  readonly nodeIds: readonly string[];
+}
+
+/** Nodes in `SteeredRuns`. */
+const STEERED_NODES_MAX = 20;
+
+/**
+ * The runs that an action on the waves concerns, by the rules of `lockRunsToStart` and `withdrawStarts`. `wave`: the
+ * newest one after the action.
+ */
+export async function steeredRuns(
+  reader: Reader,
+  operationId: string,
+  {
+    wave,
+    maxParallel,
+    action,
+  }: { readonly wave: number; readonly maxParallel: number | null; readonly action: "ADVANCE" | "HALT" | "RESUME" },
+): Promise<SteeredRuns> {
+  const isStartable = sql`${runs.waitFor} is null and ${runs.waitReason} is null`;
+  const startable = and(QUEUED, lte(runs.wave, wave), isStartable);
+  const withdrawn = and(QUEUED, eq(runs.waitReason, "CONCURRENCY"));
+  const count = (condition: SQL | undefined) => sql<number>`(count(*) filter (where ${condition}))::int`;
+  const [found] = await reader
+    .select({
+      startable: count(startable),
+      withdrawn: count(withdrawn),
+      active: count(and(isNull(runs.finishedAt), ne(runs.state, "QUEUED"))),
+      queued: count(QUEUED),
+      // As `countStartedRuns`: those that wait for a worker or for a slot have started.
+      taken: count(and(isNull(runs.finishedAt), or(ne(runs.state, "QUEUED"), sql`not (${isStartable})`))),
+    })
+    .from(runs)
+    .where(workOf(operationId));
+  const { active = 0, queued = 0, taken = 0 } = found ?? {};
+  const isHalt = action === "HALT";
+  const free = maxParallel === null ? Number.POSITIVE_INFINITY : Math.max(0, maxParallel - taken);
+  const starting = isHalt ? 0 : Math.min(found?.startable ?? 0, free);
+  const ended = isHalt ? (found?.withdrawn ?? 0) : 0;
+  const concerned = isHalt ? ended : starting;
+  const rows = await reader
+    .select({ nodeId: runs.nodeId })
+    .from(runs)
+    .where(workOf(operationId, isHalt ? withdrawn : startable))
+    .orderBy(asc(runs.ordinal))
+    .limit(Math.min(concerned, STEERED_NODES_MAX));
+  return {
+    starting,
+    withdrawn: ended,
+    active,
+    waiting: queued - starting,
+    nodeIds: rows.map(({ nodeId }) => nodeId),
+  };
+}
+
 /** A run that has not started. The index of unfinished runs serves the condition. */
 const QUEUED = and(eq(runs.state, "QUEUED"), isNull(runs.finishedAt));
 
@@ -104,7 +170,7 @@ function workOf(operationId: string, ...conditions: readonly (SQL | undefined)[]
   return and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), ...conditions);
 }
 
-async function exists(tx: Tx, where: SQL | undefined): Promise<boolean> {
+async function exists(tx: Reader, where: SQL | undefined): Promise<boolean> {
   const found = await tx.select({ id: runs.id }).from(runs).where(where).limit(1);
   return found.length > 0;
 }

@@ -5,17 +5,21 @@
  */
 import type { Refusal } from "../../errors.ts";
 import { judgeWaves, waveSizes, countOf } from "../../lifecycle/waves.ts";
-import type { Share, WaveOptions } from "../../lifecycle/waves.ts";
-import { lockOperation, pauseLeft, pauseWaves, updateOperation } from "../../store/operations.ts";
+import type { Share, WaveOptions, WaveState, WaveVerdict } from "../../lifecycle/waves.ts";
+import { lockOperation, operationsByIds, pauseLeft, pauseWaves, updateOperation } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
+import type { Reader } from "../../store/postgres/database.ts";
+import { keepReadOnly } from "../../store/postgres/transactions.ts";
 import type { Waves } from "../../store/records.ts";
 import {
   countFailed,
   hasQueued,
   hasUnfinishedInWaves,
   nextQueuedWave,
+  steeredRuns,
   withdrawStarts,
 } from "../../store/operation-runs.ts";
+import type { SteeredRuns } from "../../store/operation-runs.ts";
 import { ENGINE, startQueued } from "./start-runs.ts";
 import type { StartParts } from "./start-runs.ts";
 import { isUuid } from "../../runtime/uuid.ts";
@@ -80,14 +84,11 @@ export function resolveWaves(options: WaveOptions, total: number): Waves {
 export async function settleWaves(transaction: Transaction, parts: StartParts, operation: OperationRow): Promise<void> {
   const { waves, waveState, wave } = operation;
   if (!waves || !waveState || operation.interrupt !== null) return;
-  // This runs at the end of every run, so failures are counted only if there is a limit.
-  const failures = waves.maxFailures === null ? 0 : (await countFailed(transaction.tx, operation.id)) - waves.forgiven;
-  const unfinished = await hasUnfinishedInWaves(transaction.tx, operation.id, wave);
-  const queued = await hasQueued(transaction.tx, operation.id);
-  switch (judgeWaves({ ...waves, state: waveState, wave, waves: waves.sizes.length, failures, unfinished, queued })) {
+  switch (await waveVerdict(transaction.tx, operation)) {
     case "NOTHING":
       return;
     case "HALT": {
+      const failures = await countUnforgiven(transaction.tx, operation);
       const waveReason = `${failures} ${failures === 1 ? "node" : "nodes"} failed and maxFailures is ${waves.maxFailures}, so no further node starts. Continue with resumeWaves, or stop the operation.`;
       return halt(transaction, operation, { waveReason, waveBy: ENGINE });
     }
@@ -106,6 +107,21 @@ export async function settleWaves(transaction: Transaction, parts: StartParts, o
     case "OPEN":
       return openNext(transaction, parts, operation, ENGINE);
   }
+}
+
+/** The action that the present state of an operation's runs calls for. */
+export async function waveVerdict(reader: Reader, operation: OperationRow): Promise<WaveVerdict> {
+  const { waves, waveState, wave } = operation;
+  if (!waves || !waveState || operation.interrupt !== null) return "NOTHING";
+  // This runs at the end of every run, so failures are counted only if there is a limit.
+  const failures = waves.maxFailures === null ? 0 : await countUnforgiven(reader, operation);
+  const unfinished = await hasUnfinishedInWaves(reader, operation.id, wave);
+  const queued = await hasQueued(reader, operation.id);
+  return judgeWaves({ ...waves, state: waveState, wave, waves: waves.sizes.length, failures, unfinished, queued });
+}
+
+async function countUnforgiven(reader: Reader, { id, waves }: OperationRow): Promise<number> {
+  return (await countFailed(reader, id)) - (waves?.forgiven ?? 0);
 }
 
 /** Halts the waves. Runs that wait for a worker do not start either. */
@@ -159,9 +175,16 @@ export interface WavesRequest {
   readonly operationId: string;
   readonly action: WaveAction;
   readonly reason?: string | undefined;
+  /** Nothing is written or locked, and the answer has a forecast. */
+  readonly dryRun?: boolean | undefined;
 }
 
-export type WavesAnswer = { readonly operationId: string | null; readonly refusals: readonly Refusal[] };
+export interface WavesAnswer {
+  readonly operationId: string | null;
+  readonly refusals: readonly Refusal[];
+  /** Of an accepted dry run. */
+  readonly forecast?: WavesForecast;
+}
 
 /** Advances, halts or resumes the waves of an operation. */
 export async function steerWaves(context: EngineContext, caller: Caller, request: WavesRequest): Promise<WavesAnswer> {
@@ -169,7 +192,9 @@ export async function steerWaves(context: EngineContext, caller: Caller, request
   const flaws = reasonFlaws(request.reason);
   if (flaws.length > 0) return { operationId: null, refusals: flaws };
   return context.transact(async (transaction): Promise<WavesAnswer> => {
-    const operation = isUuid(id) ? await lockOperation(transaction.tx, id) : undefined;
+    if (request.dryRun) await keepReadOnly(transaction.tx);
+    const read = request.dryRun ? operationById : lockOperation;
+    const operation = isUuid(id) ? await read(transaction.tx, id) : undefined;
     if (!operation)
       return refused({
         code: "NOT_FOUND",
@@ -177,23 +202,34 @@ export async function steerWaves(context: EngineContext, caller: Caller, request
         missing: [id],
         path: ["input", "operationId"],
       });
-    const flaw =
-      steerFlaw(operation) ?? (await STEER[request.action](transaction, context, { caller, request, operation }));
-    if (flaw === null) return { operationId: id, refusals: [] };
-    return refused({
-      code: "INVALID_STATE",
-      message: `Operation ${id} ${flaw}`,
-      operationId: id,
-      path: ["input", "operationId"],
-    });
+    const flaw = await steerFlaw(transaction.tx, operation, request.action);
+    if (flaw !== null)
+      return refused({
+        code: "INVALID_STATE",
+        message: `Operation ${id} ${flaw}`,
+        operationId: id,
+        path: ["input", "operationId"],
+      });
+    if (request.dryRun)
+      return { operationId: id, refusals: [], forecast: await forecastWaves(transaction.tx, operation, request.action) };
+    await STEER[request.action](transaction, context, { caller, request, operation });
+    return { operationId: id, refusals: [] };
   });
 }
 
+async function operationById(reader: Reader, id: string): Promise<OperationRow | undefined> {
+  return (await operationsByIds(reader, [id]))[0];
+}
+
 /** Why the waves of an operation cannot be steered, as the end of a sentence; null if they can. */
-function steerFlaw({ waves, waveState, finishedAt, state, interrupt }: OperationRow): string | null {
+async function steerFlaw(reader: Reader, operation: OperationRow, action: WaveAction): Promise<string | null> {
+  const { id, waves, waveState, finishedAt, state, interrupt, wave } = operation;
   if (!waves || !waveState) return "has no waves.";
   if (finishedAt) return `has ended (${state}).`;
-  return interrupt === null ? null : `is being ${interrupt === "STOP" ? "stopped" : "aborted"}.`;
+  if (interrupt !== null) return `is being ${interrupt === "STOP" ? "stopped" : "aborted"}.`;
+  if (action === "RESUME") return waveState === "HALTED" ? null : `is not halted (${waveState}).`;
+  if (action === "HALT" || (await nextQueuedWave(reader, id, wave)) !== null) return null;
+  return `is at its last wave already.${waveState === "HALTED" ? " Start the rest of it with resumeWaves." : ""}`;
 }
 
 interface Steering {
@@ -202,9 +238,9 @@ interface Steering {
   readonly operation: OperationRow;
 }
 
-/** Each carries out one action, or returns why it cannot, as the end of a sentence. */
+/** Each carries out one action. */
 const STEER: Readonly<
-  Record<WaveAction, (transaction: Transaction, context: EngineContext, steering: Steering) => Promise<string | null>>
+  Record<WaveAction, (transaction: Transaction, context: EngineContext, steering: Steering) => Promise<void>>
 > = {
   async HALT(transaction, _context, { caller, request, operation }) {
     const wasHalted = operation.waveState === "HALTED";
@@ -212,32 +248,61 @@ const STEER: Readonly<
       waveReason: request.reason ?? (wasHalted ? operation.waveReason : "Halted by request."),
       waveBy: caller.actor,
     });
-    return null;
   },
   async ADVANCE(transaction, context, { caller, operation }) {
-    if ((await nextQueuedWave(transaction.tx, operation.id, operation.wave)) === null)
-      return `is at its last wave already.${operation.waveState === "HALTED" ? " Start the rest of it with resumeWaves." : ""}`;
     await openNext(transaction, context, await forgive(transaction, operation), caller.actor);
-    return null;
   },
   async RESUME(transaction, context, { caller, operation }) {
-    if (operation.waveState !== "HALTED") return `is not halted (${operation.waveState}).`;
     const resumed = { ...(await forgive(transaction, operation)), waveState: "RUNNING" } as const;
     const change = { waveState: "RUNNING", waveReason: null, waveBy: caller.actor } as const;
     await updateOperation(transaction.tx, operation.id, change);
     await startQueued(transaction, context, resumed);
     await settleWaves(transaction, context, resumed);
     transaction.afterCommit(context.nudge);
-    return null;
   },
 };
 
 /** Failures before a user continues the waves do not count again. */
 async function forgive(transaction: Transaction, operation: OperationRow): Promise<OperationRow> {
+  const forgiven = await withForgiven(transaction.tx, operation);
+  if (forgiven.waves) await updateOperation(transaction.tx, operation.id, { waves: forgiven.waves });
+  return forgiven;
+}
+
+async function withForgiven(reader: Reader, operation: OperationRow): Promise<OperationRow> {
   if (!operation.waves) return operation;
-  const waves = { ...operation.waves, forgiven: await countFailed(transaction.tx, operation.id) };
-  await updateOperation(transaction.tx, operation.id, { waves });
-  return { ...operation, waves };
+  return { ...operation, waves: { ...operation.waves, forgiven: await countFailed(reader, operation.id) } };
+}
+
+/** The state of the waves after an action, and what becomes of the runs. */
+export interface WavesForecast {
+  readonly action: WaveAction;
+  readonly waveState: WaveState;
+  /** Number of the newest wave, from 0. */
+  readonly wave: number;
+  readonly counts: SteeredRuns;
+  /** Failures that no longer count toward `maxFailures`. */
+  readonly forgivenFailures: number;
+}
+
+/** What an action on the waves of an operation would do. The order of the steps is that of `STEER`. */
+async function forecastWaves(reader: Reader, operation: OperationRow, action: WaveAction): Promise<WavesForecast> {
+  const { id, wave, maxParallel } = operation;
+  if (action === "HALT") {
+    const counts = await steeredRuns(reader, id, { wave, maxParallel, action });
+    return { action, waveState: "HALTED", wave, counts, forgivenFailures: 0 };
+  }
+  const forgiven = await withForgiven(reader, operation);
+  const resumed = { ...forgiven, waveState: "RUNNING" as const };
+  const verdict = action === "ADVANCE" ? "OPEN" : await waveVerdict(reader, resumed);
+  const opened = verdict === "OPEN" ? ((await nextQueuedWave(reader, id, wave)) ?? wave) : wave;
+  return {
+    action,
+    waveState: verdict === "AWAIT" ? "AWAITING" : verdict === "PAUSE" ? "PAUSED" : "RUNNING",
+    wave: opened,
+    counts: await steeredRuns(reader, id, { wave: opened, maxParallel, action }),
+    forgivenFailures: await countUnforgiven(reader, operation),
+  };
 }
 
 function refused(refusal: Refusal): WavesAnswer {
