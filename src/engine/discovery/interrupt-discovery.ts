@@ -44,7 +44,9 @@ export async function abortDiscovery(
   const flaws = abortFlaws(request);
   if (flaws.length > 0) return refuseRequest(flaws);
   if (request.dryRun)
-    return context.transact(({ tx }) => forecastDiscovery(tx, operationId, { interrupt: "ABORT", timeoutSeconds: null }));
+    return context.transact(({ tx }) =>
+      forecastDiscovery(tx, operationId, { interrupt: "ABORT", timeoutSeconds: null }),
+    );
   return context.transact(async (transaction): Promise<AbortResult> => {
     const operation = await lockOperation(transaction.tx, operationId);
     if (!operation) return refuseRequest(unknownOperation(operationId));

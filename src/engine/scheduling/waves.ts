@@ -211,7 +211,11 @@ export async function steerWaves(context: EngineContext, caller: Caller, request
         path: ["input", "operationId"],
       });
     if (request.dryRun)
-      return { operationId: id, refusals: [], forecast: await forecastWaves(transaction.tx, operation, request.action) };
+      return {
+        operationId: id,
+        refusals: [],
+        forecast: await forecastWaves(transaction.tx, operation, request.action),
+      };
     await STEER[request.action](transaction, context, { caller, request, operation });
     return { operationId: id, refusals: [] };
   });

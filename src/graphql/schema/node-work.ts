@@ -28,7 +28,7 @@ export const NodeResultRef = builder.objectRef<NodeResult>("NodeResult").impleme
     run: t.field({
       type: RunRef,
       nullable: true,
-      description: "Run on the node; null if the node was refused, and in a dry run.",
+      description: "Run on the node; null if the node was refused, and in a dry run of a verb.",
       resolve: ({ runId }, _args, { load }) => (runId === null ? null : load.run.load(runId)),
     }),
     accepted: t.exposeBoolean("accepted", {

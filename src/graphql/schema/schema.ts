@@ -31,6 +31,7 @@ import "./cluster.ts";
 import "./discovery.ts";
 import "./driver.ts";
 import "./step-log.ts";
+import "./forecast.ts";
 import "./image.ts";
 import "./image-mutations.ts";
 import "./interrupt.ts";

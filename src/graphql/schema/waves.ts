@@ -60,16 +60,21 @@ const SteerWavesInput = builder.inputType("SteerWavesInput", {
   fields: (t) => ({
     operationId: t.id({ required: true, description: "Global ID or raw UUID of the operation." }),
     reason: t.string({ description: "Reason; shown with the operation while it is halted." }),
+    dryRun: t.boolean({
+      required: true,
+      defaultValue: false,
+      description: "Only return a `forecast`. Nothing is written, and nothing is locked.",
+    }),
   }),
 });
 
-const OperationPayloadRef = builder.objectRef<WavesAnswer>("OperationPayload").implement({
+export const OperationPayloadRef = builder.objectRef<WavesAnswer>("OperationPayload").implement({
   description: "Answer to a mutation of an operation.",
   fields: (t) => ({
     operation: t.field({
       type: OperationRef,
       nullable: true,
-      description: "The operation after the change; null if the request was refused.",
+      description: "The operation after the change, or as it is with `dryRun`; null if the request was refused.",
       resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
     }),
     errors: t.field({
@@ -107,6 +112,7 @@ for (const [name, action, description] of WAVE_MUTATIONS) {
           operationId: keyOf("Operation", input.operationId),
           action,
           reason: given(input.reason),
+          dryRun: input.dryRun,
         }),
     }),
   );

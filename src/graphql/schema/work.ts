@@ -1,4 +1,5 @@
 /** Mutations of unfinished or ended work: abort, stop, restart, and what undoes an abort or a hold. */
+import type { SubmitAnswer } from "../../engine/input/answers.ts";
 import { builder, given, needs } from "../base/builder.ts";
 import type { InputFields } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
@@ -18,6 +19,12 @@ const interruptFields = (t: InputFields) => ({
       "Effect of a refused or unknown node on the others. BEST_EFFORT: the others are accepted, and `errors` names the unknown nodes.",
   }),
   reason: t.string({ description: "Reason for the request; stored with the transitions." }),
+  dryRun: t.boolean({
+    required: true,
+    defaultValue: false,
+    description:
+      "Only decide the request: return each node's result and a `forecast`. Nothing is written, and nothing is locked.",
+  }),
 });
 
 const AbortInput = builder.inputType("AbortInput", {
@@ -45,11 +52,13 @@ builder.mutationField("abort", (t) =>
       "Give up work now; nodes end in a failed state. Each node has its own result: accepted, or refused with NOTHING_RUNNING, NOT_INTERRUPTIBLE or UNSUPPORTED_BY_DRIVER.",
     args: { input: t.arg({ type: AbortInput, required: true, description: "Work to abort, and how." }) },
     resolve: (_root, { input }, context) =>
-      context.services.engine.abort(callerOf(context), {
-        ...workOf(input),
-        mode: input.mode,
-        powerOff: given(input.powerOff),
-      }),
+      interrupted(
+        context.services.engine.abort(callerOf(context), {
+          ...workOf(input),
+          mode: input.mode,
+          powerOff: given(input.powerOff),
+        }),
+      ),
   }),
 );
 
@@ -78,10 +87,12 @@ builder.mutationField("stop", (t) =>
       "Stop work gracefully: running steps end, no further step starts, and nodes with remaining work end STOPPED, from where they can be restarted. Work that was stopped already is returned as it is; if all of the work has ended otherwise, the request is refused with NOTHING_RUNNING.",
     args: { input: t.arg({ type: StopInput, required: true, description: "Operation or nodes whose work is meant." }) },
     resolve: (_root, { input }, context) =>
-      context.services.engine.stop(callerOf(context), {
-        ...workOf(input),
-        timeoutSeconds: given(input.timeoutSeconds),
-      }),
+      interrupted(
+        context.services.engine.stop(callerOf(context), {
+          ...workOf(input),
+          timeoutSeconds: given(input.timeoutSeconds),
+        }),
+      ),
   }),
 );
 
@@ -166,7 +177,8 @@ builder.mutationField("withdrawAbort", (t) =>
     description:
       "Withdraw a pending abort: the step that it waits for ends, and the work continues. Refused if the abort has already started. Also withdraws a stop that was requested before the abort.",
     args: { input: t.arg({ type: WorkInput, required: true, description: "Work whose abort to withdraw." }) },
-    resolve: (_root, { input }, context) => context.services.engine.withdrawAbort(callerOf(context), workOf(input)),
+    resolve: (_root, { input }, context) =>
+      interrupted(context.services.engine.withdrawAbort(callerOf(context), workOf(input))),
   }),
 );
 
@@ -176,10 +188,16 @@ builder.mutationField("releaseHolds", (t) =>
     ...needs("OPERATE"),
     description: "Release holds: runs that wait at the reserved step `hold` continue. Each node has its own result.",
     args: { input: t.arg({ type: WorkInput, required: true, description: "Work whose holds to release." }) },
-    resolve: (_root, { input }, context) => context.services.engine.unhold(callerOf(context), workOf(input)),
+    resolve: (_root, { input }, context) =>
+      interrupted(context.services.engine.unhold(callerOf(context), workOf(input))),
   }),
 );
 
-function workOf({ work, acceptance, reason }: typeof WorkInput.$inferInput) {
-  return { work: workSelector(work), acceptance, reason: given(reason) };
+function workOf({ work, acceptance, reason, dryRun }: typeof WorkInput.$inferInput) {
+  return { work: workSelector(work), acceptance, reason: given(reason), dryRun };
+}
+
+/** The answer of a request that starts no work, so that it has no plan to sum up. */
+async function interrupted(answer: Promise<SubmitAnswer>): Promise<SubmitAnswer> {
+  return { ...(await answer), startsWork: false };
 }
