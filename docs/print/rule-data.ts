@@ -268,6 +268,24 @@ export const RULES: readonly RuleSection[] = [
         id: "R-565",
         rule: "The summary of a plan names each step that changes disks, firmware or networks, with the number of nodes, and the number of nodes that lose data.",
       },
+      {
+        id: "R-566",
+        rule: "The dry run of an abort, a stop, withdrawAbort, releaseHolds or a request about waves writes nothing, takes no lock and waits for none.",
+      },
+      {
+        id: "R-567",
+        rule: "The forecast of an abort is what the abort does to each run: when it ends, in which state run and node end, whether the power is cut, and which parts of the machine are left changed.",
+      },
+      { id: "R-568", rule: "The forecast of a stop is what the stop does to each run." },
+      { id: "R-569", rule: "The forecasts of withdrawAbort and releaseHolds are what the requests do to each run." },
+      {
+        id: "R-570",
+        rule: "The forecast of advanceWaves, haltWaves and resumeWaves has the state of the waves and the numbers of nodes that the request leads to.",
+      },
+      {
+        id: "R-571",
+        rule: "A forecast counts nodes, or addresses of a discovery, by effect, those that end first before the others, with the expected time of their ends.",
+      },
       { id: "R-052", rule: "A request with `planHash` does exactly what the plan showed, or is refused." },
       {
         id: "R-167",

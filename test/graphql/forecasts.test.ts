@@ -21,18 +21,24 @@ async function ask(verb: string, uuid: string, more: object = {}) {
   return data[verb];
 }
 
+/** Cleaned nodes whose later work waits at a gate in a step. */
+async function available(count: number, step: string, gate: string): Promise<string[]> {
+  const names = await ostler.register(count, {});
+  await ostler.commission(names, "AVAILABLE");
+  const settings = JSON.stringify({ fake: { steps: { [step]: { gate } } } });
+  await ostler.test
+    .sql`update nodes set settings = settings || ${settings}::text::jsonb where name in ${ostler.test.sql(names)}`;
+  return names;
+}
+
 describe("the forecast of an abort", () => {
   test("runs are grouped by effect, those that end first before the others, with their times [R-571]", async () => {
-    await ostler.commission(await ostler.register(1, {}), "AVAILABLE");
+    const gate = aGate();
+    const first = await available(2, "clean.erase_metadata", gate.name);
+    const late = await available(1, "clean.erase_disks", gate.name);
+    const queued = await available(3, "clean.erase_metadata", gate.name);
     await ostler.test
       .sql`update attempts set started_at = finished_at - interval '500 seconds' where label = 'clean.erase_metadata'`;
-    const gate = aGate();
-    const steps = { "clean.erase_metadata": { gate: gate.name } };
-    const first = await ostler.register(2, { steps });
-    const late = await ostler.register(1, { steps: { "clean.erase_disks": { gate: gate.name } } });
-    const queued = await ostler.register(3, { steps });
-    for (const name of [...first, ...late, ...queued])
-      await ostler.test.sql`update nodes set state = 'AVAILABLE' where name = ${name}`;
     const uuid = await ostler.begin("cleanNodes", [...first, ...late, ...queued], { maxParallel: 3 });
     await gate.arrivals(3);
     await ostler.test
@@ -108,22 +114,31 @@ describe("the forecast of an abort", () => {
   test("a discovery is forecast by addresses, and goes on [R-571]", async () => {
     const gate = aGate();
     const { discoverNodes } = await ostler.query<{ discoverNodes: { operation: { uuid: string } } }>(
-      `mutation Discover { discoverNodes(input: { addresses: ["192.0.2.1-192.0.2.5"], driver: { fake: { steps: [{ step: "power.verify", gate: "${gate.name}" }] } } }) { operation { uuid } errors { code message } } }`,
+      "mutation Discover($input: DiscoverNodesInput!) { discoverNodes(input: $input) { operation { uuid } } }",
+      { input: { addresses: ["10.6.0.0/29"], driver: { fake: { gate: gate.name } } } },
     );
     const { uuid } = discoverNodes.operation;
-    const before = await ostler.test.sql`select state from operations where id = ${uuid}`;
-    const answers = [await ask("abort", uuid, { dryRun: true }), await ask("stop", uuid, { dryRun: true })];
-    expect(before).toHaveLength(1);
-    for (const answer of answers) expect(answer).toMatchObject({ operation: null });
-    expect(await ostler.test.sql`select 1 from operations where id = ${uuid} and wish is not null`).toEqual([]);
-    await ostler.operationEnds(uuid);
+    await gate.arrivals();
+    const before = await ostler.dump(["clock"]);
+    for (const [verb, effect] of [
+      ["abort", "NOW"],
+      ["stop", "PENDING"],
+    ] as const)
+      expect(await ask(verb, uuid, { dryRun: true })).toMatchObject({
+        operation: null,
+        errors: [],
+        forecast: { effects: [{ effect, endsAs: "STOPPED", nodeState: null, count: 6, examples: [] }] },
+      });
+    expect(await ostler.dump(["clock"])).toBe(before);
+    gate.open();
+    expect(await ostler.operationEnds(uuid)).not.toBe("ABORTED");
   });
 });
 
 test("dryRun of haltWaves returns a forecast, and one of an operation without waves the refusal [R-570]", async () => {
   const gate = aGate();
-  const names = await ostler.register(3, { steps: { "power.verify": { gate: gate.name } } });
-  const uuid = await ostler.begin("manageNodes", names, { waves: { sizes: [{ count: 1 }] } });
+  const names = await available(3, "deploy.prepare", gate.name);
+  const uuid = await ostler.begin("deployNodes", names, { waves: { sizes: [{ count: 1 }] } });
   await gate.arrivals(1);
   const halt = (operationId: string, dryRun: boolean) =>
     ostler.query(
