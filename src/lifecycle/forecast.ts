@@ -1,5 +1,5 @@
 /**
- * What an interrupt, a withdrawal or the end of a hold makes of a run, foreseen from its present state. Pure. The
+ * The effect of an interrupt, a withdrawal or the end of a hold on a run, foreseen from its present state. Pure. The
  * answers of dry runs are made of it; the rules are those by which workers carry interrupts out (interrupts.ts).
  */
 import type { NodeState } from "./node-states.ts";

@@ -90,7 +90,7 @@ const SITUATIONS: Readonly<Record<string, () => Promise<Situated>>> = {
   "on hold": () => waiting("deploy.prepare", {}, "CLEAN", steps(erase, hold, erase)),
 };
 
-/** What the forecast of one node says, and what has become of the node at the end, in the same words. */
+/** The forecast of one node, in the words of `happened`. */
 async function foreseen({ forecast }: SubmitAnswer, node: TestNode) {
   const entry = forecast?.entries.find(({ answer }) => answer?.nodeId === node.id);
   if (!entry) return null;

@@ -92,7 +92,10 @@ export async function stopDiscovery(
   });
 }
 
-/** What an interrupt would make of the addresses without a result. Probes are not recorded before they have one. */
+/**
+ * The effect that an interrupt would have on the addresses without a result. Probes are not recorded before they have
+ * one.
+ */
 async function forecastDiscovery(
   tx: Tx,
   operationId: string,

@@ -65,7 +65,7 @@ export interface StepUnderWay {
   readonly leftSeconds: number;
 }
 
-/** What a request makes of the run of one node, or of several addresses of a discovery. */
+/** The effect of a request on the run of one node, or on several addresses of a discovery. */
 export interface ForecastEntry extends Forecast {
   readonly answer: NodeAnswer | null;
   readonly count: number;
@@ -75,7 +75,7 @@ export interface ForecastEntry extends Forecast {
 /** The effect of an interrupt, a withdrawal or an unhold, in a dry run. */
 export interface InterruptForecast {
   readonly entries: readonly ForecastEntry[];
-  /** Of a stop: how long running steps may take; null for other requests. */
+  /** The time that a stop leaves to running steps; null for other requests. */
   readonly timeoutSeconds: number | null;
 }
 

@@ -15,7 +15,7 @@ export const NOTHING: ForecastEntry = {
   step: null,
 };
 
-/** What a request makes of as many addresses of a discovery. */
+/** The effect of a request on as many addresses of a discovery. */
 export function addressesEntry(count: number, effect: WorkEffect): ForecastEntry[] {
   return count === 0 ? [] : [{ ...NOTHING, effect, endsAs: "STOPPED", count }];
 }

@@ -88,7 +88,7 @@ export function endingAlready({ run, facts, step }: ForecastRun): Forecast {
   return { ...abortForecast(facts, verdict, { mode, powerOff }), effect: "NONE" };
 }
 
-/** What a request makes of the run of a node. */
+/** The effect of a request on the run of a node. */
 export function entryOf(answer: NodeAnswer, { node, underWay }: ForecastRun, forecast: Forecast): ForecastEntry {
   return { ...forecast, answer: { ...answer, node }, count: 1, step: underWay };
 }

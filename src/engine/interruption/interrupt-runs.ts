@@ -40,13 +40,13 @@ export interface Interruption<Answer extends NodeAnswer> {
   carryOut(transaction: Transaction, accepted: readonly Accepted<Answer>[]): Promise<void>;
   /** The same runs in a dry run, without a lock. Default: unfinished runs. */
   read?(reader: Reader, nodeIds: readonly string[]): Promise<readonly RunRow[]>;
-  /** What the interruption would make of accepted runs, in a dry run. */
+  /** The effects that the interruption would have on accepted runs, in a dry run. */
   forecast(
     reader: Reader,
     accepted: readonly Accepted<Answer>[],
     runs: ReadonlyMap<string, ForecastRun>,
   ): Promise<readonly Forecast[]> | readonly Forecast[];
-  /** Of a stop: how long running steps may take. */
+  /** The time that a stop leaves to running steps. */
   readonly timeoutSeconds?: number;
   /** The accepted runs whose operation the answer names. Default: all of them. */
   answeredRuns?(accepted: readonly RunRow[]): readonly RunRow[];

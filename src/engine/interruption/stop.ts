@@ -122,7 +122,7 @@ function stoppedNode({ id, nodeId, nodeName }: RunRow): NodeAnswer {
   return acceptedNode(nodeName, nodeId, id);
 }
 
-/** What a stop would make of the runs of an operation. */
+/** The effects that a stop would have on the runs of an operation. */
 async function forecastOperation(reader: Reader, id: string, { seconds }: Stop): Promise<SubmitAnswer> {
   const [operation] = isUuid(id) ? await operationsByIds(reader, [id]) : [];
   if (!operation) return refuseRequest(unknownOperation(id));

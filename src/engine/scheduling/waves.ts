@@ -289,7 +289,7 @@ export interface WavesForecast {
   readonly forgivenFailures: number;
 }
 
-/** What an action on the waves of an operation would do. The order of the steps is that of `STEER`. */
+/** The effect that an action on the waves of an operation would have. The order of the steps is that of `STEER`. */
 async function forecastWaves(reader: Reader, operation: OperationRow, action: WaveAction): Promise<WavesForecast> {
   const { id, wave, maxParallel } = operation;
   if (action === "HALT") {

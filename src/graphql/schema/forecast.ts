@@ -53,7 +53,7 @@ async function effectGroups(
   return made.toSorted((a, b) => compare(rank(a), rank(b)) || countOf(b) - countOf(a));
 }
 
-/** Infinity less infinity is no number. */
+/** The difference of two infinities is NaN. */
 function compare(a: number, b: number): number {
   return a === b ? 0 : a - b;
 }
@@ -146,46 +146,49 @@ const WorkEffectGroupRef = builder.objectRef<EffectGroup>("WorkEffectGroup").imp
       description: "Whether the condition of the machines is known afterwards; false for a forced abort.",
       resolve: ({ one }) => one.isConditionKnown,
     }),
-    soonestSeconds: t.int({
-      nullable: true,
-      description:
-        "Seconds until the first of the runs is expected to end, 0 if it ends at once, without its clean-up. Null if unknown.",
-      resolve: ({ entries: [first] }) => (first?.[1].expected == null ? null : wholeSeconds(first[1].expected)),
-    }),
-    expectedSeconds: t.int({
-      nullable: true,
-      description:
-        "Seconds until all of them are expected to have ended, from earlier durations of the steps and the time they have taken. Null if unknown for one of them.",
-      resolve: (group) => latest(group, "expected"),
-    }),
-    upperSeconds: t.int({
-      nullable: true,
-      description: "The same from 90th percentiles; null if unknown, or if a step has taken longer already.",
-      resolve: (group) => latest(group, "upper"),
-    }),
-    deadlineSeconds: t.int({
-      nullable: true,
-      description: "Seconds until the timeouts of all their steps have passed; null if they wait for no step.",
-      resolve: (group) => latest(group, "deadline"),
-    }),
-    timeoutCount: t.int({
-      description:
-        "For a stop: number of runs whose step is expected to take longer than `timeoutSeconds`, so that they would fail with STOP_TIMEOUT. Steps without an estimate do not count. 0 for other requests.",
-      resolve: ({ entries, timeoutSeconds }) =>
-        timeoutSeconds === null ? 0 : entries.filter(([, { expected }]) => (expected ?? 0) > timeoutSeconds).length,
-    }),
-    examples: t.field({
-      type: [NodeResultRef],
-      description: "Some of the nodes, those that are expected to end first before the others.",
-      args: exampleArgs(t.arg),
-      resolve: ({ entries }, { first }) =>
-        examplesOf(
-          entries.flatMap(([{ answer }]) => (answer ? [answer] : [])),
-          first,
-        ),
-    }),
   }),
 });
+
+builder.objectFields(WorkEffectGroupRef, (t) => ({
+  soonestSeconds: t.int({
+    nullable: true,
+    description:
+      "Seconds until the first of the runs is expected to end, 0 if it ends at once, without its clean-up. Null if unknown.",
+    resolve: ({ entries: [first] }) => (first?.[1].expected == null ? null : wholeSeconds(first[1].expected)),
+  }),
+  expectedSeconds: t.int({
+    nullable: true,
+    description:
+      "Seconds until all of them are expected to have ended, from earlier durations of the steps and the time they have taken. Null if unknown for one of them.",
+    resolve: (group) => latest(group, "expected"),
+  }),
+  upperSeconds: t.int({
+    nullable: true,
+    description: "The same from 90th percentiles; null if unknown, or if a step has taken longer already.",
+    resolve: (group) => latest(group, "upper"),
+  }),
+  deadlineSeconds: t.int({
+    nullable: true,
+    description: "Seconds until the timeouts of all their steps have passed; null if they wait for no step.",
+    resolve: (group) => latest(group, "deadline"),
+  }),
+  timeoutCount: t.int({
+    description:
+      "For a stop: number of runs whose step is expected to take longer than `timeoutSeconds`, so that they would fail with STOP_TIMEOUT. Steps without an estimate do not count. 0 for other requests.",
+    resolve: ({ entries, timeoutSeconds }) =>
+      timeoutSeconds === null ? 0 : entries.filter(([, { expected }]) => (expected ?? 0) > timeoutSeconds).length,
+  }),
+  examples: t.field({
+    type: [NodeResultRef],
+    description: "Some of the nodes, those that are expected to end first before the others.",
+    args: exampleArgs(t.arg),
+    resolve: ({ entries }, { first }) =>
+      examplesOf(
+        entries.flatMap(([{ answer }]) => (answer ? [answer] : [])),
+        first,
+      ),
+  }),
+}));
 
 type Foreseen = SubmitAnswer & { readonly forecast: InterruptForecast };
 
