@@ -1,5 +1,6 @@
 /**
- * Forecasts: the effects of an abort, a stop, a withdrawal, the end of holds, and of requests about waves, in a dry run.
+ * Forecasts: the effects of an abort, a stop, a withdrawal, the end of holds, and of requests about waves, in a dry
+ * run.
  */
 import type { ForecastEntry, InterruptForecast, SubmitAnswer } from "../../engine/input/answers.ts";
 import type { WavesForecast } from "../../engine/scheduling/waves.ts";
