@@ -19,7 +19,7 @@ const WorkEffectEnum = builder.enumType("WorkEffect", {
   values: enumValues(WORK_EFFECTS),
 });
 
-/** Seconds until a run ends. `expected` and `upper`: null if unknown. `deadline`: null if it does not wait for a step. */
+/** Seconds until a run ends; null if unknown. `deadline`: null if the run does not wait for a step. */
 interface EndTime {
   readonly expected: number | null;
   readonly upper: number | null;
