@@ -5,7 +5,7 @@
 import { abortForecast } from "../../lifecycle/forecast.ts";
 import type { Forecast } from "../../lifecycle/forecast.ts";
 import { goesFurther, judgeAbort } from "../../lifecycle/interrupts.ts";
-import type { AbortMode } from "../../lifecycle/interrupts.ts";
+import type { AbortMode, RunFacts } from "../../lifecycle/interrupts.ts";
 import { attemptsUnderWay } from "../../store/attempts.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { plansByHashes } from "../../store/plans.ts";
