@@ -15,12 +15,15 @@ import type { NodeFilter } from "../store/node-filter.ts";
 import { nodeVersionsAfterName, nodesByIds } from "../store/nodes.ts";
 import type { NodeRow } from "../store/nodes.ts";
 import type { Database, Reader } from "../store/postgres/database.ts";
+import { newestChange } from "../store/changes.ts";
+import type { ChangeCursor } from "../store/changes.ts";
 import { newestCursor } from "../store/transitions.ts";
 import type { LogCursor } from "../store/transitions.ts";
 
-/** All matching nodes, by name, as of a position in the log. */
+/** All matching nodes, by name, as of a position in the log of transitions and one in the log of changes. */
 export interface Snapshot {
   readonly cursor: LogCursor;
+  readonly change: ChangeCursor;
   readonly nodes: readonly NodeRow[];
 }
 
@@ -129,11 +132,12 @@ export function createSnapshots(
 async function takeSnapshot(database: Database, round: Round, held: HeldRows): Promise<Snapshot> {
   return database.snapshot(async (reader) => {
     const cursor = await newestCursor(reader);
+    const change = await newestChange(reader);
     const nodes: NodeRow[] = [];
     for (;;) {
       const page = await nodeVersionsAfterName(reader, round.filter, nodes.at(-1)?.name ?? null, PAGE);
       nodes.push(...(await held.read(reader, page)));
-      if (page.length < PAGE || round.claims === 0) return { cursor, nodes };
+      if (page.length < PAGE || round.claims === 0) return { cursor, change, nodes };
     }
   });
 }

@@ -14,7 +14,10 @@ import type { NodeFacts } from "../store/node-facts.ts";
 import type { NodeFilter } from "../store/node-filter.ts";
 import { newestCursor, transitionsAfter } from "../store/transitions.ts";
 import type { LogCursor, TransitionRow } from "../store/transitions.ts";
+import { createChangeTail } from "./change-tail.ts";
+import type { ChangeTail } from "./change-tail.ts";
 import { createFacts } from "./facts.ts";
+import { LogReader, notifyAll, subscribe } from "./log-reader.ts";
 import { createSnapshots } from "./snapshots.ts";
 import type { Claim } from "./snapshots.ts";
 import { createTurns } from "./turns.ts";
@@ -33,6 +36,8 @@ export interface Tail extends AsyncDisposable {
   facts(rows: readonly TransitionRow[]): Promise<readonly (NodeFacts | null)[]>;
   /** Claims a snapshot of all matching nodes. Snapshots are taken in the order of the requests. */
   snapshot(filter: NodeFilter | undefined): Claim;
+  /** The tail of the log of changes. */
+  readonly changes: ChangeTail;
   /** Turns of the streams that catch up. */
   readonly turns: Turns;
   /** Calls `listener` when the head has advanced and when the tail ends. */
@@ -45,8 +50,6 @@ export interface Tail extends AsyncDisposable {
   close(): void;
 }
 
-const RECENT_MAX = 8_192;
-const PAGE = 500;
 const POLL_MS = 1_000;
 
 export interface TailParts {
@@ -57,19 +60,32 @@ export interface TailParts {
 }
 
 export async function createTail(parts: TailParts): Promise<Tail> {
-  const { database, notifier, observer = noopObserver } = parts;
+  const { database, notifier, log, observer = noopObserver } = parts;
   const writeListeners = new Set<() => void>();
-  const reader = new LogReader(parts, await newestCursor(database.reader));
+  const reader = new LogReader<TransitionRow>(
+    {
+      log,
+      rowsAfter: (after, limit) => transitionsAfter(database.reader, { after, limit }),
+      onRows: (rows) => rows.slice(-1).forEach(({ at }) => observer.streamLag((Date.now() - at.getTime()) / 1_000)),
+    },
+    await newestCursor(database.reader),
+  );
+  const changes = createChangeTail({ database, log });
   const facts = createFacts((ids) => nodeFacts(database.reader, ids));
   const look = () => {
     if (reader.isClosed) return;
     notifyAll(writeListeners);
     reader.readNew();
+    changes.look();
   };
   const unsubscribe = notifier.subscribe(look);
-  const poll = setInterval(look, POLL_MS);
+  const poll = setInterval(() => {
+    look();
+    changes.poll();
+  }, POLL_MS);
   const close = () => {
     reader.close();
+    changes.close();
     notifyAll(writeListeners);
   };
   return {
@@ -85,6 +101,7 @@ export async function createTail(parts: TailParts): Promise<Tail> {
     recent: (after, limit) => reader.recent(after, limit),
     facts: (rows) => facts(rows, reader.newest.position),
     snapshot: createSnapshots(database),
+    changes,
     turns: createTurns({ isBusy: () => database.isWriting() }),
     onAdvance: (listener) => subscribe(reader.advanceListeners, listener),
     onWrite: (listener) => subscribe(writeListeners, listener),
@@ -94,90 +111,7 @@ export async function createTail(parts: TailParts): Promise<Tail> {
       unsubscribe();
       clearInterval(poll);
       close();
-      await reader.settled();
+      await Promise.all([reader.settled(), changes.settled()]);
     },
   };
-}
-
-/** Reads new transitions and keeps the newest in memory. */
-class LogReader {
-  readonly advanceListeners = new Set<() => void>();
-  readonly #database: Database;
-  readonly #log: Log;
-  readonly #observer: Observer;
-  /** The newest rows, oldest first; their positions have no holes. */
-  #recentRows: TransitionRow[] = [];
-  #newest: LogCursor;
-  #isClosed = false;
-  #reading: Promise<void> | null = null;
-  #readsAgain = false;
-
-  constructor({ database, log, observer = noopObserver }: TailParts, newest: LogCursor) {
-    this.#database = database;
-    this.#log = log;
-    this.#observer = observer;
-    this.#newest = newest;
-  }
-
-  get newest(): LogCursor {
-    return this.#newest;
-  }
-
-  get isClosed(): boolean {
-    return this.#isClosed;
-  }
-
-  recent(after: number, limit: number): readonly TransitionRow[] | null {
-    const [oldest] = this.#recentRows;
-    if (after >= this.#newest.position) return [];
-    if (!oldest || oldest.position > after + 1) return null;
-    // Positions have no holes, so the index follows from the position.
-    const from = after + 1 - oldest.position;
-    return this.#recentRows.slice(from, from + limit);
-  }
-
-  /** Starts a read, or repeats the one under way. */
-  readNew(): void {
-    this.#readsAgain = true;
-    this.#reading ??= this.#read()
-      .catch((error: unknown) => this.#log.warn({ err: error }, "the log cannot be read; retrying"))
-      .finally(() => {
-        this.#reading = null;
-      });
-  }
-
-  close(): void {
-    this.#isClosed = true;
-    notifyAll(this.advanceListeners);
-  }
-
-  /** Waits for the read under way. */
-  async settled(): Promise<void> {
-    await this.#reading;
-  }
-
-  async #read(): Promise<void> {
-    do {
-      this.#readsAgain = false;
-      const rows = await transitionsAfter(this.#database.reader, { after: this.#newest.position, limit: PAGE });
-      const [newest] = rows.slice(-1);
-      if (newest) {
-        this.#recentRows.push(...rows);
-        if (this.#recentRows.length > 2 * RECENT_MAX) this.#recentRows = this.#recentRows.slice(-RECENT_MAX);
-        this.#newest = newest;
-        this.#observer.streamLag((Date.now() - newest.at.getTime()) / 1_000);
-        notifyAll(this.advanceListeners);
-      }
-      if (rows.length === PAGE) this.#readsAgain = true;
-    } while (this.#readsAgain && !this.#isClosed);
-  }
-}
-
-function subscribe(listeners: Set<() => void>, listener: () => void): () => void {
-  listeners.add(listener);
-  return () => void listeners.delete(listener);
-}
-
-function notifyAll(listeners: ReadonlySet<() => void>): void {
-  for (const listener of listeners) listener();
 }

@@ -40,3 +40,16 @@ export async function nodeFacts(reader: Reader, ids: readonly string[]): Promise
     .leftJoin(clusters, eq(clusters.id, nodes.clusterId))
     .where(inArrayParam(nodes.id, ids));
 }
+
+/** Nodes with the names of their clusters, as of one moment. */
+export async function nodesWithClusters(
+  reader: Reader,
+  ids: readonly string[],
+): Promise<{ readonly row: NodeRow; readonly clusterName: string | null }[]> {
+  if (ids.length === 0) return [];
+  return reader
+    .select({ row: nodes, clusterName: clusters.name })
+    .from(nodes)
+    .leftJoin(clusters, eq(clusters.id, nodes.clusterId))
+    .where(inArrayParam(nodes.id, ids));
+}

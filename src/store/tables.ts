@@ -1,7 +1,9 @@
 /**
  * All tables, as the migrations in `drizzle/` create them. The migrations also contain what Drizzle cannot express:
  * - the legal edges (`lifecycle_edges`), and the trigger that rejects any other change of `nodes.state`;
- * - the one row of `feed_position`;
+ * - the one rows of `feed_position` and `change_position`;
+ * - the triggers that record changes in `change_inbox`, and `number_changes`, which moves them to `changes` (decision
+ *   0042);
  * - the collation of `nodes.name`, which is by bytes, so that one index serves the order of lists and prefixes of
  *   names;
  * - `label_pairs`, which makes labels a list that PostgreSQL keeps statistics of;
@@ -32,6 +34,7 @@ import type { NodeFault } from "../lifecycle/faults.ts";
 import type { ChecksumAlgorithm, ImageArchitecture, ImageBootMode, ImageFormat } from "../lifecycle/images.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
+import type { ChangeBefore, ChangeSubject } from "./change-fields.ts";
 import type { AbortMode } from "../lifecycle/interrupts.ts";
 import type { FailurePolicy, OperationState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
 import type { OperationKind, LegPhase } from "../lifecycle/verbs.ts";
@@ -630,6 +633,43 @@ export const transitions = pgTable(
 
 /** Position of the newest transition: one row, locked from the allocation of a position until the commit. */
 export const feedPosition = pgTable("feed_position", {
+  id: boolean("id").primaryKey().default(true),
+  position: bigint("position", { mode: "number" }).notNull(),
+});
+
+const change = {
+  subject: text("subject").$type<ChangeSubject>().notNull(),
+  /** Of the node, cluster, operation or run. */
+  subjectId: uuid("subject_id").notNull(),
+  /** The node and operation of a run. */
+  nodeId: uuid("node_id"),
+  operationId: uuid("operation_id"),
+  event: text("event").$type<"CREATED" | "CHANGED" | "DELETED">().notNull(),
+  fields: text("fields").array().notNull(),
+  /** What filters saw before; null if nothing changed for them. */
+  before: jsonb("before").$type<ChangeBefore>(),
+};
+const clockTime = sql`clock_timestamp()`;
+
+/**
+ * Changes that have no position yet. Triggers write them in the transaction of the change, without a lock; one that has
+ * committed is moved to `changes`. Changes of one row have their order, because its writers wait for each other.
+ */
+export const changeInbox = pgTable("change_inbox", {
+  id: bigint("id", { mode: "number" }).primaryKey().generatedAlwaysAsIdentity(),
+  ...change,
+  at: at("at").notNull().default(clockTime),
+});
+
+/** Log of all visible changes of nodes, clusters, operations and runs, in commit order without holes. */
+export const changes = pgTable("changes", {
+  position: bigint("position", { mode: "number" }).primaryKey(),
+  ...change,
+  at: at("at").notNull(),
+});
+
+/** Position of the newest row of `changes`: one row, locked while changes are numbered. */
+export const changePosition = pgTable("change_position", {
   id: boolean("id").primaryKey().default(true),
   position: bigint("position", { mode: "number" }).notNull(),
 });

@@ -4,6 +4,8 @@
  */
 import { GraphQLError } from "graphql";
 import { cursorOf, readCursor } from "../../store/postgres/pagination.ts";
+import { changeCursor } from "../../store/changes.ts";
+import type { ChangeCursor } from "../../store/changes.ts";
 import type { LogCursor } from "../../store/transitions.ts";
 import type { NumberedRequest, Page, PageKey, PageRequest } from "../../store/postgres/pagination.ts";
 import { builder } from "./builder.ts";
@@ -160,17 +162,45 @@ function notOfStream(cursor: string): GraphQLError {
   return badInput(`${JSON.stringify(cursor)} is not a cursor of a stream; use one that a stream returned.`);
 }
 
-/** A cursor of the log of transitions as text. */
-export function logCursorText({ position, at }: LogCursor): string {
-  return at === null ? String(position) : `${position}-${at.getTime().toString(36)}`;
+/** A cursor of a log as text: `284-mf3k2a9x` of the log of transitions, `c993-mf3k2a9y` of the log of changes. */
+export function logCursorText(cursor: LogCursor | ChangeCursor): string {
+  const { position, at } = cursor;
+  return `${"log" in cursor ? "c" : ""}${at === null ? position : `${position}-${at.getTime().toString(36)}`}`;
+}
+
+/** The cursor of a list: both logs as of the moment at which it was read. */
+export function bothCursorsText(transition: LogCursor, change: ChangeCursor): string {
+  return `${logCursorText(transition)}~${logCursorText(change)}`;
+}
+
+const CURSOR = String.raw`(\d{1,15})(?:-([0-9a-z]{1,10}))?`;
+const LOG_CURSOR = new RegExp(`^${CURSOR}(?:~c${CURSOR})?$`);
+const CHANGE_CURSOR = new RegExp(`^(?:${CURSOR}~)?c${CURSOR}$`);
+
+function cursorFrom(position: string, at: string | undefined): LogCursor {
+  return { position: Number(position), at: at === undefined ? null : new Date(Number.parseInt(at, 36)) };
 }
 
 /** Reads a cursor of the log of transitions; earlier releases sent the position alone. */
 export function logCursorOf(cursor: string | null | undefined): LogCursor | undefined {
   if (cursor == null) return undefined;
-  const [, position, at] = /^(\d{1,15})(?:-([0-9a-z]{1,10}))?$/.exec(cursor) ?? [];
-  if (position === undefined) throw notOfStream(cursor);
-  return { position: Number(position), at: at === undefined ? null : new Date(Number.parseInt(at, 36)) };
+  const [, position, at] = LOG_CURSOR.exec(cursor) ?? [];
+  if (position !== undefined) return cursorFrom(position, at);
+  throw CHANGE_CURSOR.test(cursor)
+    ? badInput(`${JSON.stringify(cursor)} is a cursor of a stream of changes, which does not fit here.`)
+    : notOfStream(cursor);
+}
+
+/** Reads a cursor of the log of changes. */
+export function changeCursorOf(cursor: string | null | undefined): ChangeCursor | undefined {
+  if (cursor == null) return undefined;
+  const [, , , position, at] = CHANGE_CURSOR.exec(cursor) ?? [];
+  if (position !== undefined) return changeCursor(cursorFrom(position, at));
+  throw LOG_CURSOR.test(cursor)
+    ? badInput(
+        `${JSON.stringify(cursor)} is a cursor of transitions; use one that a stream of changes or a list of nodes returned.`,
+      )
+    : notOfStream(cursor);
 }
 
 /** The position of a cursor of the log of transitions. */

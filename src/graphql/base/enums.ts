@@ -20,6 +20,7 @@ import { BOOT_DEVICES, BOOT_MODES, OPERATION_KINDS, POWER_CHANGES } from "../../
 import { NODE_FAULTS } from "../../lifecycle/faults.ts";
 import { WAIT_REASONS } from "../../lifecycle/waiting.ts";
 import { WAVE_STATES } from "../../lifecycle/waves.ts";
+import type { NodeChangeField } from "../../store/change-fields.ts";
 import type { CountedField } from "../../store/node-fields.ts";
 import { builder, enumValues } from "./builder.ts";
 
@@ -121,6 +122,37 @@ export const FailureKindEnum = named(
   FAILURE_KIND_MEANING,
 );
 export const StreamResetReasonEnum = named("StreamResetReason", "Reason for the end of a stream.", RESET_REASONS);
+
+export const NodeChangeFieldEnum = named<NodeChangeField>(
+  "NodeChangeField",
+  "What has changed of a node. New values may be added.",
+  {
+    NAME: "`name`.",
+    PROJECT: "`project`.",
+    STATE: "`state`, and with it `transitionCount`.",
+    STAGE: "`stage`.",
+    POWER: "`powerState`, `powerReadAt`, `wantedPower`, `powerDrift`, `powerProblem` or `powerProblemKind`.",
+    PRESENCE: "`presence`.",
+    MAINTENANCE: "`maintenance`.",
+    FAULT: "`fault`.",
+    PROTECTED: "`protected`.",
+    RETIRED: "`retired` and `retiredReason`.",
+    LABELS: "`labels`.",
+    CLUSTER: "`cluster`, or the name of the cluster.",
+    HOST_GROUP: "`hostGroup`.",
+    SETTINGS: "`drivers`: the drivers, their settings or their secrets.",
+    AUTOMATIC_CLEANING: "`automaticCleaning`.",
+    DESCRIPTION: "`description`.",
+    MODEL: "`model`.",
+    MACS: "`macs`.",
+    CONTROLLER: "`controller`.",
+    LAST_ERROR: "`lastError`.",
+    IMAGE: "`image`.",
+    INVENTORY: "`inventory` and `inventories`.",
+    CURRENT_RUN:
+      "`currentRun` and `targetState`: the run began, ended, or changed its state, step, wait or interrupt. Progress within a step is not included.",
+  },
+);
 
 export const WaveStateEnum = named("WaveState", "Progress of an operation that works in waves.", WAVE_STATES);
 

@@ -38,6 +38,7 @@ import "./interrupt.ts";
 import "./machine-facts.ts";
 import "./node.ts";
 import "./node-actions.ts";
+import "./node-changes.ts";
 import "./node-counts.ts";
 import "./node-list.ts";
 import "./edit-nodes.ts";

@@ -31,7 +31,7 @@ const NodeSnapshotRef = builder.objectRef<Of<"snapshot">>("NodeSnapshot").implem
   }),
 });
 
-const StreamBookmarkRef = builder.objectRef<Of<"bookmark">>("StreamBookmark").implement({
+export const StreamBookmarkRef = builder.objectRef<Of<"bookmark">>("StreamBookmark").implement({
   description: "Progress of the stream: everything up to `cursor` has been delivered. Sent at least every 10 seconds.",
   fields: (t) => ({
     cursor: t.string({ description: "Position in the log.", resolve: ({ cursor }) => logCursorText(cursor) }),

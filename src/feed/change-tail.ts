@@ -1,0 +1,122 @@
+/**
+ * The tail of the log of changes, for all streams of changes of a process. It numbers the changes that have committed,
+ * then reads what is new.
+ *
+ * Modes:
+ * - idle: no stream. Once a second it numbers what this or another replica has written.
+ * - following: there are streams. It numbers and reads after each notification, at most every 20 ms, and once a second
+ *   in case one was lost.
+ */
+import type { Log } from "../log.ts";
+import { changesAfter, newestChange, numberChanges } from "../store/changes.ts";
+import type { ChangeRow } from "../store/changes.ts";
+import type { Database } from "../store/postgres/database.ts";
+import { createKnownNodes } from "./known-nodes.ts";
+import type { KnownNodes } from "./known-nodes.ts";
+import { LogReader, subscribe } from "./log-reader.ts";
+import { createSharedPages } from "./shared-pages.ts";
+import type { SharedPages } from "./shared-pages.ts";
+
+export interface ChangeTail {
+  /** Position of the newest change that this process has seen; behind while there is no stream. */
+  readonly head: number;
+  /** Up to `limit` rows after a position; null if they are not in memory any more. */
+  recent(after: number, limit: number): readonly ChangeRow[] | null;
+  /** Nodes as streams read them, shared. */
+  readonly nodes: KnownNodes;
+  /** Items of pages, shared by streams with equal requests. */
+  readonly pages: SharedPages;
+  /** Calls `listener` when the head has advanced and when the tail ends. */
+  onAdvance(listener: () => void): () => void;
+}
+
+/** A tail as its owner drives it. */
+export interface DrivenChangeTail extends ChangeTail {
+  /** There may be changes. */
+  look(): void;
+  /** A second has passed. */
+  poll(): void;
+  close(): void;
+  settled(): Promise<void>;
+}
+
+const NUMBERED_AT_ONCE = 5_000;
+/** Each numbering is a transaction. */
+const NUMBER_EVERY_MS = 20;
+
+export function createChangeTail({
+  database,
+  log,
+}: {
+  readonly database: Database;
+  readonly log: Log;
+}): DrivenChangeTail {
+  let lookedAt = Number.NEGATIVE_INFINITY;
+  let timer: NodeJS.Timeout | undefined;
+  // What was written while there was no stream is read from the table, by those who ask for it.
+  let isIdle = true;
+  let numbering: Promise<unknown> = Promise.resolve();
+  const numberAll = async () => {
+    while ((await numberChanges(database.reader, NUMBERED_AT_ONCE)) === NUMBERED_AT_ONCE && !reader.isClosed);
+  };
+  const reader = new LogReader<ChangeRow>(
+    {
+      log,
+      onRows: () => {},
+      async rowsAfter(after, limit) {
+        await numberAll();
+        if (isIdle) {
+          const newest = await newestChange(database.reader);
+          isIdle = false;
+          reader.skipTo(newest);
+          return [];
+        }
+        return changesAfter(database.reader, { after, limit });
+      },
+    },
+    { position: 0, at: null },
+  );
+  const look = () => {
+    if (reader.isClosed || reader.advanceListeners.size === 0 || timer) return;
+    const early = lookedAt + NUMBER_EVERY_MS - performance.now();
+    if (early > 0) {
+      timer = setTimeout(lookNow, early).unref();
+      return;
+    }
+    lookNow();
+  };
+  const lookNow = () => {
+    timer = undefined;
+    lookedAt = performance.now();
+    if (!reader.isClosed) reader.readNew();
+  };
+  return {
+    get head() {
+      return isIdle ? 0 : reader.newest.position;
+    },
+    recent: (after, limit) => (isIdle ? null : reader.recent(after, limit)),
+    nodes: createKnownNodes(database.reader),
+    pages: createSharedPages(),
+    onAdvance(listener) {
+      const unsubscribe = subscribe(reader.advanceListeners, listener);
+      look();
+      return unsubscribe;
+    },
+    look,
+    poll() {
+      if (reader.isClosed) return;
+      if (reader.advanceListeners.size > 0) return look();
+      isIdle = true;
+      numbering = numberAll().catch((error: unknown) =>
+        log.warn({ err: error }, "changes cannot be numbered; retrying"),
+      );
+    },
+    close() {
+      clearTimeout(timer);
+      reader.close();
+    },
+    async settled() {
+      await Promise.all([reader.settled(), numbering]);
+    },
+  };
+}

@@ -1,0 +1,293 @@
+/**
+ * A stream over a log: from a cursor, or after a snapshot, then live, without a gap. What the log contains, and what is
+ * sent of it, is decided by its source.
+ *
+ * Modes of a stream:
+ * - start: nothing was sent yet. Without a snapshot it leads to replay at once, at the cursor or at the head.
+ * - waiting: a snapshot was requested; it leads to snapshot when it is taken.
+ * - snapshot: everything that matches as of one position; it leads to replay at that position.
+ * - replay: the cursor is behind the head. Rows come from the tail's memory, or from the table.
+ * - live: the cursor is at the head. New rows lead to replay.
+ * - ended: by a reset. The reasons: the cursor is invalid, the next rows are deleted, a snapshot was not read in time,
+ *   or the process shuts down.
+ *
+ * A stream that catches up, in the modes snapshot and replay, takes turns with the others (turns.ts).
+ *
+ * In every mode a bookmark is sent when nothing else was sent for ten seconds.
+ */
+import type { LogCursor } from "../store/transitions.ts";
+import { pulled } from "./pull.ts";
+import type { Waiter } from "./pull.ts";
+import type { Tail } from "./tail.ts";
+
+/** Why a stream ended. */
+export const RESET_REASONS = {
+  CURSOR_EXPIRED:
+    "The cursor is older than the retained log, or not from this log (like HTTP 410 of a Kubernetes watch).",
+  TOO_SLOW: "The client read so slowly that the next items are no longer kept.",
+  ACCESS_CHANGED: "The credential expired or lost its scope.",
+  SHUTTING_DOWN: "The process is shutting down; subscribe again at once with the last cursor.",
+} as const;
+export type ResetReason = keyof typeof RESET_REASONS;
+
+export interface Bookmark<Cursor> {
+  readonly kind: "bookmark";
+  readonly cursor: Cursor;
+  readonly at: Date;
+  readonly snapshotComplete: boolean;
+  readonly caughtUp: boolean;
+}
+
+export interface Reset<Cursor> {
+  readonly kind: "reset";
+  readonly cursor: Cursor;
+  readonly reason: ResetReason;
+}
+
+/** Items up to a cursor. */
+export interface LogPage<Item, Cursor> {
+  readonly items: readonly Item[];
+  readonly cursor: Cursor;
+}
+
+/** Everything that matches, as of a cursor. */
+export interface SnapshotOf<Row, Cursor> {
+  readonly cursor: Cursor;
+  readonly rows: readonly Row[];
+}
+
+/** A reader's claim to a snapshot, which is held until all its claims are released. */
+export interface ClaimOf<Row, Cursor> {
+  /** May never settle once the claim is released. */
+  readonly taken: Promise<SnapshotOf<Row, Cursor>>;
+  release(): void;
+}
+
+export interface Source<Row, Item, Cursor extends LogCursor> {
+  readonly beforeFirst: Cursor;
+  /** Position of the newest row that this process has seen. */
+  readonly head: number;
+  onAdvance(listener: () => void): () => void;
+  /** Whether the rows after a position are in memory. */
+  isRecent(after: number): boolean;
+  newest(): Promise<Cursor>;
+  check(
+    cursor: LogCursor,
+  ): Promise<{ readonly isValid: boolean; readonly earliest: Cursor; readonly newest: number }>;
+  /** Items after a cursor, at least up to some later one; null if rows after it are deleted. */
+  read(after: Cursor, newest: number): Promise<LogPage<Item, Cursor> | null>;
+  claim(): ClaimOf<Row, Cursor>;
+  snapshotItem(row: Row, cursor: Cursor): Item;
+}
+
+export interface StreamRequest<Cursor> {
+  /** Cursor of the last item received; absent: from now on. */
+  readonly after?: Cursor | undefined;
+  readonly snapshot: boolean;
+}
+
+export const BATCH = 100;
+/** Items that a stream sends in one turn: about a millisecond of work. */
+const TURN = 20;
+/** Longest time without an item. */
+const BOOKMARK_MS = 10_000;
+/** How long a snapshot is held for its reader; after that the stream ends with TOO_SLOW. */
+const SNAPSHOT_HELD_MS = 300_000;
+
+export function streamOf<Row, Item, Cursor extends LogCursor>(
+  tail: Tail,
+  source: Source<Row, Item, Cursor>,
+  request: StreamRequest<Cursor>,
+): AsyncIterableIterator<Item | Bookmark<Cursor> | Reset<Cursor>> {
+  const stream = new Stream(tail, source, request);
+  return pulled(
+    source.onAdvance,
+    (waiter) => stream.produce(waiter),
+    () => stream.release(),
+  );
+}
+
+class Stream<Row, Item, Cursor extends LogCursor> {
+  readonly #tail: Tail;
+  readonly #source: Source<Row, Item, Cursor>;
+  readonly #request: StreamRequest<Cursor>;
+  /** Null in the modes start and waiting. */
+  #cursor: Cursor | null = null;
+  /** Newest position when the stream began; it may be ahead of the tail's head. */
+  #goal = 0;
+  #claim: ClaimOf<Row, Cursor> | null = null;
+  /** The rest of a snapshot in the mode snapshot: `index` is the next row. */
+  #snapshot: { readonly rows: readonly Row[]; index: number } | null = null;
+  #snapshotTimer: NodeJS.Timeout | undefined;
+  /** Items of a page that wait for the next turn. */
+  #held: readonly (Item | Bookmark<Cursor> | Reset<Cursor>)[] = [];
+  #failure: { readonly error: unknown } | null = null;
+  #isTooSlow = false;
+  #hasCaughtUp = false;
+  #isOver = false;
+  #sentAt = performance.now();
+
+  constructor(tail: Tail, source: Source<Row, Item, Cursor>, request: StreamRequest<Cursor>) {
+    this.#tail = tail;
+    this.#source = source;
+    this.#request = request;
+  }
+
+  /** The next items; waits until there are some. Empty at the end of the stream. */
+  async produce(waiter: Waiter): Promise<readonly (Item | Bookmark<Cursor> | Reset<Cursor>)[]> {
+    for (;;) {
+      if (this.#isOver || waiter.left) return [];
+      if (this.#isTooSlow) return this.#end(await this.#earliest(), "TOO_SLOW");
+      let items = await this.#step(waiter);
+      if (items.length === 0) items = this.#markers();
+      if (items.length > 0) {
+        this.#sentAt = performance.now();
+        return items;
+      }
+      if (!this.#isBehind) await waiter.wait(BOOKMARK_MS - (performance.now() - this.#sentAt));
+    }
+  }
+
+  /** Releases the snapshot. */
+  release(): void {
+    this.#snapshot = null;
+    clearTimeout(this.#snapshotTimer);
+    this.#claim?.release();
+    this.#claim = null;
+  }
+
+  /** Items of the present mode; empty if there are none yet. A stream that catches up waits for a slot. */
+  async #step(waiter: Waiter) {
+    if (!this.#isCatchingUp) return this.#read(waiter);
+    return this.#tail.turns.take(async () => {
+      if (waiter.left) return [];
+      const page = this.#held.length > 0 ? this.#held : await this.#read(waiter);
+      this.#held = page.slice(TURN);
+      return page.slice(0, TURN);
+    });
+  }
+
+  async #read(waiter: Waiter): Promise<readonly (Item | Bookmark<Cursor> | Reset<Cursor>)[]> {
+    if (this.#snapshot) return this.#snapshotItems();
+    if (this.#cursor !== null) return this.#advance(this.#cursor);
+    return this.#request.snapshot ? this.#awaitSnapshot(waiter) : this.#begin();
+  }
+
+  /** Items sent between rows: the end at a shutdown, or a bookmark. */
+  #markers(): readonly (Bookmark<Cursor> | Reset<Cursor>)[] {
+    const isSilent = performance.now() - this.#sentAt >= BOOKMARK_MS;
+    if (this.#cursor === null) {
+      if (this.#tail.closed) return this.#end(this.#source.beforeFirst, "SHUTTING_DOWN");
+      return isSilent ? [bookmark(this.#source.beforeFirst)] : [];
+    }
+    if (!this.#isBehind && !this.#hasCaughtUp) {
+      this.#hasCaughtUp = true;
+      return [bookmark(this.#cursor, { caughtUp: true })];
+    }
+    if (!this.#isBehind && this.#tail.closed) return this.#end(this.#cursor, "SHUTTING_DOWN");
+    return isSilent ? [bookmark(this.#cursor)] : [];
+  }
+
+  get #newest(): number {
+    return Math.max(this.#source.head, this.#goal);
+  }
+
+  get #isBehind(): boolean {
+    return this.#cursor !== null && this.#cursor.position < this.#newest;
+  }
+
+  /** Whether a snapshot or old rows are due, which may wait for other work. */
+  get #isCatchingUp(): boolean {
+    if (this.#held.length > 0 || this.#snapshot) return true;
+    if (this.#cursor === null || !this.#isBehind) return false;
+    return !this.#hasCaughtUp || !this.#source.isRecent(this.#cursor.position);
+  }
+
+  /** The earliest cursor after which everything is kept. */
+  async #earliest(): Promise<Cursor> {
+    return (await this.#source.check(this.#source.beforeFirst)).earliest;
+  }
+
+  #end(cursor: Cursor, reason: ResetReason): readonly Reset<Cursor>[] {
+    this.#isOver = true;
+    this.#tail.onReset(reason);
+    return [{ kind: "reset", cursor, reason }];
+  }
+
+  async #begin(): Promise<readonly (Bookmark<Cursor> | Reset<Cursor>)[]> {
+    const { after } = this.#request;
+    if (after === undefined) {
+      const newest = await this.#source.newest();
+      this.#cursor = newest;
+      this.#hasCaughtUp = true;
+      return [bookmark(newest, { caughtUp: true })];
+    }
+    const { isValid, earliest, newest } = await this.#source.check(after);
+    if (!isValid) return this.#end(earliest, "CURSOR_EXPIRED");
+    this.#cursor = after;
+    this.#goal = newest;
+    return [];
+  }
+
+  /** Requests a snapshot the first time. */
+  #awaitSnapshot(waiter: Waiter): readonly never[] {
+    if (this.#failure) throw this.#failure.error;
+    if (this.#claim) return [];
+    this.#claim = this.#source.claim();
+    this.#claim.taken.then(
+      (taken) => {
+        if (this.#claim) this.#hold(taken);
+        waiter.wake();
+      },
+      (error: unknown) => {
+        this.#failure = { error };
+        waiter.wake();
+      },
+    );
+    return [];
+  }
+
+  #hold({ cursor, rows }: SnapshotOf<Row, Cursor>): void {
+    this.#cursor = cursor;
+    this.#snapshot = { rows, index: 0 };
+    if (rows.length <= BATCH) return;
+    this.#snapshotTimer = setTimeout(() => {
+      this.release();
+      this.#isTooSlow = true;
+    }, SNAPSHOT_HELD_MS).unref();
+  }
+
+  #snapshotItems(): readonly (Item | Bookmark<Cursor>)[] {
+    const snapshot = this.#snapshot;
+    const cursor = this.#cursor;
+    if (!snapshot || cursor === null) return [];
+    const page = snapshot.rows.slice(snapshot.index, snapshot.index + BATCH);
+    snapshot.index += BATCH;
+    const isComplete = snapshot.index >= snapshot.rows.length;
+    if (isComplete) this.release();
+    const items = page.map((row) => this.#source.snapshotItem(row, cursor));
+    return isComplete ? [...items, bookmark(cursor, { snapshotComplete: true })] : items;
+  }
+
+  /** Items after the cursor. The cursor also moves over rows that have none. */
+  async #advance(from: Cursor): Promise<readonly (Item | Reset<Cursor>)[]> {
+    if (from.position >= this.#newest) return [];
+    const page = await this.#source.read(from, this.#newest);
+    if (page === null) return this.#end(await this.#earliest(), "TOO_SLOW");
+    this.#cursor = page.cursor;
+    return page.items;
+  }
+}
+
+function bookmark<Cursor>(
+  cursor: Cursor,
+  flags: { readonly snapshotComplete?: boolean; readonly caughtUp?: boolean } = {},
+): Bookmark<Cursor> {
+  return {
+    kind: "bookmark",
+    cursor,
+    at: new Date(),
+    snapshotComplete: flags.snapshotComplete ?? false,
+    caughtUp: flags.caughtUp ?? false,
+  };
+}

@@ -1,0 +1,163 @@
+/**
+ * What changes are recorded: the fields by which the API names changes, each with the columns behind it. The triggers of
+ * the migration `changes` contain the same lists as SQL. The test `test/store/changes.test.ts` changes every column and
+ * compares, and fails for a column that is in no list.
+ */
+import type { OperationState } from "../lifecycle/operation-states.ts";
+import type { NodeFacts } from "./node-facts.ts";
+import type { nodes, clusters, operations, runs } from "./tables.ts";
+
+export type ChangeSubject = "NODE" | "CLUSTER" | "OPERATION" | "RUN";
+
+/** What filters saw of a node before a change (`change_facts`). */
+export interface NodeBefore extends Omit<NodeFacts, "id" | "maintenanceSince" | "retiredReason" | "updatedAt"> {
+  readonly maintenance: boolean;
+  readonly retired: boolean;
+}
+
+/** Of a node; of a deleted cluster; or of an operation whose state changed. */
+export type ChangeBefore = NodeBefore | { readonly name: string } | { readonly state: OperationState };
+
+type ColumnsOf<Table extends { readonly $inferSelect: object }> = readonly (keyof Table["$inferSelect"])[];
+
+/** Fields of nodes by their columns. INVENTORY and CURRENT_RUN are rows of other tables, and so are secret settings. */
+export const NODE_CHANGE_COLUMNS = {
+  NAME: ["name"],
+  PROJECT: ["project"],
+  STATE: ["state", "transitionCount"],
+  STAGE: ["stage"],
+  POWER: ["powerState", "powerReadAt", "wantedPower", "powerProblem", "powerProblemKind"],
+  PRESENCE: ["presence"],
+  MAINTENANCE: ["maintenanceReason", "maintenanceSince", "maintenanceBy"],
+  FAULT: ["faultKind", "faultSince", "faultMessage"],
+  PROTECTED: ["isProtected"],
+  RETIRED: ["retiredReason"],
+  LABELS: ["labels"],
+  CLUSTER: ["clusterId"],
+  HOST_GROUP: ["hostGroup"],
+  SETTINGS: ["driver", "borrowed", "fallbacks", "settings"],
+  AUTOMATIC_CLEANING: ["automaticCleaning"],
+  DESCRIPTION: ["description"],
+  MODEL: ["model"],
+  MACS: ["macs"],
+  CONTROLLER: ["controller"],
+  LAST_ERROR: ["lastError"],
+  IMAGE: ["imageId"],
+  INVENTORY: [],
+  CURRENT_RUN: [],
+} as const satisfies Readonly<Record<string, ColumnsOf<typeof nodes>>>;
+
+/** Columns of nodes whose change alone is not recorded. */
+export const NODE_COLUMNS_UNRECORDED = [
+  "id",
+  // Every background reading changes it.
+  "powerCheckedAt",
+  "failedReadings",
+  "revision",
+  "createdAt",
+  "updatedAt",
+] as const satisfies ColumnsOf<typeof nodes>;
+
+/** Columns of nodes that filters look at: a change of one of them is recorded with the values before. */
+export const NODE_FILTER_COLUMNS = [
+  "name",
+  "state",
+  "powerState",
+  "wantedPower",
+  "presence",
+  "maintenanceSince",
+  "retiredReason",
+  "faultKind",
+  "isProtected",
+  "hostGroup",
+  "clusterId",
+  "driver",
+  "model",
+  "macs",
+  "labels",
+  "lastError",
+] as const satisfies ColumnsOf<typeof nodes>;
+
+/** STATE of a cluster follows from its nodes. */
+export const CLUSTER_CHANGE_COLUMNS = {
+  NAME: ["name"],
+  SETTINGS: ["variables"],
+  MEMBERS: ["revision"],
+  STATE: [],
+} as const satisfies Readonly<Record<string, ColumnsOf<typeof clusters>>>;
+
+/** PROGRESS of an operation follows from its runs, or from the addresses of a discovery. */
+export const OPERATION_CHANGE_COLUMNS = {
+  STATE: ["state", "startedAt", "finishedAt"],
+  PROGRESS: ["totalCount"],
+  WAVES: ["waves", "wave", "waveState", "waveReason", "waveBy", "waveUntil"],
+  INTERRUPT: ["interrupt", "interruptBy", "interruptReason", "interruptAt"],
+  FAILURE: ["firstFailure"],
+  OPTIONS: ["clusterId", "onFailure", "maxParallel", "options", "variables"],
+} as const satisfies Readonly<Record<string, ColumnsOf<typeof operations>>>;
+
+/** PROGRESS of a run is in `attempts`. */
+export const RUN_CHANGE_COLUMNS = {
+  STATE: ["state", "startedAt", "finishedAt"],
+  STEP: ["leg", "position", "generation"],
+  WAIT: ["wakeAt", "waitReason", "waitingSince", "waitFor"],
+  INTERRUPT: ["interrupt", "interruptBy", "interruptReason", "interruptAt", "interruptMode", "powerOff"],
+  FAILURE: ["failure", "errors", "interruptFailure", "leftAs"],
+  PROGRESS: [],
+} as const satisfies Readonly<Record<string, ColumnsOf<typeof runs>>>;
+
+/** Columns of other tables whose change alone is not recorded. */
+export const OTHER_COLUMNS_UNRECORDED = {
+  clusters: ["id", "project", "createdAt", "updatedAt"],
+  operations: [
+    "id",
+    "kind",
+    "project",
+    "actor",
+    "reason",
+    "restartOf",
+    "restarts",
+    "batch",
+    "idempotencyKey",
+    "inputHash",
+    "imageId",
+    "userDataBytes",
+    "createdAt",
+    "revision",
+  ],
+  runs: [
+    "id",
+    "operationId",
+    "nodeId",
+    "nodeName",
+    "ordinal",
+    "purpose",
+    "planHash",
+    "variables",
+    "target",
+    "movesState",
+    "attempt",
+    "restartOf",
+    "fence",
+    "owner",
+    "callbackSecret",
+    "openGeneration",
+    "slotPhase",
+    "slotController",
+    "controller",
+    "hostGroup",
+    "wave",
+    "createdAt",
+    "updatedAt",
+    "revision",
+  ],
+} as const satisfies {
+  readonly clusters: ColumnsOf<typeof clusters>;
+  readonly operations: ColumnsOf<typeof operations>;
+  readonly runs: ColumnsOf<typeof runs>;
+};
+
+export type NodeChangeField = keyof typeof NODE_CHANGE_COLUMNS;
+export type ClusterChangeField = keyof typeof CLUSTER_CHANGE_COLUMNS;
+export type OperationChangeField = keyof typeof OPERATION_CHANGE_COLUMNS;
+export type RunChangeField = keyof typeof RUN_CHANGE_COLUMNS;

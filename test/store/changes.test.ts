@@ -1,0 +1,170 @@
+/** The log of changes: what the triggers record, and how changes get their positions. */
+import { getTableColumns, sql } from "drizzle-orm";
+import type { PgTable } from "drizzle-orm/pg-core";
+import postgres from "postgres";
+import { afterAll, beforeEach, describe, expect, test } from "vitest";
+import {
+  CLUSTER_CHANGE_COLUMNS,
+  NODE_CHANGE_COLUMNS,
+  NODE_COLUMNS_UNRECORDED,
+  NODE_FILTER_COLUMNS,
+  OPERATION_CHANGE_COLUMNS,
+  OTHER_COLUMNS_UNRECORDED,
+  RUN_CHANGE_COLUMNS,
+} from "../../src/store/change-fields.ts";
+import { changesAfter, newestChange, numberChanges } from "../../src/store/changes.ts";
+import type { ChangeRow } from "../../src/store/changes.ts";
+import { clusters, nodes, operations, runs } from "../../src/store/tables.ts";
+import { ALICE, engineUnderTest } from "../support/builders.ts";
+import type { TestNode } from "../support/builders.ts";
+
+const ostler = await engineUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+const { database, test: raw } = ostler;
+const { reader } = database;
+
+/** The changes that `work` makes. */
+async function recorded(work: () => Promise<unknown>): Promise<ChangeRow[]> {
+  await numberChanges(reader, 100_000);
+  const { position } = await newestChange(reader);
+  await work();
+  await numberChanges(reader, 100_000);
+  return changesAfter(reader, { after: position, limit: 100_000 });
+}
+
+/** A value that differs, by the type of a column. */
+const OTHER: Readonly<Record<string, string>> = {
+  text: "coalesce(#::text, '') || 'x'",
+  integer: "coalesce(#, 0) + 1",
+  boolean: "not coalesce(#, false)",
+  "timestamp (3) with time zone": "coalesce(#, now()) + interval '1 minute'",
+  jsonb: `coalesce(#, '{}') || jsonb_build_object('x', '1')`,
+  uuid: "gen_random_uuid()",
+};
+/** Where others do not fit. */
+const OTHER_OF: Readonly<Record<string, string>> = {
+  macs: `'["00:00:5e:00:53:01"]'`,
+  errors: `'[{"code": "x"}]'`,
+  restarts: `'["x"]'`,
+  powerState: "'OFF'",
+  clusterId: "null",
+};
+
+function change(column: string, table: PgTable): string {
+  const found = getTableColumns(table)[column];
+  if (!found) throw new Error(`There is no column ${column}.`);
+  const value = OTHER_OF[column] ?? OTHER[found.getSQLType()]?.replaceAll("#", `"${found.name}"`);
+  if (value === undefined) throw new Error(`Name another value for ${column}, of type ${found.getSQLType()}.`);
+  return `"${found.name}" = ${value}`;
+}
+
+const listed = (fields: Readonly<Record<string, readonly string[]>>) => Object.values(fields).flat();
+/** Each column that a table lists, with its field. */
+const columnsOf = (fields: Readonly<Record<string, readonly string[]>>) =>
+  Object.entries(fields).flatMap(([field, columns]) => columns.map((column) => ({ field, column })));
+
+describe("columns", () => {
+  test.each([
+    { name: "nodes", table: nodes, fields: NODE_CHANGE_COLUMNS, unrecorded: NODE_COLUMNS_UNRECORDED },
+    { name: "clusters", table: clusters, fields: CLUSTER_CHANGE_COLUMNS, unrecorded: OTHER_COLUMNS_UNRECORDED.clusters },
+    { name: "operations", table: operations, fields: OPERATION_CHANGE_COLUMNS, unrecorded: OTHER_COLUMNS_UNRECORDED.operations },
+    { name: "runs", table: runs, fields: RUN_CHANGE_COLUMNS, unrecorded: OTHER_COLUMNS_UNRECORDED.runs },
+  ])("every column of $name is recorded in one field, or named as unrecorded [R-535]", ({ table, fields, unrecorded }) => {
+    expect([...listed(fields), ...unrecorded].toSorted()).toEqual(Object.keys(getTableColumns(table)).toSorted());
+  });
+});
+
+describe("a change of a node", () => {
+  let node: TestNode;
+  let clusterCount = 0;
+  beforeEach(async () => {
+    clusterCount += 1;
+    const name = `cluster-${clusterCount}`;
+    await ostler.engine.createCluster(ALICE, { name });
+    node = await ostler.aNode().inCluster(name).made();
+  });
+  const set = (columns: string) =>
+    raw.sql.begin(async (tx) => {
+      // The tests change single columns, also those that only change together.
+      await tx.unsafe(`alter table nodes disable trigger nodes_legal_update; alter table nodes disable trigger nodes_logged_update`);
+      await tx.unsafe(`update nodes set ${columns} where id = '${node.id}'`);
+      await tx.unsafe(`alter table nodes enable trigger nodes_legal_update; alter table nodes enable trigger nodes_logged_update`);
+    });
+
+  test.each(columnsOf(NODE_CHANGE_COLUMNS))("a change of $column of a node is recorded as $field [R-535]", async ({ field, column }) => {
+    const [row, ...more] = await recorded(() => set(change(column, nodes)));
+    expect({ ...row, more }).toMatchObject({ subject: "NODE", subjectId: node.id, event: "CHANGED", fields: [field], more: [] });
+    expect(row?.before !== null).toBe((NODE_FILTER_COLUMNS as readonly string[]).includes(column));
+  });
+
+  test("a change of columns that are not visible is not recorded [R-535]", async () => {
+    const others = NODE_COLUMNS_UNRECORDED.filter((column) => column !== "id").map((column) => change(column, nodes));
+    expect(await recorded(() => set(others.join(", ")))).toEqual([]);
+  });
+
+  test("a change of the secrets of a node is recorded without them [R-536]", async () => {
+    const rows = await recorded(
+      () => raw.sql`insert into node_secrets values (${node.id}, '{"fake": {"password": "hunter2"}}') on conflict (node_id) do update set secrets = excluded.secrets`,
+    );
+    expect(rows).toMatchObject([{ subject: "NODE", subjectId: node.id, fields: ["SETTINGS"], before: null }]);
+    expect(JSON.stringify(rows)).not.toContain("hunter2");
+  });
+
+  test("a new name of a cluster is recorded for each of its nodes, with the name before [R-535]", async () => {
+    const rows = await recorded(() => raw.sql`update clusters set name = name || '-2' where id = (select cluster_id from nodes where id = ${node.id})`);
+    expect(rows).toMatchObject([
+      { subject: "CLUSTER", fields: ["NAME"] },
+      { subject: "NODE", subjectId: node.id, fields: ["CLUSTER"], before: { clusterName: expect.stringMatching(/^cluster-[^-]+$/) as string } },
+    ]);
+  });
+});
+
+describe("positions of changes", () => {
+  test("changes of concurrent transactions get positions without holes, for each node in the order of its commits [R-537]", async () => {
+    const made = await ostler.aNode().times(4);
+    const rows = await recorded(async () => {
+      const numbering = Promise.all(Array.from({ length: 3 }, async () => {
+        for (let round = 0; round < 60; round += 1) await numberChanges(reader, 7);
+      }));
+      await Promise.all(
+        Array.from({ length: 8 }, async (_, writer) => {
+          for (let round = 0; round < 20; round += 1) {
+            const order = made.map(({ id }) => id).toSorted(() => Math.random() - 0.5).slice(0, 1 + (writer % 2));
+            await database.transaction(async (tx) => {
+              for (const id of order.toSorted())
+                await tx.execute(sql`update nodes set description = (coalesce(nullif(description, '')::int, 0) + 1)::text, host_group = description where id = ${id}`);
+              await tx.execute(sql`select pg_sleep(0.001)`);
+            });
+          }
+        }),
+      );
+      await numbering;
+    });
+    expect(rows.map(({ position }) => position)).toEqual(rows.map((_, index) => (rows[0]?.position ?? 0) + index));
+    for (const { id } of made) {
+      // The host group is the number before: facts before the change have that of the one before it.
+      const before = rows.flatMap(({ subjectId, before: facts }) => (subjectId === id && facts && "hostGroup" in facts ? [Number(facts.hostGroup ?? -1)] : []));
+      expect(before).toEqual(before.toSorted((a, b) => a - b));
+      expect(before.length).toBeGreaterThan(10);
+    }
+  });
+
+  test("numbering that is killed before its commit loses no change and no position [R-537]", async () => {
+    const node = await ostler.aNode().made();
+    await numberChanges(reader, 100_000);
+    const { position } = await newestChange(reader);
+    await raw.sql`update nodes set description = 'killed' where id = ${node.id}`;
+    const other = postgres(raw.url, { max: 1, onnotice: () => {} });
+    const reserved = await other.reserve();
+    const [session] = await reserved`select pg_backend_pid() as pid`;
+    await reserved`begin`;
+    expect(await reserved`select number_changes(100) as moved`).toMatchObject([{ moved: 1 }]);
+    await raw.sql`select pg_terminate_backend(${Number(session?.["pid"])})`;
+    await expect(reserved`commit`).rejects.toThrow();
+    await other.end({ timeout: 0 });
+    expect(await numberChanges(reader, 100)).toBe(1);
+    expect(await changesAfter(reader, { after: position, limit: 10 })).toMatchObject([
+      { position: position + 1, subjectId: node.id, fields: ["DESCRIPTION"] },
+    ]);
+  });
+});
