@@ -831,6 +831,32 @@ export const RULES: readonly RuleSection[] = [
         id: "R-240",
         rule: "A shutdown does not complete streams: their connections close in a way on which clients of graphql-ws and graphql-sse subscribe again.",
       },
+      {
+        id: "R-535",
+        rule: "Every change of a visible column of a node, cluster, operation or run is recorded with the field that it belongs to, whatever statement made it; a change of nothing visible is not.",
+      },
+      { id: "R-536", rule: "The log of changes contains no secrets and no settings." },
+      {
+        id: "R-537",
+        rule: "Changes get positions without holes after their commit, for each object in the order of its commits; numbering that is killed loses nothing.",
+      },
+      {
+        id: "R-538",
+        rule: "`nodeChanges` emits every visible change of a matching node, with the fields that changed and the node as it is then or later.",
+      },
+      { id: "R-539", rule: "All changes of a node on a page of the log of changes are one item." },
+      {
+        id: "R-540",
+        rule: "A node that stops matching, or is deleted, is emitted as `NodeLeft` to the streams whose filter it matched before, also after a break and if it changed again.",
+      },
+      {
+        id: "R-541",
+        rule: "A cursor of changes that is expired, of the future or of another log is answered with CURSOR_EXPIRED; a cursor of another kind of stream is refused.",
+      },
+      {
+        id: "R-542",
+        rule: "A reader of `nodeChanges` that is cut at any item and resumes on any replica has exactly the matching nodes in the end, and no node goes back.",
+      },
       { id: "R-129", rule: "WebSocket and server-sent events deliver the same items." },
       { id: "R-130", rule: "A cursor is valid at every replica." },
     ],

@@ -246,7 +246,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       });
       slots.start();
       closers.push(startRecovery({ database, queue, log }));
-      if (options.retentionDays) closers.push(startRetention({ database, log, days: options.retentionDays }));
+      closers.push(startRetention({ database, log, days: options.retentionDays ?? 0 }));
       if (options.powerSeconds) powerReader.start(options.powerSeconds);
     },
     async [Symbol.asyncDispose]() {

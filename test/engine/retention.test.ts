@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { startRetention } from "../../src/engine/inventory/retention.ts";
 import { createLog } from "../../src/log.ts";
+import { changesAfter, checkChange, numberChanges } from "../../src/store/changes.ts";
 import { deleteOldTransitions } from "../../src/store/transitions.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest } from "../support/builders.ts";
@@ -72,5 +73,18 @@ describe("retention task", () => {
     await eventually("the old transitions are deleted", async () => (await positions()).length === 3);
     await retention.close();
     expect(await positions()).toEqual(range(10, 12));
+  });
+
+  test("retention task deletes changes after a week, also if transitions are kept indefinitely [R-541]", async () => {
+    await ostler.aNode().times(12);
+    await numberChanges(ostler.database.reader, 1_000);
+    await ostler.test.sql`update changes set at = at - interval '8 days' where position <= 9`;
+    const retention = startRetention({ database: ostler.database, log: createLog("silent"), days: 0 });
+    const changes = () => changesAfter(ostler.database.reader, { after: 0, limit: 1 });
+    await eventually("the old changes are deleted", async () => (await changes())[0]?.position === 10);
+    await retention.close();
+    expect((await positions()).length).toBeGreaterThan(11);
+    expect(await checkChange(ostler.database.reader, { position: 8, at: null })).toMatchObject({ isValid: false });
+    expect(await checkChange(ostler.database.reader, { position: 9, at: null })).toMatchObject({ isValid: true });
   });
 });

@@ -1,6 +1,8 @@
 /**
  * The log and its streams without server and engine, and writers that fill the log as fast as the database takes it.
  */
+import { nodeChanges } from "../../src/feed/change-stream.ts";
+import type { NodeChangesRequest, NodeChangeStreamItem } from "../../src/feed/change-stream.ts";
 import { createTail } from "../../src/feed/tail.ts";
 import type { Tail } from "../../src/feed/tail.ts";
 import { nodeStream } from "../../src/feed/node-stream.ts";
@@ -26,6 +28,8 @@ export interface FeedUnderTest extends AsyncDisposable {
   /** How many listen to the tail at this moment. */
   readonly listeners: number;
   stream(request?: Request): AsyncIterableIterator<SeenItem>;
+  /** The stream of changes. `elsewhere`: of a second process. */
+  changes(request: NodeChangesRequest, elsewhere?: boolean): AsyncIterableIterator<NodeChangeStreamItem>;
   /** A stream of a process that has just come: its ring is empty. */
   streamElsewhere(request?: Request): Promise<AsyncIterableIterator<SeenItem>>;
   /**
@@ -50,6 +54,7 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
   const notifier = owned.use(await createNotifier(database, () => {}));
   const tailHere = async () => owned.use(await createTail({ database, notifier, log: createLog("silent") }));
   const tail = await tailHere();
+  const second = await tailHere();
   const counted = countListeners(tail);
   return {
     ostler,
@@ -58,6 +63,7 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
       return counted.listeners();
     },
     stream: (request) => seen(nodeStream({ database, tail: counted.tail }, requestOf(request))),
+    changes: (request, elsewhere = false) => nodeChanges({ database, tail: elsewhere ? second : tail }, request),
     streamElsewhere: async (request) => seen(nodeStream({ database, tail: await tailHere() }, requestOf(request))),
     async goRound(nodes, rounds = 1) {
       const ids = nodes.map(({ id }) => id);

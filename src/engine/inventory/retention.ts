@@ -1,11 +1,12 @@
 /**
- * Deletes old transitions: at the start and then once an hour, the oldest first, in batches small enough not to block
- * other statements. Positions and the sequence numbers of each node continue unchanged; a reader whose cursor is older
+ * Deletes old transitions and changes: at the start and then once an hour, the oldest first, in batches small enough not
+ * to block other statements. Positions and the sequence numbers of each node continue unchanged; a reader whose cursor is older
  * than the remaining transitions gets CURSOR_EXPIRED. Several replicas may sweep at the same time.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../../log.ts";
-import type { Database } from "../../store/postgres/database.ts";
+import { deleteOldChanges } from "../../store/changes.ts";
+import type { Database, Tx } from "../../store/postgres/database.ts";
 import { deleteOldTransitions } from "../../store/transitions.ts";
 
 const EVERY_MS = 3_600_000;
@@ -18,7 +19,10 @@ export interface Retention {
   close(): Promise<void>;
 }
 
-/** `days`: more than 0. */
+/** Changes are for readers that come back; transitions are the history. */
+const CHANGE_DAYS = 7;
+
+/** `days`: how long transitions are kept, and changes if that is shorter; 0: transitions are kept indefinitely. */
 export function startRetention(parts: {
   readonly database: Database;
   readonly log: Log;
@@ -27,15 +31,22 @@ export function startRetention(parts: {
   const { database, log, days } = parts;
   let isClosed = false;
 
-  async function sweep(): Promise<void> {
+  async function deleteAll(deleteSome: (tx: Tx) => Promise<number>): Promise<number> {
     let total = 0;
     for (let more = true; more && !isClosed;) {
-      const deleted = await database.transaction((tx) => deleteOldTransitions(tx, days, BATCH));
+      const deleted = await database.transaction(deleteSome);
       total += deleted;
       more = deleted === BATCH;
       if (more) await delay(REST_MS);
     }
-    if (total > 0) log.info({ transitions: total, days }, "old transitions were deleted");
+    return total;
+  }
+
+  async function sweep(): Promise<void> {
+    const transitions = days > 0 ? await deleteAll((tx) => deleteOldTransitions(tx, days, BATCH)) : 0;
+    const changeDays = days > 0 ? Math.min(days, CHANGE_DAYS) : CHANGE_DAYS;
+    await deleteAll((tx) => deleteOldChanges(tx, changeDays, BATCH));
+    if (transitions > 0) log.info({ transitions, days }, "old transitions were deleted");
   }
 
   let sweeping = Promise.resolve();

@@ -1,0 +1,87 @@
+/** `nodeChanges` over WebSocket and server-sent events: its items, its arguments and what they refuse. */
+import { afterAll, describe, expect, test } from "vitest";
+import { serviceUnderTest, takeUntil } from "../support/service.ts";
+
+const ostler = await serviceUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+const NODE_CHANGES = `subscription Changes($filter: NodeFilter, $after: String, $snapshot: Boolean! = false) {
+  nodeChanges(filter: $filter, after: $after, snapshot: $snapshot) {
+    type: __typename
+    ... on NodeUpserted { cursor at changed node { id name description labels { key value } currentRun { state } } }
+    ... on NodeLeft { cursor at id uuid name deleted }
+    ... on StreamBookmark { cursor at caughtUp snapshotComplete }
+    ... on StreamReset { cursor code }
+  }
+}`;
+
+interface Item {
+  readonly nodeChanges: {
+    readonly type: string;
+    readonly cursor: string;
+    readonly changed?: readonly string[] | null;
+    readonly name?: string;
+    readonly deleted?: boolean;
+    readonly caughtUp?: boolean;
+    readonly node?: { readonly name: string; readonly description: string };
+  };
+}
+
+const isCaughtUp = ({ nodeChanges: item }: Item) => item.caughtUp === true;
+const edit = (name: string, input: object) =>
+  ostler.query(`mutation Edit($input: UpdateNodeInput!) { updateNode(input: $input) { errors { message } } }`, {
+    input: { node: { name }, ...input },
+  });
+
+describe("nodeChanges", () => {
+  test.each(["overSocket", "overEvents"] as const)(
+    "nodeChanges %s emits a snapshot, then changes, then that a node left, and resumes after a cursor [R-538] [R-540]",
+    async (way) => {
+      const label = { key: "way", value: way };
+      const [name = ""] = await ostler.register(1);
+      await edit(name, { labels: [label] });
+      const filter = { labels: [label] };
+      const stream = ostler[way]<Item>(NODE_CHANGES, { filter, snapshot: true });
+      const first = await takeUntil(stream, isCaughtUp);
+      expect(first[0]?.nodeChanges).toMatchObject({ type: "NodeUpserted", changed: null, node: { name } });
+      await edit(name, { description: "third from the top" });
+      const changed = await takeUntil(stream, ({ nodeChanges: { node } }) => node?.description === "third from the top");
+      const { cursor } = changed.at(-1)?.nodeChanges ?? { cursor: "" };
+      expect(cursor).toMatch(/^c\d+-\w+$/);
+      expect(changed.at(-1)?.nodeChanges.changed).toContain("DESCRIPTION");
+      await stream.return?.();
+      await edit(name, { labels: [] });
+      const resumed = ostler[way]<Item>(NODE_CHANGES, { filter, after: cursor });
+      const items = await takeUntil(resumed, ({ nodeChanges: { type } }) => type === "NodeLeft");
+      await resumed.return?.();
+      expect(items.at(-1)?.nodeChanges).toMatchObject({ name, deleted: false });
+    },
+  );
+
+  test("nodeChanges emits the run of a node as it begins and ends [R-538]", async () => {
+    const names = await ostler.register(1);
+    const stream = ostler.overSocket<Item>(NODE_CHANGES, { filter: { name: { in: names } } });
+    await takeUntil(stream, isCaughtUp);
+    await ostler.commission(names, "AVAILABLE");
+    await edit(names[0] ?? "", { description: "ready" });
+    const items = await takeUntil(stream, ({ nodeChanges: { node } }) => node?.description === "ready");
+    await stream.return?.();
+    expect(items.flatMap(({ nodeChanges: { changed } }) => changed ?? [])).toEqual(
+      expect.arrayContaining(["STATE", "CURRENT_RUN", "INVENTORY"]),
+    );
+  });
+
+  test.each([
+    ["a cursor of transitions", { after: "284-mf3k2a9x" }, "is a cursor of transitions"],
+    ["a text that is no cursor", { after: "x" }, "is not a cursor of a stream"],
+    ["a cursor and a snapshot", { after: "c1-mf3k2a9x", snapshot: true }, "not both"],
+    ["a filter by inventory", { filter: { serial: "x" } }, "cannot filter by `serial`"],
+  ])("nodeChanges with %s is refused [R-541]", async (_what, variables, message) => {
+    await expect(ostler.overSocket<Item>(NODE_CHANGES, variables).next()).rejects.toThrow(message);
+  });
+
+  test("nodeTransitions with a cursor of changes is refused [R-541]", async () => {
+    const text = `subscription { nodeTransitions(after: "c1-mf3k2a9x") { __typename } }`;
+    await expect(ostler.overSocket(text).next()).rejects.toThrow("is a cursor of a stream of changes");
+  });
+});
