@@ -40,7 +40,10 @@ export interface ChangeView<Row, Item> {
   /** Equal for streams with the same items. */
   readonly key: string;
   /** Items of a page; `head`: position up to which all is committed; `since`: nothing read before it may be used. */
-  items(rows: readonly ChangeRow[], moment: { readonly head: number; readonly since: number }): Promise<readonly Item[]>;
+  items(
+    rows: readonly ChangeRow[],
+    moment: { readonly head: number; readonly since: number },
+  ): Promise<readonly Item[]>;
   claim(): ClaimOf<Row, ChangeCursor>;
   snapshotItem(row: Row, cursor: ChangeCursor): Item;
 }
@@ -95,7 +98,10 @@ export interface NodeChangesRequest extends StreamRequest<ChangeCursor> {
   readonly filter?: NodeFilter | undefined;
 }
 
-export function nodeChanges(parts: FeedParts, request: NodeChangesRequest): AsyncIterableIterator<NodeChangeStreamItem> {
+export function nodeChanges(
+  parts: FeedParts,
+  request: NodeChangesRequest,
+): AsyncIterableIterator<NodeChangeStreamItem> {
   return streamOf(parts.tail, sourceOf(parts, nodesMatching(parts, request.filter)), request);
 }
 

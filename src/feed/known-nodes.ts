@@ -82,9 +82,7 @@ export function createKnownNodes(reader: Reader): KnownNodes {
       }
       const taken = wanted.map(({ id }) => ({ id, reading: known.get(id) }));
       return new Map(
-        await Promise.all(
-          taken.map(async ({ id, reading }) => [id, (await reading?.nodes)?.get(id) ?? null] as const),
-        ),
+        await Promise.all(taken.map(async ({ id, reading }) => [id, (await reading?.nodes)?.get(id) ?? null] as const)),
       );
     },
   };

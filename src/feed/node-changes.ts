@@ -99,7 +99,11 @@ function cursorOf(page: readonly ChangeRow[], last: ChangeRow, next: ChangeRow |
   return changeCursor(before ?? last);
 }
 
-type ItemWithoutCursor = NodeChangeItem extends infer Item ? (Item extends unknown ? Omit<Item, "cursor"> : never) : never;
+type ItemWithoutCursor = NodeChangeItem extends infer Item
+  ? Item extends unknown
+    ? Omit<Item, "cursor">
+    : never
+  : never;
 
 function itemOf(
   { id, last: { at }, rows }: NodeChanges,
@@ -121,7 +125,9 @@ function itemOf(
 const FIELDS = Object.keys(NODE_CHANGE_COLUMNS) as NodeChangeField[];
 
 function fieldsOf(rows: readonly ChangeRow[]): readonly NodeChangeField[] {
-  const changed = new Set<string>(rows.flatMap(({ subject, fields }) => (subject === "RUN" ? ["CURRENT_RUN"] : [...fields])));
+  const changed = new Set<string>(
+    rows.flatMap(({ subject, fields }) => (subject === "RUN" ? ["CURRENT_RUN"] : [...fields])),
+  );
   return FIELDS.filter((field) => changed.has(field));
 }
 

@@ -71,9 +71,7 @@ export interface Source<Row, Item, Cursor extends LogCursor> {
   /** Whether the rows after a position are in memory. */
   isRecent(after: number): boolean;
   newest(): Promise<Cursor>;
-  check(
-    cursor: LogCursor,
-  ): Promise<{ readonly isValid: boolean; readonly earliest: Cursor; readonly newest: number }>;
+  check(cursor: LogCursor): Promise<{ readonly isValid: boolean; readonly earliest: Cursor; readonly newest: number }>;
   /** Items after a cursor, at least up to some later one; null if rows after it are deleted. */
   read(after: Cursor, newest: number): Promise<LogPage<Item, Cursor> | null>;
   claim(): ClaimOf<Row, Cursor>;

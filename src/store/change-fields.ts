@@ -1,5 +1,6 @@
 /**
- * What changes are recorded: the fields by which the API names changes, each with the columns behind it. The triggers of
+ * What changes are recorded: the fields by which the API names changes, each with the columns behind it. The triggers
+ * of
  * the migration `changes` contain the same lists as SQL. The test `test/store/changes.test.ts` changes every column and
  * compares, and fails for a column that is in no list.
  */

@@ -156,13 +156,19 @@ describe("readers with filters", () => {
     const pick = <Value>(of: readonly Value[]) => of[Math.floor(Math.random() * of.length)] as Value;
     const digit = () => String(Math.floor(Math.random() * 3));
     const changes = [
-      (id: string) => sql`update nodes set labels = ${sql.json({ a: digit() })}, revision = revision + 1 where id = ${id}`,
-      (id: string) => sql`update nodes set presence = ${pick(["UNSEEN", "DISCOVERED"])}, revision = revision + 1 where id = ${id}`,
-      (id: string) => sql`update nodes set cluster_id = ${pick([null, clusterId])}, revision = revision + 1 where id = ${id}`,
-      (id: string) => sql`update nodes set host_group = ${digit()}, is_protected = not is_protected, revision = revision + 1 where id = ${id}`,
-      (id: string) => sql`update nodes set retired_reason = ${pick([null, "old"])}, revision = revision + 1 where id = ${id}`,
+      (id: string) =>
+        sql`update nodes set labels = ${sql.json({ a: digit() })}, revision = revision + 1 where id = ${id}`,
+      (id: string) =>
+        sql`update nodes set presence = ${pick(["UNSEEN", "DISCOVERED"])}, revision = revision + 1 where id = ${id}`,
+      (id: string) =>
+        sql`update nodes set cluster_id = ${pick([null, clusterId])}, revision = revision + 1 where id = ${id}`,
+      (id: string) =>
+        sql`update nodes set host_group = ${digit()}, is_protected = not is_protected, revision = revision + 1 where id = ${id}`,
+      (id: string) =>
+        sql`update nodes set retired_reason = ${pick([null, "old"])}, revision = revision + 1 where id = ${id}`,
       () => sql`update clusters set name = ${pick(["moving", "standing"])} where id = ${clusterId}`,
-      (id: string) => sql`update nodes set labels = ${sql.json({ a: digit() })}, host_group = ${digit()}, revision = revision + 1 where id <= ${id}`,
+      (id: string) =>
+        sql`update nodes set labels = ${sql.json({ a: digit() })}, host_group = ${digit()}, revision = revision + 1 where id <= ${id}`,
     ];
     let end = Number.POSITIVE_INFINITY;
     const followers = FILTERS.map((filter) => new Follower(filter));
@@ -176,8 +182,16 @@ describe("readers with filters", () => {
       const { nodes, cuts } = followers[index] ?? { nodes: new Map<string, NodeRow>(), cuts: 0 };
       const keys = await nodeKeys(reader, filter ?? {});
       expect([...nodes.keys()].toSorted(), JSON.stringify(filter)).toEqual(keys.map(({ id }) => id).toSorted());
-      const rows = new Map((await nodesByIds(reader, keys.map(({ id }) => id))).map((row) => [row.id, row]));
-      for (const [id, node] of nodes) expect({ ...node, description: "" }).toEqual({ ...rows.get(id), description: "", revision: node.revision });
+      const rows = new Map(
+        (
+          await nodesByIds(
+            reader,
+            keys.map(({ id }) => id),
+          )
+        ).map((row) => [row.id, row]),
+      );
+      for (const [id, node] of nodes)
+        expect({ ...node, description: "" }).toEqual({ ...rows.get(id), description: "", revision: node.revision });
       if (filter === undefined) expect(cuts).toBeGreaterThan(10);
     }
   });

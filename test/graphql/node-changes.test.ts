@@ -45,7 +45,10 @@ describe("nodeChanges", () => {
       const first = await takeUntil(stream, isCaughtUp);
       expect(first[0]?.nodeChanges).toMatchObject({ type: "NodeUpserted", changed: null, node: { name } });
       await edit(name, { description: "third from the top" });
-      const changed = await takeUntil(stream, ({ nodeChanges: { node } }) => node?.description === "third from the top");
+      const changed = await takeUntil(
+        stream,
+        ({ nodeChanges: { node } }) => node?.description === "third from the top",
+      );
       const { cursor } = changed.at(-1)?.nodeChanges ?? { cursor: "" };
       expect(cursor).toMatch(/^c\d+-\w+$/);
       expect(changed.at(-1)?.nodeChanges.changed).toContain("DESCRIPTION");

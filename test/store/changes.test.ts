@@ -66,12 +66,25 @@ const columnsOf = (fields: Readonly<Record<string, readonly string[]>>) =>
 describe("columns", () => {
   test.each([
     { name: "nodes", table: nodes, fields: NODE_CHANGE_COLUMNS, unrecorded: NODE_COLUMNS_UNRECORDED },
-    { name: "clusters", table: clusters, fields: CLUSTER_CHANGE_COLUMNS, unrecorded: OTHER_COLUMNS_UNRECORDED.clusters },
-    { name: "operations", table: operations, fields: OPERATION_CHANGE_COLUMNS, unrecorded: OTHER_COLUMNS_UNRECORDED.operations },
+    {
+      name: "clusters",
+      table: clusters,
+      fields: CLUSTER_CHANGE_COLUMNS,
+      unrecorded: OTHER_COLUMNS_UNRECORDED.clusters,
+    },
+    {
+      name: "operations",
+      table: operations,
+      fields: OPERATION_CHANGE_COLUMNS,
+      unrecorded: OTHER_COLUMNS_UNRECORDED.operations,
+    },
     { name: "runs", table: runs, fields: RUN_CHANGE_COLUMNS, unrecorded: OTHER_COLUMNS_UNRECORDED.runs },
-  ])("every column of $name is recorded in one field, or named as unrecorded [R-535]", ({ table, fields, unrecorded }) => {
-    expect([...listed(fields), ...unrecorded].toSorted()).toEqual(Object.keys(getTableColumns(table)).toSorted());
-  });
+  ])(
+    "every column of $name is recorded in one field, or named as unrecorded [R-535]",
+    ({ table, fields, unrecorded }) => {
+      expect([...listed(fields), ...unrecorded].toSorted()).toEqual(Object.keys(getTableColumns(table)).toSorted());
+    },
+  );
 });
 
 describe("a change of a node", () => {
@@ -86,16 +99,29 @@ describe("a change of a node", () => {
   const set = (columns: string) =>
     raw.sql.begin(async (tx) => {
       // The tests change single columns, also those that only change together.
-      await tx.unsafe(`alter table nodes disable trigger nodes_legal_update; alter table nodes disable trigger nodes_logged_update`);
+      await tx.unsafe(
+        `alter table nodes disable trigger nodes_legal_update; alter table nodes disable trigger nodes_logged_update`,
+      );
       await tx.unsafe(`update nodes set ${columns} where id = '${node.id}'`);
-      await tx.unsafe(`alter table nodes enable trigger nodes_legal_update; alter table nodes enable trigger nodes_logged_update`);
+      await tx.unsafe(
+        `alter table nodes enable trigger nodes_legal_update; alter table nodes enable trigger nodes_logged_update`,
+      );
     });
 
-  test.each(columnsOf(NODE_CHANGE_COLUMNS))("a change of $column of a node is recorded as $field [R-535]", async ({ field, column }) => {
-    const [row, ...more] = await recorded(() => set(change(column, nodes)));
-    expect({ ...row, more }).toMatchObject({ subject: "NODE", subjectId: node.id, event: "CHANGED", fields: [field], more: [] });
-    expect(row?.before !== null).toBe((NODE_FILTER_COLUMNS as readonly string[]).includes(column));
-  });
+  test.each(columnsOf(NODE_CHANGE_COLUMNS))(
+    "a change of $column of a node is recorded as $field [R-535]",
+    async ({ field, column }) => {
+      const [row, ...more] = await recorded(() => set(change(column, nodes)));
+      expect({ ...row, more }).toMatchObject({
+        subject: "NODE",
+        subjectId: node.id,
+        event: "CHANGED",
+        fields: [field],
+        more: [],
+      });
+      expect(row?.before !== null).toBe((NODE_FILTER_COLUMNS as readonly string[]).includes(column));
+    },
+  );
 
   test("a change of columns that are not visible is not recorded [R-535]", async () => {
     const others = NODE_COLUMNS_UNRECORDED.filter((column) => column !== "id").map((column) => change(column, nodes));
@@ -104,17 +130,26 @@ describe("a change of a node", () => {
 
   test("a change of the secrets of a node is recorded without them [R-536]", async () => {
     const rows = await recorded(
-      () => raw.sql`insert into node_secrets values (${node.id}, '{"fake": {"password": "hunter2"}}') on conflict (node_id) do update set secrets = excluded.secrets`,
+      () =>
+        raw.sql`insert into node_secrets values (${node.id}, '{"fake": {"password": "hunter2"}}') on conflict (node_id) do update set secrets = excluded.secrets`,
     );
     expect(rows).toMatchObject([{ subject: "NODE", subjectId: node.id, fields: ["SETTINGS"], before: null }]);
     expect(JSON.stringify(rows)).not.toContain("hunter2");
   });
 
   test("a new name of a cluster is recorded for each of its nodes, with the name before [R-535]", async () => {
-    const rows = await recorded(() => raw.sql`update clusters set name = name || '-2' where id = (select cluster_id from nodes where id = ${node.id})`);
+    const rows = await recorded(
+      () =>
+        raw.sql`update clusters set name = name || '-2' where id = (select cluster_id from nodes where id = ${node.id})`,
+    );
     expect(rows).toMatchObject([
       { subject: "CLUSTER", fields: ["NAME"] },
-      { subject: "NODE", subjectId: node.id, fields: ["CLUSTER"], before: { clusterName: expect.stringMatching(/^cluster-[^-]+$/) as string } },
+      {
+        subject: "NODE",
+        subjectId: node.id,
+        fields: ["CLUSTER"],
+        before: { clusterName: expect.stringMatching(/^cluster-[^-]+$/) as string },
+      },
     ]);
   });
 });
@@ -123,16 +158,23 @@ describe("positions of changes", () => {
   test("changes of concurrent transactions get positions without holes, for each node in the order of its commits [R-537]", async () => {
     const made = await ostler.aNode().times(4);
     const rows = await recorded(async () => {
-      const numbering = Promise.all(Array.from({ length: 3 }, async () => {
-        for (let round = 0; round < 60; round += 1) await numberChanges(reader, 7);
-      }));
+      const numbering = Promise.all(
+        Array.from({ length: 3 }, async () => {
+          for (let round = 0; round < 60; round += 1) await numberChanges(reader, 7);
+        }),
+      );
       await Promise.all(
         Array.from({ length: 8 }, async (_, writer) => {
           for (let round = 0; round < 20; round += 1) {
-            const order = made.map(({ id }) => id).toSorted(() => Math.random() - 0.5).slice(0, 1 + (writer % 2));
+            const order = made
+              .map(({ id }) => id)
+              .toSorted(() => Math.random() - 0.5)
+              .slice(0, 1 + (writer % 2));
             await database.transaction(async (tx) => {
               for (const id of order.toSorted())
-                await tx.execute(sql`update nodes set description = (coalesce(nullif(description, '')::int, 0) + 1)::text, host_group = description where id = ${id}`);
+                await tx.execute(
+                  sql`update nodes set description = (coalesce(nullif(description, '')::int, 0) + 1)::text, host_group = description where id = ${id}`,
+                );
               await tx.execute(sql`select pg_sleep(0.001)`);
             });
           }
@@ -143,7 +185,9 @@ describe("positions of changes", () => {
     expect(rows.map(({ position }) => position)).toEqual(rows.map((_, index) => (rows[0]?.position ?? 0) + index));
     for (const { id } of made) {
       // The host group is the number before: facts before the change have that of the one before it.
-      const before = rows.flatMap(({ subjectId, before: facts }) => (subjectId === id && facts && "hostGroup" in facts ? [Number(facts.hostGroup ?? -1)] : []));
+      const before = rows.flatMap(({ subjectId, before: facts }) =>
+        subjectId === id && facts && "hostGroup" in facts ? [Number(facts.hostGroup ?? -1)] : [],
+      );
       expect(before).toEqual(before.toSorted((a, b) => a - b));
       expect(before.length).toBeGreaterThan(10);
     }
