@@ -33,7 +33,7 @@ interface ReadPage {
   readonly cursor: ChangeCursor;
 }
 
-/** What differs between streams of changes. */
+/** The part of a stream of changes that depends on its kind. */
 export interface ChangeView<Row, Item> {
   /** Which changes are read. */
   readonly filter: ChangeFilter;

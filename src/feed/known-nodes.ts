@@ -11,7 +11,7 @@ import type { Reader } from "../store/postgres/database.ts";
 
 export interface KnownNode {
   readonly row: NodeRow;
-  /** What filters see of it. */
+  /** The values that filters see. */
   readonly facts: NodeFacts;
   /** Equal for the same reading of the node. */
   readonly reading: number;

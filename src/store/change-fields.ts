@@ -1,5 +1,5 @@
 /**
- * What changes are recorded: the fields by which the API names changes, each with the columns behind it. The triggers
+ * Recorded changes: the fields by which the API names changes, each with the columns behind it. The triggers
  * of
  * the migration `changes` contain the same lists as SQL. The test `test/store/changes.test.ts` changes every column and
  * compares, and fails for a column that is in no list.
@@ -10,7 +10,7 @@ import type { nodes, clusters, operations, runs } from "./tables.ts";
 
 export type ChangeSubject = "NODE" | "CLUSTER" | "OPERATION" | "RUN";
 
-/** What filters saw of a node before a change (`change_facts`). */
+/** The values that filters saw of a node before a change (`change_facts`). */
 export interface NodeBefore extends Omit<NodeFacts, "id" | "maintenanceSince" | "retiredReason" | "updatedAt"> {
   readonly maintenance: boolean;
   readonly retired: boolean;

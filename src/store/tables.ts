@@ -646,7 +646,7 @@ const change = {
   operationId: uuid("operation_id"),
   event: text("event").$type<"CREATED" | "CHANGED" | "DELETED">().notNull(),
   fields: text("fields").array().notNull(),
-  /** What filters saw before; null if nothing changed for them. */
+  /** The values that filters saw before; null if nothing changed for them. */
   before: jsonb("before").$type<ChangeBefore>(),
 };
 const clockTime = sql`clock_timestamp()`;

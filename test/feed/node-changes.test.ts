@@ -29,7 +29,7 @@ const shown = (item: NodeChangeStreamItem) => {
 const changesIn = (items: readonly NodeChangeStreamItem[]) =>
   items.filter(({ kind }) => kind === "upserted" || kind === "left").map(shown);
 
-/** What a stream from a cursor sends until it has caught up. */
+/** The items that a stream from a cursor sends until it has caught up. */
 async function since(after: ChangeCursor, filter?: NodeFilter) {
   await newest();
   const stream = feed.changes({ after, snapshot: false, filter });

@@ -76,7 +76,7 @@ describe("nodeChanges", () => {
 
   test.each([
     ["a cursor of transitions", { after: "284-mf3k2a9x" }, "is a cursor of transitions"],
-    ["a text that is no cursor", { after: "x" }, "is not a cursor of a stream"],
+    ["a text of another form", { after: "x" }, "is not a cursor of a stream"],
     ["a cursor and a snapshot", { after: "c1-mf3k2a9x", snapshot: true }, "not both"],
     ["a filter by inventory", { filter: { serial: "x" } }, "cannot filter by `serial`"],
   ])("nodeChanges with %s is refused [R-541]", async (_what, variables, message) => {
