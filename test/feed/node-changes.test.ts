@@ -130,7 +130,7 @@ class Follower {
     if (item.kind === "reset") throw new Error(`The stream ended: ${item.reason}.`);
     if (item.kind === "upserted") {
       const known = this.nodes.get(item.node.id);
-      expect(item.node.revision).toBeGreaterThanOrEqual(known?.revision ?? 0);
+      if (item.node.revision < (known?.revision ?? 0)) throw new Error(`${item.node.name} went back.`);
       this.nodes.set(item.node.id, item.node);
     }
     if (item.kind === "left") this.nodes.delete(item.nodeId);
