@@ -7,7 +7,8 @@
  * it was read afterwards, which does not match; so the page sends that the node left, and no later one sends the node.
  */
 import { NODE_CHANGE_COLUMNS } from "../store/change-fields.ts";
-import type { ChangeBefore, NodeBefore, NodeChangeField } from "../store/change-fields.ts";
+import type { NodeChangeField } from "../store/change-fields.ts";
+import type { ChangeBefore, NodeBefore } from "../store/change-records.ts";
 import { changeCursor } from "../store/changes.ts";
 import type { ChangeCursor, ChangeRow } from "../store/changes.ts";
 import type { NodeFacts } from "../store/node-facts.ts";

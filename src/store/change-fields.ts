@@ -4,20 +4,7 @@
  * the migration `changes` contain the same lists as SQL. The test `test/store/changes.test.ts` changes every column and
  * compares, and fails for a column that is in no list.
  */
-import type { OperationState } from "../lifecycle/operation-states.ts";
-import type { NodeFacts } from "./node-facts.ts";
 import type { nodes, clusters, operations, runs } from "./tables.ts";
-
-export type ChangeSubject = "NODE" | "CLUSTER" | "OPERATION" | "RUN";
-
-/** The values that filters saw of a node before a change (`change_facts`). */
-export interface NodeBefore extends Omit<NodeFacts, "id" | "maintenanceSince" | "retiredReason" | "updatedAt"> {
-  readonly maintenance: boolean;
-  readonly retired: boolean;
-}
-
-/** Of a node; of a deleted cluster; or of an operation whose state changed. */
-export type ChangeBefore = NodeBefore | { readonly name: string } | { readonly state: OperationState };
 
 type ColumnsOf<Table extends { readonly $inferSelect: object }> = readonly (keyof Table["$inferSelect"])[];
 

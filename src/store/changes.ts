@@ -4,7 +4,7 @@
  * commits for each object, and no row appears at or below a position that was read.
  */
 import { and, asc, eq, gt, lte, sql } from "drizzle-orm";
-import type { ChangeSubject } from "./change-fields.ts";
+import type { ChangeSubject } from "./change-records.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { changePosition, changes } from "./tables.ts";

@@ -34,7 +34,7 @@ import type { NodeFault } from "../lifecycle/faults.ts";
 import type { ChecksumAlgorithm, ImageArchitecture, ImageBootMode, ImageFormat } from "../lifecycle/images.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
-import type { ChangeBefore, ChangeSubject } from "./change-fields.ts";
+import type { ChangeBefore, ChangeSubject } from "./change-records.ts";
 import type { AbortMode } from "../lifecycle/interrupts.ts";
 import type { FailurePolicy, OperationState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
 import type { OperationKind, LegPhase } from "../lifecycle/verbs.ts";

@@ -35,7 +35,7 @@ const edit = (name: string, input: object) =>
 
 describe("nodeChanges", () => {
   test.each(["overSocket", "overEvents"] as const)(
-    "nodeChanges %s emits a snapshot, then changes, then that a node left, and resumes after a cursor [R-538] [R-540]",
+    "nodeChanges %s emits a snapshot, then changes, then that a node left, and resumes after a cursor [R-540]",
     async (way) => {
       const label = { key: "way", value: way };
       const [name = ""] = await ostler.register(1);

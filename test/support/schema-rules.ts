@@ -49,11 +49,13 @@ const NULLABLE_LISTS = new Set([
   // Not requested, or not read.
   "NodeReading.firmware",
   "NodeReading.bios",
+  // The node is new to the reader.
+  "NodeUpserted.changed",
 ]);
 /** Judges as the mutations do, and answers as they would. */
 const ANSWERS_LIKE_A_MUTATION = new Set(["PlanPayload"]);
-/** Not fetched by its ID, which is there to recognise it by; and its `operation` may be null where a run's may not. */
-const IDENTIFIED_ONLY = new Set(["Transition"]);
+/** Not fetched by its ID, which is there to recognize it by; and a transition's `operation` may be null where a run's may not. */
+const IDENTIFIED_ONLY = new Set(["Transition", "NodeLeft"]);
 
 /** Below these is what drivers declare: there null is what was not given, and a row may be older than its plugin. */
 const SETTINGS = [

@@ -108,7 +108,7 @@ export interface ServiceUnderTest extends AsyncDisposable {
   operationEnds(uuid: string, withinMs?: number): Promise<string>;
   /** Takes nodes through a commission and waits for its end. */
   commission(names: readonly string[], until?: "AVAILABLE" | "ACTIVE"): Promise<void>;
-  /** Every byte of every table of ours but those named, and of the queue's jobs. The log of changes follows from them. */
+  /** Every byte of every table of ours but those named and the log of changes, and of the queue's jobs. */
   dump(except?: readonly string[]): Promise<string>;
   /** Ends the server, and leaves database and engine for a look afterwards. */
   close(): Promise<void>;
