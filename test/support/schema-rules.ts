@@ -54,7 +54,10 @@ const NULLABLE_LISTS = new Set([
 ]);
 /** Judges as the mutations do, and answers as they would. */
 const ANSWERS_LIKE_A_MUTATION = new Set(["PlanPayload"]);
-/** Not fetched by its ID, which is there to recognize it by; and a transition's `operation` may be null where a run's may not. */
+/**
+ * Not fetched by its ID, which is there to recognize it by. The `operation` of a transition may be null where that of a
+ * run may not.
+ */
 const IDENTIFIED_ONLY = new Set(["Transition", "NodeLeft"]);
 
 /** Below these is what drivers declare: there null is what was not given, and a row may be older than its plugin. */
