@@ -14,6 +14,7 @@ import { measureImages } from "./images.ts";
 import { measureIsolation } from "./isolation.ts";
 import { measureLatency } from "./latency.ts";
 import { measureLists } from "./lists.ts";
+import { measureMemory } from "./memory.ts";
 import { measureProfile } from "./profile.ts";
 import { measureReaders } from "./readers.ts";
 import { measureRuns } from "./runs.ts";
@@ -39,7 +40,7 @@ const FLAGS = {
   },
   bulk: { type: "string", default: "200", help: "cycle: number of nodes" },
   singles: { type: "string", default: "100", help: "cycle: number of nodes with a request each" },
-  against: { type: "string", default: "", help: "cycle: folder of another checkout, measured in alternating passes" },
+  against: { type: "string", default: "", help: "cycle, memory: folder of another checkout, measured in alternating passes" },
   fleets: { type: "string", default: "100,1000,10000", help: "cycles: sizes of the fleets" },
   cycles: { type: "string", default: "10000", help: "cycles: number of cycles of each fleet" },
   fleet: { type: "string", default: "10000", help: "fleet, snapshots: number of nodes" },
@@ -59,6 +60,8 @@ const FLAGS = {
   clients: { type: "string", default: "20", help: "images: number of clients that download at a time" },
   megabytes: { type: "string", default: "500", help: "images: size of the image" },
   seconds: { type: "string", default: "10", help: "images: duration of each measurement" },
+  held: { type: "string", default: "200", help: "memory: number of nodes" },
+  delays: { type: "string", default: "0,1000", help: "memory: durations of calls, in ms" },
   help: { type: "boolean" },
 } as const;
 
@@ -129,6 +132,12 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
       measureCycle(testbed, {
         nodes: Number(flags.bulk),
         singles: Number(flags.singles),
+  memory: {
+    flags: ["held", "delays", "rounds", "concurrency", "against"],
+    measure: (testbed) =>
+      measureMemory(testbed, {
+        nodes: Number(flags.held),
+        delays: numbers(flags.delays),
         rounds,
         concurrency,
         against: flags.against,

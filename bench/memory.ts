@@ -1,0 +1,281 @@
+/**
+ * Subject `memory`: the memory of the service, its drivers' processes and PostgreSQL, in one run of the driver `fake`:
+ * at rest, with calls that end at once, and with as many calls as there may be runs that wait at the same time. A page
+ * that several processes share counts once (PSS). With `--against`, another checkout is measured in the same minutes,
+ * in alternating passes.
+ */
+import { readFileSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { median, printTable, shown } from "./figures.ts";
+import { startServed } from "./service.ts";
+import type { Served } from "./service.ts";
+import { cpuMs } from "./testbed.ts";
+import type { Testbed } from "./testbed.ts";
+
+export interface MemoryOptions {
+  readonly nodes: number;
+  readonly concurrency: number;
+  readonly rounds: number;
+  /** Duration of the calls of each pass, in ms. */
+  readonly delays: readonly number[];
+  /** Folder with the checkout of another build; empty: only this one is measured. */
+  readonly against: string;
+}
+
+const PARTS = ["service", "drivers", "postgres"] as const;
+type Part = (typeof PARTS)[number];
+
+/** The nodes end in the state in which they began. */
+const VERBS = ["inspectNodes", "provideNodes", "manageNodes"] as const;
+const SAMPLE_MS = 400;
+const POLL_MS = 100;
+/** Idle processes of drivers have ended after this time. */
+const REST_MS = 15_000;
+const REGISTER_AT_ONCE = 500;
+/** Unit of CPU times in /proc on all systems that Node supports. */
+const TICK_MS = 10;
+
+interface Sample {
+  readonly pssMb: Readonly<Record<Part, number>>;
+  readonly drivers: number;
+}
+
+interface Pass {
+  readonly peak: Sample;
+  readonly peakMb: number;
+  readonly seconds: number;
+  readonly cpuMs: Readonly<Record<Part, number>>;
+}
+
+interface Build extends AsyncDisposable {
+  readonly name: string;
+  readonly service: Served;
+}
+
+export async function measureMemory(testbed: Testbed, options: MemoryOptions): Promise<void> {
+  await using parts = new AsyncDisposableStack();
+  const checkouts = [fileURLToPath(new URL("../", import.meta.url)), ...(options.against ? [options.against] : [])];
+  const builds: Build[] = [];
+  for (const [index, checkout] of checkouts.entries())
+    builds.push(parts.use(await openBuild(testbed, index === 0 ? "this build" : checkout, checkout, options)));
+  await delay(REST_MS);
+  printTable(
+    ["at rest", "service MB", "drivers MB", "processes", "PostgreSQL MB", "in all MB"],
+    builds.map(({ name, service }) => [name, ...memoryCells(sampleOf(service.pid))]),
+  );
+  for (const delayMs of options.delays) {
+    const passes = new Map(builds.map((build) => [build, [] as Pass[]]));
+    let names: readonly string[] = [];
+    for (const build of builds) names = await enroll(build, options.nodes, delayMs);
+    for (let round = 1; round <= options.rounds; round += 1)
+      for (const build of round % 2 === 1 ? builds : builds.toReversed())
+        passes.get(build)?.push(await measurePass(build, names));
+    printPasses(delayMs, passes, options);
+  }
+}
+
+function printPasses(delayMs: number, passes: ReadonlyMap<Build, readonly Pass[]>, options: MemoryOptions): void {
+  const { nodes, concurrency, rounds } = options;
+  console.log(
+    `\n  calls of ${delayMs} ms, ${nodes} nodes, ${concurrency} at a time; peak memory, the highest of ${rounds} rounds; CPU per node, medians`,
+  );
+  printTable(
+    [
+      "",
+      "service MB",
+      "drivers MB",
+      "processes",
+      "PostgreSQL MB",
+      "in all MB",
+      "seconds",
+      ...PARTS.map((part) => `${part} CPU ms`),
+    ],
+    [...passes].map(([{ name }, list]) => {
+      const highest = list.reduce((most, pass) => (pass.peakMb > most.peakMb ? pass : most));
+      return [
+        name,
+        ...memoryCells(highest.peak),
+        list.map(({ seconds }) => shown(seconds)).join(" "),
+        ...PARTS.map((part) => shown(median(list.map((pass) => pass.cpuMs[part])) / nodes, 2)),
+      ];
+    }),
+  );
+}
+
+function memoryCells({ pssMb, drivers }: Sample): string[] {
+  return [
+    shown(pssMb.service, 0),
+    shown(pssMb.drivers, 0),
+    String(drivers),
+    shown(pssMb.postgres, 0),
+    shown(totalMb({ pssMb }), 0),
+  ];
+}
+
+function totalMb({ pssMb }: Pick<Sample, "pssMb">): number {
+  return PARTS.reduce((sum, part) => sum + pssMb[part], 0);
+}
+
+// ---- the service
+
+async function openBuild(testbed: Testbed, name: string, checkout: string, options: MemoryOptions): Promise<Build> {
+  const service = await startServed(testbed, {
+    program: join(checkout, "src/main.ts"),
+    nodeArgs: nodeArgsOf(checkout),
+    environment: {
+      OSTLER_DATA: join(testbed.folder, `memory-${name === "this build" ? "this" : "other"}`),
+      OSTLER_PLUGINS: "fake",
+      OSTLER_CONCURRENCY: String(options.concurrency),
+    },
+  });
+  return { name, service, [Symbol.asyncDispose]: () => service[Symbol.asyncDispose]() };
+}
+
+/** The options of Node in the checkout's `npm start`. */
+function nodeArgsOf(checkout: string): readonly string[] {
+  const { scripts } = JSON.parse(readFileSync(join(checkout, "package.json"), "utf8")) as {
+    readonly scripts: { readonly start: string };
+  };
+  return scripts.start.split(" ").filter((word) => word.startsWith("--"));
+}
+
+/** Registers the nodes of a pass, and returns their names. */
+async function enroll({ service }: Build, nodes: number, delayMs: number): Promise<readonly string[]> {
+  const names = Array.from({ length: nodes }, (_, index) => `delay-${delayMs}-${index}`);
+  for (let from = 0; from < nodes; from += REGISTER_AT_ONCE) {
+    const list = names.slice(from, from + REGISTER_AT_ONCE).map((name) => ({ name, driver: { fake: { delayMs } } }));
+    await request(
+      service,
+      "mutation ($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }",
+      { input: { nodes: list } },
+    );
+  }
+  await completed(service, "manageNodes", names);
+  return names;
+}
+
+async function measurePass({ service }: Build, names: readonly string[]): Promise<Pass> {
+  let peak = sampleOf(service.pid);
+  const timer = setInterval(() => {
+    const now = sampleOf(service.pid);
+    if (totalMb(now) > totalMb(peak)) peak = now;
+  }, SAMPLE_MS);
+  const [before, start] = [cpuOf(service.pid), performance.now()];
+  try {
+    for (const verb of VERBS) await completed(service, verb, names);
+  } finally {
+    clearInterval(timer);
+  }
+  const after = cpuOf(service.pid);
+  const cpu = Object.fromEntries(PARTS.map((part) => [part, after[part] - before[part]])) as Pass["cpuMs"];
+  return { peak, peakMb: totalMb(peak), seconds: (performance.now() - start) / 1_000, cpuMs: cpu };
+}
+
+async function completed(service: Served, verb: (typeof VERBS)[number], names: readonly string[]): Promise<void> {
+  const { work } = await request<{ work: { operation: { id: string } | null; errors: readonly object[] } }>(
+    service,
+    `mutation ($input: NodeWorkInput!) { work: ${verb}(input: $input) { operation { id } errors { code message } } }`,
+    { input: { nodes: { names } } },
+  );
+  const id = work.operation?.id;
+  if (id === undefined) throw new Error(JSON.stringify(work.errors));
+  for (;;) {
+    const { operation } = await request<{ operation: { finishedAt: string | null; state: string } }>(
+      service,
+      "query ($id: ID!) { operation(id: $id) { finishedAt state } }",
+      { id },
+    );
+    if (operation.finishedAt !== null) {
+      if (operation.state !== "SUCCEEDED") throw new Error(`${verb} of ${names.length} nodes: ${operation.state}`);
+      return;
+    }
+    await delay(POLL_MS);
+  }
+}
+
+async function request<Data>({ url }: Served, query: string, variables: object): Promise<Data> {
+  const response = await fetch(`${url}/graphql`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ query, variables }),
+  });
+  const text = await response.text();
+  const { data } = JSON.parse(text) as { data?: Data };
+  if (data === undefined || /"errors":\[\{/.test(text)) throw new Error(`The service answered ${text.slice(0, 1_000)}`);
+  return data;
+}
+
+// ---- processes
+
+interface Processes {
+  readonly service: readonly number[];
+  readonly drivers: readonly number[];
+  readonly postgres: readonly number[];
+}
+
+/** The service, and its descendants: drivers with their programs, and PostgreSQL. */
+function processesOf(service: number): Processes {
+  const parents = new Map(
+    readdirSync("/proc")
+      .filter((entry) => /^\d+$/.test(entry))
+      .map((entry) => [Number(entry), Number(fieldsOf(Number(entry))[1])]),
+  );
+  const drivers: number[] = [];
+  const postgres: number[] = [];
+  for (const [pid, parent] of parents) {
+    const root = parent === service ? pid : parents.get(parent) === service ? parent : null;
+    if (root === null) continue;
+    (commandOf(root).includes("isolation/worker") ? drivers : postgres).push(pid);
+  }
+  return { service: [service], drivers, postgres };
+}
+
+function commandOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "utf8");
+  } catch {
+    // The process has ended.
+    return "";
+  }
+}
+
+/** Fields of /proc/<pid>/stat after the name: state, parent, … */
+function fieldsOf(pid: number): readonly string[] {
+  try {
+    return readFileSync(`/proc/${pid}/stat`, "latin1").split(") ").at(-1)?.split(" ") ?? [];
+  } catch {
+    return [];
+  }
+}
+
+function sampleOf(service: number): Sample {
+  const processes = processesOf(service);
+  const pss = (pids: readonly number[]) => pids.reduce((sum, pid) => sum + pssMb(pid), 0);
+  return {
+    pssMb: { service: pss(processes.service), drivers: pss(processes.drivers), postgres: pss(processes.postgres) },
+    drivers: processes.drivers.length,
+  };
+}
+
+function pssMb(pid: number): number {
+  try {
+    return Number(/^Pss:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, "latin1"))?.[1] ?? 0) / 1_024;
+  } catch {
+    return 0;
+  }
+}
+
+/** CPU so far by part, in ms, including that of processes that have ended: drivers', and those of PostgreSQL. */
+function cpuOf(service: number): Record<Part, number> {
+  const { drivers, postgres } = processesOf(service);
+  const own = (pids: readonly number[]) => pids.reduce((sum, pid) => sum + (cpuMs(pid) ?? 0), 0);
+  const ofEnded = (pids: readonly number[]) =>
+    pids.map(fieldsOf).reduce((sum, fields) => sum + TICK_MS * (Number(fields[13] ?? 0) + Number(fields[14] ?? 0)), 0);
+  return {
+    service: own([service]),
+    drivers: own(drivers) + ofEnded([service]),
+    postgres: own(postgres) + ofEnded(postgres),
+  };
+}
