@@ -1,4 +1,4 @@
-#!/usr/bin/env node
+#!/usr/bin/env -S node --max-semi-space-size=16
 /**
  * The command line: dispatches to a command. Without a command it runs the service. Each command loads its modules
  * after the configuration is checked, so that a mistake in it is reported within a moment.

@@ -1027,6 +1027,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-517",
         rule: "A power reading without an answer after 5 s no longer takes a call of the readings of sound nodes.",
       },
+      {
+        id: "R-607",
+        rule: "A driver gets another process only if a waiting call would wait for more than 50 ms for those that it has; calls that end at once share two.",
+      },
     ],
   },
   {

@@ -16,6 +16,8 @@ import { findGuard } from "./parent-death-guard.ts";
 const PROGRAM = fileURLToPath(new URL("worker.ts", import.meta.url));
 /** Heap of a worker, in MiB. */
 export const HEAP_MB = 256;
+/** Half of the young generation of a worker's heap, in MiB. V8 would let it grow to 16. */
+const YOUNG_MB = 1;
 
 interface LaunchedPlugin {
   /** URL of the module. */
@@ -44,6 +46,7 @@ export function launch(
     ...guardWords(log),
     process.execPath,
     `--max-old-space-size=${HEAP_MB}`,
+    `--max-semi-space-size=${YOUNG_MB}`,
     ...permissionFlags(permissions, { module, compiled, hidden }),
     PROGRAM,
     module,

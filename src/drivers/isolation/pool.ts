@@ -1,7 +1,8 @@
 /**
  * The workers of all isolated drivers. A call takes a slot of its lane, waits in order if all are taken, and has a
- * worker of its own while it lasts. A worker is started when a call has waited for a moment, a few at a time. It ends
- * when it has been idle for a while, when it is spent, or when another driver needs its slot.
+ * worker of its own while it lasts. Workers are started a few at a time, as many as calls last long at the same time
+ * (worker-demand.ts). A worker ends when it has been idle for a while, when it is spent, or when another driver needs
+ * its slot.
  *
  * Waiting counts towards a call's deadline, except for readings and probes. A waiting call is cancelled by its signal.
  */
@@ -15,6 +16,7 @@ import { IsolationError } from "./protocol.ts";
 import { Slots } from "./slots.ts";
 import type { Waiter } from "./slots.ts";
 import type { Job } from "./worker-call.ts";
+import { CallDurations, WAIT_MAX_MS, neededWorkers } from "./worker-demand.ts";
 import { CallNotStartedError, StartKilledError, startWorker } from "./worker-handle.ts";
 import type { Handle, Plugin } from "./worker-handle.ts";
 
@@ -54,13 +56,15 @@ export interface PoolOptions {
 
 /** Shorter than the engine's grace period, so that nothing of a step is left when the engine gives it up. */
 const GRACE_MS = 8_000;
-const IDLE_MS = 60_000;
+const IDLE_MS = 10_000;
 const CHECK_EVERY_MS = 1_000;
 const BUSY_MS = 5_000;
 /** Attempts to find a process that starts a call. */
 const ATTEMPTS_MAX = 3;
-/** How long a call waits for a free process before another is started, which costs about 100 ms of CPU. */
-const START_DELAY_MS = 50;
+/** How often the need of a driver is counted. */
+const COUNT_EVERY_MS = 10;
+/** Longest delay of this process that is attributed to calls. */
+const LATE_MAX_MS = 500;
 const STARTS_AT_ONCE = Math.max(2, availableParallelism());
 
 export function createPool(options: PoolOptions): Pool {
@@ -75,7 +79,10 @@ class WorkerPool implements Pool {
   readonly #busyMs: number;
   readonly #busyMax: number;
   readonly #slots: Slots;
-  /** Every process, with the time of its last change of state. */
+  readonly #durations = new Map<Plugin, CallDurations>();
+  /** When the need of each driver was counted last. */
+  readonly #countedAt = new Map<Plugin, number>();
+  /** Every process, with the time of its last change of state, or since when it has a call. */
   readonly #changedAt = new Map<Handle, number>();
   /** Workers that are asked to end. */
   readonly #retiring = new Set<Handle>();
@@ -85,6 +92,11 @@ class WorkerPool implements Pool {
   readonly #checkTimer: NodeJS.Timeout;
   #checkedAt = performance.now();
   #assignTimer: NodeJS.Timeout | undefined;
+  /**
+   * By how much the last assignment was late. On a machine that lacks CPU, calls seem to last, and more processes would
+   * make it worse.
+   */
+  #lateMs = 0;
   #isClosed = false;
 
   constructor({ workers, log, hidden = null, graceMs = GRACE_MS, idleMs = IDLE_MS, busyMs = BUSY_MS }: PoolOptions) {
@@ -179,28 +191,63 @@ class WorkerPool implements Pool {
 
   /** Assigns idle workers to the waiters whose lanes have slots, and starts workers for the others. */
   #assign(): void {
-    const needed = new Map<Plugin, number>();
-    const now = performance.now();
+    const waiting = new Map<Plugin, Waiter[]>();
     for (const waiter of this.#slots.admissible()) {
-      const { plugin, since } = waiter;
-      const at = this.#idle.findLastIndex((worker) => worker.plugin === plugin && !worker.isSpent);
-      const [worker] = at < 0 ? [] : this.#idle.splice(at, 1);
+      const worker = this.#takeIdle(waiter.plugin);
       if (worker) waiter.resolve(worker);
-      else if (now - since >= START_DELAY_MS || !this.#hasWorker(plugin))
-        needed.set(plugin, (needed.get(plugin) ?? 0) + 1);
-      else this.#assignTimer ??= setTimeout(() => this.#assignLater(), START_DELAY_MS);
+      else waiting.set(waiter.plugin, [...(waiting.get(waiter.plugin) ?? []), waiter]);
     }
-    if (needed.size > 0 && !this.#isClosed) this.#startFor(needed);
+    if (waiting.size === 0 || this.#isClosed) return;
+    if (this.#assignTimer === undefined) {
+      const due = performance.now() + WAIT_MAX_MS;
+      this.#assignTimer = setTimeout(() => this.#assignLater(due), WAIT_MAX_MS);
+    }
+    const now = performance.now();
+    const needed = new Map<Plugin, number>();
+    for (const [plugin, waiters] of waiting) {
+      // Calls that end at once would otherwise spend more on this than on themselves.
+      if (now - (this.#countedAt.get(plugin) ?? 0) < COUNT_EVERY_MS) continue;
+      this.#countedAt.set(plugin, now);
+      needed.set(plugin, this.#neededFor(plugin, waiters, now));
+    }
+    this.#startFor(needed);
   }
 
-  #assignLater(): void {
+  #assignLater(due: number): void {
     this.#assignTimer = undefined;
+    this.#lateMs = Math.min(LATE_MAX_MS, performance.now() - due);
     this.#assign();
   }
 
-  /** Whether a worker of this driver exists or is starting. */
-  #hasWorker(plugin: Plugin): boolean {
-    return [...this.#changedAt.keys()].some((worker) => worker.plugin === plugin && !worker.isSpent);
+  /** The idle worker of this driver that was used last; it is counted as called from now on. */
+  #takeIdle(plugin: Plugin): Handle | undefined {
+    const at = this.#idle.findLastIndex((worker) => worker.plugin === plugin && !worker.isSpent);
+    const [worker] = at < 0 ? [] : this.#idle.splice(at, 1);
+    if (worker) this.#changedAt.set(worker, performance.now());
+    return worker;
+  }
+
+  #neededFor(plugin: Plugin, waiters: readonly Waiter[], now: number): number {
+    let processes = 0;
+    let prompt = 0;
+    for (const [worker, changedAt] of this.#changedAt) {
+      const { state } = worker;
+      if (worker.plugin !== plugin || worker.isSpent || state === "starting" || this.#retiring.has(worker)) continue;
+      processes += 1;
+      if (state !== "busy" && now - changedAt < WAIT_MAX_MS + 2 * this.#lateMs) prompt += 1;
+    }
+    return neededWorkers({
+      waitedMs: waiters.map(({ since }) => now - since - this.#lateMs),
+      processes,
+      prompt,
+      typicalMs: this.#durationsOf(plugin).typicalMs,
+    });
+  }
+
+  #durationsOf(plugin: Plugin): CallDurations {
+    const durations = this.#durations.get(plugin) ?? new CallDurations();
+    this.#durations.set(plugin, durations);
+    return durations;
   }
 
   // ---- starting and ending workers
@@ -226,6 +273,7 @@ class WorkerPool implements Pool {
         log: this.#log,
         graceMs: this.#graceMs,
         changed: (changed, why) => this.#onChange(changed, why),
+        measured: (ms) => this.#durationsOf(plugin).note(ms),
       });
       this.#changedAt.set(worker, performance.now());
       return worker;

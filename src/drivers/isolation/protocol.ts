@@ -107,6 +107,8 @@ export type OfCall =
       readonly kind: "ended";
       readonly id: number;
       readonly left: Leftovers;
+      /** Duration, without the time for which the call waited for the driver's memory. */
+      readonly ms: number;
       /** A lasting effect of the call on its process, which is then SPENT. */
       readonly trace?: string;
     } & ({ readonly value: Packed } | { readonly error: SerializedError }))

@@ -66,9 +66,19 @@ export class Slots {
     return LANES.flatMap((lane) => this.#waiting[lane]);
   }
 
-  /** The waiters that their lanes have slots for. */
+  /**
+   * The waiters that their lanes have slots for: first those of the lanes that wait for no slot, in whose way no other
+   * call may be; then the others in the order of their arrival, so that no lane takes all processes.
+   */
   admissible(): Waiter[] {
-    return LANES.flatMap((lane) => this.#waiting[lane].slice(0, Math.max(0, this.limits[lane] - this.taken(lane))));
+    const first: Waiter[] = [];
+    const others: Waiter[] = [];
+    for (const lane of LANES) {
+      const free = this.limits[lane] - this.taken(lane);
+      if (free === Number.POSITIVE_INFINITY) first.push(...this.#waiting[lane]);
+      else others.push(...this.#waiting[lane].slice(0, Math.max(0, free)));
+    }
+    return [...first, ...others.toSorted((a, b) => a.since - b.since)];
   }
 
   /** Waits for a worker, which comes with a slot of the lane. Rejects with the signal's reason. */

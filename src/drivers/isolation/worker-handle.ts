@@ -65,6 +65,8 @@ export interface HandleOptions {
   readonly graceMs: number;
   /** The worker became idle, busy or ended. `why`: it failed to start. */
   changed(handle: Handle, why?: IsolationError): void;
+  /** A call has ended; its duration in the worker, without the time for which it waited for the driver's memory. */
+  measured?(ms: number): void;
 }
 
 /** The process ended before it started the call; another process can make it. */
@@ -97,6 +99,7 @@ class WorkerHandle implements Handle {
   readonly #log: Log;
   readonly #graceMs: number;
   readonly #changed: HandleOptions["changed"];
+  readonly #measured: HandleOptions["measured"];
   readonly #child: ChildProcess;
   readonly #socket: Socket;
   readonly #wire: Wire<ToWorker>;
@@ -118,11 +121,12 @@ class WorkerHandle implements Handle {
   readonly #secrets = new Set<string>();
   #mask = createMask(this.#secrets);
 
-  constructor({ plugin, hidden = null, log, graceMs, changed }: HandleOptions) {
+  constructor({ plugin, hidden = null, log, graceMs, changed, measured }: HandleOptions) {
     this.plugin = plugin;
     this.#log = log.child({ driver: plugin.name });
     this.#graceMs = graceMs;
     this.#changed = changed;
+    this.#measured = measured;
     this.#child = launch(plugin, hidden, log);
     this.#socket = this.#child.stdio[3] as Socket;
     this.#wire = openWire<ToWorker>(
@@ -249,6 +253,7 @@ class WorkerHandle implements Handle {
       }
       case "ended": {
         this.#isSpent ||= message.left === "SPENT";
+        this.#measured?.(message.ms);
         if (message.trace !== undefined)
           this.#log.warn(
             { node: call.job.given.node?.name ?? call.job.given.address, step: call.job.what },

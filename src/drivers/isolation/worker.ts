@@ -65,6 +65,9 @@ interface Current {
   sendProgress(): void;
   /** Number of lines dropped by the rate limit. */
   dropped: number;
+  readonly startedAt: number;
+  /** Time for which it has waited for the driver's memory, which is the time of the service. */
+  memoryMs: number;
 }
 
 const callContext = new AsyncLocalStorage<number>();
@@ -152,12 +155,20 @@ function createSequence(): <T>(work: () => Promise<T>) => Promise<T> {
 }
 
 const inMemoryOrder = createSequence();
+const askMemory = (key: string, put?: { readonly value?: Json }) =>
+  inMemoryOrder(async () => {
+    const asking = current;
+    const askedAt = performance.now();
+    try {
+      return await ask((question) => ({ kind: "memory", question, key, ...(put && { put }) }));
+    } finally {
+      if (asking) asking.memoryMs += performance.now() - askedAt;
+    }
+  });
 const memory: DriverMemory = {
-  get: (key) => inMemoryOrder(() => ask((question) => ({ kind: "memory", question, key }))),
+  get: (key) => askMemory(key),
   async set(key, value) {
-    await inMemoryOrder(() =>
-      ask((question) => ({ kind: "memory", question, key, put: value === undefined ? {} : { value } })),
-    );
+    await askMemory(key, value === undefined ? {} : { value });
   },
 };
 
@@ -188,6 +199,8 @@ async function perform({ id, target, given, leftMs }: Extract<ToWorker, { kind: 
     controller: new AbortController(),
     sendProgress: () => {},
     dropped: 0,
+    startedAt: performance.now(),
+    memoryMs: 0,
   };
   current = mine;
   calls += 1;
@@ -213,7 +226,8 @@ async function perform({ id, target, given, leftMs }: Extract<ToWorker, { kind: 
   current = null;
   const trace = isExhausted ? "lacked file descriptors or memory" : traceOfCalls();
   const left = trace === null ? leftovers() : "SPENT";
-  send({ kind: "ended", id, left, ...(trace !== null && { trace }), ...outcome });
+  const ms = performance.now() - mine.startedAt - mine.memoryMs;
+  send({ kind: "ended", id, left, ms, ...(trace !== null && { trace }), ...outcome });
   if (left === "BUSY") reportWhenClean();
 }
 
