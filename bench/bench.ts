@@ -40,7 +40,11 @@ const FLAGS = {
   },
   bulk: { type: "string", default: "200", help: "cycle: number of nodes" },
   singles: { type: "string", default: "100", help: "cycle: number of nodes with a request each" },
-  against: { type: "string", default: "", help: "cycle, memory: folder of another checkout, measured in alternating passes" },
+  against: {
+    type: "string",
+    default: "",
+    help: "cycle, memory: folder of another checkout, measured in alternating passes",
+  },
   fleets: { type: "string", default: "100,1000,10000", help: "cycles: sizes of the fleets" },
   cycles: { type: "string", default: "10000", help: "cycles: number of cycles of each fleet" },
   fleet: { type: "string", default: "10000", help: "fleet, snapshots: number of nodes" },
@@ -132,6 +136,11 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
       measureCycle(testbed, {
         nodes: Number(flags.bulk),
         singles: Number(flags.singles),
+        rounds,
+        concurrency,
+        against: flags.against,
+      }),
+  },
   memory: {
     flags: ["held", "delays", "rounds", "concurrency", "against"],
     measure: (testbed) =>
