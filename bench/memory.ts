@@ -252,14 +252,14 @@ function fieldsOf(pid: number): readonly string[] {
 
 function sampleOf(service: number): Sample {
   const processes = processesOf(service);
-  const pss = (pids: readonly number[]) => pids.reduce((sum, pid) => sum + pssMb(pid), 0);
+  const pss = (pids: readonly number[]) => pids.reduce((sum, pid) => sum + pssOf(pid), 0);
   return {
     pssMb: { service: pss(processes.service), drivers: pss(processes.drivers), postgres: pss(processes.postgres) },
     drivers: processes.drivers.length,
   };
 }
 
-function pssMb(pid: number): number {
+function pssOf(pid: number): number {
   try {
     return Number(/^Pss:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, "latin1"))?.[1] ?? 0) / 1_024;
   } catch {
