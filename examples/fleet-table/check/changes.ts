@@ -1,0 +1,63 @@
+/** What other clients do to the fleet while the page is open: work, flags, edits, presence, deletion, registration. */
+import { nameOf } from "./service.ts";
+import type { Service } from "./service.ts";
+
+const PAUSE_MS = 250;
+
+/** One change after the other until the signal fires. Returns how many were made. */
+export async function makeChanges(service: Service, nodes: number, signal: AbortSignal): Promise<number> {
+  let count = 0;
+  while (!signal.aborted) {
+    await change(service, nodes, count);
+    count += 1;
+    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+  }
+  return count;
+}
+
+/** Different nodes for each kind, so that none is refused because of another. */
+async function change(service: Service, nodes: number, count: number): Promise<void> {
+  const node = (offset: number) => nameOf((count * 37 + offset) % Math.floor(nodes / 2));
+  const name = node(0);
+  switch (count % 8) {
+    case 0:
+      return send(service, "commissionNodes", "CommissionNodesInput!", {
+        nodes: { names: Array.from({ length: 5 }, (_, index) => node(index)) },
+        acceptance: "BEST_EFFORT",
+        until: "AVAILABLE",
+      });
+    case 1:
+      return send(service, "setMaintenance", "SetMaintenanceInput!", { nodes: { names: [name] }, reason: `fan ${count}` });
+    case 2:
+      return send(service, "updateNode", "UpdateNodeInput!", { node: { name }, protected: true, hostGroup: "edge" });
+    case 3:
+      return send(service, "reportPresence", "ReportPresenceInput!", { event: "DISAPPEARED", nodes: [{ name }] });
+    case 4:
+      return send(service, "deleteNodes", "DeleteNodesInput!", { nodes: { names: [nameOf(nodes - 1 - count)] } });
+    case 5:
+      return send(service, "registerNodes", "RegisterNodesInput!", {
+        nodes: [{ name: `new-${count}`, driver: { fake: { delayMs: 100 } }, cluster: { name: "lyon" } }],
+      });
+    case 6:
+      return send(service, "setRetired", "SetRetiredInput!", { nodes: { names: [name] }, reason: `too old ${count}` });
+    default:
+      return send(service, "updateNode", "UpdateNodeInput!", {
+        node: { name },
+        labels: [{ key: "rack", value: `moved-${count}` }],
+      });
+  }
+}
+
+export async function send(service: Service, mutation: string, type: string, input: object): Promise<void> {
+  await service.ask(`mutation($input: ${type}) { ${mutation}(input: $input) { errors { message } } }`, { input });
+}
+
+/** Resolves when no operation runs: then no node has a run that waits. */
+export async function untilQuiet(service: Service): Promise<void> {
+  for (;;) {
+    const [row] = await service.sql<{ running: number }[]>`
+      select count(*)::int as running from operations where finished_at is null`;
+    if (row?.running === 0) return;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
+}

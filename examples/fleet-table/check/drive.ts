@@ -1,0 +1,42 @@
+/** Drives the page in a browser, and compares what it shows with the database. */
+import { mkdirSync } from "node:fs";
+import { chromium } from "playwright-core";
+import { startFront } from "./front.ts";
+import { SCENARIOS } from "./scenarios.ts";
+import { startService } from "./service.ts";
+import { openTab } from "./tab.ts";
+
+export interface DriveOptions {
+  /** Of the example. */
+  readonly folder: string;
+  /** Path of the program. */
+  readonly browser: string;
+  readonly nodes: number;
+  /** How long changes go on while requests are counted. */
+  readonly seconds: number;
+}
+
+export async function drive(options: DriveOptions): Promise<{ readonly passed: number; readonly failed: number }> {
+  let passed = 0;
+  let failed = 0;
+  const check = (title: string, ok: boolean, detail = "") => {
+    if (ok) passed += 1;
+    else failed += 1;
+    console.log(`${ok ? "ok  " : "FAIL"} ${title}${detail && ` (${detail})`}`);
+  };
+  mkdirSync(`${options.folder}screenshots`, { recursive: true });
+  await using service = await startService();
+  await service.register(options.nodes);
+  await using front = await startFront(`${options.folder}dist`, service.url);
+  // Chromium refuses its sandbox to root.
+  const sandbox = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
+  const program = await chromium.launch({ executablePath: options.browser, args: sandbox });
+  await using cleanup = new AsyncDisposableStack();
+  cleanup.defer(() => program.close());
+  const tab = await openTab(program);
+  tab.page.on("pageerror", (error) => check("the page throws nothing", false, String(error)));
+  const lab = { ...options, service, front, program, tab, check };
+  for (const scenario of SCENARIOS)
+    await scenario(lab).catch((error: unknown) => check(scenario.name, false, String(error)));
+  return { passed, failed };
+}

@@ -1,0 +1,95 @@
+/**
+ * Serves the built page and hands /graphql to the service, as a reverse proxy in front of both does. Counts what passes,
+ * and cuts connections.
+ */
+import { readFile } from "node:fs/promises";
+import { createServer, request } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { connect } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
+import { extname, join, normalize } from "node:path";
+
+export interface Front extends AsyncDisposable {
+  readonly url: string;
+  /** Requests of the API over HTTP, WebSockets that were opened, and their names where the request has one. */
+  readonly counts: { http: number; sockets: number };
+  /** Cuts the present sockets as a cable does; returns how many there were. */
+  cut(): number;
+}
+
+const TYPES: Readonly<Record<string, string>> = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+};
+
+/** `folder`: the built page. `target`: the service, as `http://host:port`. `port`: 0 for a free one. */
+export async function startFront(folder: string, target: string, port = 0): Promise<Front> {
+  const { hostname, port: targetPort } = new URL(target);
+  const counts = { http: 0, sockets: 0 };
+  const open = new Set<Socket>();
+  const server = createServer((asked, answer) => {
+    if (!asked.url?.startsWith("/graphql")) return void sendFile(folder, asked, answer);
+    counts.http += 1;
+    passOn(asked, answer, { hostname, port: targetPort });
+  });
+  server.on("upgrade", (asked: IncomingMessage, near: Socket, head: Buffer) => {
+    counts.sockets += 1;
+    const far = connect({ host: hostname, port: Number(targetPort) });
+    const headers = asked.rawHeaders.flatMap((text, index, all) => (index % 2 ? [] : [`${text}: ${all[index + 1]}`]));
+    far.write([`GET ${asked.url} HTTP/1.1`, ...headers, "", ""].join("\r\n"));
+    far.write(head);
+    open.add(near);
+    for (const [one, other] of [
+      [near, far],
+      [far, near],
+    ] as const)
+      one
+        .on("error", () => {})
+        .on("close", () => {
+          open.delete(near);
+          other.destroy();
+        })
+        .pipe(other);
+  });
+  const cut = () => {
+    const present = [...open];
+    for (const socket of present) socket.resetAndDestroy();
+    return present.length;
+  };
+  await new Promise<void>((listening) => void server.listen(port, "127.0.0.1", listening));
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    counts,
+    cut,
+    async [Symbol.asyncDispose]() {
+      cut();
+      const closed = new Promise<void>((done) => void server.close(() => done()));
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+function passOn(asked: IncomingMessage, answer: ServerResponse, target: { hostname: string; port: string }): void {
+  const passed = request(
+    { ...target, path: asked.url, method: asked.method, headers: asked.headers },
+    (answered) => {
+      answer.writeHead(answered.statusCode ?? 502, answered.headers);
+      answered.pipe(answer);
+    },
+  );
+  passed.on("error", () => answer.headersSent || answer.writeHead(502).end());
+  asked.pipe(passed);
+}
+
+async function sendFile(folder: string, asked: IncomingMessage, answer: ServerResponse): Promise<void> {
+  const { pathname } = new URL(asked.url ?? "/", "http://page");
+  const path = join(folder, normalize(pathname === "/" ? "/index.html" : pathname));
+  try {
+    const content = await readFile(path);
+    answer.writeHead(200, { "content-type": TYPES[extname(path)] ?? "application/octet-stream" }).end(content);
+  } catch {
+    answer.writeHead(404).end();
+  }
+}

@@ -1,0 +1,40 @@
+/** The browser that drives the page, and the packages of the example. */
+import { spawnSync } from "node:child_process";
+import { existsSync, statSync } from "node:fs";
+import { join } from "node:path";
+
+const BROWSERS = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
+
+/** Path of the browser: `OSTLER_BROWSER`, else the first on the PATH; null if there is none. */
+export function findBrowser(): string | null {
+  const named = process.env["OSTLER_BROWSER"];
+  if (named !== undefined) return existsSync(named) ? named : null;
+  const folders = (process.env["PATH"] ?? "").split(":");
+  return BROWSERS.flatMap((name) => folders.map((folder) => join(folder, name))).find((path) => existsSync(path)) ?? null;
+}
+
+/** Why this machine cannot drive the page; null if it can. */
+export function missingForBrowser(): string | null {
+  if (findBrowser() !== null) return null;
+  const named = process.env["OSTLER_BROWSER"];
+  return named === undefined
+    ? "there is no browser: install the Debian package chromium, or name one in OSTLER_BROWSER"
+    : `OSTLER_BROWSER names ${named}, which does not exist`;
+}
+
+/** Installs the packages of the example, unless those of its lock are there. */
+export function installPackages(folder: string): void {
+  const installed = join(folder, "node_modules/.package-lock.json");
+  const lock = join(folder, "package-lock.json");
+  if (existsSync(installed) && statSync(installed).mtimeMs >= statSync(lock).mtimeMs) return;
+  run(folder, "npm", ["ci", "--no-audit", "--no-fund"]);
+}
+
+export function buildPage(folder: string): void {
+  run(folder, "npm", ["run", "--silent", "build"]);
+}
+
+function run(folder: string, command: string, parameters: readonly string[]): void {
+  const { status } = spawnSync(command, parameters, { cwd: folder, stdio: "inherit" });
+  if (status !== 0) throw new Error(`${command} ${parameters.join(" ")} in ${folder} ended with ${status}.`);
+}

@@ -1,0 +1,187 @@
+/** What the page promises, each as a function that drives it and reports what it saw. */
+import type { Browser, Page } from "playwright-core";
+import { makeChanges, send, untilQuiet } from "./changes.ts";
+import type { Front } from "./front.ts";
+import { nameOf } from "./service.ts";
+import type { Service } from "./service.ts";
+import { VIEWPORT, WAIT_MS, live, openTab, whole } from "./tab.ts";
+import type { Tab } from "./tab.ts";
+import { differences, readTable, storedTable } from "./table.ts";
+
+export interface Lab {
+  readonly folder: string;
+  readonly nodes: number;
+  readonly seconds: number;
+  readonly service: Service;
+  readonly front: Front;
+  readonly program: Browser;
+  readonly tab: Tab;
+  check(title: string, ok: boolean, detail?: string): void;
+}
+
+async function loads({ tab: { page }, front, nodes, check, service, folder }: Lab): Promise<void> {
+  const began = performance.now();
+  await page.goto(front.url);
+  await page.waitForSelector("[data-id]");
+  const firstMs = performance.now() - began;
+  await page.screenshot({ path: `${folder}screenshots/loading.png` });
+  await whole(page, nodes);
+  const wholeMs = performance.now() - began;
+  check(`shows all ${nodes} nodes`, true, `first rows ${firstMs.toFixed(0)} ms, all ${wholeMs.toFixed(0)} ms`);
+  const rows = await page.locator("[data-id]").count();
+  check("only rows in view are in the document", rows > 0 && rows < 100, `${rows} rows`);
+  check("one socket", front.counts.sockets === 1, `${front.counts.sockets}`);
+  check("all nodes are read by pages", front.counts.http <= Math.ceil(nodes / 500) + 1, `${front.counts.http} requests`);
+  await equals(page, service, check, "the loaded table equals the database");
+  await page.screenshot({ path: `${folder}screenshots/whole.png` });
+}
+
+async function staysLive({ tab: { page, sent }, front, nodes, seconds, check, service }: Lab): Promise<void> {
+  const before = { ...front.counts, ...sent };
+  const metrics = await page.context().newCDPSession(page);
+  await metrics.send("Performance.enable");
+  const metric = async () => {
+    await metrics.send("HeapProfiler.collectGarbage");
+    const { metrics: list } = await metrics.send("Performance.getMetrics");
+    return (name: string) => list.find((one) => one.name === name)?.value ?? 0;
+  };
+  const start = await metric();
+  const cpuBefore = service.cpuSeconds();
+  const changes = await makeChanges(service, nodes, AbortSignal.timeout(seconds * 1_000));
+  const end = await metric();
+  const busy = end("TaskDuration") - start("TaskDuration");
+  const figures = `${changes} changes in ${seconds} s; main thread ${((busy / seconds) * 100).toFixed(1)} %, heap ${(end("JSHeapUsedSize") / 1e6).toFixed(1)} MB, service ${(service.cpuSeconds() - cpuBefore).toFixed(1)} s of CPU`;
+  check("changes were made", changes > 10, figures);
+  await untilQuiet(service);
+  await equals(page, service, check, `after ${seconds} seconds of changes the table equals the database`);
+  check("the page polls nothing: no request over HTTP", front.counts.http === before.http, `${front.counts.http - before.http}`);
+  check("the page opens no further socket", front.counts.sockets === before.sockets);
+  check("the page sends nothing but pings", sent.others + sent.resumed === before.others + before.resumed, `${sent.pings - before.pings} pings`);
+}
+
+async function filters({ tab: { page }, check, service, folder }: Lab): Promise<void> {
+  const [row] = await service.sql<{ count: number }[]>`
+    select count(*)::int as count from nodes where name like '%0042%'`;
+  await page.getByLabel("Name").fill("0042");
+  await whole(page, row?.count ?? 0);
+  check("a part of the name filters", true, `${row?.count} rows`);
+  await page.screenshot({ path: `${folder}screenshots/filtered.png` });
+  const name = nameOf(42);
+  await page.getByLabel("Mark").selectOption("maintenance");
+  await page.waitForFunction((text) => !document.body.innerText.includes(text), name);
+  await send(service, "setMaintenance", "SetMaintenanceInput!", { nodes: { names: [name] }, reason: "new disk" });
+  await page.getByText("Maintenance: new disk").waitFor();
+  check("a node that begins to match appears", true);
+  await send(service, "clearMaintenance", "ClearMaintenanceInput!", { nodes: { names: [name] } });
+  await page.getByText("Maintenance: new disk").waitFor({ state: "detached" });
+  check("a node that no longer matches disappears", true);
+  check("the filter is in the address", page.url().includes("name=0042&mark=maintenance"), page.url());
+  await page.getByRole("button", { name: "Clear" }).click();
+}
+
+async function showsOperations({ tab: { page }, front, program, check, service, folder, nodes }: Lab): Promise<void> {
+  const { page: other } = await openTab(program);
+  await other.goto(front.url);
+  await whole(other, await count(service));
+  await page.getByLabel("Name").fill(nameOf(nodes - 400).slice(0, -1));
+  await whole(page, 10);
+  await page.getByLabel("Select all nodes that are shown").check();
+  await page.getByRole("button", { name: "Commission…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("10 nodes will do it.").waitFor();
+  const [planned] = await service.sql<{ count: number }[]>`
+    select count(*)::int as count from operations where finished_at is null`;
+  check("the dry run plans and begins nothing", planned?.count === 0);
+  await page.screenshot({ path: `${folder}screenshots/plan.png` });
+  const requests = front.counts.http;
+  await dialog.getByRole("button", { name: "Commission 10 nodes" }).click();
+  await page.getByRole("complementary", { name: "Operation" }).getByText("Running").first().waitFor();
+  const strip = other.getByRole("navigation", { name: "Running operations" }).getByRole("button");
+  await strip.waitFor();
+  check("a second browser sees the operation begin", true, (await strip.textContent()) ?? "");
+  await page.screenshot({ path: `${folder}screenshots/operation.png` });
+  await page.getByTestId("operation-state").getByText("Succeeded").waitFor();
+  await strip.waitFor({ state: "detached" });
+  check("a second browser sees the operation end", true);
+  check("the operation is followed by one request", front.counts.http === requests + 1);
+  await page.getByLabel("Close the operation").click();
+  await page.getByRole("button", { name: "Clear" }).first().click();
+  await untilQuiet(service);
+  await equals(other, service, check, "the second browser's table equals the database");
+  await other.context().close();
+}
+
+async function survivesCuts({ tab: { page, sent }, front, check, service, nodes, folder }: Lab): Promise<void> {
+  await whole(page, await count(service));
+  const before = { ...front.counts, ...sent };
+  const changing = new AbortController();
+  const changes = makeChanges(service, nodes, changing.signal);
+  for (let cut = 0; cut < 5; cut += 1) {
+    await live(page);
+    front.cut();
+    await page.locator('.status[data-live="false"]').waitFor();
+    if (cut === 0) await page.screenshot({ path: `${folder}screenshots/cut.png` });
+  }
+  changing.abort();
+  await changes;
+  await untilQuiet(service);
+  await live(page);
+  await equals(page, service, check, "after five cuts under load the table equals the database");
+  check("the stream went on after its last cursor", sent.resumed - before.resumed >= 5, `${sent.resumed - before.resumed} times`);
+  check("nothing was read again", front.counts.http === before.http, `${front.counts.http - before.http} requests`);
+}
+
+async function survivesKills({ tab: { page }, front, check, service, folder }: Lab): Promise<void> {
+  const before = { ...front.counts };
+  await send(service, "commissionNodes", "CommissionNodesInput!", {
+    nodes: { names: Array.from({ length: 50 }, (_, index) => nameOf(index + 600)) },
+    acceptance: "BEST_EFFORT",
+  });
+  for (let kill = 0; kill < 2; kill += 1) {
+    await live(page);
+    await service.kill();
+    await page.getByText("Reconnecting – as of").waitFor();
+    if (kill === 0) await page.screenshot({ path: `${folder}screenshots/killed.png` });
+    check("the rows stay while the service is down", (await page.locator("[data-id]").count()) > 0);
+    await service.start();
+  }
+  await untilQuiet(service);
+  await live(page);
+  await equals(page, service, check, "after two kills of the service the table equals the database");
+  check("nothing was read again after a kill", front.counts.http === before.http);
+}
+
+async function looks({ tab: { page }, folder }: Lab): Promise<void> {
+  await page.emulateMedia({ colorScheme: "dark" });
+  await page.getByRole("button", { name: /^State/ }).click();
+  await page.screenshot({ path: `${folder}screenshots/dark.png` });
+  await page.setViewportSize({ width: 400, height: 800 });
+  await page.screenshot({ path: `${folder}screenshots/narrow.png` });
+  await page.setViewportSize(VIEWPORT);
+}
+
+async function count(service: Service): Promise<number> {
+  const [row] = await service.sql<{ count: number }[]>`select count(*)::int as count from nodes`;
+  return row?.count ?? 0;
+}
+
+/** The last change may be on its way, so the table is read until it is equal, or for `WAIT_MS`. */
+async function equals(page: Page, service: Service, check: Lab["check"], title: string): Promise<void> {
+  await page.setViewportSize({ ...VIEWPORT, height: 2_400 });
+  const until = performance.now() + WAIT_MS / 4;
+  let differing: readonly string[];
+  do differing = differences(await readTable(page), await storedTable(service.sql));
+  while (differing.length > 0 && performance.now() < until);
+  check(title, differing.length === 0, differing.slice(0, 3).join("\n     ") || `${await count(service)} rows`);
+  await page.setViewportSize(VIEWPORT);
+}
+
+export const SCENARIOS: readonly ((lab: Lab) => Promise<void>)[] = [
+  loads,
+  staysLive,
+  filters,
+  showsOperations,
+  survivesCuts,
+  survivesKills,
+  looks,
+];

@@ -1,0 +1,29 @@
+/** The verbs of this page. All take nodes, a dry run and the hash of the plan that was shown. */
+import type { TypedDocumentNode } from "urql";
+import { CommissionDocument, InspectDocument, UndeployDocument } from "../api/generated/graphql.ts";
+import type { AnswerFragment, NodeWorkInput } from "../api/generated/graphql.ts";
+
+/** What the inputs of the verbs have in common. */
+export type VerbInput = Pick<
+  NodeWorkInput,
+  "nodes" | "acceptance" | "dryRun" | "idempotencyKey" | "planHash" | "reason"
+>;
+
+export type VerbDocument = TypedDocumentNode<{ readonly answer: AnswerFragment }, { readonly input: VerbInput }>;
+
+export interface Verb {
+  readonly name: string;
+  readonly document: VerbDocument;
+  /** What it does to the nodes that it accepts. */
+  readonly effect: string;
+}
+
+export const VERBS: readonly Verb[] = [
+  {
+    name: "Commission",
+    document: CommissionDocument,
+    effect: "Verifies, inspects, cleans and deploys. Cleaning and deployment erase the disks.",
+  },
+  { name: "Inspect", document: InspectDocument, effect: "Reads the hardware again. May restart the machine." },
+  { name: "Undeploy", document: UndeployDocument, effect: "Ends the use of the machine and erases its disks." },
+];

@@ -1,0 +1,144 @@
+/** The filters, with live counts: each menu counts what it would show, with the other filters applied. */
+import { useEffect, useState } from "react";
+import { useSubscription } from "urql";
+import { LiveCountsDocument } from "../api/generated/graphql.ts";
+import type { NodeCountField, NodeFilter, NodeState, PowerState } from "../api/generated/graphql.ts";
+import { MARKS, NO_FILTERS, nodeFilterOf } from "../fleet/filters.ts";
+import type { Filters, Mark } from "../fleet/filters.ts";
+import { familyOf, sentenceCase } from "../fleet/states.ts";
+
+interface FilterProps {
+  readonly filters: Filters;
+  readonly onChange: (filters: Filters) => void;
+}
+
+interface Count {
+  readonly value: string | null;
+  readonly nodes: number;
+}
+
+const TYPING_PAUSE_MS = 200;
+
+export function FilterBar({ filters, onChange }: FilterProps) {
+  const clusters = useCounts("CLUSTER", nodeFilterOf({ ...filters, cluster: "" }));
+  const powers = useCounts("POWER", nodeFilterOf({ ...filters, power: "" }));
+  return (
+    <form className="filters" role="search" onSubmit={(event) => event.preventDefault()}>
+      <NameField value={filters.text} onChange={(text) => onChange({ ...filters, text })} />
+      <Menu
+        label="Cluster"
+        value={filters.cluster}
+        options={clusters.counts}
+        onChange={(cluster) => onChange({ ...filters, cluster })}
+      />
+      <Menu
+        label="Power"
+        value={filters.power}
+        options={powers.counts}
+        onChange={(power) => onChange({ ...filters, power: power as PowerState | "" })}
+      />
+      <Menu
+        label="Mark"
+        value={filters.mark}
+        options={MARKS.map((value) => ({ value, nodes: null }))}
+        onChange={(mark) => onChange({ ...filters, mark: mark as Mark | "" })}
+      />
+      {nodeFilterOf(filters) !== null && (
+        <button type="button" onClick={() => onChange(NO_FILTERS)}>
+          Clear
+        </button>
+      )}
+    </form>
+  );
+}
+
+/** One button for each state that occurs, with the number of its nodes. */
+export function StateCounts({ filters, onChange }: FilterProps) {
+  const { counts, total } = useCounts("STATE", nodeFilterOf({ ...filters, states: [] }));
+  const toggle = (state: NodeState) =>
+    onChange({
+      ...filters,
+      states: filters.states.includes(state)
+        ? filters.states.filter((one) => one !== state)
+        : [...filters.states, state],
+    });
+  const missing = filters.states.filter((state) => counts.every(({ value }) => value !== state));
+  return (
+    <div className="counts" role="group" aria-label="States">
+      <span className="total">{total === null ? "…" : `${total.toLocaleString("en")} nodes`}</span>
+      {[...counts, ...missing.map((value) => ({ value, nodes: 0 }))].map(({ value, nodes }) => {
+        const state = value as NodeState;
+        return (
+          <button
+            key={state}
+            type="button"
+            className="state"
+            data-family={familyOf(state)}
+            aria-pressed={filters.states.includes(state)}
+            onClick={() => toggle(state)}
+          >
+            {sentenceCase(state)} <b>{nodes.toLocaleString("en")}</b>
+          </button>
+        );
+      })}
+    </div>
+  );
+}
+
+/** Numbers of nodes by a field, as the service sends them: at most once a second, and only when they differ. */
+function useCounts(field: NodeCountField, filter: NodeFilter | null) {
+  const [{ data }] = useSubscription({ query: LiveCountsDocument, variables: { filter, by: [{ field }] } });
+  const counts: Count[] = (data?.nodeCountChanges.groups ?? []).map(({ values, nodeCount }) => ({
+    value: values[0]?.value ?? null,
+    nodes: nodeCount,
+  }));
+  return {
+    counts: counts.toSorted((a, b) => ((a.value ?? "") < (b.value ?? "") ? -1 : 1)),
+    total: data?.nodeCountChanges.totalCount ?? null,
+  };
+}
+
+interface MenuProps {
+  readonly label: string;
+  readonly value: string;
+  readonly options: readonly { readonly value: string | null; readonly nodes: number | null }[];
+  readonly onChange: (value: string) => void;
+}
+
+function Menu({ label, value, options, onChange }: MenuProps) {
+  const named = options.flatMap((option) => (option.value === null ? [] : [{ ...option, value: option.value }]));
+  return (
+    <label>
+      {label}
+      <select value={value} onChange={(event) => onChange(event.target.value)}>
+        <option value="">All</option>
+        {named.map((option) => (
+          <option key={option.value} value={option.value}>
+            {option.value === option.value.toUpperCase() || option.nodes === null
+              ? sentenceCase(option.value)
+              : option.value}
+            {option.nodes !== null && ` (${option.nodes.toLocaleString("en")})`}
+          </option>
+        ))}
+        {value !== "" && named.every((option) => option.value !== value) && <option value={value}>{value}</option>}
+      </select>
+    </label>
+  );
+}
+
+/** The service is asked when the typing pauses, not at each letter. */
+function NameField({ value, onChange }: { readonly value: string; readonly onChange: (value: string) => void }) {
+  const [typed, setTyped] = useState(value);
+  useEffect(() => setTyped(value), [value]);
+  useEffect(() => {
+    if (typed === value) return;
+    const timer = setTimeout(() => onChange(typed), TYPING_PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [typed, value, onChange]);
+  return (
+    <label>
+      Name
+      <input type="search" value={typed} placeholder="contains…" onChange={(event) => setTyped(event.target.value)} />
+    </label>
+  );
+}
