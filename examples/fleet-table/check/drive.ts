@@ -37,6 +37,11 @@ export async function drive(options: DriveOptions): Promise<{ readonly passed: n
   tab.page.on("pageerror", (error) => check("the page throws nothing", false, String(error)));
   const lab = { ...options, service, front, program, tab, check };
   for (const scenario of SCENARIOS)
-    await scenario(lab).catch((error: unknown) => check(scenario.name, false, String(error)));
+    await scenario(lab).catch(async (error: unknown) => {
+      check(scenario.name, false, String(error));
+      await tab.page.screenshot({ path: `${options.folder}screenshots/failed-${scenario.name}.png` });
+      // The next one begins without filters.
+      await tab.page.goto(front.url);
+    });
   return { passed, failed };
 }

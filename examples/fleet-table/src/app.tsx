@@ -32,7 +32,7 @@ export function App() {
     <div className="page">
       <header className="top">
         <h1>Fleet</h1>
-        <RunningOperations onOpen={open} />
+        <RunningOperations ids={view.operations} onOpen={open} />
         <Status view={view} />
       </header>
       <FilterBar filters={filters} onChange={changeFilters} />

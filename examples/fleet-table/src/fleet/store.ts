@@ -12,6 +12,8 @@ export type Row = RowFragment;
 
 export interface FleetView {
   readonly rows: readonly Row[];
+  /** Ids of the operations that work on the rows, in the order of the rows. */
+  readonly operations: readonly string[];
   /** The rows are all that match. While a filter is applied, they are those of the filter before. */
   readonly isWhole: boolean;
   /** The rows are what the service has now, as far as this page knows. */
@@ -22,21 +24,23 @@ export interface FleetView {
   readonly error: string | null;
 }
 
-const EMPTY: FleetView = { rows: [], isWhole: false, isLive: false, asOf: null, error: null };
+type Facts = Omit<FleetView, "rows" | "operations">;
+
+const EMPTY: FleetView = { rows: [], operations: [], isWhole: false, isLive: false, asOf: null, error: null };
 
 export function createFleetStore() {
   const listeners = new Set<() => void>();
   let shown = new Map<string, Row>();
-  /** While pages are read: where they go, and what the stream has sent meanwhile, which they do not replace. */
-  let loading: { readonly rows: Map<string, Row>; readonly sent: Set<string> } | null = null;
+  /** Nodes of a snapshot that is being read behind those that are shown; null if there is none. */
+  let incoming: Map<string, Row> | null = null;
   let order: Order = { by: "name", descending: false };
   let isSorted = true;
   let view = EMPTY;
-  let facts: Omit<FleetView, "rows"> = EMPTY;
+  let facts: Facts = EMPTY;
   let frame = 0;
   let end = () => {};
 
-  function changed(next: Partial<Omit<FleetView, "rows">> = {}): void {
+  function changed(next: Partial<Facts> = {}): void {
     facts = { ...facts, ...next };
     frame ||= requestAnimationFrame(publish);
   }
@@ -48,7 +52,7 @@ export function createFleetStore() {
       rows = [...shown.values()].toSorted(comparing(order));
       isSorted = true;
     }
-    view = { ...facts, rows };
+    view = { ...facts, rows, operations: operationsOf(rows, view.operations) };
     for (const listener of listeners) listener();
   }
 
@@ -61,30 +65,21 @@ export function createFleetStore() {
   const reader: FleetReader = {
     begin() {
       // The first rows are shown as they come; later ones replace what is shown when all are there.
-      loading = { rows: shown.size === 0 ? shown : new Map(), sent: new Set() };
-      changed({ isWhole: false });
-    },
-    add(page) {
-      if (!loading) return;
-      const { rows, sent } = loading;
-      for (const row of page) if (!sent.has(row.id)) rows.set(row.id, row);
-      rowsChanged(rows);
+      incoming = shown.size === 0 ? shown : new Map();
+      changed({ isWhole: false, isLive: false });
     },
     upsert(row) {
-      const rows = loading?.rows ?? shown;
-      loading?.sent.add(row.id);
+      const rows = incoming ?? shown;
       rows.set(row.id, row);
       rowsChanged(rows);
     },
     leave(id) {
-      const rows = loading?.rows ?? shown;
-      loading?.sent.add(id);
-      rows.delete(id);
-      rowsChanged(rows);
+      const rows = incoming ?? shown;
+      if (rows.delete(id)) rowsChanged(rows);
     },
     whole() {
-      shown = loading?.rows ?? shown;
-      loading = null;
+      shown = incoming ?? shown;
+      incoming = null;
       isSorted = false;
       changed({ isWhole: true, error: null });
     },
@@ -114,6 +109,13 @@ export function createFleetStore() {
       if (facts.isLive) changed({ isLive: false, asOf: new Date() });
     },
   };
+}
+
+/** The same list while its content is the same. */
+function operationsOf(rows: readonly Row[], before: readonly string[]): readonly string[] {
+  const ids = new Set<string>();
+  for (const { currentRun } of rows) if (currentRun) ids.add(currentRun.operation.id);
+  return ids.size === before.length && before.every((id) => ids.has(id)) ? before : [...ids];
 }
 
 export const fleet = createFleetStore();

@@ -1,10 +1,10 @@
 /** The operations that are running, and the one that is open. */
 import { useState } from "react";
-import { useClient, useQuery, useSubscription } from "urql";
+import { useClient, useSubscription } from "urql";
 import {
   AbortDocument,
+  OperationHeadDocument,
   OperationProgressDocument,
-  RunningOperationsDocument,
   StopDocument,
 } from "../api/generated/graphql.ts";
 import type { OperationProgressSubscription, OperationRowFragment, RunState } from "../api/generated/graphql.ts";
@@ -12,6 +12,7 @@ import { sentenceCase } from "../fleet/states.ts";
 
 type LatestRun = NonNullable<OperationProgressSubscription["operationUpdates"]["run"]>;
 
+const HEADS_SHOWN = 4;
 const RUNS_SHOWN = 100;
 const RUN_FAMILY: Readonly<Partial<Record<RunState, string>>> = {
   SUCCEEDED: "active",
@@ -22,17 +23,31 @@ const RUN_FAMILY: Readonly<Partial<Record<RunState, string>>> = {
   HOLDING: "waiting",
 };
 
-export function RunningOperations({ onOpen }: { readonly onOpen: (id: string) => void }) {
-  const [{ data }] = useQuery({ query: RunningOperationsDocument });
-  const running = data?.operations.nodes ?? [];
+interface RunningProps {
+  readonly ids: readonly string[];
+  readonly onOpen: (id: string) => void;
+}
+
+/** One stream for each: the rows say which operations there are, and a stream says how far each is. */
+export function RunningOperations({ ids, onOpen }: RunningProps) {
   return (
     <nav className="running" aria-label="Running operations">
-      {running.map((operation) => (
-        <button key={operation.id} type="button" onClick={() => onOpen(operation.id)}>
-          {sentenceCase(operation.kind)} {operation.totalCount} <Bar operation={operation} />
-        </button>
+      {ids.slice(0, HEADS_SHOWN).map((id) => (
+        <RunningOperation key={id} id={id} onOpen={onOpen} />
       ))}
+      {ids.length > HEADS_SHOWN && <span>and {ids.length - HEADS_SHOWN} more</span>}
     </nav>
+  );
+}
+
+function RunningOperation({ id, onOpen }: { readonly id: string; readonly onOpen: (id: string) => void }) {
+  const [{ data }] = useSubscription({ query: OperationHeadDocument, variables: { id } });
+  const operation = data?.operationUpdates.operation;
+  if (!operation) return null;
+  return (
+    <button type="button" onClick={() => onOpen(id)}>
+      {sentenceCase(operation.kind)} {operation.totalCount.toLocaleString("en")} <Bar operation={operation} />
+    </button>
   );
 }
 
