@@ -13,7 +13,7 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const EXCEPTIONS = join(dirname(fileURLToPath(import.meta.url)), "language-exceptions.json");
 
 const SCANNED = [
-  "{src,plugins,test,bench,docs,packages}/**/*.{ts,mjs,js,md,go,yml,graphql}",
+  "{src,plugins,test,bench,docs,packages,examples}/**/*.{ts,tsx,mjs,js,py,md,go,yml,graphql}",
   "docs/grafana/*.json",
   "*.{ts,md,graphql}",
   ".ci/*",
@@ -22,6 +22,8 @@ const SCANNED = [
 const LEFT_OUT = [
   "**/node_modules/**",
   "docs/releases/*.graphql",
+  "examples/*/dist/**",
+  "examples/*/src/api/generated/**",
   "docs/language-rules.ts",
   "docs/check-language.ts",
   "test/language.test.ts",

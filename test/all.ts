@@ -12,6 +12,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { missingForBrowser } from "../examples/fleet-table/check/requirements.ts";
 import { missingForLab } from "./e2e/prerequisites.ts";
 
 interface Part {
@@ -132,6 +133,13 @@ const PARTS: readonly Part[] = [
     command: ["test/e2e/e2e.ts", "--short"],
     short: null,
     missing: missingForLab,
+  },
+  {
+    name: "example",
+    about: "the example application in a browser",
+    command: ["examples/fleet-table/check/run.ts"],
+    short: null,
+    missing: missingForBrowser,
   },
 ];
 

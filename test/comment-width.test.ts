@@ -6,9 +6,9 @@ import { expect, test } from "vitest";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const WIDTH = 120;
-const FILES = globSync(["{src,plugins,test,bench,packages,docs}/**/*.{ts,tsx,js,mjs}", "*.ts"], {
+const FILES = globSync(["{src,plugins,test,bench,packages,docs,examples}/**/*.{ts,tsx,js,mjs}", "*.ts"], {
   cwd: ROOT,
-  exclude: ["**/node_modules/**"],
+  exclude: ["**/node_modules/**", "examples/*/dist/**", "examples/*/src/api/generated/**"],
 });
 
 /** A line that is nothing but a comment, or a part of one. */

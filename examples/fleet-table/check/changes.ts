@@ -1,4 +1,4 @@
-/** What other clients do to the fleet while the page is open: work, flags, edits, presence, deletion, registration. */
+/** The changes that other clients make to the fleet while the page is open: work, flags, edits, presence, deletion, registration. */
 import { nameOf } from "./service.ts";
 import type { Service } from "./service.ts";
 
@@ -27,7 +27,10 @@ async function change(service: Service, nodes: number, count: number): Promise<v
         until: "AVAILABLE",
       });
     case 1:
-      return send(service, "setMaintenance", "SetMaintenanceInput!", { nodes: { names: [name] }, reason: `fan ${count}` });
+      return send(service, "setMaintenance", "SetMaintenanceInput!", {
+        nodes: { names: [name] },
+        reason: `fan ${count}`,
+      });
     case 2:
       return send(service, "updateNode", "UpdateNodeInput!", { node: { name }, protected: true, hostGroup: "edge" });
     case 3:

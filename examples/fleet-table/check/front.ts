@@ -72,13 +72,10 @@ export async function startFront(folder: string, target: string, port = 0): Prom
 }
 
 function passOn(asked: IncomingMessage, answer: ServerResponse, target: { hostname: string; port: string }): void {
-  const passed = request(
-    { ...target, path: asked.url, method: asked.method, headers: asked.headers },
-    (answered) => {
-      answer.writeHead(answered.statusCode ?? 502, answered.headers);
-      answered.pipe(answer);
-    },
-  );
+  const passed = request({ ...target, path: asked.url, method: asked.method, headers: asked.headers }, (answered) => {
+    answer.writeHead(answered.statusCode ?? 502, answered.headers);
+    answered.pipe(answer);
+  });
   passed.on("error", () => answer.headersSent || answer.writeHead(502).end());
   asked.pipe(passed);
 }

@@ -10,7 +10,9 @@ export function findBrowser(): string | null {
   const named = process.env["OSTLER_BROWSER"];
   if (named !== undefined) return existsSync(named) ? named : null;
   const folders = (process.env["PATH"] ?? "").split(":");
-  return BROWSERS.flatMap((name) => folders.map((folder) => join(folder, name))).find((path) => existsSync(path)) ?? null;
+  return (
+    BROWSERS.flatMap((name) => folders.map((folder) => join(folder, name))).find((path) => existsSync(path)) ?? null
+  );
 }
 
 /** Why this machine cannot drive the page; null if it can. */

@@ -1,4 +1,4 @@
-/** What the table shows, read from the document row by row, and what the database says it should show. */
+/** The table as the page shows it, read row by row from the document, and as the database has it. */
 import type { Page } from "playwright-core";
 import type postgres from "postgres";
 import { sentenceCase } from "../src/fleet/states.ts";
@@ -76,6 +76,8 @@ function cellsOf(node: StoredNode): readonly string[] {
 /** One line for each row that differs. */
 export function differences(shown: Cells, stored: Cells): readonly string[] {
   return [...new Set([...shown.keys(), ...stored.keys()])].flatMap((name) =>
-    shown.get(name) === stored.get(name) ? [] : [`shown: ${shown.get(name) ?? "–"}; stored: ${stored.get(name) ?? "–"}`],
+    shown.get(name) === stored.get(name)
+      ? []
+      : [`shown: ${shown.get(name) ?? "–"}; stored: ${stored.get(name) ?? "–"}`],
   );
 }

@@ -23,7 +23,7 @@ export function App() {
   /** The verb that is asked for, and the nodes that were selected at that moment. */
   const [request, setRequest] = useState<{ readonly verb: Verb; readonly ids: readonly string[] } | null>(null);
 
-  useEffect(() => fleet.sort(order), [order]);
+  useEffect(() => fleet.orderBy(order), [order]);
   const toggle = useCallback((id: string) => setSelected((before) => toggled(before, id)), []);
   const changeFilters = useCallback((next: Filters) => changeAddress({ filters: next }), [changeAddress]);
   const open = useCallback((id: string | null) => changeAddress({ operation: id }), [changeAddress]);
@@ -113,7 +113,8 @@ function SignIn() {
       className="sign-in"
       onSubmit={(event) => {
         event.preventDefault();
-        signIn(String(new FormData(event.currentTarget).get("token")));
+        const token = new FormData(event.currentTarget).get("token");
+        if (typeof token === "string") signIn(token);
       }}
     >
       <label>

@@ -68,7 +68,7 @@ export function followFleet(filter: NodeFilter | null, reader: FleetReader): () 
     close = socket.subscribe<FleetChangesSubscription>(
       {
         query: QUERY,
-        // graphql-ws writes the request anew for each connection; a getter makes it continue instead of repeat.
+        // graphql-ws serializes the request again for each connection: with a getter it continues, and does not repeat.
         get variables() {
           return { ...nextRequest() };
         },

@@ -99,7 +99,7 @@ export function createFleetStore() {
       end = followFleet(filter, reader);
       return end;
     },
-    sort(next: Order): void {
+    orderBy(next: Order): void {
       order = next;
       isSorted = false;
       changed();

@@ -3,7 +3,7 @@ import type { TypedDocumentNode } from "urql";
 import { CommissionDocument, InspectDocument, UndeployDocument } from "../api/generated/graphql.ts";
 import type { AnswerFragment, NodeWorkInput } from "../api/generated/graphql.ts";
 
-/** What the inputs of the verbs have in common. */
+/** The fields that the inputs of all verbs have. */
 export type VerbInput = Pick<
   NodeWorkInput,
   "nodes" | "acceptance" | "dryRun" | "idempotencyKey" | "planHash" | "reason"
@@ -14,7 +14,7 @@ export type VerbDocument = TypedDocumentNode<{ readonly answer: AnswerFragment }
 export interface Verb {
   readonly name: string;
   readonly document: VerbDocument;
-  /** What it does to the nodes that it accepts. */
+  /** Its effect on the accepted nodes. */
   readonly effect: string;
 }
 

@@ -69,7 +69,9 @@ export function OperationView({ id, onClose }: { readonly id: string; readonly o
   return (
     <aside className="operation" aria-label="Operation">
       <header>
-        <h2>{operation ? `${sentenceCase(operation.kind)} ${operation.totalCount.toLocaleString("en")} nodes` : "…"}</h2>
+        <h2>
+          {operation ? `${sentenceCase(operation.kind)} ${operation.totalCount.toLocaleString("en")} nodes` : "…"}
+        </h2>
         <button type="button" aria-label="Close the operation" onClick={onClose}>
           ✕
         </button>
@@ -112,7 +114,8 @@ function Summary({ operation }: { readonly operation: OperationRowFragment }) {
       </ul>
       {firstFailure && (
         <p className="failure">
-          First failure: {firstFailure.nodeName} {firstFailure.step && `at ${firstFailure.step}`}: {firstFailure.message}
+          First failure: {firstFailure.nodeName} {firstFailure.step && `at ${firstFailure.step}`}:{" "}
+          {firstFailure.message}
         </p>
       )}
     </>
@@ -141,7 +144,9 @@ function Interrupts({ id, operation }: { readonly id: string; readonly operation
         ? await client.mutation(StopDocument, { input }).toPromise()
         : await client.mutation(AbortDocument, { input }).toPromise();
     const errors = data?.answer.errors.map(({ message }) => message) ?? [];
-    setAnswer(error?.message ?? [`${kind} was accepted for ${data?.answer.acceptedCount ?? 0} nodes.`, ...errors].join(" "));
+    setAnswer(
+      error?.message ?? [`${kind} was accepted for ${data?.answer.acceptedCount ?? 0} nodes.`, ...errors].join(" "),
+    );
   };
   return (
     <>
