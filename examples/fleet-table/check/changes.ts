@@ -1,4 +1,4 @@
-/** The changes that other clients make to the fleet while the page is open: work, flags, edits, presence, deletion, registration. */
+/** Changes that other clients make while the page is open: work, flags, edits, presence, deletion, registration. */
 import { nameOf } from "./service.ts";
 import type { Service } from "./service.ts";
 
