@@ -143,7 +143,11 @@ async function survivesCuts({ tab: { page, sent }, front, check, service, nodes,
     sent.resumed - before.resumed >= 5,
     `${sent.resumed - before.resumed} times`,
   );
-  check("nothing was read again", front.counts.http === before.http, `${front.counts.http - before.http} requests`);
+  check(
+    "nothing is requested over HTTP after cuts",
+    front.counts.http === before.http,
+    `${front.counts.http - before.http} requests`,
+  );
 }
 
 async function survivesKills({ tab: { page }, front, check, service, folder }: Lab): Promise<void> {
@@ -163,7 +167,7 @@ async function survivesKills({ tab: { page }, front, check, service, folder }: L
   await untilQuiet(service);
   await live(page);
   await equals(page, service, check, "after two kills of the service the table equals the database");
-  check("nothing was read again after a kill", front.counts.http === before.http);
+  check("nothing is requested over HTTP after kills", front.counts.http === before.http);
 }
 
 async function looks({ tab: { page }, folder }: Lab): Promise<void> {
