@@ -28,6 +28,7 @@ const EDIT = bulkUpdate(nodes, {
   key: ["id"],
   fields: EDITABLE_FIELDS,
   also: ["revision = nodes.revision + 1", "updated_at = now()"],
+  isForMany: true,
 });
 
 const PUT_SECRETS = `${bulkInsert(nodeSecrets, ["nodeId", "secrets"])} on conflict (node_id) do update set secrets = excluded.secrets`;
@@ -35,7 +36,8 @@ const PUT_SECRETS = `${bulkInsert(nodeSecrets, ["nodeId", "secrets"])} on confli
 /** Changes nodes that the transaction has locked, and raises their revisions. */
 export async function storeNodeEdits(tx: Tx, edits: readonly NodeEdit[]): Promise<void> {
   if (edits.length === 0) return;
-  await runStatement(tx, EDIT, [rowsText(edits.map(({ nodeId, change }) => ({ id: nodeId, change })))]);
+  const rows = edits.map(({ nodeId, change }) => ({ id: nodeId, change }));
+  await runStatement(tx, EDIT, [rowsText(rows)]);
   const withSecrets = edits.flatMap(({ nodeId, secrets }) => (secrets ? [{ nodeId, secrets }] : []));
   if (withSecrets.length > 0) await runStatement(tx, PUT_SECRETS, [rowsText(withSecrets)]);
 }

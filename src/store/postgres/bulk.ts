@@ -13,10 +13,11 @@ type Fields<Table extends PgTable> = Extract<keyof Table["_"]["columns"], string
 /**
  * The text of a statement whose first parameter is a JSON list of `{ <key fields>, change: { <field>: value } }`, and
  * whose second one is an array with the values of the first key field. Fields that a change lacks stay as they are;
- * null
- * clears. `also`: further assignments, as SQL. `from` and `where` may name more tables; the list is the relation
- * `given`,
- * with a column `change` and one for each key field.
+ * null clears. `also`: further assignments, as SQL. `from` and `where` may name more tables; the list is the relation
+ * `given`, with a column `change` and one for each key field.
+ *
+ * `isForMany`: for lists of thousands; the statement has the first parameter alone. With the array, PostgreSQL may
+ * compare each row of the table with each row of the list: 10,000 took 18 s, and 1 s without.
  */
 export function bulkUpdate<Table extends PgTable>(
   table: Table,
@@ -27,6 +28,7 @@ export function bulkUpdate<Table extends PgTable>(
     from = "",
     where = "",
     returning = "",
+    isForMany = false,
   }: {
     readonly key: readonly [Fields<Table>, ...Fields<Table>[]];
     readonly fields: readonly Fields<Table>[];
@@ -34,6 +36,7 @@ export function bulkUpdate<Table extends PgTable>(
     readonly from?: string;
     readonly where?: string;
     readonly returning?: string;
+    readonly isForMany?: boolean;
   },
 ): string {
   const name = getTableName(table);
@@ -49,7 +52,7 @@ export function bulkUpdate<Table extends PgTable>(
   return [
     `update ${name} set ${[...assignments, ...also].join(", ")}`,
     `from json_to_recordset($1::text::json) as given(${[...keys, "change jsonb"].join(", ")})${from && `, ${from}`}`,
-    `where ${[named, ...same, ...(where === "" ? [] : [where])].join(" and ")}`,
+    `where ${[...(isForMany ? [] : [named]), ...same, ...(where === "" ? [] : [where])].join(" and ")}`,
     ...(returning === "" ? [] : [`returning ${returning}`]),
   ].join("\n");
 }
