@@ -35,13 +35,15 @@ export const NODE_CHANGE_COLUMNS = {
   CURRENT_RUN: [],
 } as const satisfies Readonly<Record<string, ColumnsOf<typeof nodes>>>;
 
+/** A change of the revision alone is recorded without a field: an edit that left everything as it was. */
+export const NODE_COLUMNS_WITHOUT_FIELD = ["revision"] as const satisfies ColumnsOf<typeof nodes>;
+
 /** Columns of nodes whose change alone is not recorded. */
 export const NODE_COLUMNS_UNRECORDED = [
   "id",
   // Every background reading changes it.
   "powerCheckedAt",
   "failedReadings",
-  "revision",
   "createdAt",
   "updatedAt",
 ] as const satisfies ColumnsOf<typeof nodes>;

@@ -7,6 +7,7 @@ import {
   CLUSTER_CHANGE_COLUMNS,
   NODE_CHANGE_COLUMNS,
   NODE_COLUMNS_UNRECORDED,
+  NODE_COLUMNS_WITHOUT_FIELD,
   NODE_FILTER_COLUMNS,
   OPERATION_CHANGE_COLUMNS,
   OTHER_COLUMNS_UNRECORDED,
@@ -65,7 +66,12 @@ const columnsOf = (fields: Readonly<Record<string, readonly string[]>>) =>
 
 describe("columns", () => {
   test.each([
-    { name: "nodes", table: nodes, fields: NODE_CHANGE_COLUMNS, unrecorded: NODE_COLUMNS_UNRECORDED },
+    {
+      name: "nodes",
+      table: nodes,
+      fields: NODE_CHANGE_COLUMNS,
+      unrecorded: [...NODE_COLUMNS_UNRECORDED, ...NODE_COLUMNS_WITHOUT_FIELD],
+    },
     {
       name: "clusters",
       table: clusters,
@@ -126,6 +132,11 @@ describe("a change of a node", () => {
   test("a change of columns that are not visible is not recorded [R-535]", async () => {
     const others = NODE_COLUMNS_UNRECORDED.filter((column) => column !== "id").map((column) => change(column, nodes));
     expect(await recorded(() => set(others.join(", ")))).toEqual([]);
+  });
+
+  test("an edit of a node that leaves everything as it was is recorded without a field, because of the revision [R-535]", async () => {
+    const rows = await recorded(() => set("revision = revision + 1"));
+    expect(rows).toMatchObject([{ subject: "NODE", subjectId: node.id, event: "CHANGED", fields: [], before: null }]);
   });
 
   test("a change of the secrets of a node is recorded without them [R-536]", async () => {

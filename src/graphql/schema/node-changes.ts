@@ -34,7 +34,7 @@ const NodeUpsertedRef = builder.objectRef<Of<"upserted">>("NodeUpserted").implem
       type: [NodeChangeFieldEnum],
       nullable: true,
       description:
-        "What has changed, of one or of several changes. Null if the node is new to the reader: it is part of a snapshot, was registered, or has begun to match the filter.",
+        "What has changed, of one or of several changes; empty if only `revision` has. Null if the node is new to the reader: it is part of a snapshot, was registered, or has begun to match the filter.",
       resolve: ({ changed }) => (changed === null ? null : [...changed]),
     }),
   }),
