@@ -71,6 +71,8 @@ async function cleaningNode(): Promise<{ readonly id: string; readonly name: str
 /** The answer of `read` if the cleaning of the node ends between two of its statements. */
 async function readWhileEnding<Result>(node: { end(): Promise<void> }, read: () => Promise<Result>): Promise<Result> {
   let answer: Promise<Result> | undefined;
+  // The trigger that records changes of nodes reads clusters, and would wait too.
+  await ostler.database.transaction((tx) => tx.execute("alter table nodes disable trigger nodes_recorded_update"));
   await ostler.database.transaction(async (tx) => {
     await tx.execute("lock table clusters in access exclusive mode");
     answer = read();

@@ -19,6 +19,7 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 const NODES = 40;
 /** Fields of Node that need more than its row, and the reason why a list with one of them is resolved. */
 const RESOLVED: Readonly<Record<string, string>> = {
+  actions: "decided by the engine",
   drivers: "composed of the drivers that are loaded",
   inventory: "a JSON value of any shape, which PostgreSQL writes with other blanks",
   inventories: "a list with arguments",

@@ -36,6 +36,8 @@ async function stateOf(name: string): Promise<string> {
 
 /** Executes `meanwhile` while statements that read clusters wait. */
 async function holdingClusters(meanwhile: () => Promise<void>): Promise<void> {
+  // The trigger that records changes of nodes reads clusters, and would wait too.
+  await ostler.database.transaction((tx) => tx.execute("alter table nodes disable trigger nodes_recorded_update"));
   await ostler.database.transaction(async (tx) => {
     await tx.execute("lock table clusters in access exclusive mode");
     await meanwhile();
