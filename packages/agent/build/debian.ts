@@ -1,7 +1,7 @@
 /**
- * Debian packages, fetched and unpacked by any user: apt works in a folder of its own, with its own list of sources and
- * an empty list of installed packages, and no maintainer script runs. So the packages of another architecture are
- * unpacked in the same way.
+ * Debian packages, fetched and unpacked without root: apt works in a folder of its own, with its own list of sources and
+ * an empty list of installed packages. No maintainer script runs: these need root, and those of another architecture
+ * need programs that this machine cannot execute.
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { userInfo } from "node:os";
@@ -21,7 +21,7 @@ export interface DebianSource {
 const SUITE = "bookworm";
 const KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/** The archive that apt on this machine uses. */
+/** The Debian archive that apt on this machine uses. On Ubuntu there is none. */
 export async function configuredMirror(): Promise<string> {
   const format = ["--format", "$(REPO_URI)", "Created-By: Packages"];
   const archives = (await run("apt-get", ["indextargets", ...format]))
