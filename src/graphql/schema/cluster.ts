@@ -4,15 +4,15 @@ import { clusterByName, clustersPage, countClusters } from "../../store/clusters
 import { CLUSTER_FIELDS } from "../../store/node-fields.ts";
 import { operationCountsOfClusters, operationsOfClusters } from "../../store/operations.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
-import { QueryRef, builder, given, needs } from "../base/builder.ts";
+import { builder, given, needs } from "../base/builder.ts";
 import { connectionOf, connectionType, EMPTY_PAGE, pageArgs, pageRequest } from "../base/connection.ts";
 import { callerOf } from "../base/context.ts";
 import { ClusterStateEnum, NodeStateEnum } from "../base/enums.ts";
-import { UserErrorRef } from "../base/errors.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { listPlan } from "../execution/json-list-rewrite.ts";
 import { NODES_AS_TEXT, NodeConnection, nodeList, nodeListArgs } from "./node-list.ts";
 import { OperationConnection } from "./operation.ts";
+import { refusalFields } from "../base/payload.ts";
 import { ClusterRef, ResourceRef } from "../base/refs.ts";
 import { ClusterRefInput, NodeSelectorInput, clusterChoice, nodeSelector } from "./selectors.ts";
 
@@ -175,16 +175,7 @@ const ClusterPayloadRef = builder.objectRef<ClusterEdited>("ClusterPayload").imp
       description: "The cluster after the change; null if it was deleted or the request was refused.",
       resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
     }),
-    errors: t.field({
-      type: [UserErrorRef],
-      description: "Reasons why the request was refused; empty if it succeeded.",
-      resolve: ({ refusals }) => [...refusals],
-    }),
-    query: t.field({
-      type: QueryRef,
-      description: "Root query, to read more in the same request.",
-      resolve: () => ({}),
-    }),
+    ...refusalFields(t, "Reasons why the request was refused; empty if it succeeded."),
   }),
 });
 

@@ -6,7 +6,7 @@ import { discoverySchema } from "../../drivers/registry.ts";
 import { DISCOVERY_STATES, addressesMissed, discoveriesPages, discoveryCountsOf } from "../../store/discoveries.ts";
 import type { DiscoveryRow } from "../../store/discoveries.ts";
 import type { JsonObject, StoredJson } from "../../store/records.ts";
-import { QueryRef, builder, enumValues, given, needs } from "../base/builder.ts";
+import { builder, enumValues, given, needs } from "../base/builder.ts";
 import {
   connectionType,
   connectionWith,
@@ -25,6 +25,7 @@ import {
   visibleDiscoverySettings,
 } from "./driver-settings.ts";
 import { UserErrorRef } from "../base/errors.ts";
+import { refusalFields } from "../base/payload.ts";
 import { DriverRef, FailureRef, NodeRef, OperationRef } from "../base/refs.ts";
 import { ClusterRefInput, LabelInput, clusterChoice } from "./selectors.ts";
 
@@ -183,18 +184,9 @@ const DiscoverNodesPayloadRef = builder.objectRef<DiscoverAnswer>("DiscoverNodes
         "Addresses that are (with `dryRun`: would be) probed, without duplicates; empty if the request was refused.",
       resolve: ({ addresses }) => [...addresses],
     }),
-    errors: t.field({
-      type: [UserErrorRef],
-      description: "Every reason why the request was refused; empty if it was accepted.",
-      resolve: ({ refusals }) => [...refusals],
-    }),
+    ...refusalFields(t, "Every reason why the request was refused; empty if it was accepted."),
     replayed: t.exposeBoolean("replayed", {
       description: "True if this is the answer to an earlier request with the same idempotency key.",
-    }),
-    query: t.field({
-      type: QueryRef,
-      description: "Root query, to read more in the same request.",
-      resolve: () => ({}),
     }),
   }),
 });
@@ -286,17 +278,10 @@ const ReportPresencePayloadRef = builder.objectRef<PresenceReported>("ReportPres
       description: "One result per node, in the order of the report. A refused node does not affect the others.",
       resolve: ({ results }) => [...results],
     }),
-    errors: t.field({
-      type: [UserErrorRef],
-      description:
-        "Reasons why the whole report was refused; empty if it was accepted, even if single nodes were refused.",
-      resolve: ({ refusals }) => [...refusals],
-    }),
-    query: t.field({
-      type: QueryRef,
-      description: "Root query, to read more in the same request.",
-      resolve: () => ({}),
-    }),
+    ...refusalFields(
+      t,
+      "Reasons why the whole report was refused; empty if it was accepted, even if single nodes were refused.",
+    ),
   }),
 });
 

@@ -7,11 +7,12 @@ import type {
   EditGroup,
   EditOutcome,
 } from "../../engine/inventory/bulk-edit.ts";
-import { QueryRef, builder, given, needs } from "../base/builder.ts";
+import { builder, given, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import { AcceptanceEnum, EditOutcomeEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
 import { keyOf } from "../base/ids.ts";
+import { refusalFields } from "../base/payload.ts";
 import { NodeRef } from "../base/refs.ts";
 import { DriverSettingsChangeInput, chosenDriver } from "./driver-settings.ts";
 import { LabelInput, NodeSelectorInput, nodeSelector } from "./selectors.ts";
@@ -164,17 +165,10 @@ const EditNodesPayloadRef = builder.objectRef<BulkEdited>("EditNodesPayload").im
       resolve: ({ results }, { outcomes }) =>
         outcomes ? results.filter(({ outcome }) => outcomes.includes(outcome)) : [...results],
     }),
-    errors: t.field({
-      type: [UserErrorRef],
-      description:
-        "Reasons why the whole request was refused, one for each code; empty if it was accepted. With BEST_EFFORT, refused nodes are in `groups` and `results` alone, unless all are refused.",
-      resolve: ({ refusals }) => [...refusals],
-    }),
-    query: t.field({
-      type: QueryRef,
-      description: "Root query, to read more in the same request.",
-      resolve: () => ({}),
-    }),
+    ...refusalFields(
+      t,
+      "Reasons why the whole request was refused, one for each code; empty if it was accepted. With BEST_EFFORT, refused nodes are in `groups` and `results` alone, unless all are refused.",
+    ),
   }),
 });
 

@@ -1,10 +1,10 @@
 /** Mutations that register, change and delete images. They start no work. */
 import type { ImagesEdited } from "../../engine/inventory/images.ts";
 import { imagesByIds } from "../../store/images.ts";
-import { QueryRef, builder, given, needs } from "../base/builder.ts";
+import { builder, given, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import { ChecksumAlgorithmEnum, ImageArchitectureEnum, ImageBootModeEnum, ImageFormatEnum } from "../base/enums.ts";
-import { UserErrorRef } from "../base/errors.ts";
+import { refusalFields } from "../base/payload.ts";
 import { ImageRef, ImageRefInput, imageChoice } from "./image.ts";
 import { LabelInput } from "./selectors.ts";
 
@@ -21,16 +21,7 @@ const ImagesPayloadRef = builder.objectRef<ImagesEdited>("ImagesPayload").implem
       },
     }),
     count: t.int({ description: "Number of images that were changed.", resolve: ({ imageIds }) => imageIds.length }),
-    errors: t.field({
-      type: [UserErrorRef],
-      description: "Every reason why the request was refused; empty if it succeeded.",
-      resolve: ({ refusals }) => [...refusals],
-    }),
-    query: t.field({
-      type: QueryRef,
-      description: "Root query, to read more in the same request.",
-      resolve: () => ({}),
-    }),
+    ...refusalFields(t, "Every reason why the request was refused; empty if it succeeded."),
   }),
 });
 

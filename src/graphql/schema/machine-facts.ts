@@ -11,9 +11,10 @@ import type {
 import { BOOT_DEVICES } from "../../lifecycle/verbs.ts";
 import type { BootDeviceName } from "../../lifecycle/verbs.ts";
 import type { StoredJson } from "../../store/records.ts";
-import { QueryRef, builder, enumValues, needs } from "../base/builder.ts";
+import { builder, enumValues, needs } from "../base/builder.ts";
 import { BootDeviceEnum, BootModeEnum, FailureKindEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
+import { refusalFields } from "../base/payload.ts";
 import { NodeRef } from "../base/refs.ts";
 import { NodeSelectorInput, nodeSelector } from "./selectors.ts";
 import { DriverCallRef } from "./step.ts";
@@ -209,16 +210,7 @@ const ReadNodesPayloadRef = builder.objectRef<MachineAnswers>("ReadNodesPayload"
       description: "One result per node, in the order of the request.",
       resolve: ({ answers }) => [...answers],
     }),
-    errors: t.field({
-      type: [UserErrorRef],
-      description: "Reasons why the whole request was refused.",
-      resolve: ({ refusals }) => [...refusals],
-    }),
-    query: t.field({
-      type: QueryRef,
-      description: "Root query, to read more in the same request.",
-      resolve: () => ({}),
-    }),
+    ...refusalFields(t, "Reasons why the whole request was refused."),
   }),
 });
 

@@ -1,12 +1,12 @@
 /** Mutations that register, change and delete nodes. They start no work. */
 import type { Edited } from "../../engine/inventory/edit-nodes.ts";
 import { nodesByIds } from "../../store/nodes.ts";
-import { QueryRef, builder, given, needs } from "../base/builder.ts";
+import { builder, given, needs } from "../base/builder.ts";
 import type { InputFields } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import { DriverSettingsChangeInput, DriverSettingsInput, chosenDriver } from "./driver-settings.ts";
 import { DriverInterfaceEnum } from "../base/enums.ts";
-import { UserErrorRef } from "../base/errors.ts";
+import { refusalFields } from "../base/payload.ts";
 import { NodeRef } from "../base/refs.ts";
 import { NodeResultRef } from "./node-work.ts";
 import {
@@ -76,17 +76,10 @@ const NodesPayloadRef = builder.objectRef<Edited>("NodesPayload").implement({
       description: "The nodes that were refused, in the order of the request; empty if the request succeeded.",
       resolve: ({ results }) => [...results],
     }),
-    errors: t.field({
-      type: [UserErrorRef],
-      description:
-        "Reasons why the request was refused; empty if it succeeded. Nodes that are refused with the same code have one together.",
-      resolve: ({ refusals }) => [...refusals],
-    }),
-    query: t.field({
-      type: QueryRef,
-      description: "Root query, to read more in the same request.",
-      resolve: () => ({}),
-    }),
+    ...refusalFields(
+      t,
+      "Reasons why the request was refused; empty if it succeeded. Nodes that are refused with the same code have one together.",
+    ),
   }),
 });
 

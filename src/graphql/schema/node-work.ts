@@ -1,9 +1,10 @@
 /** Answers of verbs, and of abort, stop and restart: one result per node, and the stored operation. */
 import type { NodeAnswer, SubmitAnswer } from "../../engine/input/answers.ts";
 import type { AbortEffect } from "../../lifecycle/interrupts.ts";
-import { QueryRef, builder } from "../base/builder.ts";
+import { builder } from "../base/builder.ts";
 import { AbortEffectEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
+import { refusalFields } from "../base/payload.ts";
 import { NodeRef, OperationRef, RunRef } from "../base/refs.ts";
 import { StepRef } from "./step.ts";
 import type { StepView } from "./step.ts";
@@ -92,20 +93,13 @@ export const NodeWorkPayloadRef = builder.objectRef<SubmitAnswer>("NodeWorkPaylo
       description: "One result per node, in the order of the request.",
       resolve: ({ results }) => [...results],
     }),
-    errors: t.field({
-      type: [UserErrorRef],
-      description:
-        "Reasons why the whole request was refused, one for each code; empty if it was accepted. Abort, stop, restart, releaseHolds and withdrawAbort with BEST_EFFORT also name the nodes that do not exist.",
-      resolve: ({ refusals }) => [...refusals],
-    }),
+    ...refusalFields(
+      t,
+      "Reasons why the whole request was refused, one for each code; empty if it was accepted. Abort, stop, restart, releaseHolds and withdrawAbort with BEST_EFFORT also name the nodes that do not exist.",
+    ),
     replayed: t.exposeBoolean("replayed", {
       description:
         "True if this is the answer to an earlier request with the same idempotency key. It has the operations of that request and the nodes that it accepted; refusals are not stored, so `errors` is empty.",
-    }),
-    query: t.field({
-      type: QueryRef,
-      description: "Root query, to read more in the same request.",
-      resolve: () => ({}),
     }),
   }),
 });

@@ -1,8 +1,9 @@
 /** Reading the power state of nodes now. The verb that changes it is in verbs.ts. */
 import type { PowerAnswer, PowerAnswers } from "../../engine/power/power-reader.ts";
-import { QueryRef, builder, needs } from "../base/builder.ts";
+import { builder, needs } from "../base/builder.ts";
 import { PowerStateEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
+import { refusalFields } from "../base/payload.ts";
 import { NodeRef } from "../base/refs.ts";
 import { NodeSelectorInput, nodeSelector } from "./selectors.ts";
 import { DriverCallRef } from "./step.ts";
@@ -54,16 +55,7 @@ const ReadPowerPayloadRef = builder.objectRef<PowerAnswers>("ReadPowerPayload").
       description: "One result per node, in the order of the request.",
       resolve: ({ answers }) => [...answers],
     }),
-    errors: t.field({
-      type: [UserErrorRef],
-      description: "Reasons why the whole request was refused.",
-      resolve: ({ refusals }) => [...refusals],
-    }),
-    query: t.field({
-      type: QueryRef,
-      description: "Root query, to read more in the same request.",
-      resolve: () => ({}),
-    }),
+    ...refusalFields(t, "Reasons why the whole request was refused."),
   }),
 });
 

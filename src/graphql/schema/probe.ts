@@ -2,9 +2,10 @@
 import type { Ability } from "../../drivers/driver.ts";
 import { PROBED_ADDRESSES_MAX, PROBING_DRIVERS_MAX } from "../../engine/engine.ts";
 import type { FoundMachine, ProbeAnswer, ProbeAnswers } from "../../engine/discovery/node-probes.ts";
-import { QueryRef, builder, needs } from "../base/builder.ts";
+import { builder, needs } from "../base/builder.ts";
 import { FailureKindEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
+import { refusalFields } from "../base/payload.ts";
 import { DriverRef, NodeRef } from "../base/refs.ts";
 import { DiscoverySettingsInput, DriverSettingsRef, chosenDriver, visibleSettings } from "./driver-settings.ts";
 
@@ -111,16 +112,7 @@ const ProbeNodesPayloadRef = builder.objectRef<ProbeAnswers>("ProbeNodesPayload"
       description: "One result for each address and driver, in the order of the request.",
       resolve: ({ answers }) => [...answers],
     }),
-    errors: t.field({
-      type: [UserErrorRef],
-      description: "Every reason why the request was refused; empty if it was accepted.",
-      resolve: ({ refusals }) => [...refusals],
-    }),
-    query: t.field({
-      type: QueryRef,
-      description: "Root query, to read more in the same request.",
-      resolve: () => ({}),
-    }),
+    ...refusalFields(t, "Every reason why the request was refused; empty if it was accepted."),
   }),
 });
 

@@ -3,13 +3,13 @@ import type { RunbookEdited } from "../../engine/inventory/runbooks.ts";
 import type { JsonObject, StepChoice } from "../../store/records.ts";
 import { allRunbooks, runbookByName, runbooksByIds } from "../../store/runbooks.ts";
 import type { RunbookRow } from "../../store/runbooks.ts";
-import { QueryRef, builder, given, needs } from "../base/builder.ts";
+import { builder, given, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import type { Context } from "../base/context.ts";
 import { globalId, keyOf, uuidOrNone } from "../base/ids.ts";
+import { refusalFields } from "../base/payload.ts";
 import { ResourceRef } from "../base/refs.ts";
 import { DriverInterfaceEnum } from "../base/enums.ts";
-import { UserErrorRef } from "../base/errors.ts";
 
 export const StepInput = builder.inputType("StepInput", {
   description: "Step with its arguments.",
@@ -195,16 +195,7 @@ const RunbookPayloadRef = builder.objectRef<RunbookEdited>("RunbookPayload").imp
       resolve: async ({ runbookId }, _args, { services }) =>
         runbookId === null ? null : ((await runbooksByIds(services.database.reader, [runbookId]))[0] ?? null),
     }),
-    errors: t.field({
-      type: [UserErrorRef],
-      description: "Every reason why the request was refused; empty if it succeeded.",
-      resolve: ({ refusals }) => [...refusals],
-    }),
-    query: t.field({
-      type: QueryRef,
-      description: "Root query, to read more in the same request.",
-      resolve: () => ({}),
-    }),
+    ...refusalFields(t, "Every reason why the request was refused; empty if it succeeded."),
   }),
 });
 

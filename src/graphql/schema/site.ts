@@ -3,10 +3,10 @@ import type { SiteEdited } from "../../engine/inventory/site.ts";
 import type { LimitedPhase, SitePolicy, StepPolicy } from "../../store/records.ts";
 import { readSite } from "../../store/site.ts";
 import type { SiteRow } from "../../store/site.ts";
-import { QueryRef, builder, given, needs } from "../base/builder.ts";
+import { builder, given, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
+import { refusalFields } from "../base/payload.ts";
 import { PhaseEnum, PowerOnFailureEnum } from "../base/enums.ts";
-import { UserErrorRef } from "../base/errors.ts";
 
 const PhaseLimitRef = builder
   .objectRef<{ readonly phase: LimitedPhase; readonly limit: number }>("PhaseLimit")
@@ -174,16 +174,7 @@ const SitePayloadRef = builder.objectRef<SiteEdited>("SitePayload").implement({
       description: "The policy after the change; null if the request was refused.",
       resolve: ({ done }, _args, { services }) => (done ? readSite(services.database.reader) : null),
     }),
-    errors: t.field({
-      type: [UserErrorRef],
-      description: "Every reason why the request was refused; empty if it succeeded.",
-      resolve: ({ refusals }) => [...refusals],
-    }),
-    query: t.field({
-      type: QueryRef,
-      description: "Root query, to read more in the same request.",
-      resolve: () => ({}),
-    }),
+    ...refusalFields(t, "Every reason why the request was refused; empty if it succeeded."),
   }),
 });
 

@@ -1,10 +1,10 @@
 /** Waves of an operation: their inputs, and the mutations that start the next wave, halt the operation or resume it. */
 import type { WavesAnswer } from "../../engine/scheduling/waves.ts";
 import type { Share, WaveOptions } from "../../lifecycle/waves.ts";
-import { QueryRef, builder, given, needs } from "../base/builder.ts";
+import { builder, given, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
-import { UserErrorRef } from "../base/errors.ts";
 import { keyOf } from "../base/ids.ts";
+import { refusalFields } from "../base/payload.ts";
 import { OperationRef } from "../base/refs.ts";
 
 const ShareInput = builder.inputType("ShareInput", {
@@ -77,16 +77,7 @@ export const OperationPayloadRef = builder.objectRef<WavesAnswer>("OperationPayl
       description: "The operation after the change, or as it is with `dryRun`; null if the request was refused.",
       resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
     }),
-    errors: t.field({
-      type: [UserErrorRef],
-      description: "Reasons why the request was refused; empty if it succeeded.",
-      resolve: ({ refusals }) => [...refusals],
-    }),
-    query: t.field({
-      type: QueryRef,
-      description: "Root query, to read more in the same request.",
-      resolve: () => ({}),
-    }),
+    ...refusalFields(t, "Reasons why the request was refused; empty if it succeeded."),
   }),
 });
 
