@@ -1,5 +1,6 @@
 /**
- * Debian packages, fetched and unpacked without root: apt works in a folder of its own, with its own list of sources and
+ * Debian packages, fetched and unpacked without root: apt works in a folder of its own, with its own list of sources
+ * and
  * an empty list of installed packages. No maintainer script runs: these need root, and those of another architecture
  * need programs that this machine cannot execute.
  */
