@@ -5,6 +5,7 @@ import { failsOnBadImages, failsOnDiskErrors, failsWithoutCable, survivesDeadMac
 import { abortsWhileWriting, stopsBeforeTheCall, stopsBetweenNodes, survivesKill } from "./scenarios/interrupts.ts";
 import { live } from "./scenarios/life.ts";
 import { bootsTheImage } from "./scenarios/machines.ts";
+import { hidesSecrets } from "./scenarios/secrets.ts";
 import { installOne } from "./scenarios/short.ts";
 
 export interface Scenario {
@@ -47,6 +48,7 @@ export const SCENARIOS: readonly Scenario[] = [
   { name: "images", about: "faults of images and of their server", run: failsOnBadImages },
   { name: "disk", about: "a disk with errors", run: failsOnDiskErrors },
   { name: "dead", about: "a machine that dies while the image is written", run: survivesDeadMachine },
+  { name: "secrets", about: "secrets of one life are found nowhere but where they belong", run: hidesSecrets },
   { name: "cable", about: "a cable that is cut while the image is written", run: failsWithoutCable },
 ];
 

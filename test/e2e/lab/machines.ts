@@ -2,11 +2,12 @@
  * The machines of the lab: QEMU virtual machines behind simulated BMCs. Redfish BMCs run in this process, IPMI BMCs are
  * processes of `ipmi_sim` whose commands reach the virtual machine through a Unix socket.
  */
+import { randomBytes } from "node:crypto";
 import { createServer } from "node:http";
 import type { Server } from "node:http";
 import { once } from "node:events";
 import { join } from "node:path";
-import { CREDENTIALS, identityOf, qemuMachine, startFleet } from "../../../packages/bmc-simulator/src/index.ts";
+import { identityOf, qemuMachine, startFleet } from "../../../packages/bmc-simulator/src/index.ts";
 import type { PresetName, QemuMachine } from "../../../packages/bmc-simulator/src/index.ts";
 import { startIpmiLab } from "../../support/ipmi-lab.ts";
 import type { SimulatedBmc } from "../../support/ipmi-lab.ts";
@@ -33,6 +34,8 @@ export interface LabMachine extends MachineSpec {
   readonly login: BmcLogin;
   /** Devices that the machine was started from, in order. */
   readonly starts: readonly string[];
+  /** Addresses of the virtual media that its BMC was given, in order. */
+  readonly media: readonly string[];
   /** Replaces the disk by one with these errors, from the next start on; null: a disk without errors. */
   setDiskErrors(rules: string | null): void;
 }
@@ -49,6 +52,8 @@ export interface BmcLogin {
 /** The small kernels need less; cloud-init and the page cache of the agent's ramdisk do not. */
 const MEMORY_MIB = 1024;
 const DISK_MIB = 2048;
+/** Of the Redfish BMCs; unlike any other text, so that a copy of it can be found. */
+const REDFISH_LOGIN = { userName: "admin", password: `bmc-${randomBytes(9).toString("hex")}` };
 
 export async function startMachines(
   specs: readonly MachineSpec[],
@@ -67,7 +72,7 @@ export async function startMachines(
   return machines.map((machine) => {
     const login = [...redfish, ...ipmi].find(({ number }) => number === machine.number)?.login;
     if (login === undefined) throw new Error(`${machine.spec.name} has no BMC.`);
-    const { spec, number, identity, vm, starts, setDiskErrors } = machine;
+    const { spec, number, identity, vm, starts, media, setDiskErrors } = machine;
     return {
       ...spec,
       number,
@@ -77,6 +82,7 @@ export async function startMachines(
       vm,
       login,
       starts,
+      media,
       setDiskErrors,
     };
   });
@@ -92,6 +98,7 @@ interface Reached {
 function prepare(spec: MachineSpec, number: number, folder: string) {
   const identity = identityOf(number);
   const starts: string[] = [];
+  const media: string[] = [];
   let rules: string | null = null;
   const vm = qemuMachine(
     {
@@ -109,13 +116,14 @@ function prepare(spec: MachineSpec, number: number, folder: string) {
     ...vm,
     async start(boot) {
       starts.push(boot.target);
+      if (boot.image !== null) media.push(boot.image);
       await vm.start(boot);
     },
   };
   const setDiskErrors = (file: string | null) => {
     rules = file;
   };
-  return { spec, number, identity, starts, vm: recorded, setDiskErrors };
+  return { spec, number, identity, starts, media, vm: recorded, setDiskErrors };
 }
 
 async function startRedfish(machines: readonly Prepared[], parts: AsyncDisposableStack): Promise<Reached[]> {
@@ -130,6 +138,7 @@ async function startRedfish(machines: readonly Prepared[], parts: AsyncDisposabl
     count: machines.length,
     traits: machines.map(({ spec }) => spec.preset ?? "reference"),
     tls: true,
+    credentials: REDFISH_LOGIN,
     address: place,
     systems: (number) => at(number).identity,
     machine: (number) => at(number).vm,
@@ -139,7 +148,7 @@ async function startRedfish(machines: readonly Prepared[], parts: AsyncDisposabl
     const { host, port } = place(index + 1);
     const fingerprint = fleet.bmcs[index]?.tls?.fingerprint256;
     if (fingerprint === undefined) throw new Error(`BMC ${number} has no certificate.`);
-    const { userName: username, password } = CREDENTIALS;
+    const { userName: username, password } = REDFISH_LOGIN;
     return { number, login: { address: host, port, username, password, fingerprint } };
   });
 }

@@ -1,0 +1,114 @@
+/** Places in which a secret could have left a copy: processes, tables, files. */
+import { createReadStream, readFileSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import postgres from "postgres";
+import { passwordOf, USER } from "../../../src/store/postgres/embedded-setup.ts";
+import { socketFolderOf } from "../../../src/store/postgres/embedded-folder.ts";
+
+const SAMPLE_MS = 250;
+const PORT = 5432;
+/** Texts that base64 cannot be recognized by are shorter. */
+const BASE64_MIN = 8;
+
+/** A text as it can occur: as it is, and within a longer text in base64. */
+export function formsOf(secret: string): readonly string[] {
+  // A text in base64 depends on its position in a group of three bytes; its first and last characters on neighbours.
+  const encoded = [0, 1, 2].map((before) => {
+    const text = Buffer.concat([Buffer.alloc(before), Buffer.from(secret)]).toString("base64");
+    const whole = Math.floor((before + secret.length) / 3) * 4;
+    return text.slice(before === 0 ? 0 : 4, whole);
+  });
+  return [secret, ...encoded.filter((text) => text.length >= BASE64_MIN)];
+}
+
+export interface Processes {
+  /** Command lines since the start, each once. */
+  readonly seen: ReadonlySet<string>;
+  end(): Promise<void>;
+}
+
+/** Looks at the command lines of all processes of this namespace, four times a second. */
+export function watchProcesses(): Processes {
+  const seen = new Set<string>();
+  const stop = new AbortController();
+  const look = () => {
+    for (const name of readdirSync("/proc")) {
+      if (!/^\d+$/.test(name)) continue;
+      try {
+        seen.add(readFileSync(join("/proc", name, "cmdline"), "utf8").replaceAll("\0", " "));
+      } catch {
+        // It has ended.
+      }
+    }
+  };
+  const loop = (async () => {
+    while (!stop.signal.aborted) {
+      look();
+      await delay(SAMPLE_MS, undefined, { signal: stop.signal }).catch(() => undefined);
+    }
+  })();
+  return {
+    seen,
+    async end() {
+      stop.abort();
+      await loop;
+    },
+  };
+}
+
+/** Names of the tables that contain one of the texts, and the number of tables. */
+export async function searchTables(
+  folder: string,
+  texts: readonly string[],
+): Promise<{ readonly count: number; readonly found: readonly string[] }> {
+  const data = join(folder, "data/postgres");
+  const password = passwordOf(data);
+  const sql = postgres({
+    host: socketFolderOf(data),
+    port: PORT,
+    user: USER,
+    database: "postgres",
+    max: 1,
+    ...(password !== null && { password }),
+  });
+  try {
+    const tables = await sql<{ name: string }[]>`
+      select format('%I.%I', table_schema, table_name) as name from information_schema.tables
+      where table_schema not in ('pg_catalog', 'information_schema') and table_type = 'BASE TABLE'`;
+    const found: string[] = [];
+    for (const { name } of tables) {
+      const rows = await sql.unsafe<{ row: string }[]>(`select row_to_json(t)::text as row from ${name} t`);
+      if (rows.some(({ row }) => texts.some((text) => row.includes(text)))) found.push(name.replace(/^.*\./, ""));
+    }
+    return { count: tables.length, found: found.toSorted() };
+  } finally {
+    await sql.end();
+  }
+}
+
+/** Files below a folder that contain one of the texts. */
+export async function searchFiles(files: readonly string[], texts: readonly string[]): Promise<readonly string[]> {
+  const wanted = texts.map((text) => Buffer.from(text));
+  const kept = Math.max(...wanted.map(({ length }) => length));
+  const found: string[] = [];
+  for (const file of files) {
+    let rest = Buffer.alloc(0);
+    for await (const chunk of createReadStream(file, { highWaterMark: 2 ** 20 }) as AsyncIterable<Buffer>) {
+      const part = Buffer.concat([rest, chunk]);
+      if (wanted.some((text) => part.includes(text))) {
+        found.push(file);
+        break;
+      }
+      rest = part.subarray(-kept);
+    }
+  }
+  return found;
+}
+
+/** Regular files below a folder, in every depth. */
+export function filesBelow(folder: string): readonly string[] {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => join(parentPath, name));
+}

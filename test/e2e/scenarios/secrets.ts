@@ -1,0 +1,212 @@
+/**
+ * Secrets of one life, from the registration to the erased disk: BMC password, user data, the session of the agent, and
+ * the call home. Each is searched for where it could have left a copy, with the service logging at debug level.
+ */
+import { randomBytes } from "node:crypto";
+import { relative } from "node:path";
+import { eventually } from "../../support/eventually.ts";
+import { describeEnd } from "../lab/api.ts";
+import { run } from "../lab/commands.ts";
+import type { Lab } from "../lab/lab.ts";
+import type { LabMachine } from "../lab/machines.ts";
+import { PROVISION_URL } from "../lab/service.ts";
+import { WHOLE, giveAgent, switchOff } from "../lab/nodes.ts";
+import { filesBelow, formsOf, searchFiles, searchTables, watchProcesses } from "../lab/traces.ts";
+
+const INSTALL_MS = 900_000;
+const ERASE_MS = 300_000;
+const SCRIPT_MS = 60_000;
+const WRITTEN_PERCENT = 10;
+
+/** Tables that may contain a secret: while it is needed. */
+const MAY_CONTAIN: Readonly<Record<string, readonly string[]>> = {
+  "BMC password": ["node_secrets"],
+  "user data": ["operation_secrets", "agent_sessions"],
+  session: [],
+  "call home": ["agent_sessions"],
+};
+
+type Secrets = Map<string, string>;
+
+export async function hidesSecrets(lab: Lab): Promise<void> {
+  const { api, report } = lab;
+  const machine = lab.machine("e2e-redfish-1");
+  const { name } = machine;
+  const userData = `user-data-${randomBytes(9).toString("hex")}`;
+  const secrets: Secrets = new Map([
+    ["BMC password", machine.login.password],
+    ["user data", userData],
+  ]);
+  const processes = watchProcesses();
+  try {
+    await giveAgent(api, machine, WHOLE);
+    const uuid = await api.work("commissionNodes", "CommissionNodesInput", {
+      nodes: { names: [name] },
+      image: { name: "good" },
+      userData: `#cloud-config\nwrite_files:\n  - path: /root/canary\n    content: ${userData}\n`,
+      variables: { ssh_keys: [lab.key.publicKey] },
+    });
+    await api.working(uuid, name, "write_image", WRITTEN_PERCENT, INSTALL_MS);
+    secrets.set("session", sessionOf(machine));
+    await searchDuring(lab, secrets, uuid);
+    const ended = await api.end(uuid, INSTALL_MS);
+    report.check(`${name} is installed with user data`, ended.state === "SUCCEEDED", describeEnd(ended));
+    const home = await homeOf(machine);
+    report.check("the token of the call home is in the seed on the disk", home !== null);
+    if (home !== null) secrets.set("call home", home);
+    const onDisk = await searchFiles([machine.vm.files.disk], formsOf(userData));
+    report.check("the user data is on the disk", onDisk.length === 1);
+    const erased = await api.end(
+      await api.work("undeployNodes", "NodeWorkInput", { nodes: { names: [name] } }),
+      ERASE_MS,
+    );
+    report.check(`${name} is undeployed`, erased.state === "SUCCEEDED", describeEnd(erased));
+    const plan = await planOf(lab, name, `#cloud-config\n# ${userData}\n`);
+    checkText(lab, secrets, "the plan of a deployment", plan);
+    await searchScripts(lab, secrets);
+    await switchOff(api, lab.machines);
+  } finally {
+    await processes.end();
+  }
+  await searchAfter(lab, secrets, processes.seen);
+}
+
+/** The secret in the address of the last medium, after the identity of its session. */
+function sessionOf({ media }: LabMachine): string {
+  const [, secret] = /\/media\/[^/]*?([\w-]{43})\/agent\.iso/.exec(media.at(-1) ?? "") ?? [];
+  if (secret === undefined) throw new Error(`The BMC was given no medium: ${media.join()}`);
+  return secret;
+}
+
+/** The secret in the address that the seed on the disk has. */
+async function homeOf({ vm }: LabMachine): Promise<string | null> {
+  const words = ["-a", "-o", "-m", "1", "-E", `${PROVISION_URL}/home/[A-Za-z0-9_.-]+`, vm.files.disk];
+  const found = await run("grep", words).catch(() => "");
+  return /\/home\/\S*?([\w-]{43})(?![\w-])/.exec(found)?.[1] ?? null;
+}
+
+const scriptFor = async (mac: string): Promise<string> =>
+  (await fetch(`${PROVISION_URL}/boot/ipxe?mac=${mac}&arch=x86_64`)).text();
+
+/** A machine that boots from the network gets a secret by its boot script; it is aborted as soon as it has been seen. */
+async function searchScripts(lab: Lab, secrets: Secrets): Promise<void> {
+  const { api, machines } = lab;
+  const machine = lab.machine("e2e-ipmi-1");
+  secrets.set("password of IPMI", machine.login.password);
+  await giveAgent(api, machine, WHOLE);
+  const nodes = { names: [machine.name] };
+  const uuid = await api.work("commissionNodes", "CommissionNodesInput", { nodes, until: "AVAILABLE" });
+  const secret = await eventually(
+    "the boot script has a secret",
+    async () => /(?<![\w-])[\w-]{43}(?![\w-])/.exec(await scriptFor(machine.mac))?.[0],
+    SCRIPT_MS,
+  );
+  secrets.set("session by network", secret);
+  for (const mac of [...machines.map((each) => each.mac), "02:00:00:00:00:99"]) {
+    const script = await scriptFor(mac);
+    const hasSecret = /(?<![\w-])[\w-]{43}(?![\w-])/.test(script);
+    lab.report.check(`the boot script for ${mac} has a secret: ${hasSecret}`, hasSecret === (mac === machine.mac));
+    checkText(lab, secrets, `the boot script for ${mac}`, script);
+  }
+  await api.mutate("abort", "AbortInput", { work: nodes, reason: "e2e" }, "__typename");
+  await api.end(uuid, ERASE_MS);
+}
+
+/** While the image is written: a task with secrets is under way. */
+async function searchDuring(lab: Lab, secrets: Secrets, uuid: string): Promise<void> {
+  for (const [what, secret] of secrets) {
+    const { found } = await searchTables(lab.folder, formsOf(secret));
+    const allowed = MAY_CONTAIN[what] ?? [];
+    const wrong = found.filter((table) => !allowed.includes(table));
+    lab.report.check(`${what}: in no other table while the image is written`, wrong.length === 0, found.join());
+  }
+  checkText(lab, secrets, "answers of the API while the image is written", await answers(lab, uuid));
+}
+
+async function searchAfter(lab: Lab, secrets: Secrets, commands: ReadonlySet<string>): Promise<void> {
+  const { api, report, folder } = lab;
+  await findsWhatIsThere(lab, commands);
+  // QEMU is the machine: its command line has the address of the medium, as a BMC has.
+  const others = [...commands].filter((command) => !command.startsWith("qemu-system"));
+  checkText(lab, secrets, `command lines of ${others.length} processes`, others.join("\n"));
+  const { operations } = await api.query<{ operations: { edges: { node: { uuid: string } }[] } }>(
+    "{ operations(first: 20) { edges { node { uuid } } } }",
+  );
+  for (const { node } of operations.edges)
+    checkText(lab, secrets, `answers of the API about operation ${node.uuid}`, await answers(lab, node.uuid));
+  const disks = new Set(lab.machines.map(({ vm }) => vm.files.disk));
+  const files = filesBelow(folder).filter((file) => !disks.has(file) && !isLarge(file));
+  for (const [what, secret] of secrets) {
+    const { count, found } = await searchTables(folder, formsOf(secret));
+    const wanted = /password/i.test(what) ? "node_secrets" : "";
+    report.check(`${what}: of ${count} tables in ${wanted || "none"}`, found.join() === wanted, found.join());
+    const wrong = await searchFiles(files, formsOf(secret));
+    report.check(
+      `${what}: in none of ${files.length} files: logs, consoles, core dumps`,
+      wrong.length === 0,
+      wrong.map((file) => relative(folder, file)).join(),
+    );
+  }
+}
+
+/** A search that finds nothing at all would pass too. */
+async function findsWhatIsThere({ report, folder }: Lab, commands: ReadonlySet<string>): Promise<void> {
+  const name = ["e2e-redfish-1"];
+  const { found } = await searchTables(folder, name);
+  const logs = await searchFiles(
+    filesBelow(folder).filter((file) => file.endsWith("service.log")),
+    name,
+  );
+  const isService = [...commands].some((command) => command.includes("--plugins redfish"));
+  report.check("the searches find the node and the service", found.includes("nodes") && logs.length === 1 && isService);
+}
+
+/** Images, and the files of the database, whose tables are searched instead. */
+const isLarge = (file: string): boolean => /large\.raw|\/data\/postgres\/data\//.test(file);
+
+function checkText({ report }: Lab, secrets: Secrets, where: string, text: string): void {
+  const found = [...secrets].flatMap(([what, secret]) =>
+    formsOf(secret).some((form) => text.includes(form)) ? [what] : [],
+  );
+  report.check(
+    `no secret is in ${where}`,
+    text !== "" && found.length === 0,
+    found.join() || `${text.length} characters`,
+  );
+}
+
+const OPERATION = "query ($id: ID!) { operation(id: $id)";
+const ofRun = (fields: string) => `${OPERATION} { runs(first: 1) { edges { node { ${fields} } } } } }`;
+const FAILURES = "failure { message } errors { message }";
+/** Several requests: each answer has a limit of objects. */
+const QUERIES: readonly string[] = [
+  `${OPERATION} { kind reason variables userDataBytes firstFailure { message } cleanUpFailures { message } } }`,
+  `${OPERATION} { transitions(first: 100) { edges { node { event from to reason actor step } } } } }`,
+  ofRun(`nodeName variables ${FAILURES}`),
+  ofRun("log(first: 100) { edges { node { text } } }"),
+  ofRun("steps { name title args output progressMessage failure { message } }"),
+  ofRun("steps { log(tail: 50) { text } }"),
+  ofRun("steps { attempts { output failure { message } } }"),
+  ofRun("steps { attempts { driverCalls { call error } } }"),
+];
+
+async function answers({ api }: Lab, uuid: string): Promise<string> {
+  const about = await Promise.all(QUERIES.map((text) => api.query(text, { id: uuid })));
+  const others = await api.query(`{
+    nodes(first: 10) { edges { node {
+      name lastError { message } powerProblem inventory { data }
+      drivers { name secretsSet settings { redfish { address username } agent { boot } } }
+    } } }
+    transitions(first: 100) { edges { node { event from to reason actor step } } }
+  }`);
+  return JSON.stringify([...about, others]);
+}
+
+/** What a deployment would do; nothing is started. */
+async function planOf({ api }: Lab, name: string, userData: string): Promise<string> {
+  const input = { kind: "DEPLOY", nodes: { names: [name] }, image: { name: "good" }, userData };
+  const text = `query ($input: PlanInput!) {
+    plan(input: $input) { planHash errors { message } results { ref errors { message } steps { name args } variables { __typename } } }
+  }`;
+  return JSON.stringify(await api.query(text, { input }));
+}
