@@ -202,7 +202,7 @@ async function answers({ api }: Lab, uuid: string): Promise<string> {
   return JSON.stringify([...about, others]);
 }
 
-/** What a deployment would do; nothing is started. */
+/** The plan of a deployment; nothing is started. */
 async function planOf({ api }: Lab, name: string, userData: string): Promise<string> {
   const input = { kind: "DEPLOY", nodes: { names: [name] }, image: { name: "good" }, userData };
   const text = `query ($input: PlanInput!) {
