@@ -6,6 +6,7 @@
 import { ConfigError, helpText, readConfig, readPlugins } from "./config.ts";
 import { messageOf } from "./errors.ts";
 import { createLog, logDestination } from "./log.ts";
+import { omitMemoryFromCoreDumps } from "./runtime/core-dumps.ts";
 import { hideSecrets } from "./runtime/hidden-secrets.ts";
 
 async function main(args: readonly string[]): Promise<void> {
@@ -35,6 +36,8 @@ async function serve(args: readonly string[]): Promise<void> {
   const secrets = [config.token, config.databaseUrl, config.listenUrl].filter((secret) => secret !== null);
   if (!hideSecrets(process.env, secrets))
     log.warn("secrets in the environment and the command line of this process cannot be hidden from its drivers");
+  // Before any process is started: child processes inherit it.
+  if (!omitMemoryFromCoreDumps()) log.warn("a core dump of this process would contain its memory, and so secrets");
   const { runService } = await import("./commands/serve.ts");
   await runService(config, log);
 }

@@ -390,6 +390,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "The service's token and database credentials are neither in the environment of a driver's process nor in `/proc` of the service.",
       },
       {
+        id: "R-680",
+        rule: "Core dumps of the service and of the programs that it starts contain no memory.",
+      },
+      {
         id: "R-311",
         rule: "The service reads its token from a variable or from a file, and does not start with both, an empty one, or a file that it cannot read.",
       },

@@ -9,6 +9,7 @@ import { isInstalled } from "./lab/commands.ts";
 const PROGRAMS: Readonly<Record<string, string>> = {
   "qemu-system-x86_64": "qemu-system-x86",
   dnsmasq: "dnsmasq-base",
+  gcore: "gdb",
   ip: "iproute2",
   curl: "curl",
   ssh: "openssh-client",

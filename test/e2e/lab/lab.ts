@@ -16,6 +16,7 @@ import { createService } from "./service.ts";
 import type { Service } from "./service.ts";
 import { createKey } from "./ssh.ts";
 import type { KeyPair } from "./ssh.ts";
+import { watchProcesses } from "./traces.ts";
 
 export interface Lab {
   readonly folder: string;
@@ -27,6 +28,8 @@ export interface Lab {
   readonly service: Service;
   readonly api: Api;
   readonly transitions: Follower;
+  /** Command lines of all processes since before the service was started, each once. */
+  readonly commands: ReadonlySet<string>;
   machine(name: string): LabMachine;
   /** Handles machines two at a time: more of them are slower than one after the other. */
   atMostTwo(machines: readonly LabMachine[], handle: (machine: LabMachine) => Promise<void>): Promise<void>;
@@ -52,6 +55,7 @@ export interface LabSettings {
 export async function startLab(settings: LabSettings, parts: AsyncDisposableStack): Promise<Lab> {
   const { folder, artifacts, report } = settings;
   await createNetwork(MACHINES.length);
+  const processes = parts.use(watchProcesses());
   const disks = join(folder, "machines");
   mkdirSync(disks, { recursive: true });
   const key = await createKey(folder);
@@ -79,6 +83,7 @@ export async function startLab(settings: LabSettings, parts: AsyncDisposableStac
     service,
     api,
     transitions,
+    commands: processes.seen,
     machine(name) {
       const found = machines.find((machine) => machine.name === name);
       if (found === undefined) throw new Error(`There is no machine ${name}.`);

@@ -10,6 +10,8 @@ import { HOST } from "./network.ts";
 export interface Service extends AsyncDisposable {
   /** Address of the API. */
   readonly url: string;
+  /** Of its first process; throws if it has not been started. */
+  readonly pid: number;
   start(): Promise<void>;
   /** Shuts it down with SIGTERM; returns its exit code. */
   end(): Promise<number | null>;
@@ -49,6 +51,10 @@ export function createService(settings: ServiceSettings): Service {
   const service: Service = {
     get url() {
       return url;
+    },
+    get pid() {
+      if (child?.pid === undefined) throw new Error("The service has not been started.");
+      return child.pid;
     },
     async start() {
       const file = openSync(log, "a");

@@ -1,13 +1,18 @@
-/** Places in which a secret could have left a copy: processes, tables, files. */
-import { createReadStream, readFileSync, readdirSync } from "node:fs";
+/** Places in which a secret could have left a copy: processes, core dumps, tables, files. */
+import { spawn } from "node:child_process";
+import { createReadStream, existsSync, mkdirSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
 import { passwordOf, USER } from "../../../src/store/postgres/embedded-setup.ts";
 import { socketFolderOf } from "../../../src/store/postgres/embedded-folder.ts";
+import { eventually } from "../../support/eventually.ts";
+import { run } from "./commands.ts";
 
 const SAMPLE_MS = 250;
 const PORT = 5432;
+/** Of a process that is normally killed before. */
+const ENDS_SECONDS = 60;
 /** Texts that base64 cannot be recognized by are shorter. */
 const BASE64_MIN = 8;
 
@@ -22,10 +27,9 @@ export function formsOf(secret: string): readonly string[] {
   return [secret, ...encoded.filter((text) => text.length >= BASE64_MIN)];
 }
 
-export interface Processes {
+export interface Processes extends AsyncDisposable {
   /** Command lines since the start, each once. */
   readonly seen: ReadonlySet<string>;
-  end(): Promise<void>;
 }
 
 /** Looks at the command lines of all processes of this namespace, four times a second. */
@@ -50,11 +54,59 @@ export function watchProcesses(): Processes {
   })();
   return {
     seen,
-    async end() {
+    async [Symbol.asyncDispose]() {
       stop.abort();
       await loop;
     },
   };
+}
+
+/** A process, and all that it and its children have started. */
+export function processesOf(pid: number): readonly number[] {
+  const tree = [pid];
+  for (const parent of tree) tree.push(...childrenOf(parent));
+  return tree;
+}
+
+function childrenOf(pid: number): readonly number[] {
+  try {
+    // Each thread has a list of its own.
+    return readdirSync(`/proc/${pid}/task`).flatMap((thread) =>
+      readFileSync(`/proc/${pid}/task/${thread}/children`, "utf8").split(" ").filter(Boolean).map(Number),
+    );
+  } catch {
+    return [];
+  }
+}
+
+/** Core dumps of those processes that have not ended meanwhile, as the kernel would write them. */
+export async function dumpCores(pids: readonly number[], folder: string): Promise<readonly string[]> {
+  mkdirSync(folder, { recursive: true });
+  const files: string[] = [];
+  for (const pid of pids) {
+    await run("gcore", ["-o", join(folder, "core"), String(pid)]).catch((error: unknown) => {
+      if (existsSync(`/proc/${pid}`)) throw error;
+    });
+    const file = join(folder, `core.${pid}`);
+    if (existsSync(file)) files.push(file);
+  }
+  return files;
+}
+
+/** Whether a text is in the core dump of a process that has it in its environment, and does not leave out memory. */
+export async function isInCore(text: string, folder: string): Promise<boolean> {
+  const shell = 'echo 0x33 > /proc/self/coredump_filter && exec sleep "$0"';
+  const child = spawn("sh", ["-c", shell, String(ENDS_SECONDS)], { env: { ...process.env, TEXT: text } });
+  try {
+    const { pid = 0 } = child;
+    const isStarted = () => readFileSync(`/proc/${pid}/comm`, "utf8").trim() === "sleep";
+    await eventually("the process to dump has started", isStarted);
+    const found = await searchFiles(await dumpCores([pid], folder), [text]);
+    return found.length > 0;
+  } finally {
+    child.kill();
+    rmSync(folder, { recursive: true, force: true });
+  }
 }
 
 /** Names of the tables that contain one of the texts, and the number of tables. */

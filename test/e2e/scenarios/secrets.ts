@@ -1,9 +1,10 @@
 /**
  * Secrets of one life, from the registration to the erased disk: BMC password, user data, the session of the agent, and
- * the call home. Each is searched for where it could have left a copy, with the service logging at debug level.
+ * the call home. Each is searched for where it could have left a copy, with the service logging at debug level: command
+ * lines, tables, answers of the API, plans, boot scripts, files, and core dumps.
  */
 import { randomBytes } from "node:crypto";
-import { relative } from "node:path";
+import { join, relative } from "node:path";
 import { eventually } from "../../support/eventually.ts";
 import { describeEnd } from "../lab/api.ts";
 import { run } from "../lab/commands.ts";
@@ -11,12 +12,17 @@ import type { Lab } from "../lab/lab.ts";
 import type { LabMachine } from "../lab/machines.ts";
 import { PROVISION_URL } from "../lab/service.ts";
 import { WHOLE, giveAgent, switchOff } from "../lab/nodes.ts";
-import { filesBelow, formsOf, searchFiles, searchTables, watchProcesses } from "../lab/traces.ts";
+import { dumpCores, filesBelow, formsOf, isInCore, processesOf, searchFiles, searchTables } from "../lab/traces.ts";
 
 const INSTALL_MS = 900_000;
 const ERASE_MS = 300_000;
 const SCRIPT_MS = 60_000;
 const WRITTEN_PERCENT = 10;
+/** The service, workers of its drivers, and the database. */
+const PROCESSES_MIN = 5;
+
+/** The machine that is installed. Its name is not a secret: each search finds it where it must be. */
+const KNOWN = "e2e-redfish-1";
 
 /** Tables that may contain a secret: while it is needed. */
 const MAY_CONTAIN: Readonly<Record<string, readonly string[]>> = {
@@ -30,45 +36,40 @@ type Secrets = Map<string, string>;
 
 export async function hidesSecrets(lab: Lab): Promise<void> {
   const { api, report } = lab;
-  const machine = lab.machine("e2e-redfish-1");
+  const machine = lab.machine(KNOWN);
   const { name } = machine;
   const userData = `user-data-${randomBytes(9).toString("hex")}`;
   const secrets: Secrets = new Map([
     ["BMC password", machine.login.password],
     ["user data", userData],
   ]);
-  const processes = watchProcesses();
-  try {
-    await giveAgent(api, machine, WHOLE);
-    const uuid = await api.work("commissionNodes", "CommissionNodesInput", {
-      nodes: { names: [name] },
-      image: { name: "good" },
-      userData: `#cloud-config\nwrite_files:\n  - path: /root/canary\n    content: ${userData}\n`,
-      variables: { ssh_keys: [lab.key.publicKey] },
-    });
-    await api.working(uuid, name, "write_image", WRITTEN_PERCENT, INSTALL_MS);
-    secrets.set("session", sessionOf(machine));
-    await searchDuring(lab, secrets, uuid);
-    const ended = await api.end(uuid, INSTALL_MS);
-    report.check(`${name} is installed with user data`, ended.state === "SUCCEEDED", describeEnd(ended));
-    const home = await homeOf(machine);
-    report.check("the token of the call home is in the seed on the disk", home !== null);
-    if (home !== null) secrets.set("call home", home);
-    const onDisk = await searchFiles([machine.vm.files.disk], formsOf(userData));
-    report.check("the user data is on the disk", onDisk.length === 1);
-    const erased = await api.end(
-      await api.work("undeployNodes", "NodeWorkInput", { nodes: { names: [name] } }),
-      ERASE_MS,
-    );
-    report.check(`${name} is undeployed`, erased.state === "SUCCEEDED", describeEnd(erased));
-    const plan = await planOf(lab, name, `#cloud-config\n# ${userData}\n`);
-    checkText(lab, secrets, "the plan of a deployment", plan);
-    await searchScripts(lab, secrets);
-    await switchOff(api, lab.machines);
-  } finally {
-    await processes.end();
-  }
-  await searchAfter(lab, secrets, processes.seen);
+  await giveAgent(api, machine, WHOLE);
+  const uuid = await api.work("commissionNodes", "CommissionNodesInput", {
+    nodes: { names: [name] },
+    image: { name: "good" },
+    userData: `#cloud-config\nwrite_files:\n  - path: /root/canary\n    content: ${userData}\n`,
+    variables: { ssh_keys: [lab.key.publicKey] },
+  });
+  await api.working(uuid, name, "write_image", WRITTEN_PERCENT, INSTALL_MS);
+  secrets.set("session", sessionOf(machine));
+  await searchDuring(lab, secrets, uuid);
+  const ended = await api.end(uuid, INSTALL_MS);
+  report.check(`${name} is installed with user data`, ended.state === "SUCCEEDED", describeEnd(ended));
+  const home = await homeOf(machine);
+  report.check("the token of the call home is in the seed on the disk", home !== null);
+  if (home !== null) secrets.set("call home", home);
+  const onDisk = await searchFiles([machine.vm.files.disk], formsOf(userData));
+  report.check("the user data is on the disk", onDisk.length === 1);
+  const erased = await api.end(
+    await api.work("undeployNodes", "NodeWorkInput", { nodes: { names: [name] } }),
+    ERASE_MS,
+  );
+  report.check(`${name} is undeployed`, erased.state === "SUCCEEDED", describeEnd(erased));
+  const plan = await planOf(lab, name, `#cloud-config\n# ${userData}\n`);
+  checkText(lab, secrets, "the plan of a deployment", plan);
+  await searchScripts(lab, secrets);
+  await switchOff(api, lab.machines);
+  await searchAfter(lab, secrets);
 }
 
 /** The secret in the address of the last medium, after the identity of its session. */
@@ -88,29 +89,41 @@ async function homeOf({ vm }: LabMachine): Promise<string | null> {
 const scriptFor = async (mac: string): Promise<string> =>
   (await fetch(`${PROVISION_URL}/boot/ipxe?mac=${mac}&arch=x86_64`)).text();
 
-/** A machine that boots from the network gets a secret by its boot script; it is aborted as soon as it has been seen. */
+/**
+ * Two machines boot from the network, and get their secrets by boot scripts: neither script has the secret of the other
+ * one. They are aborted as soon as both secrets have been seen.
+ */
 async function searchScripts(lab: Lab, secrets: Secrets): Promise<void> {
   const { api, machines } = lab;
-  const machine = lab.machine("e2e-ipmi-1");
-  secrets.set("password of IPMI", machine.login.password);
-  await giveAgent(api, machine, WHOLE);
-  const nodes = { names: [machine.name] };
+  const waiting = [lab.machine("e2e-ipmi-1"), lab.machine("e2e-ipmi-2")];
+  for (const machine of waiting) {
+    secrets.set(`password of ${machine.name}`, machine.login.password);
+    await giveAgent(api, machine, WHOLE);
+  }
+  const nodes = { names: waiting.map(({ name }) => name) };
   const uuid = await api.work("commissionNodes", "CommissionNodesInput", { nodes, until: "AVAILABLE" });
-  const secret = await eventually(
-    "the boot script has a secret",
-    async () => /(?<![\w-])[\w-]{43}(?![\w-])/.exec(await scriptFor(machine.mac))?.[0],
-    SCRIPT_MS,
-  );
-  secrets.set("session by network", secret);
+  const scripts = new Map<string, string>();
+  for (const { name, mac } of waiting) {
+    const fetched = async () => {
+      const script = await scriptFor(mac);
+      scripts.set(mac, script);
+      return secretIn(script);
+    };
+    secrets.set(`session of ${name}`, await eventually("the boot script has a secret", fetched, SCRIPT_MS));
+  }
   for (const mac of [...machines.map((each) => each.mac), "02:00:00:00:00:99"]) {
-    const script = await scriptFor(mac);
-    const hasSecret = /(?<![\w-])[\w-]{43}(?![\w-])/.test(script);
-    lab.report.check(`the boot script for ${mac} has a secret: ${hasSecret}`, hasSecret === (mac === machine.mac));
-    checkText(lab, secrets, `the boot script for ${mac}`, script);
+    const script = scripts.get(mac) ?? (await scriptFor(mac));
+    const own = waiting.find((machine) => machine.mac === mac)?.name;
+    const hasSecret = secretIn(script) !== undefined;
+    lab.report.check(`the boot script for ${mac} has a secret: ${hasSecret}`, hasSecret === (own !== undefined));
+    const others = new Map([...secrets].filter(([what]) => what !== `session of ${own}`));
+    checkText(lab, others, `the boot script for ${mac}, except its own`, script);
   }
   await api.mutate("abort", "AbortInput", { work: nodes, reason: "e2e" }, "__typename");
   await api.end(uuid, ERASE_MS);
 }
+
+const secretIn = (script: string): string | undefined => /(?<![\w-])[\w-]{43}(?![\w-])/.exec(script)?.[0];
 
 /** While the image is written: a task with secrets is under way. */
 async function searchDuring(lab: Lab, secrets: Secrets, uuid: string): Promise<void> {
@@ -121,11 +134,26 @@ async function searchDuring(lab: Lab, secrets: Secrets, uuid: string): Promise<v
     lab.report.check(`${what}: in no other table while the image is written`, wrong.length === 0, found.join());
   }
   checkText(lab, secrets, "answers of the API while the image is written", await answers(lab, uuid));
+  await searchCores(lab, secrets);
 }
 
-async function searchAfter(lab: Lab, secrets: Secrets, commands: ReadonlySet<string>): Promise<void> {
-  const { api, report, folder } = lab;
-  await findsWhatIsThere(lab, commands);
+/** The files stay, and are searched again for the secrets that are not known yet. */
+async function searchCores({ folder, report, service }: Lab, secrets: Secrets): Promise<void> {
+  const pids = processesOf(service.pid);
+  const cores = await dumpCores(pids, join(folder, "cores"));
+  const found = await searchFiles(cores, [...secrets.values()].flatMap(formsOf));
+  report.check(
+    `no secret is in core dumps of ${cores.length} processes of the service while the image is written`,
+    cores.length > PROCESSES_MIN && found.length === 0,
+    found.map((file) => relative(folder, file)).join(),
+  );
+  // A search of dumps that are always empty would pass too.
+  report.check("a core dump with memory has what was in it", await isInCore(KNOWN, join(folder, "whole-core")));
+}
+
+async function searchAfter(lab: Lab, secrets: Secrets): Promise<void> {
+  const { api, report, folder, commands } = lab;
+  await findsWhatIsThere(lab);
   // QEMU is the machine: its command line has the address of the medium, as a BMC has.
   const others = [...commands].filter((command) => !command.startsWith("qemu-system"));
   checkText(lab, secrets, `command lines of ${others.length} processes`, others.join("\n"));
@@ -150,8 +178,8 @@ async function searchAfter(lab: Lab, secrets: Secrets, commands: ReadonlySet<str
 }
 
 /** A search that finds nothing at all would pass too. */
-async function findsWhatIsThere({ report, folder }: Lab, commands: ReadonlySet<string>): Promise<void> {
-  const name = ["e2e-redfish-1"];
+async function findsWhatIsThere({ report, folder, commands }: Lab): Promise<void> {
+  const name = [KNOWN];
   const { found } = await searchTables(folder, name);
   const logs = await searchFiles(
     filesBelow(folder).filter((file) => file.endsWith("service.log")),
