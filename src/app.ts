@@ -16,6 +16,7 @@ import { loadPlugins } from "./drivers/load.ts";
 import type { Registry } from "./drivers/registry.ts";
 import { createEngine } from "./engine/engine.ts";
 import type { Engine } from "./engine/engine.ts";
+import { deleteAbandonedFiles } from "./engine/inventory/temporary-images.ts";
 import { createTail } from "./feed/tail.ts";
 import { buildSchema, hashOfSchema, schemaText } from "./graphql/schema/schema.ts";
 import { startHealthServer } from "./http/health.ts";
@@ -69,6 +70,7 @@ export async function startService(config: Config, log: Log): Promise<Service> {
       pluginFolder: config.pluginFolder,
     }),
   );
+  await deleteAbandonedFiles(config.imageFolder, log);
   const connection = await connectionOf(config, parts, log);
   const { database, server, engine } = parts.use(
     await waitForDatabase(config, () => startOnDatabase(config, { connection, registry, pool }, log), log),

@@ -959,6 +959,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A deployment by a driver that writes images is refused without one, with the names of registered images.",
       },
       { id: "R-508", rule: "The file of a stored image is deleted with the last image that has its content." },
+      {
+        id: "R-681",
+        rule: "A start deletes the temporary files of images that nothing has written to for a day, and no others.",
+      },
     ],
   },
   {

@@ -3,7 +3,6 @@
  * the name by which the service looks for it. A copy that breaks leaves no file of that name.
  */
 import { spawn } from "node:child_process";
-import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createReadStream } from "node:fs";
 import { chown, mkdir, open, rename, rm, stat } from "node:fs/promises";
@@ -13,6 +12,8 @@ import { pipeline } from "node:stream/promises";
 import { createZstdCompress } from "node:zlib";
 import { ConfigError } from "../config.ts";
 import { imageFileName } from "../engine/inventory/image-files.ts";
+import { temporaryImageName } from "../engine/inventory/temporary-images.ts";
+import type { TemporarySuffix } from "../engine/inventory/temporary-images.ts";
 
 /** A file in the making. */
 export interface TemporaryFile extends AsyncDisposable {
@@ -20,9 +21,9 @@ export interface TemporaryFile extends AsyncDisposable {
   readonly handle: FileHandle;
 }
 
-export async function temporaryFile(folder: string, suffix: string): Promise<TemporaryFile> {
+export async function temporaryFile(folder: string, suffix: TemporarySuffix): Promise<TemporaryFile> {
   await mkdir(folder, { recursive: true });
-  const path = join(folder, `.${randomUUID()}.${suffix}`);
+  const path = join(folder, temporaryImageName(suffix));
   const handle = await open(path, "wx", 0o644);
   return {
     path,
