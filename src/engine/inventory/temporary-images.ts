@@ -1,6 +1,7 @@
 /**
  * Temporary files in the image folder: `ostler image add --store` copies an image under such a name, and renames it
- * when it is complete. A command that was killed, or a host that crashed, leaves the file behind; the service deletes it
+ * when it is complete. A command that was killed, or a host that crashed, leaves the file behind; the service deletes
+ * it
  * at a later start.
  */
 import { randomUUID } from "node:crypto";
@@ -16,7 +17,7 @@ const NAME = new RegExp(`^\\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\\.(?:${
  */
 const ABANDONED_MS = 24 * 3_600_000;
 
-/** What the file is: the copy itself, or a step of a conversion. */
+/** `part` is the copy; the others are steps of a conversion. */
 export type TemporarySuffix = (typeof SUFFIXES)[number];
 
 export function temporaryImageName(suffix: TemporarySuffix): string {
