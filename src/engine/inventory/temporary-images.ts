@@ -24,7 +24,7 @@ export function temporaryImageName(suffix: TemporarySuffix): string {
   return `.${randomUUID()}.${suffix}`;
 }
 
-/** Deletes the files that no command is writing any more. A failure is logged: the service works with the files, too. */
+/** Deletes the files that no command is writing any more. A failure is only logged: the service works with them too. */
 export async function deleteAbandonedFiles(folder: string, log: Log): Promise<void> {
   const before = Date.now() - ABANDONED_MS;
   const fail = (error: unknown) => {
