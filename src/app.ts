@@ -149,7 +149,7 @@ async function startOnDatabase(config: Config, { connection, registry, pool }: R
       : await serve(config, { database, registry, notifier, engine, observer, scrape }, parts, log),
   );
   await engine.start();
-  if (listensToMachines(config)) parts.use(await listenToMachines(config, engine, media, log));
+  if (listensToMachines(config)) parts.use(await listenToMachines(config, { engine, media, observer }, log));
   const begun = parts.move();
   return { database, server, engine, [Symbol.asyncDispose]: () => begun.disposeAsync() };
 }
@@ -163,8 +163,7 @@ function listensToMachines(config: Config): config is ListeningConfig {
 
 function listenToMachines(
   config: ListeningConfig,
-  engine: Engine,
-  media: AgentMedia,
+  { engine, media, observer }: Pick<Parts, "engine" | "observer"> & { readonly media: AgentMedia },
   log: Log,
 ): Promise<AsyncDisposable> {
   return startListener({
@@ -176,6 +175,7 @@ function listenToMachines(
     storedImage: (id) => engine.storedImage(id),
     firmware: firmwarePlaces(config.agentFolder),
     log,
+    observer,
   });
 }
 

@@ -84,6 +84,22 @@ export interface RequestWatch {
 
 export type CallbackOutcome = "TAKEN" | "LATE" | "DUPLICATE" | "FORGED" | "UNKNOWN";
 
+/** Kinds of requests to the listener for machines; `none`: nothing is at that path. */
+export type MachineRequest =
+  | "boot_script"
+  | "lease"
+  | "agent_poll"
+  | "agent_result"
+  | "call_home"
+  | MachineFile
+  | "none";
+
+/** `boot_file`: kernel, ramdisk, iPXE. `boot_medium`: the ISO of a session. */
+export type MachineFile = "boot_file" | "boot_medium" | "image";
+
+/** unknown: no such session, or a wrong secret. second: the session has another agent. */
+export type AgentRefusal = "unknown" | "second";
+
 /** Why a request has no valid token. */
 export type LoginFailure = "missing" | "wrong";
 
@@ -134,6 +150,13 @@ export interface Observer {
   streamReset(code: string): void;
   /** A machine has called back. */
   calledBack(outcome: CallbackOutcome): void;
+
+  /** A request of a machine has ended. The status is null if its connection ended before the response did. */
+  machineAnswered(request: MachineRequest, status: number | null): void;
+  /** A part of a file was sent to a machine or its BMC. */
+  fileBytesSent(file: MachineFile, bytes: number): void;
+  /** A request of an agent was refused. */
+  agentRefused(reason: AgentRefusal): void;
 }
 
 const NOOP_WATCH: RequestWatch = { within: (work) => work(), end: () => {} };
@@ -160,6 +183,9 @@ export const noopObserver: Observer = {
   streamEnded: noop,
   streamReset: noop,
   calledBack: noop,
+  machineAnswered: noop,
+  fileBytesSent: noop,
+  agentRefused: noop,
 };
 
 /** Reports to both. What the first wraps runs within what the second wraps. */
@@ -232,6 +258,18 @@ export function combineObservers(one: Observer, other: Observer): Observer {
     calledBack(outcome) {
       one.calledBack(outcome);
       other.calledBack(outcome);
+    },
+    machineAnswered(request, status) {
+      one.machineAnswered(request, status);
+      other.machineAnswered(request, status);
+    },
+    fileBytesSent(file, bytes) {
+      one.fileBytesSent(file, bytes);
+      other.fileBytesSent(file, bytes);
+    },
+    agentRefused(reason) {
+      one.agentRefused(reason);
+      other.agentRefused(reason);
     },
   };
 }

@@ -131,7 +131,7 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     purpose: "The port for machines: boot scripts, boot media and images, the agent's requests. Not the API.",
     layers: ["src/runtime"],
     files: ["src/http/in-order.ts", "src/http/listen.ts", "src/http/respond.ts", "src/errors.ts"],
-    types: ["src/engine/engine.ts", "src/drivers/driver.ts", "src/store/records.ts", "src/log.ts"],
+    types: ["src/engine/engine.ts", "src/drivers/driver.ts", "src/store/records.ts", "src/log.ts", "src/observer.ts"],
     node: true,
   },
   "src/commands": {

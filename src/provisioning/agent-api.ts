@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Agents, Bearer } from "../engine/engine.ts";
 import { sendJson } from "../http/respond.ts";
+import type { Observer } from "../observer.ts";
 import { bearerOf, reportOf, resultOf, storableJson } from "./agent-messages.ts";
 import { addressOf, readJson, readText, refuse, refuseBearer, refuseUnknown } from "./guard.ts";
 import type { Guard } from "./guard.ts";
@@ -17,20 +18,24 @@ export interface AgentApi {
   callHome(request: IncomingMessage, response: ServerResponse, token: string): Promise<void>;
 }
 
-export function createAgentApi(agents: Pick<Agents, "poll" | "result" | "callHome">, guard: Guard): AgentApi {
+export interface AgentApiOptions {
+  readonly agents: Pick<Agents, "poll" | "result" | "callHome">;
+  readonly guard: Guard;
+  readonly observer: Pick<Observer, "agentRefused">;
+}
+
+export function createAgentApi({ agents, guard, observer }: AgentApiOptions): AgentApi {
   /** The bearer; null if the request was refused. */
   function admitted(request: IncomingMessage, response: ServerResponse): Bearer | null {
     if (!guard.mayTry(request, response)) return null;
     const bearer = bearerOf(request.headers.authorization);
-    if (bearer === null) {
-      guard.countRejected(request);
-      refuseBearer(request, response);
-    }
+    if (bearer === null) refuseAgent(request, response, "UNKNOWN");
     return bearer;
   }
 
   function refuseAgent(request: IncomingMessage, response: ServerResponse, why: "UNKNOWN" | "STRANGER"): void {
     guard.countRejected(request);
+    observer.agentRefused(why === "UNKNOWN" ? "unknown" : "second");
     if (why === "UNKNOWN") return refuseBearer(request, response);
     sendJson(response, 409, { error: "Another agent has this session. Power this machine off." });
   }

@@ -8,6 +8,7 @@ import type { Agents, BootTicket } from "../engine/engine.ts";
 import { messageOf } from "../errors.ts";
 import { sendText } from "../http/respond.ts";
 import type { Log } from "../log.ts";
+import type { MachineFile, Observer } from "../observer.ts";
 import { ARCHITECTURE_FOLDERS } from "./agent-media.ts";
 import type { AgentMedia, MediaFile } from "./agent-media.ts";
 import { bearerFrom, bearerOf, isUuid, macOf } from "./agent-messages.ts";
@@ -39,6 +40,7 @@ export interface BootFilesOptions {
   readonly url: string;
   readonly guard: Guard;
   readonly log: Log;
+  readonly observer: Pick<Observer, "fileBytesSent">;
 }
 
 export interface BootFiles {
@@ -58,15 +60,20 @@ export interface BootFileName {
 }
 
 export function createBootFiles(options: BootFilesOptions): BootFiles {
-  const { agents, media, storedImage, firmware, url, guard, log } = options;
+  const { agents, media, storedImage, firmware, url, guard, log, observer } = options;
   const tickets = createTickets((bearer) => agents.medium(bearer), guard);
   const sessions = createTickets(async (bearer) => (await agents.isOpen(bearer)) || null, guard);
 
-  async function send(request: IncomingMessage, response: ServerResponse, file: ServedFile): Promise<Sent | null> {
+  async function send(
+    request: IncomingMessage,
+    response: ServerResponse,
+    kind: MachineFile,
+    file: ServedFile,
+  ): Promise<Sent | null> {
     const endDownload = guard.startDownload(request, response);
     if (!endDownload) return null;
     try {
-      const sent = await sendFile(request, response, file);
+      const sent = await sendFile(request, response, file, (bytes) => observer.fileBytesSent(kind, bytes));
       if (sent.outcome === "MISSING") {
         log.warn({ path: file.path, sizeBytes: file.sizeBytes }, "a file to serve is missing or has another size");
         refuse(request, response, 503, "The file is being replaced");
@@ -99,7 +106,7 @@ export function createBootFiles(options: BootFilesOptions): BootFiles {
     async file(request, response, { architecture, file, session }) {
       const found = file === "ipxe.efi" ? firmwareFile(firmware[architecture]) : mediumFile(architecture, file);
       if (!found) return refuseUnknown(request, response);
-      const sent = await send(request, response, found);
+      const sent = await send(request, response, "boot_file", found);
       const isWhole = sent?.outcome === "SENT" && sent.end === found.sizeBytes;
       if (!isWhole || file !== "vmlinuz" || session === null || !isUuid(session)) return;
       await agents.reached(session, "KERNEL");
@@ -114,7 +121,8 @@ export function createBootFiles(options: BootFilesOptions): BootFiles {
       const patches = isoPatches(medium, ticket, url);
       const tag = createHash("sha256").update(file.tag);
       for (const { bytes } of patches) tag.update(bytes);
-      await send(request, response, { ...file, type: "application/x-iso9660-image", tag: tag.digest("hex"), patches });
+      const patched = { ...file, type: "application/x-iso9660-image", tag: tag.digest("hex"), patches };
+      await send(request, response, "boot_medium", patched);
     },
 
     async image(request, response, id) {
@@ -123,7 +131,7 @@ export function createBootFiles(options: BootFilesOptions): BootFiles {
       const found = isUuid(id) ? await guard.ask(request, response, () => storedImage(id)) : { found: null };
       if (found === null) return;
       if (!found.found) return refuseUnknown(request, response);
-      await send(request, response, { ...found.found, type: BYTES, tag: id });
+      await send(request, response, "image", { ...found.found, type: BYTES, tag: id });
     },
   };
 }

@@ -40,7 +40,13 @@ export interface Sent {
 
 const NOTHING = { start: 0, end: 0 };
 
-export async function sendFile(request: IncomingMessage, response: ServerResponse, file: ServedFile): Promise<Sent> {
+/** `onBytes` is called with the size of each part that was handed to the kernel. */
+export async function sendFile(
+  request: IncomingMessage,
+  response: ServerResponse,
+  file: ServedFile,
+  onBytes: (bytes: number) => void,
+): Promise<Sent> {
   const handle = await openFile(file);
   if (handle === null) return { outcome: "MISSING", ...NOTHING };
   try {
@@ -62,7 +68,8 @@ export async function sendFile(request: IncomingMessage, response: ServerRespons
       response.end();
       return { outcome: "SENT", ...NOTHING };
     }
-    return { outcome: await sendBytes(response, handle, { start, end, patches: file.patches ?? [] }), start, end };
+    const part = { start, end, patches: file.patches ?? [] };
+    return { outcome: await sendBytes(response, handle, part, onBytes), start, end };
   } finally {
     await handle.close();
   }
@@ -87,7 +94,12 @@ interface Part {
   readonly patches: readonly Patch[];
 }
 
-async function sendBytes(response: ServerResponse, handle: FileHandle, part: Part): Promise<FileOutcome> {
+async function sendBytes(
+  response: ServerResponse,
+  handle: FileHandle,
+  part: Part,
+  onBytes: (bytes: number) => void,
+): Promise<FileOutcome> {
   if (part.start === part.end) {
     response.end();
     return "SENT";
@@ -97,6 +109,7 @@ async function sendBytes(response: ServerResponse, handle: FileHandle, part: Par
       response.destroy();
       return "CUT";
     }
+    onBytes(chunk.length);
   }
   response.end();
   return "SENT";

@@ -10,6 +10,7 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { cutIfStuck, inOrder } from "../http/in-order.ts";
 import { listen } from "../http/listen.ts";
 import { hasLeft, pathOf, sendJson } from "../http/respond.ts";
+import type { MachineRequest, Observer } from "../observer.ts";
 import { createAgentApi } from "./agent-api.ts";
 import { isUuid, macOf } from "./agent-messages.ts";
 import { createBootFiles } from "./boot-files.ts";
@@ -22,6 +23,7 @@ export const PROVISION_SETTING = { variable: "OSTLER_PROVISION", flag: "provisio
 export interface ListenerOptions extends Omit<BootFilesOptions, "guard"> {
   readonly host: string;
   readonly port: number;
+  readonly observer: Observer;
   readonly limits?: Partial<GuardLimits>;
   /** Time that a client has to read more of its response, in milliseconds. */
   readonly stallMs?: number;
@@ -47,7 +49,7 @@ const ANSWER_MS = 2_000;
 const HEADER_BYTES_MAX = 8 * 1024;
 
 export async function startListener(options: ListenerOptions): Promise<Listener> {
-  const { host, log, stallMs = STALL_MS } = options;
+  const { host, log, observer, stallMs = STALL_MS } = options;
   const route = createRoutes(options);
   const server = createServer(
     {
@@ -59,7 +61,11 @@ export async function startListener(options: ListenerOptions): Promise<Listener>
     },
     (request, response) => {
       response.setHeader("x-content-type-options", "nosniff");
-      inOrder(request, response, () => route(request, response)).catch((error: unknown) => {
+      const { kind, answer } = route(request, response);
+      response.once("close", () =>
+        observer.machineAnswered(kind, response.writableFinished ? response.statusCode : null),
+      );
+      inOrder(request, response, answer).catch((error: unknown) => {
         if (hasLeft(request, error)) return;
         log.error({ err: error }, "a request of a machine failed");
         if (response.headersSent) return void response.destroy();
@@ -87,12 +93,17 @@ async function close(server: Server): Promise<void> {
   clearInterval(sweep);
 }
 
-type Route = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+interface Routed {
+  readonly kind: MachineRequest;
+  readonly answer: () => Promise<void>;
+}
+
+type Route = (request: IncomingMessage, response: ServerResponse) => Routed;
 
 function createRoutes(options: ListenerOptions): Route {
-  const { agents } = options;
+  const { agents, observer } = options;
   const guard = createGuard(options.limits);
-  const api = createAgentApi(agents, guard);
+  const api = createAgentApi({ agents, guard, observer });
   const files = createBootFiles({ ...options, guard });
 
   async function leased(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {
@@ -104,28 +115,30 @@ function createRoutes(options: ListenerOptions): Route {
     if (await guard.ask(request, response, () => agents.leased(mac))) response.writeHead(204).end();
   }
 
-  return async (request, response) => {
+  return (request, response) => {
+    const to = (kind: MachineRequest, answer: () => Promise<void>): Routed => ({ kind, answer });
     const path = pathOf(request);
     const [, first, second, third, ...rest] = path.split("/");
     const isRead = request.method === "GET" || request.method === "HEAD";
     switch (`${request.method} ${path}`) {
       case "POST /agent/v1/poll":
-        return api.poll(request, response);
+        return to("agent_poll", () => api.poll(request, response));
       case "POST /agent/v1/result":
-        return api.result(request, response);
+        return to("agent_result", () => api.result(request, response));
       case "GET /boot/ipxe":
-        return files.script(request, response, queryOf(request));
+        return to("boot_script", () => files.script(request, response, queryOf(request)));
       case "POST /boot/dhcp":
-        return leased(request, response, queryOf(request));
+        return to("lease", () => leased(request, response, queryOf(request)));
     }
     if (request.method === "POST" && first === "home" && second !== undefined && third === undefined)
-      return api.callHome(request, response, second);
+      return to("call_home", () => api.callHome(request, response, second));
     if (isRead && first === "images" && second !== undefined && third === undefined)
-      return files.image(request, response, second);
+      return to("image", () => files.image(request, response, second));
     if (isRead && first === "media" && second !== undefined && third === "agent.iso" && rest.length === 0)
-      return files.iso(request, response, second);
+      return to("boot_medium", () => files.iso(request, response, second));
     const name = isRead ? bootFileOf(path, queryOf(request)) : null;
-    return name ? files.file(request, response, name) : refuseUnknown(request, response);
+    if (name) return to("boot_file", () => files.file(request, response, name));
+    return to("none", async () => refuseUnknown(request, response));
   };
 }
 

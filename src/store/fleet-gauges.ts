@@ -36,6 +36,23 @@ export async function workload(reader: Reader): Promise<Workload> {
   };
 }
 
+/** BOOTING: no agent has made contact. SILENT: the agent has not been heard for a minute. */
+export const AGENT_SESSION_STATES = ["BOOTING", "CONNECTED", "SILENT"] as const;
+export type AgentSessionState = (typeof AGENT_SESSION_STATES)[number];
+
+/** Open sessions of agents by state; states without one are missing. Read from the index of open sessions. */
+export async function openAgentSessions(
+  reader: Reader,
+): Promise<readonly { readonly state: AgentSessionState; readonly count: number }[]> {
+  const rows = await reader.execute<{ state: AgentSessionState; count: number }>(sql`
+    select case when instance is null then 'BOOTING' when seen_at < now() - interval '1 minute' then 'SILENT' else 'CONNECTED' end as state,
+      count(*)::int as count
+    from agent_sessions join runs on runs.id = agent_sessions.run_id
+    where ended_at is null and runs.finished_at is null
+    group by 1`);
+  return [...rows];
+}
+
 export interface Fleet {
   readonly nodes: readonly { readonly state: string; readonly count: number }[];
   /** Nodes whose power could not be read at the last attempt. */

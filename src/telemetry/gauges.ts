@@ -1,13 +1,13 @@
 /**
- * Gauges read from the database: waiting runs and states of nodes. A scrape reads them at most every few seconds;
- * concurrent scrapes share one read. If the database does not answer in time, the gauges are removed rather than stale,
- * and `ostler_database_up` is 0.
+ * Gauges read from the database: waiting runs, sessions of agents and states of nodes. A scrape reads them at most
+ * every few seconds; concurrent scrapes share one read. If the database does not answer in time, the gauges are removed
+ * rather than stale, and `ostler_database_up` is 0.
  */
 import { withinTime } from "../runtime/timeout.ts";
 import { Gauge } from "@prometheus-io/client";
 import type { Registry } from "@prometheus-io/client";
 import type { Reader } from "../store/postgres/database.ts";
-import { fleet, workload } from "../store/fleet-gauges.ts";
+import { AGENT_SESSION_STATES, fleet, openAgentSessions, workload } from "../store/fleet-gauges.ts";
 
 export interface Gauges {
   /** Updates the gauges, or removes them. Never throws; takes at most `TIMEOUT_MS`. */
@@ -29,13 +29,16 @@ export function createGauges(registry: Registry, reader: Reader, now: () => numb
   ]);
   const oldest = gauge("runs_oldest_waiting_seconds", "Longest wait of a run for its start or for a slot, in seconds.");
   const position = gauge("log_position", "Position of the newest transition in the log.");
+  const sessions = gauge("agent_sessions", "Open sessions of agents by state.", ["state"]);
   const nodes = gauge("nodes", "Nodes by state.", ["state"]);
   const problems = gauge("nodes_power_unreadable", "Nodes whose last power reading failed.");
   const maintained = gauge("nodes_in_maintenance", "Nodes in maintenance.");
 
   const work = every(RUNS_MS, now, async () => {
-    const found = await workload(reader);
+    const [found, open] = await Promise.all([workload(reader), openAgentSessions(reader)]);
     return () => {
+      for (const state of AGENT_SESSION_STATES) sessions.set({ state }, 0);
+      for (const { state, count } of open) sessions.set({ state }, count);
       runs.reset();
       for (const { state, reason, count } of found.runs) runs.set({ state, reason: reason ?? "" }, count);
       oldest.set(found.oldestWaitingSeconds);
@@ -57,7 +60,7 @@ export function createGauges(registry: Registry, reader: Reader, now: () => numb
       const isRead = await inTime(Promise.all([work(), machines()]), TIMEOUT_MS);
       up.set(isRead ? 1 : 0);
       if (isRead) return;
-      for (const stale of [runs, nodes]) stale.reset();
+      for (const stale of [runs, sessions, nodes]) stale.reset();
       for (const stale of [oldest, position, problems, maintained]) stale.remove();
     },
   };

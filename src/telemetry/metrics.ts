@@ -26,7 +26,7 @@ export function createMetrics({ version }: { readonly version: string }): Metric
   const make = factoriesOf(registry);
   make.gauge("build_info", "Always 1; the label holds the version.", ["version"]).set({ version }, 1);
 
-  const instruments = { ...runInstruments(make), ...requestInstruments(make) };
+  const instruments = { ...runInstruments(make), ...requestInstruments(make), ...machineInstruments(make) };
   startAtZero(instruments);
   return { observer: observerOf(instruments), registry };
 }
@@ -128,7 +128,22 @@ function requestInstruments({ counter, gauge, histogram }: Factories) {
   };
 }
 
-type Instruments = ReturnType<typeof runInstruments> & ReturnType<typeof requestInstruments>;
+/** Instruments of the listener for machines. */
+function machineInstruments({ counter }: Factories) {
+  return {
+    machineRequests: counter(
+      "provisioning_requests_total",
+      "Requests to the listener for machines; status `cut`: the connection ended before the response.",
+      ["request", "status"],
+    ),
+    fileBytes: counter("provisioning_sent_bytes_total", "Bytes of files sent to machines and BMCs.", ["file"]),
+    agentRefusals: counter("agents_refused_total", "Requests of agents that were refused.", ["reason"]),
+  };
+}
+
+type Instruments = ReturnType<typeof runInstruments> &
+  ReturnType<typeof requestInstruments> &
+  ReturnType<typeof machineInstruments>;
 
 /** Starts counters at 0, so that rate() sees the first increment. */
 function startAtZero({
@@ -139,7 +154,11 @@ function startAtZero({
   streams,
   requestSeconds,
   callbacks,
+  fileBytes,
+  agentRefusals,
 }: Instruments): void {
+  for (const file of ["boot_file", "boot_medium", "image"]) fileBytes.inc({ file }, 0);
+  for (const reason of ["unknown", "second"]) agentRefusals.inc({ reason }, 0);
   for (const verdict of ["TAKEN", "LATE", "DUPLICATE", "FORGED", "UNKNOWN"]) callbacks.inc({ verdict }, 0);
   for (const transport of ["http", "websocket"]) streams.set({ transport }, 0);
   for (const what of ["fetch", "heartbeat", "job"]) queueFailures.inc({ what }, 0);
@@ -231,6 +250,10 @@ function observerOf(to: Instruments): Observer {
     streamEnded: (transport) => to.streams.dec({ transport }),
     streamReset: (code) => to.resets.inc({ code }),
     calledBack: (outcome) => to.callbacks.inc({ verdict: outcome }),
+    machineAnswered: (request, status) =>
+      to.machineRequests.inc({ request, status: status === null ? "cut" : String(status) }),
+    fileBytesSent: (file, bytes) => to.fileBytes.inc({ file }, bytes),
+    agentRefused: (reason) => to.agentRefusals.inc({ reason }),
   };
 }
 

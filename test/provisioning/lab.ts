@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { Writable } from "node:stream";
 import type { Agents, BootTicket } from "../../src/engine/engine.ts";
 import { createLog } from "../../src/log.ts";
+import { noopObserver } from "../../src/observer.ts";
 import { createAgentMedia } from "../../src/provisioning/agent-media.ts";
 import { startListener } from "../../src/provisioning/listener.ts";
 import type { ListenerOptions } from "../../src/provisioning/listener.ts";
@@ -68,6 +69,7 @@ export async function startLab(agents: Partial<Agents>, given: Partial<ListenerO
     storedImage: async () => null,
     firmware: { X64: [join(folder, "x64", "ipxe.efi")], ARM64: [] },
     log,
+    observer: noopObserver,
     ...given,
   });
   return {

@@ -46,6 +46,18 @@ test("machines and the API have a port each, and neither serves anything of the 
   await expect(fetch(`${machines}/boot/ipxe`)).rejects.toThrow("fetch failed");
 });
 
+test("the metrics of the service have the requests of machines and the refused agents [R-682]", async () => {
+  await using database = await testDatabase();
+  const host = freeHost();
+  await using service = await start(host, database.url);
+  await fetch(`http://${host}:4010/agent/v1/poll`, POLL);
+  const metrics = await (await fetch(`${service.url}/metrics`)).text();
+  expect(metrics).toContain('ostler_provisioning_requests_total{request="agent_poll",status="401"} 1\n');
+  expect(metrics).toContain('ostler_agents_refused_total{reason="unknown"} 1\n');
+  expect(metrics).toContain('ostler_provisioning_sent_bytes_total{file="image"} 0\n');
+  expect(metrics).toContain('ostler_agent_sessions{state="BOOTING"} 0\n');
+});
+
 test.each([
   ["api", true],
   ["engine", false],
