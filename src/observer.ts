@@ -259,6 +259,14 @@ export function combineObservers(one: Observer, other: Observer): Observer {
       one.calledBack(outcome);
       other.calledBack(outcome);
     },
+    ...combineMachineEvents(one, other),
+  };
+}
+
+type MachineEvents = Pick<Observer, "machineAnswered" | "fileBytesSent" | "agentRefused">;
+
+function combineMachineEvents(one: MachineEvents, other: MachineEvents): MachineEvents {
+  return {
     machineAnswered(request, status) {
       one.machineAnswered(request, status);
       other.machineAnswered(request, status);

@@ -172,6 +172,21 @@ function startAtZero({
 
 /** Reports each event to its instruments. */
 function observerOf(to: Instruments): Observer {
+  return { ...workObserver(to), ...machineObserver(to) };
+}
+
+type MachineEvents = "machineAnswered" | "fileBytesSent" | "agentRefused";
+
+function machineObserver(to: Instruments): Pick<Observer, MachineEvents> {
+  return {
+    machineAnswered: (request, status) =>
+      to.machineRequests.inc({ request, status: status === null ? "cut" : String(status) }),
+    fileBytesSent: (file, bytes) => to.fileBytes.inc({ file }, bytes),
+    agentRefused: (reason) => to.agentRefusals.inc({ reason }),
+  };
+}
+
+function workObserver(to: Instruments): Omit<Observer, MachineEvents> {
   const callNames = boundNames(CALL_NAMES_MAX);
   const stepNames = boundNames(STEPS_MAX);
   const purposeOf = ({ purpose }: RunAbout) => ({ purpose: purpose.toLowerCase() });
@@ -250,10 +265,6 @@ function observerOf(to: Instruments): Observer {
     streamEnded: (transport) => to.streams.dec({ transport }),
     streamReset: (code) => to.resets.inc({ code }),
     calledBack: (outcome) => to.callbacks.inc({ verdict: outcome }),
-    machineAnswered: (request, status) =>
-      to.machineRequests.inc({ request, status: status === null ? "cut" : String(status) }),
-    fileBytesSent: (file, bytes) => to.fileBytes.inc({ file }, bytes),
-    agentRefused: (reason) => to.agentRefusals.inc({ reason }),
   };
 }
 

@@ -7,7 +7,7 @@ import { afterAll, expect, test } from "vitest";
 import { noopObserver } from "../../src/observer.ts";
 import type { Observer } from "../../src/observer.ts";
 import { eventually } from "../support/eventually.ts";
-import { BEARER, SECRET, SESSION, TICKET, agentsWith, startLab, writeMedia } from "./lab.ts";
+import { BEARER, SECRET, SESSION, TICKET, startLab, writeMedia } from "./lab.ts";
 import type { Lab } from "./lab.ts";
 
 const labs = new AsyncDisposableStack();
@@ -33,7 +33,7 @@ interface WatchedLab extends Lab {
   readonly bytes: Readonly<Record<string, number>>;
 }
 
-async function watchedLab(agents: Parameters<typeof agentsWith>[0]): Promise<WatchedLab> {
+async function watchedLab(agents: Parameters<typeof startLab>[0]): Promise<WatchedLab> {
   const requests: string[] = [];
   const refusals: string[] = [];
   const bytes: Record<string, number> = {};
