@@ -357,6 +357,10 @@ export const RULES: readonly RuleSection[] = [
       },
       { id: "R-067", rule: "Retries are limited and delayed as the step declares." },
       {
+        id: "R-683",
+        rule: "A step whose driver or agent has already tried again is not retried; its failure says that a restart may succeed.",
+      },
+      {
         id: "R-068",
         rule: "A memo is stored: after a wait, or a restart of the service, the step is entered again with it.",
       },

@@ -103,11 +103,16 @@ export type StepResult =
    * the step until then. The memo is stored as it is, so it must not contain secrets; the settings are passed again.
    */
   | { readonly kind: "wait"; readonly seconds?: number; readonly callback?: true; readonly memo: Json }
-  /** Failed. A retryable failure is retried at most `Step.retries.times` times. `errorKind`: default `OTHER`. */
+  /**
+   * Failed. A retryable failure is retried at most `Step.retries.times` times, unless the driver or the machine has
+   * already tried again for as long as makes sense (`retried`): then only a restart tries again. `errorKind`: default
+   * `OTHER`.
+   */
   | {
       readonly kind: "failed";
       readonly reason: string;
       readonly retryable: boolean;
+      readonly retried?: true;
       readonly errorKind?: DriverErrorKind;
     };
 
@@ -307,7 +312,13 @@ export type AgentResult =
   | {
       readonly task: string;
       readonly ok: false;
-      readonly error: { readonly code: string; readonly message: string; readonly retryable: boolean };
+      readonly error: {
+        readonly code: string;
+        readonly message: string;
+        readonly retryable: boolean;
+        /** The agent has already tried again, for as long as makes sense. */
+        readonly retried?: true;
+      };
     };
 
 /** An image of an operating system. */

@@ -19,7 +19,10 @@ export class InvalidStepResultError extends Error {
 export function parseStepResult(value: unknown): StepResult {
   if (typeof value !== "object" || value === null)
     throw new InvalidStepResultError(`${typeof value} in place of a result`, value);
-  const { kind, output, seconds, callback, memo, reason, retryable, errorKind } = value as Record<string, unknown>;
+  const { kind, output, seconds, callback, memo, reason, retryable, retried, errorKind } = value as Record<
+    string,
+    unknown
+  >;
   switch (kind) {
     case "done":
       if (!isJson(output)) throw new InvalidStepResultError("an output that is not JSON or is too large", value);
@@ -46,6 +49,7 @@ export function parseStepResult(value: unknown): StepResult {
         kind,
         reason,
         retryable: retryable === true,
+        ...(retried === true && { retried }),
         ...(typeof errorKind === "string" && { errorKind: errorKind as DriverErrorKind }),
       };
     default:

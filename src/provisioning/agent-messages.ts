@@ -82,11 +82,18 @@ export function resultOf(value: unknown): { readonly instance: string; readonly 
       : { instance, result: { task, ok: true, output: stored } };
   }
   if (ok !== false || !isFields(error)) return "ok must be true or false, and a failure must have an error.";
-  const { code, message, retryable } = error;
+  const { code, message, retryable, retried } = error;
   if (!isText(code)) return "error.code must be a text.";
   if (typeof message !== "string") return "error.message must be a text.";
   const text = storableText(message).slice(0, MESSAGE_LENGTH_MAX).toWellFormed();
-  return { instance, result: { task, ok: false, error: { code, message: text, retryable: retryable === true } } };
+  return {
+    instance,
+    result: {
+      task,
+      ok: false,
+      error: { code, message: text, retryable: retryable === true, ...(retried === true && { retried }) },
+    },
+  };
 }
 
 /**

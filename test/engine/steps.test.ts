@@ -48,6 +48,16 @@ const DRIVERS = [
       aStep("hopeless", "clean", async () => ({ kind: "failed", reason: "not today", retryable: true }), quick),
     ),
   }),
+  aDriver("tireless", {
+    clean: stepsOf(
+      aStep(
+        "tireless",
+        "clean",
+        async () => ({ kind: "failed", reason: "no answer for 120 s", retryable: true, retried: true }),
+        quick,
+      ),
+    ),
+  }),
   aDriver("final", {
     clean: stepsOf(aStep("final", "clean", async () => ({ kind: "failed", reason: "never", retryable: false }), quick)),
   }),
@@ -282,6 +292,12 @@ describe("step that fails", () => {
 
   test("step that fails as not retryable is not retried [R-065]", async () => {
     expect(attemptsOf(await cleanedBy("final"))).toEqual(["FAILED"]);
+  });
+
+  test("step whose driver has already tried again is not retried, and its failure may pass [R-683]", async () => {
+    const seen = await cleanedBy("tireless");
+    expect(attemptsOf(seen)).toEqual(["FAILED"]);
+    expect(seen.run.failure).toMatchObject({ retryable: true, code: "BACKEND_FAILED" });
   });
 
   test("step that throws fails its node with the message [R-066]", async () => {

@@ -16,6 +16,8 @@ export interface Fault {
   readonly code: ErrorCode;
   readonly reason: string;
   readonly retryable: boolean;
+  /** The driver has already tried again: the step is not retried. */
+  readonly retried?: true;
   /** As the driver classified it; absent if the failure is not a driver's. */
   readonly failureKind?: FailureKind;
 }
@@ -68,6 +70,7 @@ export function acceptResult(value: unknown, redactor: Redactor): AcceptedResult
         code: "BACKEND_FAILED",
         reason: storableReason(result.reason, redactor),
         retryable: result.retryable,
+        ...(result.retried === true && { retried: true }),
         failureKind: failureKindOf(result.errorKind),
       };
   }

@@ -137,8 +137,8 @@ export function failStep(context: StepContext, fault: Fault, ignoredSignal = fal
     return beginAbort(claimed, attempt);
   }
   const failure = toFailure(claimed, step, { ...fault, reason: describeFault(claimed, step, fault.reason) });
-  if (!fault.retryable || attempt.number > step.retries || interrupt !== null)
-    return giveUpStep(context, failure, ignoredSignal);
+  const mayRetry = fault.retryable && fault.retried !== true && attempt.number <= step.retries;
+  if (!mayRetry || interrupt !== null) return giveUpStep(context, failure, ignoredSignal);
   ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
   if (edge(claimed.node.state, "wait")) moveNode(context, "wait", { reason: failure.message });
   ledger.changeRun(parked(ledger, "RETRY", step.backoffSeconds));
