@@ -5,6 +5,8 @@ export interface TaskError {
   readonly code: string;
   readonly message: string;
   readonly retryable: boolean;
+  /** The agent has already tried again. Agents of earlier releases do not say so. */
+  readonly retried?: true | undefined;
 }
 
 interface Meaning {
@@ -66,6 +68,7 @@ export function taskFailure(what: string, error: TaskError): StepResult {
     kind: "failed",
     reason: `${what}: ${message} (${error.code}). ${remedy}`,
     retryable: retryable ?? error.retryable,
+    ...(error.retried === true && { retried: true }),
     errorKind: kind,
   };
 }

@@ -43,7 +43,12 @@ const resultSchema = z.union([
   z.object({ ok: z.literal(true), output: z.json().default(null) }),
   z.object({
     ok: z.literal(false),
-    error: z.object({ code: z.string(), message: z.string(), retryable: z.boolean().default(false) }),
+    error: z.object({
+      code: z.string(),
+      message: z.string(),
+      retryable: z.boolean().default(false),
+      retried: z.literal(true).optional(),
+    }),
   }),
 ]);
 

@@ -118,6 +118,20 @@ describe("a result of an agent", () => {
     ]);
   });
 
+  test("a failure may state that the agent has already tried again; any other value than true is ignored", async () => {
+    const errors: unknown[] = [];
+    const { url } = await lab({
+      result: async (_, __, result) => {
+        errors.push(!result.ok && result.error);
+        return "TAKEN";
+      },
+    });
+    const error = { code: "IMAGE_STALLED", message: "no byte", retryable: true };
+    for (const retried of [true, false, "true", null])
+      await post(url, "/agent/v1/result", { ...RESULT, ok: false, error: { ...error, retried } });
+    expect(errors).toEqual([{ ...error, retried: true }, error, error, error]);
+  });
+
   test("a result of more than 1 MiB is refused; one below it is taken [R-475]", async () => {
     const { url } = await lab({ result: async () => "TAKEN" });
     const sized = (bytes: number) => ({ ...RESULT, output: "x".repeat(bytes) });

@@ -219,7 +219,7 @@ async function faults(running: Running): Promise<void> {
     content: image,
     format: "RAW",
     fault: "STALL",
-    more: { stallSeconds: 2, attempts: 1 },
+    more: { stallSeconds: 2, patienceSeconds: 1 },
   });
   const large = packed(Buffer.alloc(DISK_BYTES + MIB), "RAW_GZ");
   await refused("unpacked larger than the disk", "IMAGE_TOO_LARGE", { content: large, format: "RAW_GZ" });

@@ -137,6 +137,18 @@ describe("errors of the agent", () => {
     expect(reason).toContain(remedy);
   });
 
+  test("an error after which the agent has already tried again is not retried; without that statement it is [R-683]", async () => {
+    const error = { code: "IMAGE_STALLED", message: "no byte", retryable: true };
+    const ends = [{ ...error, retried: true }, error].map(async (failure) => {
+      using lab = new AgentLab({ answers: { write_image: { task: "t", ok: false, error: failure } } });
+      return (await lab.perform("deploy", "write_image")).result;
+    });
+    const [tired, other] = await Promise.all(ends);
+    expect(tired).toMatchObject({ kind: "failed", retryable: true, retried: true });
+    expect(other).toMatchObject({ kind: "failed", retryable: true });
+    expect(other).not.toHaveProperty("retried");
+  });
+
   test("an error that the agent does not call retryable is retried only where its cause can pass", async () => {
     for (const [code, retryable] of [
       ["WRITE_FAILED", false],

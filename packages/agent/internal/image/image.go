@@ -33,7 +33,7 @@ const (
 
 const (
 	defaultStall    = 30 * time.Second
-	defaultAttempts = 5
+	defaultPatience = 120 * time.Second
 	restartsMax     = 3
 	progressEvery   = 500 * time.Millisecond
 	mebibyte        = 1 << 20
@@ -54,9 +54,9 @@ type request struct {
 	Image        Image       `json:"image"`
 	RootDisk     *disk.Hints `json:"rootDisk"`
 	MinimumBytes uint64      `json:"minimumBytes"`
-	// StallSeconds without a byte break a connection. Attempts are connections in a row without a byte.
-	StallSeconds int `json:"stallSeconds"`
-	Attempts     int `json:"attempts"`
+	// StallSeconds without a byte break a connection; PatienceSeconds, over all connections, end the task.
+	StallSeconds    int `json:"stallSeconds"`
+	PatienceSeconds int `json:"patienceSeconds"`
 }
 
 type output struct {
@@ -138,11 +138,13 @@ type transfer struct {
 	// last is how a connection broke last.
 	last    error
 	resumed int
+	// stalls of all connections so far.
+	stalls int
 }
 
 func newTransfer(wanted request, resolve Resolver, progress task.Progress) *transfer {
 	address, bearer := resolve(wanted.Image.URL)
-	limits := options{stall: defaultStall, attempts: defaultAttempts, backoff: func(row int) time.Duration {
+	limits := options{stall: defaultStall, patience: defaultPatience, now: time.Now, backoff: func(row int) time.Duration {
 		wait := time.Duration(row) * time.Second
 		if wait > longestBackoff {
 			return longestBackoff
@@ -152,8 +154,8 @@ func newTransfer(wanted request, resolve Resolver, progress task.Progress) *tran
 	if wanted.StallSeconds > 0 {
 		limits.stall = time.Duration(wanted.StallSeconds) * time.Second
 	}
-	if wanted.Attempts > 0 {
-		limits.attempts = wanted.Attempts
+	if wanted.PatienceSeconds > 0 {
+		limits.patience = time.Duration(wanted.PatienceSeconds) * time.Second
 	}
 	return &transfer{wanted: wanted, address: address, bearer: bearer, limits: limits, progress: progress}
 }
@@ -192,7 +194,10 @@ func (t *transfer) notContinued() error {
 	if errors.As(t.last, &known) {
 		code, cause = known.Code, " "+known.Message
 	}
-	return task.FailRetryable(code, "The image was begun again %d times, because its server does not continue a broken transfer.%s", restartsMax, cause)
+	return &task.Error{
+		Code: code, Retryable: true, Retried: true,
+		Message: fmt.Sprintf("The image was begun again %d times, because its server does not continue a broken transfer.%s", restartsMax, cause),
+	}
 }
 
 func (t *transfer) attempt(ctx context.Context, device target, selected disk.Disk) (uint64, error) {
@@ -203,7 +208,8 @@ func (t *transfer) attempt(ctx context.Context, device target, selected disk.Dis
 		return 0, err
 	}
 	source := newStream(ctx, t.address, t.bearer, t.wanted.Image.SizeBytes, t.limits)
-	defer func() { t.resumed, t.last = t.resumed+source.broken, source.last }()
+	source.stalls = t.stalls
+	defer func() { t.resumed, t.last, t.stalls = t.resumed+source.broken, source.last, source.stalls }()
 	var seen int64
 	packed := io.TeeReader(source, io.MultiWriter(sum, counter{&seen}))
 	go t.showProgress(ctx, &seen)

@@ -89,13 +89,18 @@ func transferTo(ctx context.Context, t *testing.T, given trial) (*memory, *trans
 	var wanted request
 	wanted.Image.URL, wanted.Image.Format, wanted.Image.SizeBytes = server.URL+"/image?token=geheim", given.format, int64(len(given.file))
 	wanted.Image.Checksum.Algorithm, wanted.Image.Checksum.Value = "SHA256", hex.EncodeToString(sum[:])
-	wanted.Attempts = 3
 	if given.change != nil {
 		given.change(&wanted)
 	}
 	device := &memory{bytes.Repeat([]byte("old "), diskBytes/4)}
 	job := newTransfer(wanted, func(address string) (string, string) { return address, "" }, func(int, string) {})
-	job.limits.backoff = func(int) time.Duration { return 0 }
+	// The time passes only between connections, and each of them is a third of the patience.
+	passed := time.Unix(0, 0)
+	job.limits.now = func() time.Time { return passed }
+	job.limits.backoff = func(int) time.Duration {
+		passed = passed.Add(defaultPatience / 3)
+		return 0
+	}
 	n, err := job.run(ctx, device, disk.Disk{Path: "/dev/test", Bytes: diskBytes, SectorSize: 512})
 	if err != nil && strings.Contains(err.Error(), "geheim") {
 		t.Errorf("the error repeats a secret of the address: %v", err)
@@ -206,10 +211,13 @@ func TestServerThatStallsAndDoesNotContinueIsNotTakenForOneThatEndsEarly(t *test
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	}
-	device, _, _, err := transferTo(context.Background(), t, trial{
+	device, job, _, err := transferTo(context.Background(), t, trial{
 		file: image, format: "RAW", handler: stalling, change: func(wanted *request) { wanted.StallSeconds = 1 },
 	})
 	wantCode(t, device, err, Stalled)
+	if job.stalls != restartsMax+1 || !retried(err) {
+		t.Errorf("got %d stalls, retried: %v", job.stalls, retried(err))
+	}
 }
 
 func TestRestartSucceeds(t *testing.T) {
@@ -250,24 +258,52 @@ func TestFileOfAnotherLength(t *testing.T) {
 
 func TestServerThatStalls(t *testing.T) {
 	image := sampleImage(1 << 20)
-	device, _, _, err := transferTo(context.Background(), t, trial{file: image, format: "RAW", handler: func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Length", strconv.Itoa(len(image)))
-		_, _ = w.Write(image[:1000])
+	device, job, _, err := transferTo(context.Background(), t, trial{file: image, format: "RAW", handler: func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Range") == "" {
+			w.Header().Set("ETag", `"v1"`)
+			w.Header().Set("Content-Length", strconv.Itoa(len(image)))
+			_, _ = w.Write(image[:1000])
+			w.(http.Flusher).Flush()
+		} else {
+			cutting(image, 0, true)(w, r)
+			w.(http.Flusher).Flush()
+		}
+		<-r.Context().Done()
+	}, change: func(wanted *request) { wanted.StallSeconds = 1 }})
+	wantCode(t, device, err, Stalled)
+	if job.stalls != 4 || !retried(err) {
+		t.Errorf("got %d stalls, retried: %v", job.stalls, retried(err))
+	}
+}
+
+func TestServerThatStallsAfterEachByteIsGivenUpByTheNumberOfStalls(t *testing.T) {
+	image := sampleImage(1 << 20)
+	device, job, _, err := transferTo(context.Background(), t, trial{file: image, format: "RAW", handler: func(w http.ResponseWriter, r *http.Request) {
+		cutting(image, 1000, true)(w, r)
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
-	}, change: func(wanted *request) { wanted.StallSeconds, wanted.Attempts = 1, 1 }})
+	}, change: func(wanted *request) { wanted.StallSeconds = 1 }})
 	wantCode(t, device, err, Stalled)
+	if job.stalls != stallsMax || !retried(err) {
+		t.Errorf("got %d stalls, retried: %v", job.stalls, retried(err))
+	}
+}
+
+// retried: the agent reports that it has tried again, so that the service does not.
+func retried(err error) bool {
+	known, ok := err.(*task.Error)
+	return ok && known.Retryable && known.Retried
 }
 
 func TestStatusOfTheServer(t *testing.T) {
-	for status, attempts := range map[int]int{404: 1, 403: 1, 500: 3, 503: 3} {
+	for status, attempts := range map[int]int{404: 1, 403: 1, 500: 4, 503: 4} {
 		requests := 0
 		device, _, _, err := transferTo(context.Background(), t, trial{file: []byte("x"), format: "RAW", handler: func(w http.ResponseWriter, _ *http.Request) {
 			requests++
 			w.WriteHeader(status)
 		}})
 		wantCode(t, device, err, Unreachable)
-		if requests != attempts || err.(*task.Error).Retryable != (status >= 500) {
+		if requests != attempts || err.(*task.Error).Retryable != (status >= 500) || retried(err) != (status >= 500) {
 			t.Errorf("status %d: %d requests, %v", status, requests, err)
 		}
 	}
@@ -289,7 +325,7 @@ func TestRedirectsAreBoundedAndDoNotCarryTheBearer(t *testing.T) {
 		http.Redirect(w, r, other.URL, http.StatusFound)
 	}))
 	defer from.Close()
-	limits := options{stall: time.Second, attempts: 1, backoff: func(int) time.Duration { return 0 }}
+	limits := options{stall: time.Second, patience: 0, now: time.Now, backoff: func(int) time.Duration { return 0 }}
 	source := newStream(context.Background(), from.URL+"/image", "s.secret", 0, limits)
 	if n, err := source.Read(make([]byte, 100)); n == 0 || err != nil || bearer != "" {
 		t.Errorf("got %d, %v, bearer %q", n, err, bearer)

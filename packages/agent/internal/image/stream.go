@@ -18,12 +18,17 @@ import (
 const (
 	longestBackoff = 5 * time.Second
 	redirectsMax   = 5
-	// brokenMax bounds the connections of one image, also if each brings some bytes.
+	// brokenMax bounds the connections of one image, also if each brings some bytes; stallsMax those of them that ended
+	// after a wait in vain.
 	brokenMax = 100
+	stallsMax = 10
 )
 
 // errRestart: the server cannot go on where the connection broke, so the image is fetched from its first byte.
 var errRestart = errors.New("the image must be fetched again from its beginning")
+
+// errRedirect: the server redirects to where the agent does not follow, which time does not change.
+var errRedirect = errors.New("redirects that are not followed")
 
 // stream is the file as it comes over the network, over as many connections as it needs.
 type stream struct {
@@ -41,9 +46,11 @@ type stream struct {
 	watchdog  *time.Timer
 	stalled   chan struct{}
 	end       context.CancelFunc
-	// row counts failures since the last byte that arrived.
+	// row counts failures since the last byte that arrived, and heard is when it did.
 	row    int
+	heard  time.Time
 	broken int
+	stalls int
 	fatal  error
 	// last is how a connection broke last.
 	last error
@@ -52,8 +59,10 @@ type stream struct {
 
 // options are the limits of a transfer.
 type options struct {
+	// stall without a byte breaks a connection; patience without a byte, over all connections, ends the transfer.
 	stall    time.Duration
-	attempts int
+	patience time.Duration
+	now      func() time.Time
 	// backoff waits before another connection, by the number of failures in a row.
 	backoff func(row int) time.Duration
 }
@@ -69,10 +78,10 @@ func newClient(stall time.Duration) *http.Client {
 		},
 		CheckRedirect: func(request *http.Request, earlier []*http.Request) error {
 			if len(earlier) > redirectsMax {
-				return fmt.Errorf("more than %d redirects", redirectsMax)
+				return fmt.Errorf("%w: more than %d", errRedirect, redirectsMax)
 			}
 			if request.URL.Scheme != "http" && request.URL.Scheme != "https" {
-				return fmt.Errorf("a redirect to %s", request.URL.Scheme)
+				return fmt.Errorf("%w: to %s", errRedirect, request.URL.Scheme)
 			}
 			if request.URL.Host != earlier[0].URL.Host {
 				request.Header.Del("Authorization")
@@ -83,7 +92,10 @@ func newClient(stall time.Duration) *http.Client {
 }
 
 func newStream(ctx context.Context, address, bearer string, expected int64, limits options) *stream {
-	return &stream{ctx: ctx, client: newClient(limits.stall), address: address, bearer: bearer, expected: expected, options: limits, total: -1}
+	return &stream{
+		ctx: ctx, client: newClient(limits.stall), address: address, bearer: bearer,
+		expected: expected, options: limits, total: -1, heard: limits.now(),
+	}
 }
 
 // Read returns io.EOF only when the whole file has come.
@@ -103,7 +115,7 @@ func (s *stream) Read(buffer []byte) (int, error) {
 		s.watchdog.Stop()
 		if n > 0 {
 			s.offset += int64(n)
-			s.row = 0
+			s.row, s.heard = 0, s.options.now()
 			return n, nil
 		}
 		if err == io.EOF && s.complete() {
@@ -137,7 +149,8 @@ func (s *stream) brokenBy(err error) error {
 	}
 }
 
-// fail decides whether there is another try; if not, the stream ends with the error.
+// fail decides whether there is another try; if not, the stream ends with the error. The tries end with time, and not
+// with their number: one connection can wait for long, and another fail at once.
 func (s *stream) fail(err error) {
 	s.close()
 	if s.ctx.Err() != nil {
@@ -151,8 +164,15 @@ func (s *stream) fail(err error) {
 	}
 	s.row++
 	s.broken++
-	if final || s.row >= s.options.attempts || s.broken >= brokenMax {
+	if known != nil && known.Code == Stalled {
+		s.stalls++
+	}
+	if final || known == nil {
 		s.fatal = err
+		return
+	}
+	if s.options.now().Sub(s.heard) >= s.options.patience || s.broken >= brokenMax || s.stalls >= stallsMax {
+		s.fatal = task.Exhausted(known)
 		return
 	}
 	select {
@@ -180,6 +200,9 @@ func (s *stream) open() error {
 		}
 	}
 	response, err := s.client.Do(request)
+	if errors.Is(err, errRedirect) {
+		return task.Fail(Unreachable, "%s cannot be fetched: %s. Check the address of the image.", s.name(), reason(err))
+	}
 	if err != nil {
 		return task.FailRetryable(Unreachable, "%s cannot be reached: %s.", s.name(), reason(err))
 	}

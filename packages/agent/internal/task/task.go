@@ -20,6 +20,8 @@ type Error struct {
 	Code      string `json:"code"`
 	Message   string `json:"message"`
 	Retryable bool   `json:"retryable"`
+	// Retried: the agent has already tried again for as long as makes sense, so the service does not.
+	Retried bool `json:"retried,omitempty"`
 }
 
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
@@ -32,6 +34,13 @@ func Fail(code, format string, values ...any) error {
 // FailRetryable returns an error that a second try may not meet.
 func FailRetryable(code, format string, values ...any) error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, values...), Retryable: true}
+}
+
+// Exhausted returns the error of the last try: the agent has tried again, and the service does not.
+func Exhausted(known *Error) error {
+	final := *known
+	final.Retried = final.Retryable
+	return &final
 }
 
 // From turns any error into one that the service knows. A cancelled context comes first: it is the cause of what else
