@@ -1234,4 +1234,26 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-558", rule: "Each connection has a `totalCount`." },
     ],
   },
+  {
+    title: "Changes of operations, runs and clusters",
+    rules: [
+      {
+        id: "R-620",
+        rule: "`operationChanges` emits each matching operation when it begins and whenever its state, progress, waves, interrupts, first failure or options have changed, with the fields that changed and the operation as it is then.",
+      },
+      {
+        id: "R-621",
+        rule: "An operation that stops matching the filter of `operationChanges` is sent as `OperationLeft`, also when the cluster of the filter is deleted.",
+      },
+      {
+        id: "R-622",
+        rule: "`operationChanges` refuses cursors of other streams and names that do not exist, and ends with CURSOR_EXPIRED after a cursor of the future, of deleted changes or of another log.",
+      },
+      { id: "R-623", rule: "A stream of operations makes at most five items a second of each operation." },
+      {
+        id: "R-624",
+        rule: "A reader of `operationChanges` that is cut at any item, and resumes on any replica, has exactly the matching operations, field by field.",
+      },
+    ],
+  },
 ];

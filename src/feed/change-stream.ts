@@ -1,21 +1,29 @@
 /**
- * Streams of changes of nodes: what changed, each node as it is then, and which nodes do not match any more. Where a
- * reader is behind, all changes of a node on a page are one item.
+ * Streams of changes of objects: what changed, each object as it is then, and which objects do not match any more.
+ * Where a reader is behind, all changes of an object on a page are one item. The parts that depend on the kind of
+ * objects are in node-changes.ts and its neighbours.
  */
+import type { NodeChangeField, OperationChangeField } from "../store/change-fields.ts";
 import { changeAt, changeCursor, changesAfter, checkChange, newestChange } from "../store/changes.ts";
-import type { ChangeCursor, ChangeRow, ChangeFilter } from "../store/changes.ts";
-import { nodeCondition, nodeTest } from "../store/node-filter.ts";
+import type { ChangeCursor, ChangeFilter, ChangeRow } from "../store/changes.ts";
 import type { NodeFilter } from "../store/node-filter.ts";
 import type { NodeRow } from "../store/nodes.ts";
+import type { OperationFilter } from "../store/operation-filter.ts";
+import type { OperationRow } from "../store/operations.ts";
 import type { Database } from "../store/postgres/database.ts";
 import { BEFORE_FIRST } from "../store/transitions.ts";
-import { changedNodes, nodeItems, wantedNodes } from "./node-changes.ts";
-import type { NodeChangeItem } from "./node-changes.ts";
+import { changedObjects, changeItems, wantedRows } from "./change-items.ts";
+import type { ChangeItem, ObjectChange, PageRows, View } from "./change-items.ts";
+import type { KnownRows, ReadMoment } from "./known-rows.ts";
+import { changesOfNodes, nodeSnapshot, viewOfNodes } from "./node-changes.ts";
+import { changesOfOperations, operationSnapshot, viewOfOperations } from "./operation-changes.ts";
+import type { SnapshotContent } from "./snapshots.ts";
 import { streamOf } from "./stream.ts";
-import type { Bookmark, ClaimOf, LogPage, Reset, Source, StreamRequest } from "./stream.ts";
+import type { Bookmark, LogPage, Reset, Source, StreamRequest } from "./stream.ts";
 import type { Tail } from "./tail.ts";
 
-export type NodeChangeStreamItem = NodeChangeItem | Bookmark<ChangeCursor> | Reset<ChangeCursor>;
+export type ChangeStreamItem<Row, Field> = ChangeItem<Row, Field> | Bookmark<ChangeCursor> | Reset<ChangeCursor>;
+export type ChangeStream<Row, Field> = AsyncIterableIterator<ChangeStreamItem<Row, Field>>;
 
 export interface FeedParts {
   readonly database: Database;
@@ -27,38 +35,43 @@ const PAGE = 1_000;
 /** Positions that one statement reads, which bounds its duration. */
 const WINDOW = 10_000;
 
-/** A page of the log, contiguous but for changes that the stream does not read. */
-interface ReadPage {
-  readonly rows: readonly ChangeRow[];
-  readonly cursor: ChangeCursor;
+/** The objects that a stream follows. */
+interface Followed<Row, Found extends { readonly row: Row }, Field> {
+  /** Which changes are read. */
+  readonly reads: ChangeFilter;
+  /** Whether items are made a few times a second at most, because each one sums up many rows. */
+  readonly isPaced: boolean;
+  readonly known: KnownRows<Found>;
+  /** Its key also stands for the items: it is equal for streams with the same ones. */
+  readonly snapshot: SnapshotContent<Row>;
+  readonly changesOf: (
+    rows: readonly ChangeRow[],
+  ) => readonly ObjectChange<Field>[] | Promise<readonly ObjectChange<Field>[]>;
+  /** How the filter sees these objects. */
+  readonly view: (ids: readonly string[]) => View<Found, Field> | Promise<View<Found, Field>>;
 }
 
-/** The part of a stream of changes that depends on its kind. */
-export interface ChangeView<Row, Item> {
-  /** Which changes are read. */
-  readonly filter: ChangeFilter;
-  /** Equal for streams with the same items. */
-  readonly key: string;
-  /** Items of a page; `head`: position up to which all is committed; `since`: nothing read before it may be used. */
-  items(
-    rows: readonly ChangeRow[],
-    moment: { readonly head: number; readonly since: number },
-  ): Promise<readonly Item[]>;
-  claim(): ClaimOf<Row, ChangeCursor>;
-  snapshotItem(row: Row, cursor: ChangeCursor): Item;
+function changeStream<Row extends { readonly id: string }, Found extends { readonly row: Row }, Field>(
+  parts: FeedParts,
+  followed: Followed<Row, Found, Field>,
+  request: StreamRequest<ChangeCursor>,
+): ChangeStream<Row, Field> {
+  return streamOf(parts.tail, sourceOf(parts, followed), request);
 }
 
 /** The log of changes as the source of a stream. */
-export function sourceOf<Row, Item>(
-  { database: { reader }, tail: { changes } }: FeedParts,
-  view: ChangeView<Row, Item>,
-): Source<Row, Item, ChangeCursor> {
+function sourceOf<Row extends { readonly id: string }, Found extends { readonly row: Row }, Field>(
+  { database: { reader }, tail }: FeedParts,
+  followed: Followed<Row, Found, Field>,
+): Source<Row, ChangeItem<Row, Field>, ChangeCursor> {
+  const { changes } = tail;
+  const head = followed.isPaced ? changes.paced : changes.live;
   const since = performance.now();
 
   /** Changes up to a position, from the table; null if earlier ones are deleted. */
-  async function readTable(after: ChangeCursor, until: number): Promise<ReadPage | null> {
+  async function readTable(after: ChangeCursor, until: number) {
     const from = after.position;
-    const rows = await changesAfter(reader, { after: from, until, limit: PAGE, filter: view.filter });
+    const rows = await changesAfter(reader, { after: from, until, limit: PAGE, filter: followed.reads });
     if (rows[0]?.position !== from + 1 && (await checkChange(reader, BEFORE_FIRST)).earliest.position > from)
       return null;
     const last = rows.at(-1);
@@ -66,12 +79,23 @@ export function sourceOf<Row, Item>(
     return { rows, cursor: isAtLast ? changeCursor(last) : await changeAt(reader, until) };
   }
 
+  async function itemsOf(page: PageRows, moment: ReadMoment): Promise<readonly ChangeItem<Row, Field>[]> {
+    const objects = changedObjects(await followed.changesOf(page.rows));
+    if (objects.length === 0) return [];
+    const wanted = wantedRows(objects);
+    const [view, known] = await Promise.all([
+      followed.view(wanted.map(({ id }) => id)),
+      followed.known.read(wanted, moment),
+    ]);
+    return changeItems<Row, Found, Field>(page, objects, known, view);
+  }
+
   return {
     beforeFirst: changeCursor(BEFORE_FIRST),
     get head() {
-      return changes.head;
+      return head.position;
     },
-    onAdvance: changes.onAdvance,
+    onAdvance: head.onAdvance,
     isRecent: (after) => changes.recent(after, 1) !== null,
     newest: () => newestChange(reader),
     async check(cursor) {
@@ -79,52 +103,71 @@ export function sourceOf<Row, Item>(
       return { ...checked, earliest: changeCursor(checked.earliest) };
     },
     async read(after, newest) {
-      const recent = newest > changes.head ? null : changes.recent(after.position, PAGE);
+      const from = after.position;
+      const recent = newest > changes.live.position ? null : changes.recent(from, Math.min(PAGE, newest - from));
       const page = recent
         ? { rows: recent, cursor: changeCursor(recent.at(-1) ?? after) }
-        : await readTable(after, Math.min(newest, after.position + WINDOW));
+        : await readTable(after, Math.min(newest, from + WINDOW));
       if (!page) return null;
       const { rows, cursor } = page;
-      const key = `${after.position} ${cursor.position} ${view.key}`;
-      const make = () => view.items(rows, { head: newest, since });
-      return { items: await changes.pages.take(key, since, make), cursor } satisfies LogPage<Item, ChangeCursor>;
+      const key = `${from} ${cursor.position} ${followed.snapshot.key}`;
+      const make = () => itemsOf({ after, rows }, { head: newest, since });
+      return { items: await changes.pages.take(key, since, make), cursor } satisfies LogPage<
+        ChangeItem<Row, Field>,
+        ChangeCursor
+      >;
     },
-    claim: view.claim,
-    snapshotItem: view.snapshotItem,
+    claim() {
+      const { taken, release } = tail.snapshot(followed.snapshot);
+      return { taken: taken.then(({ change, rows }) => ({ cursor: change, rows })), release };
+    },
+    snapshotItem: (row, cursor) => ({ kind: "upserted", cursor, at: new Date(), row, changed: null }),
   };
 }
 
+export type NodeChangeItem = ChangeStreamItem<NodeRow, NodeChangeField>;
 export interface NodeChangesRequest extends StreamRequest<ChangeCursor> {
   readonly filter?: NodeFilter | undefined;
 }
 
 export function nodeChanges(
   parts: FeedParts,
-  request: NodeChangesRequest,
-): AsyncIterableIterator<NodeChangeStreamItem> {
-  return streamOf(parts.tail, sourceOf(parts, nodesMatching(parts, request.filter)), request);
+  { filter, ...request }: NodeChangesRequest,
+): ChangeStream<NodeRow, NodeChangeField> {
+  const view = viewOfNodes(filter);
+  return changeStream(
+    parts,
+    {
+      reads: { subjects: ["NODE", "RUN"] },
+      isPaced: false,
+      known: parts.tail.changes.known.nodes,
+      snapshot: nodeSnapshot(filter),
+      changesOf: changesOfNodes,
+      view: () => view,
+    },
+    request,
+  );
 }
 
-function nodesMatching({ tail }: FeedParts, filter: NodeFilter | undefined): ChangeView<NodeRow, NodeChangeItem> {
-  const matches = filter && nodeCondition(filter) ? nodeTest(filter) : () => true;
-  return {
-    filter: { subjects: ["NODE", "RUN"] },
-    key: `nodes ${JSON.stringify(filter ?? {})}`,
-    async items(rows, moment) {
-      const changed = changedNodes(rows);
-      return nodeItems(rows, changed, await tail.changes.nodes.read(wantedNodes(changed), moment), matches);
+export type OperationChangeItem = ChangeStreamItem<OperationRow, OperationChangeField>;
+export interface OperationChangesRequest extends StreamRequest<ChangeCursor> {
+  readonly filter?: OperationFilter | undefined;
+}
+
+export function operationChanges(
+  parts: FeedParts,
+  { filter, ...request }: OperationChangesRequest,
+): ChangeStream<OperationRow, OperationChangeField> {
+  return changeStream(
+    parts,
+    {
+      reads: { subjects: ["OPERATION", "RUN", ...(filter?.clusterId === undefined ? [] : (["CLUSTER"] as const))] },
+      isPaced: true,
+      known: parts.tail.changes.known.operations,
+      snapshot: operationSnapshot(filter),
+      changesOf: (rows) => changesOfOperations(parts.database.reader, filter, rows),
+      view: (ids) => viewOfOperations(parts.database.reader, filter, ids),
     },
-    claim() {
-      const { taken, release } = tail.snapshot(filter);
-      return { taken: taken.then(({ change, nodes }) => ({ cursor: change, rows: nodes })), release };
-    },
-    snapshotItem: (node, cursor) => ({
-      kind: "upserted",
-      cursor,
-      at: new Date(),
-      node,
-      changed: null,
-      reading: 0,
-    }),
-  };
+    request,
+  );
 }

@@ -11,23 +11,32 @@ import type { Log } from "../log.ts";
 import { changesAfter, newestChange, numberChanges } from "../store/changes.ts";
 import type { ChangeRow } from "../store/changes.ts";
 import type { Database } from "../store/postgres/database.ts";
-import { createKnownNodes } from "./known-nodes.ts";
-import type { KnownNodes } from "./known-nodes.ts";
+import { createKnownRows } from "./known-rows.ts";
+import type { KnownRows } from "./known-rows.ts";
 import { LogReader, subscribe } from "./log-reader.ts";
+import { knownNodes } from "./node-changes.ts";
+import type { KnownNode } from "./node-changes.ts";
+import { knownOperations } from "./operation-changes.ts";
+import type { KnownOperation } from "./operation-changes.ts";
+import { createPacedHead } from "./paced-head.ts";
+import type { Head } from "./paced-head.ts";
 import { createSharedPages } from "./shared-pages.ts";
 import type { SharedPages } from "./shared-pages.ts";
 
 export interface ChangeTail {
-  /** Position of the newest change that this process has seen; behind while there is no stream. */
-  readonly head: number;
+  /** The newest change that this process has seen; behind while there is no stream. */
+  readonly live: Head;
+  /** The same for streams whose items sum up many changes. */
+  readonly paced: Head;
   /** Up to `limit` rows after a position; null if they are not in memory any more. */
   recent(after: number, limit: number): readonly ChangeRow[] | null;
-  /** Nodes as streams read them, shared. */
-  readonly nodes: KnownNodes;
+  /** Objects as streams read them, shared. */
+  readonly known: {
+    readonly nodes: KnownRows<KnownNode>;
+    readonly operations: KnownRows<KnownOperation>;
+  };
   /** Items of pages, shared by streams with equal requests. */
   readonly pages: SharedPages;
-  /** Calls `listener` when the head has advanced and when the tail ends. */
-  onAdvance(listener: () => void): () => void;
 }
 
 /** A tail as its owner drives it. */
@@ -43,6 +52,8 @@ export interface DrivenChangeTail extends ChangeTail {
 const NUMBERED_AT_ONCE = 5_000;
 /** Each numbering is a transaction. */
 const NUMBER_EVERY_MS = 20;
+/** Counts of an operation are read for each of its items. */
+const PACE_MS = 200;
 
 export function createChangeTail({
   database,
@@ -90,18 +101,28 @@ export function createChangeTail({
     lookedAt = performance.now();
     if (!reader.isClosed) reader.readNew();
   };
-  return {
-    get head() {
+  const live = {
+    get position() {
       return isIdle ? 0 : reader.newest.position;
     },
-    recent: (after, limit) => (isIdle ? null : reader.recent(after, limit)),
-    nodes: createKnownNodes(database.reader),
-    pages: createSharedPages(),
-    onAdvance(listener) {
+    get isClosed() {
+      return reader.isClosed;
+    },
+    onAdvance(listener: () => void) {
       const unsubscribe = subscribe(reader.advanceListeners, listener);
       look();
       return unsubscribe;
     },
+  };
+  return {
+    live,
+    paced: createPacedHead(live, PACE_MS),
+    recent: (after, limit) => (isIdle ? null : reader.recent(after, limit)),
+    known: {
+      nodes: createKnownRows((ids) => knownNodes(database.reader, ids)),
+      operations: createKnownRows((ids) => knownOperations(database.reader, ids)),
+    },
+    pages: createSharedPages(),
     look,
     poll() {
       if (reader.isClosed) return;

@@ -8,6 +8,7 @@ import type { NodeRow } from "../store/nodes.ts";
 import type { Database } from "../store/postgres/database.ts";
 import { BEFORE_FIRST, checkCursor, cursorAt, newestCursor, transitionsAfter } from "../store/transitions.ts";
 import type { LogCursor, TransitionFilter, TransitionRow } from "../store/transitions.ts";
+import { nodeSnapshot } from "./node-changes.ts";
 import { BATCH, streamOf } from "./stream.ts";
 import type { Bookmark, LogPage, Reset, Source } from "./stream.ts";
 import type { Tail } from "./tail.ts";
@@ -76,8 +77,7 @@ function transitionsOf(
       return page && { ...page, items: page.items.map((row) => ({ kind: "transition", cursor: row, row })) };
     },
     claim() {
-      const { taken, release } = tail.snapshot(nodeFilter);
-      return { taken: taken.then(({ cursor, nodes }) => ({ cursor, rows: nodes })), release };
+      return tail.snapshot(nodeSnapshot(nodeFilter));
     },
     snapshotItem: (node, cursor) => ({ kind: "snapshot", cursor, node }),
   };

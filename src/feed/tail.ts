@@ -11,7 +11,6 @@ import type { Notifier } from "../store/postgres/notifier.ts";
 import type { Database } from "../store/postgres/database.ts";
 import { nodeFacts } from "../store/node-facts.ts";
 import type { NodeFacts } from "../store/node-facts.ts";
-import type { NodeFilter } from "../store/node-filter.ts";
 import { newestCursor, transitionsAfter } from "../store/transitions.ts";
 import type { LogCursor, TransitionRow } from "../store/transitions.ts";
 import { createChangeTail } from "./change-tail.ts";
@@ -19,7 +18,7 @@ import type { ChangeTail } from "./change-tail.ts";
 import { createFacts } from "./facts.ts";
 import { LogReader, notifyAll, subscribe } from "./log-reader.ts";
 import { createSnapshots } from "./snapshots.ts";
-import type { Claim } from "./snapshots.ts";
+import type { Snapshots } from "./snapshots.ts";
 import { createTurns } from "./turns.ts";
 import type { Turns } from "./turns.ts";
 
@@ -34,8 +33,8 @@ export interface Tail extends AsyncDisposable {
   recent(after: number, limit: number): readonly TransitionRow[] | null;
   /** Facts of the node of each of these recent rows, in their order; null for a deleted node. */
   facts(rows: readonly TransitionRow[]): Promise<readonly (NodeFacts | null)[]>;
-  /** Claims a snapshot of all matching nodes. Snapshots are taken in the order of the requests. */
-  snapshot(filter: NodeFilter | undefined): Claim;
+  /** Claims a snapshot. Snapshots are taken in the order of the requests. */
+  readonly snapshot: Snapshots;
   /** The tail of the log of changes. */
   readonly changes: ChangeTail;
   /** Turns of the streams that catch up. */

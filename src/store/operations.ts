@@ -1,13 +1,14 @@
 /** Operations: accepted requests and their progress. */
-import { and, asc, desc, eq, gte, lt, sql } from "drizzle-orm";
+import { and, asc, desc, eq, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, OperationState, RunCounts, RunState, Interrupt } from "../lifecycle/operation-states.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
+import { onNode, operationCondition } from "./operation-filter.ts";
+import type { OperationFilter } from "./operation-filter.ts";
 import { countsBelow, cutPage, pageClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { Page, PageRequest } from "./postgres/pagination.ts";
-import { containsText } from "./postgres/text-pattern.ts";
 import type { Failure } from "./records.ts";
 import { operationClusters, operations, runs } from "./tables.ts";
 
@@ -17,36 +18,6 @@ export type OperationRow = typeof operations.$inferSelect;
 export type OperationChange = {
   readonly [Field in keyof Omit<OperationRow, "id" | "revision">]?: OperationRow[Field] | SQL;
 };
-
-export interface OperationFilter {
-  readonly kinds?: readonly OperationKind[] | undefined;
-  readonly states?: readonly OperationState[] | undefined;
-  /** With a run on this node. */
-  readonly nodeId?: string | undefined;
-  /** Requested for this cluster, or on nodes that were members of it then. */
-  readonly clusterId?: string | undefined;
-  readonly actors?: readonly string[] | undefined;
-  /** In the reason or the message of the first failure, ignoring case. */
-  readonly text?: string | undefined;
-  readonly createdSince?: Date | undefined;
-  readonly createdBefore?: Date | undefined;
-}
-
-/** Without the cluster. */
-function operationCondition(filter: OperationFilter | undefined): SQL | undefined {
-  if (!filter) return undefined;
-  return and(
-    filter.kinds && inArrayParam(operations.kind, filter.kinds),
-    filter.states && inArrayParam(operations.state, filter.states),
-    filter.nodeId === undefined ? undefined : onNode(sql`${filter.nodeId}`),
-    filter.actors && inArrayParam(operations.actor, filter.actors),
-    filter.text === undefined
-      ? undefined
-      : containsText([operations.reason, sql<string>`(${operations.firstFailure} ->> 'message')`], filter.text),
-    filter.createdSince && gte(operations.createdAt, filter.createdSince),
-    filter.createdBefore && lt(operations.createdAt, filter.createdBefore),
-  );
-}
 
 export async function insertOperation(tx: Tx, row: Omit<typeof operations.$inferInsert, "restartOf">): Promise<void> {
   await tx.insert(operations).values({ ...row, restartOf: row.restarts?.[0] ?? null });
@@ -92,6 +63,43 @@ export async function countOperations(reader: Reader, filter: OperationFilter | 
   return reader.$count(operations, matching(filter));
 }
 
+/** Up to `limit` matching operations after one, newest first. The version differs after each change of the row. */
+export async function operationVersionsAfter(
+  reader: Reader,
+  filter: OperationFilter | undefined,
+  after: OperationRow | null,
+  limit: number,
+): Promise<{ id: string; version: string }[]> {
+  const request = { limit, ...(after && { after: { key: after.createdAt.toISOString(), id: after.id } }) };
+  return reader
+    .select({ id: operations.id, version: sql<string>`${operations}.xmin::text` })
+    .from(operations)
+    .where(matching(filter, request))
+    .orderBy(...pageClauses(request, NEWEST).orderBy)
+    .limit(limit);
+}
+
+/** Those of the operations that have the node and the cluster of a filter; null if it has neither. */
+export async function relatedOperations(
+  reader: Reader,
+  filter: OperationFilter | undefined,
+  ids: readonly string[],
+): Promise<ReadonlySet<string> | null> {
+  if (filter?.nodeId === undefined && filter?.clusterId === undefined) return null;
+  const { nodeId, clusterId } = filter;
+  const rows = await reader.select({ id: operations.id }).from(operations).where(matching({ ids, nodeId, clusterId }));
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** Operations on nodes of a cluster that were not requested for it; also of a deleted one. */
+export async function operationsListedWith(reader: Reader, clusterId: string): Promise<string[]> {
+  const rows = await reader
+    .select({ id: operationClusters.operationId })
+    .from(operationClusters)
+    .where(eq(operationClusters.clusterId, clusterId));
+  return rows.map(({ id }) => id);
+}
+
 /** Operations that worked on each node, newest first. */
 export async function operationsOfNodes(
   reader: Reader,
@@ -130,14 +138,14 @@ async function operationsBelow(
   return pagesOf(rows, (found) => cutPage(found, request));
 }
 
-function onNode(nodeId: SQL): SQL {
-  return sql`${operations.id} in (select operation_id from runs where node_id = ${nodeId})`;
-}
-
 /** The condition of a filter. With `page`, it may leave out operations that are not on the page. */
 function matching(filter: OperationFilter | undefined, page?: PageRequest): SQL | undefined {
   const condition = operationCondition(filter);
-  if (filter?.clusterId !== undefined) return ofCluster(sql`${filter.clusterId}`, page, condition);
+  if (filter?.clusterId !== undefined)
+    return and(
+      sql`exists (select from clusters where id = ${filter.clusterId})`,
+      ofCluster(sql`${filter.clusterId}`, page, condition),
+    );
   return and(condition, page && pageClauses(page, NEWEST).where);
 }
 

@@ -1,6 +1,6 @@
 /** The stream of changes of nodes: no gap, exact about what leaves a filter, and never older than already seen. */
 import { afterAll, describe, expect, test } from "vitest";
-import type { NodeChangeStreamItem } from "../../src/feed/change-stream.ts";
+import type { NodeChangeItem } from "../../src/feed/change-stream.ts";
 import type { ChangeCursor } from "../../src/store/changes.ts";
 import { newestChange, numberChanges } from "../../src/store/changes.ts";
 import type { NodeFilter } from "../../src/store/node-filter.ts";
@@ -8,6 +8,7 @@ import { nodeKeys, nodesByIds } from "../../src/store/nodes.ts";
 import type { NodeRow } from "../../src/store/nodes.ts";
 import { ALICE } from "../support/builders.ts";
 import { feedUnderTest } from "../support/feed.ts";
+import { Follower } from "../support/follower.ts";
 import { takeAll, takeUntil } from "../support/service.ts";
 
 const feed = await feedUnderTest();
@@ -16,17 +17,17 @@ const { ostler } = feed;
 const { reader } = ostler.database;
 const { sql } = ostler.test;
 
-const isCaughtUp = (item: NodeChangeStreamItem) => item.kind === "bookmark" && item.caughtUp;
+const isCaughtUp = (item: NodeChangeItem) => item.kind === "bookmark" && item.caughtUp;
 /** The newest position, with everything numbered. */
 async function newest(): Promise<ChangeCursor> {
   await numberChanges(reader, 100_000);
   return newestChange(reader);
 }
-const shown = (item: NodeChangeStreamItem) => {
-  if (item.kind === "upserted") return { is: item.node.name, changed: item.changed };
+const shown = (item: NodeChangeItem) => {
+  if (item.kind === "upserted") return { is: item.row.name, changed: item.changed };
   return item.kind === "left" ? { left: item.name, deleted: item.deleted } : { mark: item.kind };
 };
-const changesIn = (items: readonly NodeChangeStreamItem[]) =>
+const changesIn = (items: readonly NodeChangeItem[]) =>
   items.filter(({ kind }) => kind === "upserted" || kind === "left").map(shown);
 
 /** The items that a stream from a cursor sends until it has caught up. */
@@ -47,7 +48,7 @@ describe("stream of changes", () => {
     await stream.return?.();
     expect(items.at(-1)).toMatchObject({
       kind: "upserted",
-      node: { id: node.id, description: "noisy fan" },
+      row: { id: node.id, description: "noisy fan" },
       changed: ["DESCRIPTION"],
     });
   });
@@ -99,46 +100,6 @@ describe("stream of changes", () => {
   });
 });
 
-/** A reader that keeps the nodes of one filter, and is cut at any item. */
-class Follower {
-  readonly nodes = new Map<string, NodeRow>();
-  readonly #filter: NodeFilter | undefined;
-  #cursor: ChangeCursor | null = null;
-  cuts = 0;
-
-  constructor(filter: NodeFilter | undefined) {
-    this.#filter = filter;
-  }
-
-  /** Follows until `isOver`, with breaks, on one replica or the other. */
-  async follow(isOver: (cursor: ChangeCursor) => boolean): Promise<void> {
-    while (!this.#cursor || !isOver(this.#cursor)) {
-      const isSnapshot = this.#cursor === null;
-      const begin = this.#cursor ? { after: this.#cursor, snapshot: false } : { snapshot: true };
-      const stream = feed.changes({ ...begin, filter: this.#filter }, this.cuts % 2 === 1);
-      let left = Math.floor(Math.random() * 4);
-      for await (const item of stream) {
-        this.#take(item, isSnapshot);
-        left -= 1;
-        if (this.#cursor && (left < 0 || isOver(this.#cursor))) break;
-      }
-      this.cuts += 1;
-    }
-  }
-
-  #take(item: NodeChangeStreamItem, isSnapshot: boolean): void {
-    if (item.kind === "reset") throw new Error(`The stream ended: ${item.reason}.`);
-    if (item.kind === "upserted") {
-      const known = this.nodes.get(item.node.id);
-      if (item.node.revision < (known?.revision ?? 0)) throw new Error(`${item.node.name} went back.`);
-      this.nodes.set(item.node.id, item.node);
-    }
-    if (item.kind === "left") this.nodes.delete(item.nodeId);
-    // An incomplete snapshot cannot be resumed.
-    if (this.#cursor || !isSnapshot || (item.kind === "bookmark" && item.snapshotComplete)) this.#cursor = item.cursor;
-  }
-}
-
 const FILTERS: readonly (NodeFilter | undefined)[] = [
   undefined,
   { labels: { a: "1" } },
@@ -171,7 +132,9 @@ describe("readers with filters", () => {
         sql`update nodes set labels = ${sql.json({ a: digit() })}, host_group = ${digit()}, revision = revision + 1 where id <= ${id}`,
     ];
     let end = Number.POSITIVE_INFINITY;
-    const followers = FILTERS.map((filter) => new Follower(filter));
+    const followers = FILTERS.map(
+      (filter) => new Follower<NodeRow>((opening, elsewhere) => feed.changes({ ...opening, filter }, elsewhere)),
+    );
     const following = Promise.all(followers.map((one) => one.follow(({ position }) => position >= end)));
     for (let round = 0; round < 400; round += 1) await pick(changes)(pick(ids));
     end = (await newest()).position;
@@ -179,7 +142,7 @@ describe("readers with filters", () => {
     await sql`update nodes set revision = revision + 1, description = 'end'`;
     await following;
     for (const [index, filter] of FILTERS.entries()) {
-      const { nodes, cuts } = followers[index] ?? { nodes: new Map<string, NodeRow>(), cuts: 0 };
+      const { rows: nodes, cuts } = followers[index] ?? { rows: new Map<string, NodeRow>(), cuts: 0 };
       const keys = await nodeKeys(reader, filter ?? {});
       expect([...nodes.keys()].toSorted(), JSON.stringify(filter)).toEqual(keys.map(({ id }) => id).toSorted());
       const rows = new Map(

@@ -1,10 +1,12 @@
 /** Reads that many streams request at the same time are shared, and are never older than the request. */
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createFacts } from "../../src/feed/facts.ts";
+import { nodeSnapshot } from "../../src/feed/node-changes.ts";
 import { createSnapshots } from "../../src/feed/snapshots.ts";
 import type { Claim, Snapshot } from "../../src/feed/snapshots.ts";
 import type { NodeFacts } from "../../src/store/node-facts.ts";
 import type { NodeFilter } from "../../src/store/node-filter.ts";
+import type { NodeRow } from "../../src/store/nodes.ts";
 import type { TransitionRow } from "../../src/store/transitions.ts";
 import { ALICE } from "../support/builders.ts";
 import { feedUnderTest } from "../support/feed.ts";
@@ -116,9 +118,9 @@ describe("shared snapshots", () => {
   type Limits = Parameters<typeof createSnapshots>[1];
   const claimed = (filters: readonly (NodeFilter | undefined)[], limits?: Limits) => {
     const claim = createSnapshots(ostler.database, limits);
-    return filters.map((filter) => claim(filter));
+    return filters.map((filter) => claim(nodeSnapshot(filter)));
   };
-  const taken = (claims: readonly Claim[]) => Promise.all(claims.map((claim) => claim.taken));
+  const taken = (claims: readonly Claim<NodeRow>[]) => Promise.all(claims.map((claim) => claim.taken));
   const differing = (count: number) =>
     Array.from({ length: count }, (_, index) => ({ not: { name: { eq: `x${index}` } } }));
   /** Number of open snapshots now, and in total. */
@@ -137,21 +139,21 @@ describe("shared snapshots", () => {
 
   test("shared snapshots that are requested at the same time are two at most: the running one and the next one", async () => {
     const opened = openedSnapshots();
-    const all = await Promise.all(Array.from({ length: 200 }, () => feed.tail.snapshot(undefined).taken));
+    const all = await Promise.all(Array.from({ length: 200 }, () => feed.tail.snapshot(nodeSnapshot(undefined)).taken));
     expect(opened.all).toBe(2);
     expect(new Set(all).size).toBe(2);
-    await feed.tail.snapshot(undefined).taken;
+    await feed.tail.snapshot(nodeSnapshot(undefined)).taken;
     expect(opened.all).toBe(3);
   });
 
   test("shared snapshots contain everything that was written before the request [R-119]", async () => {
     const [node] = await ostler.aNode().times(1);
-    const early = feed.tail.snapshot(undefined).taken;
+    const early = feed.tail.snapshot(nodeSnapshot(undefined)).taken;
     const revision = (await ostler.node(node as never)).revision;
     await ostler.engine.updateNode(ALICE, node?.id ?? "", { labels: { written: "just now" }, ifRevision: revision });
-    const late = await feed.tail.snapshot(undefined).taken;
+    const late = await feed.tail.snapshot(nodeSnapshot(undefined)).taken;
     await early;
-    expect(late.nodes.find(({ id }) => id === node?.id)?.labels).toEqual({ written: "just now" });
+    expect(late.rows.find(({ id }) => id === node?.id)?.labels).toEqual({ written: "just now" });
   });
 
   test("shared snapshots of 100 filters are taken two at a time and hold each node once", async () => {
@@ -160,21 +162,21 @@ describe("shared snapshots", () => {
     const all = await taken(claimed(differing(100)));
     expect(opened).toMatchObject({ all: 100, most: 2 });
     const [first] = all;
-    expect(first?.nodes.length).toBeGreaterThanOrEqual(20);
-    expect(new Set(all.flatMap(({ nodes }) => nodes)).size).toBe(first?.nodes.length);
+    expect(first?.rows.length).toBeGreaterThanOrEqual(20);
+    expect(new Set(all.flatMap(({ rows }) => rows)).size).toBe(first?.rows.length);
   });
 
   test("shared snapshots share no row of a node that has changed in between", async () => {
     const [node] = await ostler.aNode().times(1);
     const claim = createSnapshots(ostler.database);
-    const rowIn = ({ nodes }: Snapshot) => nodes.find(({ id }) => id === node?.id);
-    const before = await claim(undefined).taken;
+    const rowIn = ({ rows }: Snapshot<NodeRow>) => rows.find(({ id }) => id === node?.id);
+    const before = await claim(nodeSnapshot(undefined)).taken;
     // This includes changes without a new revision.
     await ostler.test.sql`update nodes set labels = '{"quietly": "written"}' where id = ${node?.id ?? ""}`;
-    const after = await claim(undefined).taken;
+    const after = await claim(nodeSnapshot(undefined)).taken;
     expect(rowIn(before)?.labels).toEqual({});
     expect(rowIn(after)?.labels).toEqual({ quietly: "written" });
-    expect(before.nodes.filter((row) => after.nodes.includes(row))).toHaveLength(before.nodes.length - 1);
+    expect(before.rows.filter((row) => after.rows.includes(row))).toHaveLength(before.rows.length - 1);
   });
 
   test("shared snapshots wait for readers that hold many rows, and are taken in the order of requests when these release them", async () => {
@@ -209,8 +211,8 @@ describe("shared snapshots", () => {
   test("shared snapshots that fail, fail the present requests and no later ones", async () => {
     const claim = createSnapshots(ostler.database);
     vi.spyOn(ostler.database, "snapshot").mockRejectedValueOnce(new Error("the database is away"));
-    await expect(claim(undefined).taken).rejects.toThrow("the database is away");
-    expect((await claim(undefined).taken).nodes.length).toBeGreaterThan(0);
+    await expect(claim(nodeSnapshot(undefined)).taken).rejects.toThrow("the database is away");
+    expect((await claim(nodeSnapshot(undefined)).taken).rows.length).toBeGreaterThan(0);
   });
 });
 

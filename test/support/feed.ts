@@ -1,8 +1,14 @@
 /**
  * The log and its streams without server and engine, and writers that fill the log as fast as the database takes it.
  */
-import { nodeChanges } from "../../src/feed/change-stream.ts";
-import type { NodeChangesRequest, NodeChangeStreamItem } from "../../src/feed/change-stream.ts";
+import { nodeChanges, operationChanges } from "../../src/feed/change-stream.ts";
+import type {
+  FeedParts,
+  NodeChangeItem,
+  NodeChangesRequest,
+  OperationChangeItem,
+  OperationChangesRequest,
+} from "../../src/feed/change-stream.ts";
 import { createTail } from "../../src/feed/tail.ts";
 import type { Tail } from "../../src/feed/tail.ts";
 import { nodeStream } from "../../src/feed/node-stream.ts";
@@ -29,7 +35,8 @@ export interface FeedUnderTest extends AsyncDisposable {
   readonly listeners: number;
   stream(request?: Request): AsyncIterableIterator<SeenItem>;
   /** The stream of changes. `elsewhere`: of a second process. */
-  changes(request: NodeChangesRequest, elsewhere?: boolean): AsyncIterableIterator<NodeChangeStreamItem>;
+  changes(request: NodeChangesRequest, elsewhere?: boolean): AsyncIterableIterator<NodeChangeItem>;
+  operationChanges(request: OperationChangesRequest, elsewhere?: boolean): AsyncIterableIterator<OperationChangeItem>;
   /** A stream of a process that has just come: its ring is empty. */
   streamElsewhere(request?: Request): Promise<AsyncIterableIterator<SeenItem>>;
   /**
@@ -56,6 +63,7 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
   const tail = await tailHere();
   const second = await tailHere();
   const counted = countListeners(tail);
+  const partsOf = (elsewhere = false): FeedParts => ({ database, tail: elsewhere ? second : tail });
   return {
     ostler,
     tail: counted.tail,
@@ -63,7 +71,8 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
       return counted.listeners();
     },
     stream: (request) => seen(nodeStream({ database, tail: counted.tail }, requestOf(request))),
-    changes: (request, elsewhere = false) => nodeChanges({ database, tail: elsewhere ? second : tail }, request),
+    changes: (request, elsewhere) => nodeChanges(partsOf(elsewhere), request),
+    operationChanges: (request, elsewhere) => operationChanges(partsOf(elsewhere), request),
     streamElsewhere: async (request) => seen(nodeStream({ database, tail: await tailHere() }, requestOf(request))),
     async goRound(nodes, rounds = 1) {
       const ids = nodes.map(({ id }) => id);

@@ -51,6 +51,7 @@ const NULLABLE_LISTS = new Set([
   "NodeReading.bios",
   // The node is new to the reader.
   "NodeUpserted.changed",
+  "OperationUpserted.changed",
 ]);
 /** Judges as the mutations do, and answers as they would. */
 const ANSWERS_LIKE_A_MUTATION = new Set(["PlanPayload"]);
@@ -58,7 +59,7 @@ const ANSWERS_LIKE_A_MUTATION = new Set(["PlanPayload"]);
  * Not fetched by its ID, which is there to recognize it by. The `operation` of a transition may be null where that of a
  * run may not.
  */
-const IDENTIFIED_ONLY = new Set(["Transition", "NodeLeft"]);
+const IDENTIFIED_ONLY = new Set(["Transition", "NodeLeft", "OperationLeft"]);
 
 /** Below these is what drivers declare: there null is what was not given, and a row may be older than its plugin. */
 const SETTINGS = [

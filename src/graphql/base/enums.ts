@@ -20,7 +20,7 @@ import { BOOT_DEVICES, BOOT_MODES, OPERATION_KINDS, POWER_CHANGES } from "../../
 import { NODE_FAULTS } from "../../lifecycle/faults.ts";
 import { WAIT_REASONS } from "../../lifecycle/waiting.ts";
 import { WAVE_STATES } from "../../lifecycle/waves.ts";
-import type { NodeChangeField } from "../../store/change-fields.ts";
+import type { NodeChangeField, OperationChangeField } from "../../store/change-fields.ts";
 import type { CountedField } from "../../store/node-fields.ts";
 import { builder, enumValues } from "./builder.ts";
 
@@ -151,6 +151,20 @@ export const NodeChangeFieldEnum = named<NodeChangeField>(
     INVENTORY: "`inventory` and `inventories`.",
     CURRENT_RUN:
       "`currentRun` and `targetState`: the run began, ended, or changed its state, step, wait or interrupt. Progress within a step is not included.",
+  },
+);
+
+export const OperationChangeFieldEnum = named<OperationChangeField>(
+  "OperationChangeField",
+  "What has changed of an operation. New values may be added.",
+  {
+    STATE: "`state`, `startedAt` and `finishedAt`.",
+    PROGRESS:
+      "`runCounts`, `finishedCount`, `failedCount`, `reachedCount`, `totalCount`, `progress`, `etaSeconds` or `cleanUpFailures`: runs began, ended, waited or reached another step, or addresses were probed.",
+    WAVES: "The field `rollout` of the operation: waves began, paused, halted or were changed.",
+    INTERRUPT: "An abort or a stop was requested or withdrawn.",
+    FAILURE: "The field `firstFailure` of the operation.",
+    OPTIONS: "`cluster`, `onFailure`, `maxParallel`, `runbook` or `variables`; also when a cluster was deleted.",
   },
 );
 

@@ -1,5 +1,4 @@
 /** Operations: the type and its queries. verbs.ts and work.ts have the mutations that start them. */
-import { findCluster } from "../../engine/engine.ts";
 import { UNFINISHED_RUN_STATES } from "../../lifecycle/operation-states.ts";
 import type { RunState } from "../../lifecycle/operation-states.ts";
 import { countOperations, operationsPage, restartedBy } from "../../store/operations.ts";
@@ -29,11 +28,11 @@ import {
   RunStateEnum,
   WaveStateEnum,
 } from "../base/enums.ts";
-import { globalId, keyOf, uuidOrNone } from "../base/ids.ts";
+import { globalId, keyOf } from "../base/ids.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { ClusterRef, FailureRef, OperationRef, ResourceRef } from "../base/refs.ts";
+import { operationFilter, OperationFilterInput } from "./operation-filter.ts";
 import { RunConnection } from "./run.ts";
-import { clusterChoice, ClusterRefInput, nodeId, NodeRefInput } from "./selectors.ts";
 import { TransitionConnection, transitionConnection } from "./transition.ts";
 
 const RunStateCountRef = builder
@@ -247,29 +246,6 @@ builder.objectFields(OperationRef, (t) => ({
 
 export const OperationConnection = connectionType("Operation", OperationRef);
 
-const OperationFilterInput = builder.inputType("OperationFilter", {
-  description: "Filter for operations. The given fields are combined with AND.",
-  fields: (t) => ({
-    kinds: t.field({ type: [OperationKindEnum], description: "Of one of these kinds; an empty list matches nothing." }),
-    states: t.field({
-      type: [OperationStateEnum],
-      description: "In one of these states; an empty list matches nothing.",
-    }),
-    node: t.field({ type: NodeRefInput, description: "With a run on this node." }),
-    cluster: t.field({
-      type: ClusterRefInput,
-      description:
-        "Requested for this cluster, or on nodes that were members of it when the operation was accepted, selected in any way.",
-    }),
-    requestedBy: t.stringList({ description: "Requested by one of these actors; an empty list matches nothing." }),
-    text: t.string({
-      description: "With this text in `reason` or in the message of `firstFailure`, ignoring case.",
-    }),
-    createdSince: t.field({ type: "DateTime", description: "Accepted at this time or later." }),
-    createdBefore: t.field({ type: "DateTime", description: "Accepted before this time." }),
-  }),
-});
-
 builder.queryField("operation", (t) =>
   t.field({
     type: OperationRef,
@@ -295,19 +271,7 @@ builder.queryField("operations", (t) =>
     },
     resolve: async (_root, args, { services }) => {
       const { reader } = services.database;
-      const clusterId = args.filter?.cluster
-        ? ((await findCluster(reader, clusterChoice(args.filter.cluster))) ?? uuidOrNone(""))
-        : undefined;
-      const filter = {
-        kinds: given(args.filter?.kinds),
-        states: given(args.filter?.states),
-        nodeId: args.filter?.node ? uuidOrNone(await nodeId(args.filter.node, reader)) : undefined,
-        clusterId,
-        actors: given(args.filter?.requestedBy),
-        text: given(args.filter?.text),
-        createdSince: given(args.filter?.createdSince),
-        createdBefore: given(args.filter?.createdBefore),
-      };
+      const filter = await operationFilter(args.filter, reader);
       return connectionOf(
         await operationsPage(reader, filter, pageRequest(args, "instant")),
         ({ createdAt }) => createdAt,

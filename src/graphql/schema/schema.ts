@@ -39,6 +39,7 @@ import "./machine-facts.ts";
 import "./node.ts";
 import "./node-actions.ts";
 import "./node-changes.ts";
+import "./operation-changes.ts";
 import "./node-counts.ts";
 import "./node-list.ts";
 import "./edit-nodes.ts";

@@ -269,10 +269,15 @@ export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilt
   };
 }
 
-/** The filter of a stream. Its size is limited, because it stays in memory. */
-export function streamFilter(filter: NodeFilterShape | null | undefined): NodeFilter | undefined {
+/** Refuses a filter that is too large for a stream: it stays in memory. */
+export function limitStreamFilter(filter: object | null | undefined): void {
   const characters = JSON.stringify(filter ?? {}).length;
   if (characters > LIMITS.streamFilter) throw beyond("streamFilter", { requested: characters });
+}
+
+/** The filter of a stream. */
+export function streamFilter(filter: NodeFilterShape | null | undefined): NodeFilter | undefined {
+  limitStreamFilter(filter);
   const stray = filter && databaseConditionIn(filter);
   if (stray)
     throw badInput(

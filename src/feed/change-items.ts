@@ -1,0 +1,139 @@
+/**
+ * Items of a stream of changes from a page of the log: one for each object. Pure.
+ *
+ * What the reader has is decided without remembering it. An object that matches now is sent. One that does not match
+ * now, but did before one of the changes of the page, has left. This is exact for any pages: let a reader have an
+ * object, and the object match for the last time before some change. The page with that change has what filters saw
+ * before it, and the object as it was read afterwards, which does not match; so the page sends that the object left,
+ * and no later one sends the object.
+ */
+import { changeCursor } from "../store/changes.ts";
+import type { ChangeCursor, ChangeRow } from "../store/changes.ts";
+import type { Wanted } from "./known-rows.ts";
+
+export type ChangeItem<Row, Field> =
+  | {
+      readonly kind: "upserted";
+      readonly cursor: ChangeCursor;
+      readonly at: Date;
+      /** The same object for the same reading. */
+      readonly row: Row;
+      /** Which fields changed; null if the object is new to the reader. */
+      readonly changed: readonly Field[] | null;
+    }
+  | {
+      readonly kind: "left";
+      readonly cursor: ChangeCursor;
+      readonly at: Date;
+      readonly id: string;
+      readonly name: string;
+      /** The object does not exist any more. */
+      readonly deleted: boolean;
+    };
+
+/** What a change of the log is for an object of the stream. */
+export interface ObjectChange<Field> {
+  readonly id: string;
+  readonly fields: readonly Field[];
+  readonly row: ChangeRow;
+}
+
+/** The changes of one object on a page. */
+export interface ChangedObject<Field> {
+  readonly id: string;
+  readonly first: ChangeRow;
+  readonly last: ChangeRow;
+  readonly changes: readonly ObjectChange<Field>[];
+}
+
+/** An object that matched the filter before a change. */
+interface Before {
+  /** `MAYBE`: the log does not record it. A reader that has the object then learns of it in any case. */
+  readonly matched: boolean | "MAYBE";
+  readonly name: string;
+}
+
+/** How the filter of a stream sees objects. */
+export interface View<Found extends { readonly row: unknown }, Field> {
+  /** All fields, in the order in which items list them. */
+  readonly fields: readonly Field[];
+  matches(known: Found): boolean;
+  /** The object before a change; null if no filter can notice the change. */
+  before(change: ObjectChange<Field>, known: Found | null): Before | null;
+  /** Whether the object begins to exist with the change. */
+  begins(change: ObjectChange<Field>): boolean;
+}
+
+/** The objects of changes, in the order of their first changes. */
+export function changedObjects<Field>(changes: readonly ObjectChange<Field>[]): readonly ChangedObject<Field>[] {
+  return [...Map.groupBy(changes, ({ id }) => id)].flatMap(([id, ofOne]) => {
+    const [first, last] = [ofOne.at(0), ofOne.at(-1)];
+    return first && last ? [{ id, first: first.row, last: last.row, changes: ofOne }] : [];
+  });
+}
+
+export function wantedRows(objects: readonly ChangedObject<unknown>[]): readonly Wanted[] {
+  return objects.map(({ id, last }) => ({ id, position: last.position }));
+}
+
+/** A page of the log: its rows, which come after a cursor. */
+export interface PageRows {
+  readonly after: ChangeCursor;
+  readonly rows: readonly ChangeRow[];
+}
+
+/** The items of a page. `known`: the objects as they are, read after the page was numbered. */
+export function changeItems<Row, Found extends { readonly row: Row }, Field>(
+  page: PageRows,
+  objects: readonly ChangedObject<Field>[],
+  known: ReadonlyMap<string, Found | null>,
+  view: View<Found, Field>,
+): readonly ChangeItem<Row, Field>[] {
+  const items = objects.flatMap((object) => {
+    const item = itemOf<Row, Found, Field>(object, known.get(object.id) ?? null, view);
+    return item ? [{ object, item }] : [];
+  });
+  return items.map(({ object, item }, index) => ({
+    ...item,
+    cursor: cursorOf(page, object.last, items[index + 1]?.object.first),
+  }));
+}
+
+/**
+ * The cursor of an item: everything up to it was sent with the item. It does not depend on the filter unless objects
+ * have several changes on the page, so that readers with different filters share the item.
+ */
+function cursorOf({ after, rows }: PageRows, last: ChangeRow, next: ChangeRow | undefined): ChangeCursor {
+  if (!next || last.position < next.position) return changeCursor(last);
+  // The next object has changes up to the last one of this object, and was not sent yet.
+  const before = rows[rows.indexOf(next) - 1];
+  return before ? changeCursor(before) : after;
+}
+
+type WithoutCursor<Item> = Item extends unknown ? Omit<Item, "cursor"> : never;
+
+function itemOf<Row, Found extends { readonly row: Row }, Field>(
+  { id, last: { at }, changes }: ChangedObject<Field>,
+  known: Found | null,
+  view: View<Found, Field>,
+): WithoutCursor<ChangeItem<Row, Field>> | null {
+  const before = changes.flatMap((change) => view.before(change, known) ?? []);
+  if (known && view.matches(known)) {
+    const isNew = changes.some((change) => view.begins(change)) || before.slice(0, 1).some(isUnsure);
+    return { kind: "upserted", at, row: known.row, changed: isNew ? null : fieldsOf(changes, view) };
+  }
+  const left = before.findLast(({ matched }) => matched !== false);
+  return left ? { kind: "left", at, id, name: left.name, deleted: known === null } : null;
+}
+
+function isUnsure({ matched }: Before): boolean {
+  return matched !== true;
+}
+
+function fieldsOf<Field>(
+  changes: readonly ObjectChange<Field>[],
+  { fields }: { readonly fields: readonly Field[] },
+): readonly Field[] {
+  const changed = new Set(changes.flatMap((change) => change.fields));
+  return fields.filter((field) => changed.has(field));
+}

@@ -1,0 +1,53 @@
+/**
+ * The head of a log as streams see it whose items are summed up of many rows, such as the counts of an operation: it
+ * advances at once, and then not again for a while, so that such a stream makes few items of many changes. All streams
+ * see the same heads, and so read the same pages.
+ */
+import { notifyAll, subscribe } from "./log-reader.ts";
+
+export interface Head {
+  readonly position: number;
+  /** Calls `listener` when the head has advanced and when the tail ends. */
+  onAdvance(listener: () => void): () => void;
+}
+
+export function createPacedHead(head: Head & { readonly isClosed: boolean }, everyMs: number): Head {
+  const listeners = new Set<() => void>();
+  let position = 0;
+  let advancedAt = Number.NEGATIVE_INFINITY;
+  let timer: NodeJS.Timeout | undefined;
+  let leave = () => {};
+
+  const advance = () => {
+    timer = undefined;
+    advancedAt = performance.now();
+    position = head.position;
+    notifyAll(listeners);
+  };
+  const onAdvance = () => {
+    const early = head.isClosed ? 0 : advancedAt + everyMs - performance.now();
+    if (early <= 0) {
+      clearTimeout(timer);
+      advance();
+    } else timer ??= setTimeout(advance, early).unref();
+  };
+  return {
+    get position() {
+      return listeners.size === 0 ? head.position : position;
+    },
+    onAdvance(listener) {
+      if (listeners.size === 0) {
+        position = head.position;
+        leave = head.onAdvance(onAdvance);
+      }
+      const unsubscribe = subscribe(listeners, listener);
+      return () => {
+        unsubscribe();
+        if (listeners.size > 0) return;
+        leave();
+        clearTimeout(timer);
+        timer = undefined;
+      };
+    },
+  };
+}

@@ -1,0 +1,45 @@
+/** The subscription `operationChanges`. */
+import { operationChanges } from "../../feed/change-stream.ts";
+import { builder, needs } from "../base/builder.ts";
+import { OperationChangeFieldEnum } from "../base/enums.ts";
+import { OperationRef } from "../base/refs.ts";
+import { beginArgs, beginning, changeKey, changeUnion } from "./change-streams.ts";
+import { OperationFilterInput, streamOperationFilter } from "./operation-filter.ts";
+
+const OperationChangeRef = changeUnion({
+  name: "Operation",
+  field: "operation",
+  type: OperationRef,
+  changed: OperationChangeFieldEnum,
+  bring: (brought, operation) => brought.operation(operation),
+  texts: {
+    upserted: "Operation that matches the filter, as it is after a change, or as it was when the stream started.",
+    isNew: "it is part of a snapshot, was accepted, or has begun to match the filter",
+    left: "Operation that no longer matches the filter. Ignore it if you do not have the operation: it may have matched for a moment only.",
+  },
+  leftMembers: ["uuid"],
+});
+
+builder.subscriptionField("operationChanges", (t) =>
+  t.field({
+    type: OperationChangeRef,
+    ...needs("READ"),
+    description:
+      "Every visible change of matching operations, in commit order and without gaps: their beginning and end, state, progress, waves and interrupts. With `snapshot: true`, all matching operations come first, newest first: filter by `states` or `createdSince` unless you need the whole history. With `after`, the stream continues after a cursor. With neither, it starts now. Several changes of an operation are one item, at most five a second.",
+    args: {
+      filter: t.arg({
+        type: OperationFilterInput,
+        description:
+          "Only operations that match; by default all. One that stops matching is sent once as `OperationLeft`. Names are looked up when the stream starts, and one that does not exist is the error NOT_FOUND. At most 65,536 characters as JSON.",
+      }),
+      ...beginArgs(t.arg, "a snapshot of all matching operations"),
+    },
+    subscribe: async (_root, { filter, ...begin }, { services }) =>
+      operationChanges(services, {
+        ...beginning(begin),
+        filter: await streamOperationFilter(filter, services.database.reader),
+      }),
+    resolve: (item) => item,
+    extensions: { ...needs("READ").extensions, eventKey: changeKey },
+  }),
+);

@@ -1,0 +1,187 @@
+/** The stream of changes of operations: what it emits, exact about what leaves a filter, and the cursors it refuses. */
+import { randomUUID } from "node:crypto";
+import { afterAll, describe, expect, test } from "vitest";
+import type { OperationChangeItem } from "../../src/feed/change-stream.ts";
+import type { ChangeCursor } from "../../src/store/changes.ts";
+import { newestChange, numberChanges } from "../../src/store/changes.ts";
+import type { OperationFilter } from "../../src/store/operation-filter.ts";
+import { operationsByIds, operationsPage } from "../../src/store/operations.ts";
+import type { OperationRow } from "../../src/store/operations.ts";
+import { ALICE } from "../support/builders.ts";
+import { feedUnderTest } from "../support/feed.ts";
+import { Follower } from "../support/follower.ts";
+import { takeAll, takeUntil } from "../support/service.ts";
+
+const feed = await feedUnderTest();
+afterAll(() => feed[Symbol.asyncDispose]());
+const { ostler } = feed;
+const { reader } = ostler.database;
+const { sql } = ostler.test;
+
+const isCaughtUp = (item: OperationChangeItem) => item.kind === "bookmark" && item.caughtUp;
+async function newest(): Promise<ChangeCursor> {
+  await numberChanges(reader, 100_000);
+  return newestChange(reader);
+}
+
+/** What a stream from a cursor emits until it has caught up. */
+async function since(after: ChangeCursor, filter?: OperationFilter) {
+  await newest();
+  const stream = feed.operationChanges({ after, snapshot: false, filter });
+  const items = await takeUntil(stream, isCaughtUp);
+  await stream.return?.();
+  return items.flatMap((item) => {
+    if (item.kind === "upserted") return { is: item.row.id, state: item.row.state, changed: item.changed };
+    return item.kind === "left" ? { left: item.id } : [];
+  });
+}
+
+/** An accepted operation on a new node; the engine does not work on it. */
+async function accepted(): Promise<{ readonly id: string; readonly nodeId: string }> {
+  const node = await ostler.aNode().made();
+  return { id: await ostler.begin("MANAGE", [node]), nodeId: node.id };
+}
+
+describe("stream of changes of operations", () => {
+  test("stream of changes of operations emits the beginning, the progress and the end of an operation [R-620]", async () => {
+    const from = await newest();
+    const { id, nodeId } = await accepted();
+    expect(await since(from)).toEqual([{ is: id, state: "QUEUED", changed: null }]);
+    const begun = await newest();
+    await sql`update operations set state = 'RUNNING', started_at = now() where id = ${id}`;
+    await sql`update runs set state = 'RUNNING' where node_id = ${nodeId}`;
+    expect(await since(begun)).toEqual([{ is: id, state: "RUNNING", changed: ["STATE", "PROGRESS"] }]);
+    const ended = await newest();
+    await sql`update operations set state = 'SUCCEEDED', finished_at = now() where id = ${id}`;
+    expect(await since(ended)).toEqual([{ is: id, state: "SUCCEEDED", changed: ["STATE"] }]);
+  });
+
+  test.each([
+    ["a halt of its waves", "wave_state = 'HALTED', wave_reason = 'two failed'", ["WAVES"]],
+    ["an abort", "wish = 'ABORT', wish_by = 'alice'", ["INTERRUPT"]],
+    ["the first failure", `first_failure = '{"message": "no disk"}'`, ["FAILURE"]],
+    ["another limit", "max_parallel = 7", ["OPTIONS"]],
+  ])("stream of changes of operations emits %s as a field [R-620]", async (_what, columns, changed) => {
+    const { id } = await accepted();
+    const from = await newest();
+    await sql.unsafe(`update operations set ${columns} where id = '${id}'`);
+    expect(await since(from)).toEqual([{ is: id, state: "QUEUED", changed }]);
+  });
+
+  test("stream of changes of operations emits nothing of the progress within a step [R-620]", async () => {
+    const { nodeId } = await accepted();
+    const from = await newest();
+    await sql`insert into change_inbox (subject, subject_id, node_id, operation_id, event, fields)
+      select 'RUN', id, node_id, operation_id, 'CHANGED', '{PROGRESS}' from runs where node_id = ${nodeId}`;
+    expect(await since(from)).toEqual([]);
+  });
+
+  test("stream of changes of operations emits that one left when it stops matching, also of a deleted cluster [R-621]", async () => {
+    const name = `doomed-${randomUUID()}`;
+    const { clusterId } = await ostler.engine.createCluster(ALICE, { name });
+    const node = await ostler.aNode().inCluster(name).made();
+    const asMember = await ostler.begin("MANAGE", [node]);
+    const other = await accepted();
+    await sql`update operations set cluster_id = ${clusterId} where id = ${other.id}`;
+    const from = await newest();
+    const matching = async (filter: OperationFilter) => (await operationsPage(reader, filter, { limit: 10 })).rows;
+    const ofCluster = { clusterId: clusterId ?? "" };
+    await sql`update operations set state = 'RUNNING' where id = ${asMember}`;
+    expect(await since(from, { ...ofCluster, states: ["QUEUED"] })).toEqual([{ left: asMember }]);
+    expect(await since(from, { ...ofCluster, states: ["RUNNING"] })).toEqual([
+      { is: asMember, state: "RUNNING", changed: null },
+    ]);
+    expect(await since(from, { nodeId: other.nodeId })).toEqual([]);
+    const between = await newest();
+    await sql`delete from clusters where id = ${clusterId}`;
+    expect(new Set(await since(between, ofCluster))).toEqual(new Set([{ left: asMember }, { left: other.id }]));
+    expect(await matching(ofCluster)).toEqual([]);
+  });
+
+  test("stream of changes of operations with a filter that matches nothing emits bookmarks only [R-621]", async () => {
+    const from = await newest();
+    await accepted();
+    expect(await since(from, { nodeId: randomUUID() })).toEqual([]);
+    expect(await since(from, { states: [] })).toEqual([]);
+  });
+
+  test.each([
+    ["of the future", (cursor: ChangeCursor) => ({ ...cursor, position: cursor.position + 1_000 })],
+    ["of a restored database", (cursor: ChangeCursor) => ({ ...cursor, at: new Date(0) })],
+  ])("stream of changes of operations from a cursor %s ends with CURSOR_EXPIRED [R-622]", async (_which, change) => {
+    await accepted();
+    const after = change(await newest());
+    expect(await takeAll(feed.operationChanges({ after, snapshot: false }))).toMatchObject([
+      { kind: "reset", reason: "CURSOR_EXPIRED" },
+    ]);
+  });
+
+  test("stream of changes of operations makes a few items of many changes of runs [R-623]", async () => {
+    const nodes = await ostler.aNode().times(3);
+    const id = await ostler.begin("MANAGE", nodes);
+    const stream = feed.operationChanges({ after: await newest(), snapshot: false, filter: { ids: [id] } });
+    const seen: OperationChangeItem[] = [];
+    const following = (async () => {
+      for await (const item of stream) {
+        seen.push(item);
+        if (item.kind === "upserted" && item.row.reason === "last") return;
+      }
+    })();
+    const startedAt = performance.now();
+    for (let round = 0; round < 200; round += 1) {
+      await sql`update runs set position = position + 1 where operation_id = ${id}`;
+      await numberChanges(reader, 1_000);
+    }
+    await sql`update operations set state = 'RUNNING', reason = 'last' where id = ${id}`;
+    await following;
+    const upserted = seen.filter(({ kind }) => kind === "upserted");
+    expect(upserted.length).toBeLessThanOrEqual(3 + (performance.now() - startedAt) / 200);
+    expect(upserted.at(-1)).toMatchObject({ row: { state: "RUNNING" } });
+  });
+});
+
+const FILTERS: readonly (OperationFilter | undefined)[] = [
+  undefined,
+  { states: ["QUEUED", "RUNNING"] },
+  { states: ["FAILED"], text: "DISK" },
+  { actors: ["alice"], kinds: ["MANAGE"], states: ["RUNNING"] },
+  { actors: ["nobody"] },
+  { createdSince: new Date(0), createdBefore: new Date("2999-01-01"), states: ["RUNNING", "FAILED"] },
+];
+
+describe("readers of operations with filters", () => {
+  test("readers that are cut at any item have exactly the matching operations in the end, field by field [R-624]", async () => {
+    const ids = (await Promise.all(Array.from({ length: 12 }, accepted))).map(({ id }) => id);
+    const pick = <Value>(of: readonly Value[]) => of[Math.floor(Math.random() * of.length)] as Value;
+    const changes = [
+      (id: string) =>
+        sql`update operations set state = ${pick(["QUEUED", "RUNNING", "FAILED"])}, revision = revision + 1 where id = ${id}`,
+      (id: string) => sql`update operations set state = 'RUNNING', revision = revision + 1 where id <= ${id}`,
+      (id: string) =>
+        sql`update operations set first_failure = coalesce(first_failure, '{"message": "a Disk is broken"}'), revision = revision + 1 where id = ${id}`,
+      (id: string) =>
+        sql`update operations set max_parallel = coalesce(max_parallel, 0) + 1, revision = revision + 1 where id = ${id}`,
+      (id: string) => sql`update runs set position = position + 1 where operation_id = ${id}`,
+    ];
+    let end = Number.POSITIVE_INFINITY;
+    const followers = FILTERS.map(
+      (filter) =>
+        new Follower<OperationRow>((opening, elsewhere) => feed.operationChanges({ ...opening, filter }, elsewhere)),
+    );
+    const following = Promise.all(followers.map((one) => one.follow(({ position }) => position >= end)));
+    for (let round = 0; round < 200; round += 1) await pick(changes)(pick(ids));
+    end = (await newest()).position;
+    // Streams with a filter learn of the end by a change that they see.
+    await sql`update operations set wave_reason = 'end', revision = revision + 1`;
+    await following;
+    for (const [index, filter] of FILTERS.entries()) {
+      const rows = followers[index]?.rows ?? new Map<string, OperationRow>();
+      const { rows: matching } = await operationsPage(reader, filter, { limit: 1_000 });
+      expect([...rows.keys()].toSorted(), JSON.stringify(filter)).toEqual(matching.map(({ id }) => id).toSorted());
+      const found = new Map((await operationsByIds(reader, [...rows.keys()])).map((row) => [row.id, row]));
+      for (const [id, row] of rows)
+        expect({ ...row, waveReason: "" }).toEqual({ ...found.get(id), waveReason: "", revision: row.revision });
+      if (filter === undefined) expect(followers[index]?.cuts).toBeGreaterThan(5);
+    }
+  });
+});

@@ -1,0 +1,99 @@
+/** `operationChanges` over WebSocket and server-sent events: its items, its arguments and what they refuse. */
+import { randomUUID } from "node:crypto";
+import { afterAll, describe, expect, test } from "vitest";
+import { serviceUnderTest, takeUntil } from "../support/service.ts";
+
+const ostler = await serviceUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+const OPERATION_CHANGES = `subscription Changes($filter: OperationFilter, $after: String, $snapshot: Boolean! = false) {
+  operationChanges(filter: $filter, after: $after, snapshot: $snapshot) {
+    type: __typename
+    ... on OperationUpserted { cursor at changed operation { id kind state totalCount finishedCount runCounts { state count } } }
+    ... on OperationLeft { cursor at id uuid }
+    ... on StreamBookmark { cursor at caughtUp snapshotComplete }
+    ... on StreamReset { cursor code }
+  }
+}`;
+
+interface Item {
+  readonly operationChanges: {
+    readonly type: string;
+    readonly cursor: string;
+    readonly changed?: readonly string[] | null;
+    readonly caughtUp?: boolean;
+    readonly code?: string;
+    readonly operation?: { readonly id: string; readonly state: string; readonly finishedCount: number };
+  };
+}
+
+const isCaughtUp = ({ operationChanges: item }: Item) => item.caughtUp === true;
+const isEnd = ({ operationChanges: { operation } }: Item) => operation?.state === "SUCCEEDED";
+
+describe("operationChanges", () => {
+  test.each(["overSocket", "overEvents"] as const)(
+    "operationChanges %s emits an operation of another client from its beginning to its end, and resumes after a cursor [R-620]",
+    async (way) => {
+      const names = await ostler.register(2);
+      const stream = ostler[way]<Item>(OPERATION_CHANGES, {});
+      const { cursor } = (await takeUntil(stream, isCaughtUp)).at(-1)?.operationChanges ?? { cursor: "" };
+      await ostler.commission(names, "AVAILABLE");
+      const items = await takeUntil(stream, isEnd);
+      await stream.return?.();
+      const [first, ...rest] = items.map(({ operationChanges: item }) => item);
+      expect(first).toMatchObject({ type: "OperationUpserted", changed: null, operation: { kind: "COMMISSION" } });
+      expect(rest.at(-1)).toMatchObject({ operation: { totalCount: 2, finishedCount: 2 } });
+      expect(rest.map(({ changed }) => changed)).not.toContain(null);
+      const resumed = ostler[way]<Item>(OPERATION_CHANGES, { after: cursor });
+      const again = await takeUntil(resumed, isCaughtUp);
+      await resumed.return?.();
+      expect(again.at(-2)?.operationChanges).toMatchObject({ operation: { state: "SUCCEEDED", finishedCount: 2 } });
+    },
+  );
+
+  test("operationChanges emits that an operation left a filter by states, with a snapshot before [R-621]", async () => {
+    const names = await ostler.register(1);
+    await ostler.commission(names, "AVAILABLE");
+    const stream = ostler.overSocket<Item>(OPERATION_CHANGES, {
+      filter: { states: ["QUEUED", "RUNNING"], node: { name: names[0] } },
+      snapshot: true,
+    });
+    expect((await takeUntil(stream, isCaughtUp)).map(({ operationChanges: { type } }) => type)).toEqual([
+      "StreamBookmark",
+      "StreamBookmark",
+    ]);
+    const answer = await ostler.query<{ cleanNodes: { operation: { id: string } } }>(
+      `mutation Clean($input: CleanNodesInput!) { cleanNodes(input: $input) { operation { id } } }`,
+      { input: { nodes: { names } } },
+    );
+    const items = await takeUntil(stream, ({ operationChanges: { type } }) => type === "OperationLeft");
+    await stream.return?.();
+    expect(items.at(-1)?.operationChanges).toMatchObject({ id: answer.cleanNodes.operation.id });
+  });
+
+  test.each([
+    ["a cursor of transitions", { after: "284-mf3k2a9x" }, "is a cursor of transitions"],
+    ["a text of another form", { after: "x" }, "is not a cursor of a stream"],
+    ["a cursor and a snapshot", { after: "c1-mf3k2a9x", snapshot: true }, "not both"],
+    ["an unknown node", { filter: { node: { name: "no-such" } } }, 'Node "no-such" does not exist'],
+    ["an unknown cluster", { filter: { cluster: { name: "no-such" } } }, 'Cluster "no-such" does not exist'],
+    ["a filter that is too long", { filter: { ids: Array.from({ length: 2_000 }, () => randomUUID()) } }, "filter"],
+  ])("operationChanges with %s is refused [R-622]", async (_what, variables, message) => {
+    await expect(ostler.overSocket<Item>(OPERATION_CHANGES, variables).next()).rejects.toThrow(message);
+  });
+
+  test("operationChanges after a cursor of the future ends with CURSOR_EXPIRED, over the wire too [R-622]", async () => {
+    const { value } = (await ostler.overSocket<Item>(OPERATION_CHANGES, { after: "c999999999-mf3k2a9x" }).next()) as {
+      value: Item;
+    };
+    expect(value.operationChanges).toMatchObject({ type: "StreamReset", code: "CURSOR_EXPIRED" });
+  });
+
+  test("operationChanges with ids and clusters that match nothing emits bookmarks only [R-621]", async () => {
+    const filter = { ids: [randomUUID()], cluster: { id: randomUUID() } };
+    const stream = ostler.overSocket<Item>(OPERATION_CHANGES, { filter, snapshot: true });
+    const items = await takeUntil(stream, isCaughtUp);
+    await stream.return?.();
+    expect(items.map(({ operationChanges: { type } }) => type)).toEqual(["StreamBookmark", "StreamBookmark"]);
+  });
+});

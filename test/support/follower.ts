@@ -1,0 +1,52 @@
+/** A reader of a stream of changes that keeps the objects of one filter, and is cut at any item. */
+import type { ChangeStream, ChangeStreamItem } from "../../src/feed/change-stream.ts";
+import type { ChangeCursor } from "../../src/store/changes.ts";
+
+interface Followable {
+  readonly id: string;
+  readonly revision: number;
+}
+
+/** Where a stream begins; `elsewhere`: on a second replica. */
+export interface Opening {
+  readonly snapshot: boolean;
+  readonly after?: ChangeCursor;
+}
+
+export class Follower<Row extends Followable> {
+  readonly rows = new Map<string, Row>();
+  readonly #open: (opening: Opening, elsewhere: boolean) => ChangeStream<Row, string>;
+  #cursor: ChangeCursor | null = null;
+  cuts = 0;
+
+  constructor(open: (opening: Opening, elsewhere: boolean) => ChangeStream<Row, string>) {
+    this.#open = open;
+  }
+
+  /** Follows until `isOver`, with breaks, on one replica or the other. */
+  async follow(isOver: (cursor: ChangeCursor) => boolean): Promise<void> {
+    while (!this.#cursor || !isOver(this.#cursor)) {
+      const isSnapshot = this.#cursor === null;
+      const opening = this.#cursor ? { after: this.#cursor, snapshot: false } : { snapshot: true };
+      let left = Math.floor(Math.random() * 4);
+      for await (const item of this.#open(opening, this.cuts % 2 === 1)) {
+        this.#take(item, isSnapshot);
+        left -= 1;
+        if (this.#cursor && (left < 0 || isOver(this.#cursor))) break;
+      }
+      this.cuts += 1;
+    }
+  }
+
+  #take(item: ChangeStreamItem<Row, string>, isSnapshot: boolean): void {
+    if (item.kind === "reset") throw new Error(`The stream ended: ${item.reason}.`);
+    if (item.kind === "upserted") {
+      const known = this.rows.get(item.row.id);
+      if (item.row.revision < (known?.revision ?? 0)) throw new Error(`${item.row.id} went back.`);
+      this.rows.set(item.row.id, item.row);
+    }
+    if (item.kind === "left") this.rows.delete(item.id);
+    // An incomplete snapshot cannot be resumed.
+    if (this.#cursor || !isSnapshot || (item.kind === "bookmark" && item.snapshotComplete)) this.#cursor = item.cursor;
+  }
+}
