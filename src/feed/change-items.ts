@@ -31,7 +31,7 @@ export type ChangeItem<Row, Field> =
       readonly deleted: boolean;
     };
 
-/** What a change of the log is for an object of the stream. */
+/** A change of the log, as a change of an object of the stream. */
 export interface ObjectChange<Field> {
   readonly id: string;
   readonly fields: readonly Field[];

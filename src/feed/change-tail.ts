@@ -10,7 +10,7 @@
 import type { Log } from "../log.ts";
 import { changesAfter, newestChange, numberChanges } from "../store/changes.ts";
 import type { ChangeRow } from "../store/changes.ts";
-import type { Database } from "../store/postgres/database.ts";
+import type { Database, Reader } from "../store/postgres/database.ts";
 import { createKnownRows } from "./known-rows.ts";
 import type { KnownRows } from "./known-rows.ts";
 import { LogReader, subscribe } from "./log-reader.ts";
@@ -23,6 +23,12 @@ import type { Head } from "./paced-head.ts";
 import { createSharedPages } from "./shared-pages.ts";
 import type { SharedPages } from "./shared-pages.ts";
 
+/** Objects of each kind as streams read them. */
+export interface KnownObjects {
+  readonly nodes: KnownRows<KnownNode>;
+  readonly operations: KnownRows<KnownOperation>;
+}
+
 export interface ChangeTail {
   /** The newest change that this process has seen; behind while there is no stream. */
   readonly live: Head;
@@ -31,10 +37,7 @@ export interface ChangeTail {
   /** Up to `limit` rows after a position; null if they are not in memory any more. */
   recent(after: number, limit: number): readonly ChangeRow[] | null;
   /** Objects as streams read them, shared. */
-  readonly known: {
-    readonly nodes: KnownRows<KnownNode>;
-    readonly operations: KnownRows<KnownOperation>;
-  };
+  readonly known: KnownObjects;
   /** Items of pages, shared by streams with equal requests. */
   readonly pages: SharedPages;
 }
@@ -54,6 +57,13 @@ const NUMBERED_AT_ONCE = 5_000;
 const NUMBER_EVERY_MS = 20;
 /** Counts of an operation are read for each of its items. */
 const PACE_MS = 200;
+
+function knownObjects(reader: Reader): KnownObjects {
+  return {
+    nodes: createKnownRows((ids) => knownNodes(reader, ids)),
+    operations: createKnownRows((ids) => knownOperations(reader, ids)),
+  };
+}
 
 export function createChangeTail({
   database,
@@ -118,10 +128,7 @@ export function createChangeTail({
     live,
     paced: createPacedHead(live, PACE_MS),
     recent: (after, limit) => (isIdle ? null : reader.recent(after, limit)),
-    known: {
-      nodes: createKnownRows((ids) => knownNodes(database.reader, ids)),
-      operations: createKnownRows((ids) => knownOperations(database.reader, ids)),
-    },
+    known: knownObjects(database.reader),
     pages: createSharedPages(),
     look,
     poll() {

@@ -39,7 +39,7 @@ export function nodeSnapshot(filter: NodeFilter | undefined): SnapshotContent<No
   };
 }
 
-/** What the changes are for nodes. */
+/** The changes as changes of nodes. */
 export function changesOfNodes(rows: readonly ChangeRow[]): readonly ObjectChange<NodeChangeField>[] {
   return rows.flatMap((row) => {
     const { subject, subjectId, nodeId, event, fields } = row;

@@ -40,7 +40,7 @@ const FIELDS = Object.keys(OPERATION_CHANGE_COLUMNS) as OperationChangeField[];
 /** Changes of a run that are visible in the progress of its operation. */
 const OF_PROGRESS: readonly string[] = ["STATE", "STEP", "WAIT", "FAILURE"];
 
-/** What the changes are for operations. A deleted cluster has no operations any more. */
+/** The changes as changes of operations. A deleted cluster has no operations any more. */
 export async function changesOfOperations(
   reader: Reader,
   filter: OperationFilter | undefined,

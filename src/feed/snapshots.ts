@@ -37,7 +37,7 @@ interface Version {
   readonly version: string;
 }
 
-/** What a snapshot contains. */
+/** The content of a snapshot. */
 export interface SnapshotContent<Row> {
   /** Equal for contents of the same kind with the same filter. */
   readonly key: string;
