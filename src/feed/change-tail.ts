@@ -22,6 +22,7 @@ import { createPacedHead } from "./paced-head.ts";
 import type { Head } from "./paced-head.ts";
 import { createSharedPages } from "./shared-pages.ts";
 import type { SharedPages } from "./shared-pages.ts";
+import { createSpacedCalls } from "./spaced-calls.ts";
 
 /** Objects of each kind as streams read them. */
 export interface KnownObjects {
@@ -72,8 +73,6 @@ export function createChangeTail({
   readonly database: Database;
   readonly log: Log;
 }): DrivenChangeTail {
-  let lookedAt = Number.NEGATIVE_INFINITY;
-  let timer: NodeJS.Timeout | undefined;
   // What was written while there was no stream is read from the table, by those who ask for it.
   let isIdle = true;
   let numbering: Promise<unknown> = Promise.resolve();
@@ -97,19 +96,11 @@ export function createChangeTail({
     },
     { position: 0, at: null },
   );
-  const look = () => {
-    if (reader.isClosed || reader.advanceListeners.size === 0 || timer) return;
-    const early = lookedAt + NUMBER_EVERY_MS - performance.now();
-    if (early > 0) {
-      timer = setTimeout(lookNow, early).unref();
-      return;
-    }
-    lookNow();
-  };
-  const lookNow = () => {
-    timer = undefined;
-    lookedAt = performance.now();
+  const reads = createSpacedCalls(NUMBER_EVERY_MS, () => {
     if (!reader.isClosed) reader.readNew();
+  });
+  const look = () => {
+    if (!reader.isClosed && reader.advanceListeners.size > 0) reads.request();
   };
   const live = {
     get position() {
@@ -140,7 +131,7 @@ export function createChangeTail({
       );
     },
     close() {
-      clearTimeout(timer);
+      reads.cancel();
       reader.close();
     },
     async settled() {

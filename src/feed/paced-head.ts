@@ -4,6 +4,7 @@
  * see the same heads, and so read the same pages.
  */
 import { notifyAll, subscribe } from "./log-reader.ts";
+import { createSpacedCalls } from "./spaced-calls.ts";
 
 export interface Head {
   readonly position: number;
@@ -14,23 +15,13 @@ export interface Head {
 export function createPacedHead(head: Head & { readonly isClosed: boolean }, everyMs: number): Head {
   const listeners = new Set<() => void>();
   let position = 0;
-  let advancedAt = Number.NEGATIVE_INFINITY;
-  let timer: NodeJS.Timeout | undefined;
   let leave = () => {};
 
   const advance = () => {
-    timer = undefined;
-    advancedAt = performance.now();
     position = head.position;
     notifyAll(listeners);
   };
-  const onAdvance = () => {
-    const early = head.isClosed ? 0 : advancedAt + everyMs - performance.now();
-    if (early <= 0) {
-      clearTimeout(timer);
-      advance();
-    } else timer ??= setTimeout(advance, early).unref();
-  };
+  const advances = createSpacedCalls(everyMs, advance);
   return {
     get position() {
       return listeners.size === 0 ? head.position : position;
@@ -38,15 +29,14 @@ export function createPacedHead(head: Head & { readonly isClosed: boolean }, eve
     onAdvance(listener) {
       if (listeners.size === 0) {
         position = head.position;
-        leave = head.onAdvance(onAdvance);
+        leave = head.onAdvance(() => (head.isClosed ? advance() : advances.request()));
       }
       const unsubscribe = subscribe(listeners, listener);
       return () => {
         unsubscribe();
         if (listeners.size > 0) return;
         leave();
-        clearTimeout(timer);
-        timer = undefined;
+        advances.cancel();
       };
     },
   };

@@ -19,7 +19,7 @@ const { reader } = ostler.database;
 const { sql } = ostler.test;
 
 const FAILURE = {
-  code: "STEP_FAILED",
+  code: "BACKEND_FAILED",
   message: "no disk",
   step: null,
   nodeId: null,
