@@ -1187,6 +1187,15 @@ export const RULES: readonly RuleSection[] = [
         rule: "A step counts as stuck if it takes longer than 90 % of its last 1,000 successes, or than an hour if there are fewer than five.",
       },
       { id: "R-578", rule: "The groups of `attention` are read in one statement." },
+      {
+        id: "R-635",
+        rule: "`Operation.failures` groups the failed runs of an operation, or the failed addresses of a discovery, by code, step and driver.",
+      },
+      {
+        id: "R-636",
+        rule: "A suggestion of `Operation.failures` names only nodes that no later work has reached, and continues work of this operation only.",
+      },
+      { id: "R-637", rule: "The failures of all operations on a page are read in one statement." },
     ],
   },
   {

@@ -34,11 +34,13 @@ export interface AttentionGroup {
   readonly detail: string | null;
   readonly operationId: string | null;
   readonly nodeCount: number;
+  /** Number of those that no later work has reached. */
+  readonly openCount: number;
   /** RFC 3339. */
   readonly since: string;
   /** The text of the oldest: an error, a fault, a reason. */
   readonly message: string | null;
-  /** The nodes that need a person for the longest time, oldest first. */
+  /** The nodes that need a person for the longest time, oldest first; before them those in `openCount`. */
   readonly nodeIds: readonly string[];
 }
 
@@ -117,7 +119,7 @@ export async function attentionGroups(reader: Reader, request: AttentionRequest)
       from concerned group by kind, state, code, step, driver, detail, operation_id
     ),
     ordered as (select *, row_number() over (order by node_count desc, kind, state, code, step, driver, detail, operation_id) as place from grouped)
-    select coalesce((select json_agg(json_build_object('kind', kind, 'state', state, 'code', code, 'step', step, 'driver', driver, 'detail', detail, 'operationId', operation_id, 'nodeCount', node_count, 'since', since, 'message', message, 'nodeIds', ids) order by place) from ordered where place <= ${first}::int), '[]') as groups,
+    select coalesce((select json_agg(json_build_object('kind', kind, 'state', state, 'code', code, 'step', step, 'driver', driver, 'detail', detail, 'operationId', operation_id, 'nodeCount', node_count, 'openCount', node_count, 'since', since, 'message', message, 'nodeIds', ids) order by place) from ordered where place <= ${first}::int), '[]') as groups,
       (select count(*)::int from grouped) as "groupCount", (select count(distinct id)::int from concerned) as "nodeCount"`);
   if (!row) throw new Error("The groups of nodes that need a person could not be read.");
   return row;

@@ -85,6 +85,7 @@ const VALUES: Omit<Measure, "results"> = { object: 0.02, json: 0.2 };
 const COUNT_LISTS: Readonly<Record<string, string>> = {
   Attention: "groups",
   NodeCounts: "groups",
+  OperationFailures: "groups",
   LabelKeys: "keys",
 };
 /** Cost of objects of a type, if not 1: there are many of these, and none needs a read of its own. */

@@ -46,6 +46,7 @@ import "./edit-nodes.ts";
 import "./node-mutations.ts";
 import "./node-verbs.ts";
 import "./operation.ts";
+import "./operation-failures.ts";
 import "./power.ts";
 import "./probe.ts";
 import "./plan.ts";
