@@ -90,7 +90,7 @@ function causeOf({ kind, state, step, driver, code, detail, message, runsOf }: S
   return message === null ? first : `${first} The oldest: ${message}`;
 }
 
-/** What decides about the suggestion of a group, apart from its nodes. */
+/** The actions to try for a group, the best first. */
 interface Help {
   readonly actions: readonly NodeAction[];
   /** For POWER. */
