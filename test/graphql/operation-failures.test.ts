@@ -91,7 +91,7 @@ describe("Operation.failures", () => {
     const [group] = (await failures(uuid)).groups;
     expect(group).toMatchObject({ nodeCount: 3, openCount: 2, suggestion: { mutation: "restart" } });
     expect(group?.nodes.map(({ name }) => name).at(-1)).toBe(first);
-    expect((group?.suggestion?.input as { work: { ids: string[] } }).work.ids).toHaveLength(2);
+    expect(group?.suggestion?.input).toMatchObject({ work: { ids: [expect.any(String), expect.any(String)] } });
     await ostler.operationEnds(await restart({ work: { operationId: uuid } }));
     expect((await failures(uuid)).groups).toMatchObject([{ nodeCount: 3, openCount: 0, suggestion: null }]);
   });
