@@ -1,4 +1,4 @@
-/** Failed runs of operations, in groups with the same cause, as in attention.ts. One statement for several operations. */
+/** Failed runs of operations, in groups with the same cause. One statement for several operations. */
 import { sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { AttentionGroup } from "./attention.ts";
