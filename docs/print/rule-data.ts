@@ -993,6 +993,18 @@ export const RULES: readonly RuleSection[] = [
         rule: "After `cursorAt(time)` come exactly the transitions at that time or later. If some of them may have been deleted, it is refused with CURSOR_EXPIRED.",
       },
       {
+        id: "R-638",
+        rule: "`nodesAt(time)` has exactly the nodes that existed at the time, also those deleted since, in the states that a replay of the log before the time gives. `filter.states` is the state then.",
+      },
+      {
+        id: "R-639",
+        rule: "The log after the cursor of `nodesAt` brings its states up to the present without a gap.",
+      },
+      {
+        id: "R-640",
+        rule: "`nodesAt` refuses a time before the log that is kept, with the earliest time, and a time in the future.",
+      },
+      {
         id: "R-530",
         rule: "Transitions and operations are filtered by actor, verb, event, text and time; pages and total counts have the same items.",
       },

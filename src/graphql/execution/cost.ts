@@ -88,6 +88,8 @@ const COUNT_LISTS: Readonly<Record<string, string>> = {
   OperationFailures: "groups",
   LabelKeys: "keys",
 };
+/** Fields that read all later transitions, whatever their selection. */
+const LOG_READS: ReadonlySet<string> = new Set(["NodesAt.nodes", "NodesAt.stateCounts"]);
 /** Cost of objects of a type, if not 1: there are many of these, and none needs a read of its own. */
 const OBJECT_COSTS: Readonly<Record<string, number>> = {
   BiosAttribute: 0.01,
@@ -205,9 +207,10 @@ export function costOf({ schema, operation, fragments, variables, measure = COST
       return TOTAL_COST + ofSet(node.selectionSet, inner, sizeOf(node, field) ?? PAGE_DEFAULT);
     if (COUNT_LISTS[type.name] === name)
       return page * (objectCost(inner, measure) + ofSet(node.selectionSet, inner, 0));
+    const place = `${type.name}.${name}`;
+    if (LOG_READS.has(place)) return TOTAL_COST + ofSet(node.selectionSet, inner, sizeOf(node, field) ?? PAGE_DEFAULT);
     // A page is read whatever its selection.
     if (isPage(inner)) return Math.max(1, ofSet(node.selectionSet, inner, sizeOf(node, field) ?? PAGE_DEFAULT));
-    const place = `${type.name}.${name}`;
     const special = VALUE_COSTS[place];
     if (special !== undefined) return special;
     const one = isCompositeType(inner)

@@ -42,6 +42,7 @@ import "./node-changes.ts";
 import "./operation-changes.ts";
 import "./node-counts.ts";
 import "./node-list.ts";
+import "./nodes-at.ts";
 import "./edit-nodes.ts";
 import "./node-mutations.ts";
 import "./node-verbs.ts";

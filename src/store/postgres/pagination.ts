@@ -30,7 +30,7 @@ export type SortKey = PgColumn | SQL;
 /** The order of a list: by one key, ties by id. */
 export interface PageOrder {
   readonly column: SortKey;
-  readonly id: PgColumn;
+  readonly id: PgColumn | SQL;
   readonly descending: boolean;
 }
 
