@@ -79,7 +79,7 @@ export type { AgentOrder, AgentReport, Agents, Bearer, BootTicket } from "./agen
 export type { Provisioning } from "./input/agent-media.ts";
 export { isCallbackToken } from "./execution/callback.ts";
 export type { CallbackAnswer } from "./execution/callback.ts";
-export { factsOf } from "./admission/node-facts.ts";
+export { factsOf, factsWith } from "./admission/node-facts.ts";
 export {
   plannedChanges,
   plannedRollouts,

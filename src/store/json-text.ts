@@ -1,4 +1,5 @@
 /** SQL that makes JSON text, to the letter what `JSON.stringify` makes of the same value. */
+import { randomBytes } from "node:crypto";
 import { sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
@@ -15,10 +16,37 @@ export type JsonField = { readonly value?: (row: never) => unknown } & (
 );
 export type JsonFields = Readonly<Record<string, JsonField>>;
 
+/** Fields of the items of a list. */
+export interface ListedFields {
+  readonly [name: string]:
+    | JsonField
+    | ComposedField
+    | { readonly fields: ListedFields; readonly wrap: (object: SQL) => SQL };
+}
+
+/**
+ * A list of objects that the service makes of a few facts about a node. The database writes the facts in its place, and
+ * the name of the node apart from them, so that nodes with equal facts share what is made of them.
+ */
+export interface ComposedField {
+  /** The facts, as any text without `COMPOSED_MARK`. */
+  readonly facts: SQL;
+  readonly nodeName: SQL;
+  /** Members of its objects, by name. */
+  readonly fields: Readonly<Record<string, object>>;
+}
+
+/**
+ * Stands before, between and after the parts of a composed field in a text: its number in the selection, the facts, and
+ * the JSON text of the node's name. It is random, so it occurs in no stored text.
+ */
+export const COMPOSED_MARK = randomBytes(16).toString("hex");
+
 /** A selected member of an object: under `key` a text that is known already, or a field. */
 export type SelectedField = { readonly key: string } & (
   | { readonly text: string }
-  | { readonly field: string; readonly selection?: readonly SelectedField[] }
+  /** `composed`: the number of a composed field among those of a page. */
+  | { readonly field: string; readonly selection?: readonly SelectedField[]; readonly composed?: number }
 );
 
 export const NULL_TEXT = sql.raw("'null'");
@@ -44,7 +72,7 @@ export function dateText(value: PgColumn | SQL): SQL {
 }
 
 /** The JSON text of an object with the selected members. */
-export function objectText(selection: readonly SelectedField[], fields: JsonFields): SQL {
+export function objectText(selection: readonly SelectedField[], fields: ListedFields): SQL {
   const parts: SQL[] = [];
   let literal = "{";
   selection.forEach((member, index) => {
@@ -55,13 +83,25 @@ export function objectText(selection: readonly SelectedField[], fields: JsonFiel
     }
     const field = fields[member.field];
     if (!field) throw new Error(`No SQL is known for the JSON text of the field ${member.field}.`);
-    parts.push(
-      quoted(literal),
-      "text" in field ? field.text : field.wrap(objectText(member.selection ?? [], field.fields)),
-    );
+    parts.push(quoted(literal), fieldText(field, member));
     literal = "";
   });
   return concatenated([...parts, quoted(`${literal}}`)]);
+}
+
+function fieldText(
+  field: ListedFields[string],
+  { selection = [], composed = 0 }: Exclude<SelectedField, { readonly text: string }>,
+): SQL {
+  if ("text" in field) return field.text;
+  if ("wrap" in field) return field.wrap(objectText(selection, field.fields));
+  const mark = quoted(COMPOSED_MARK);
+  return sql`concat(${quoted(`${COMPOSED_MARK}${composed}${COMPOSED_MARK}`)}, ${field.facts}, ${mark}, ${field.nodeName}, ${mark})`;
+}
+
+/** The JSON text of a list of texts that are JSON. */
+export function listText(members: readonly SQL[]): SQL {
+  return sql`concat('[', ${sql.join([...members], sql`, ',', `)}, ']')`;
 }
 
 /** PostgreSQL's limit on the arguments of a function. */

@@ -2,7 +2,8 @@
  * The fields of a node in the API, each written once: the SQL of its JSON text beside its value in a row. Lists that
  * the database writes as JSON (node-json.ts) take the SQL, resolvers take the value, so both must say the same. The
  * test `test/graphql/lists.test.ts` compares them over all fields. Fields that need more than the node's row, its
- * cluster and its unfinished run are missing here; a list that selects one of them is resolved.
+ * cluster and its unfinished run are missing here: those in composed-fields.ts follow from a few facts, and a list that
+ * selects another one is resolved.
  */
 import { sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";

@@ -7,6 +7,7 @@ import { and, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { objectText } from "./json-text.ts";
 import type { SelectedField } from "./json-text.ts";
+import { COMPOSED_FIELDS } from "./composed-fields.ts";
 import { NODE_FIELDS } from "./node-fields.ts";
 import { nodeCondition } from "./node-filter.ts";
 import { NODE_ORDERS } from "./nodes.ts";
@@ -15,6 +16,9 @@ import type { Reader } from "./postgres/database.ts";
 import { cursorOfText, cursorText, pageClauses, toCursor } from "./postgres/pagination.ts";
 import { constantSql, runPrepared } from "./postgres/statements.ts";
 import { nodes } from "./tables.ts";
+
+/** Fields of a node in these pages. The text has facts in the places of the composed ones (json-text.ts). */
+export const LISTED_NODE_FIELDS = { ...NODE_FIELDS, ...COMPOSED_FIELDS };
 
 /** Selected members of the items of a list: of its edges, or of its nodes. */
 export interface ItemSelection {
@@ -92,10 +96,10 @@ function itemText(reader: Reader, item: ItemSelection, by: NodeOrder["by"]): SQL
     constantSql(
       reader,
       item.of === "node"
-        ? objectText(item.selection, NODE_FIELDS)
+        ? objectText(item.selection, LISTED_NODE_FIELDS)
         : objectText(item.selection, {
             cursor: { text: sql`'"' || ${cursor} || '"'` },
-            node: { fields: NODE_FIELDS, wrap: (object) => object },
+            node: { fields: LISTED_NODE_FIELDS, wrap: (object) => object },
           }),
     );
   known.set(by, made);

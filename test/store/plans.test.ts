@@ -6,6 +6,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Reader } from "../../src/store/postgres/database.ts";
+import { COMPOSED_FIELDS } from "../../src/store/composed-fields.ts";
 import { nodesJson } from "../../src/store/node-json.ts";
 import { nodeCondition } from "../../src/store/node-filter.ts";
 import { inventoriesPages, nodesPage, nodesPages, naturalKey } from "../../src/store/nodes.ts";
@@ -204,6 +205,17 @@ describe.each(ORDERS)("page of nodes by $by, descending: $descending", (order) =
       ),
     );
   });
+});
+
+test("page of nodes with the facts of their verbs and drivers is read by index", async () => {
+  const selection = Object.keys(COMPOSED_FIELDS).map((field, composed) => ({ key: field, field, composed }));
+  await expectKeyset((reader) =>
+    nodesJson(
+      reader,
+      { filter: undefined, order: { by: "NAME", descending: false }, request: { limit: PAGE } },
+      { items: [{ of: "node", selection }], ends: false },
+    ),
+  );
 });
 
 describe("page of filtered nodes", () => {

@@ -6,18 +6,29 @@ import type { NodeRow } from "../../store/nodes.ts";
 
 export const NO_DRIVERS: Composition = { giver: () => null, givers: () => [], inspect: null, drivers: [] };
 
-/**
- * `busy`: the operation that runs on the node. For an admission the node's row has to be locked. `failedTarget`: as in
- * `NodeFacts`.
- */
+/** The facts that are in the row of a node. */
+export type RowFacts = Pick<
+  NodeFacts,
+  | "id"
+  | "name"
+  | "state"
+  | "stage"
+  | "inMaintenance"
+  | "isProtected"
+  | "isRetired"
+  | "hasDisappeared"
+  | "fault"
+  | "driver"
+>;
+
+/** For an admission the node's row has to be locked. The other parameters: see `factsWith`. */
 export function factsOf(
   node: NodeRow,
   composed: ReturnType<Registry["compose"]>,
   busy: NodeFacts["busyWith"],
   failedTarget: NodeFacts["failedTarget"] = null,
 ): NodeFacts {
-  const composition = "composition" in composed ? composed.composition : NO_DRIVERS;
-  return {
+  const row: RowFacts = {
     id: node.id,
     name: node.name,
     state: node.state,
@@ -27,6 +38,21 @@ export function factsOf(
     isRetired: node.retiredReason !== null,
     hasDisappeared: node.presence === "DISAPPEARED",
     fault: NODE_FIELDS.fault.value(node),
+    driver: node.driver,
+  };
+  return factsWith(row, composed, busy, failedTarget);
+}
+
+/** `busy`: the operation that runs on the node. `failedTarget`: as in `NodeFacts`. */
+export function factsWith(
+  row: RowFacts,
+  composed: ReturnType<Registry["compose"]>,
+  busy: NodeFacts["busyWith"],
+  failedTarget: NodeFacts["failedTarget"] = null,
+): NodeFacts {
+  const composition = "composition" in composed ? composed.composition : NO_DRIVERS;
+  return {
+    ...row,
     busyWith: busy,
     failedTarget,
     driverProblem: "problem" in composed ? composed.problem : null,
@@ -38,6 +64,5 @@ export function factsOf(
       setBootDevice: composition.givers("power").some(({ power }) => power.setBootDevice !== undefined),
     },
     inspectsWithoutReboot: composition.inspect?.withoutReboot ?? false,
-    driver: node.driver,
   };
 }

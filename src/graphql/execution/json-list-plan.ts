@@ -22,6 +22,14 @@ export interface ListPlan {
   /** The parts of the page that are read; null if it is not read. */
   readonly page: NodesJsonRequest | null;
   readonly totalCount: boolean;
+  /** Fields that the service composes, by their number in the text. */
+  readonly composed: readonly ComposedSelection[];
+}
+
+/** The selected members of the objects of a composed field. */
+export interface ComposedSelection {
+  readonly field: string;
+  readonly selection: readonly SelectedField[];
 }
 
 export type ListPart = { readonly key: string } & (
@@ -34,9 +42,12 @@ export type ListPart = { readonly key: string } & (
 
 type PageInfoField = { readonly key: string } & ({ readonly text: string } | { readonly field: keyof PageInfo });
 
-/** Fields that the database can write; `fields`: those of an object, or of the items of a list. */
+/**
+ * Fields that the database can write; `fields`: those of an object, or of the items of a list. `facts`: the database
+ * writes only facts, of which the service composes the field.
+ */
 export interface WritableFields {
-  readonly [name: string]: { readonly text?: unknown; readonly fields?: WritableFields };
+  readonly [name: string]: { readonly text?: unknown; readonly facts?: unknown; readonly fields?: WritableFields };
 }
 
 /**
@@ -45,6 +56,8 @@ export interface WritableFields {
 export const PLAN_CHARACTERS_MAX = 40_000;
 /** Estimate for a field, without its key. */
 export const FIELD_CHARACTERS = 100;
+/** Estimate for the facts of a composed field. */
+const FACTS_CHARACTERS = 2_000;
 
 /** The document uses something that is not handled here. It is executed unchanged. */
 export class UnsupportedDocumentError extends Error {}
@@ -58,13 +71,19 @@ export interface SelectionContext {
   readonly budget: { characters: number };
 }
 
+/** The same for one list. */
+interface ListContext extends SelectionContext {
+  readonly composed: ComposedSelection[];
+}
+
 /** The plan of a connection; null if it selects a field that the database cannot write, or exceeds the budget. */
 export function planOf(
-  context: SelectionContext,
+  given: SelectionContext,
   connection: GraphQLObjectType,
   sets: readonly SelectionSetNode[],
   fields: WritableFields,
 ): ListPlan | null {
+  const context: ListContext = { ...given, composed: [] };
   const items: ItemSelection[] = [];
   const parts: ListPart[] = [];
   for (const [key, nodes] of collectFields(context, connection, sets)) {
@@ -82,6 +101,7 @@ export function planOf(
         ? { items, ends: selected.includes("startCursor") || selected.includes("endCursor") }
         : null,
     totalCount: parts.some((part) => "totalCount" in part),
+    composed: context.composed,
   };
 
   function partOf(nodes: readonly FieldNode[]) {
@@ -139,7 +159,7 @@ function isPageInfoField(name: string): name is keyof PageInfo {
 
 /** The selected members of an object; null if the database cannot write one of them, or they exceed the budget. */
 function selectedFields(
-  context: SelectionContext,
+  context: ListContext,
   type: GraphQLObjectType,
   sets: readonly SelectionSetNode[],
   fields: WritableFields,
@@ -160,14 +180,23 @@ function selectedFields(
     }
     const selection = selectedFields(context, itemType(type, name), selectionSets(nodes), field.fields);
     if (!selection) return null;
-    selected.push({ key, field: name, selection });
+    if (field.facts === undefined) {
+      selected.push({ key, field: name, selection });
+      continue;
+    }
+    if (!charge(context, FACTS_CHARACTERS)) return null;
+    selected.push({ key, field: name, composed: context.composed.push({ field: name, selection }) - 1 });
   }
   return selected;
 }
 
 /** Charges a field to the budget; false if it is exceeded. */
-function fits({ budget }: SelectionContext, key: string): boolean {
-  budget.characters -= FIELD_CHARACTERS + key.length;
+function fits(context: SelectionContext, key: string): boolean {
+  return charge(context, FIELD_CHARACTERS + key.length);
+}
+
+function charge({ budget }: SelectionContext, characters: number): boolean {
+  budget.characters -= characters;
   return budget.characters >= 0;
 }
 

@@ -9,7 +9,8 @@
  *    its selection is replaced by one hidden field that no document can name (json-list-rewrite.ts). All other lists,
  *    and documents that are not understood here, are executed unchanged.
  * 3. The list's resolver finds its plan by `listPlan(info)`, reads the page as text and returns it with `listText`.
- *    Arguments, scopes and errors are the resolver's, as without a plan.
+ *    Arguments, scopes and errors are the resolver's, as without a plan. Fields that the service composes are facts in
+ *    that text; they are made once for nodes with equal facts (json-list-composed.ts).
  * 4. When the response is written, the text is put in the place of the list (json-list-text.ts).
  */
 import { GraphQLBoolean, Kind } from "graphql";

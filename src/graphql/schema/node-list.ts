@@ -1,6 +1,7 @@
 /** Lists of nodes: their connection, order and arguments, and the queries `node` and `nodes`. */
-import { NODE_FIELDS } from "../../store/node-fields.ts";
-import { nodesJson } from "../../store/node-json.ts";
+import { COMPOSED_FIELDS } from "../../store/composed-fields.ts";
+import type { ComposedName } from "../../store/composed-fields.ts";
+import { LISTED_NODE_FIELDS, nodesJson } from "../../store/node-json.ts";
 import { clusterKey, countNodes, naturalKey, nodeCounts, nodesPage, nodesPages } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import { builder, needs } from "../base/builder.ts";
@@ -11,9 +12,11 @@ import type { Context } from "../base/context.ts";
 import { NodeOrderFieldEnum, OrderDirectionEnum } from "../base/enums.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { listPlan } from "../execution/json-list-rewrite.ts";
+import { composeTexts } from "../execution/json-list-composed.ts";
 import { listText } from "../execution/json-list-text.ts";
 import type { ListPlan } from "../execution/json-list-plan.ts";
 import { NodeRef } from "../base/refs.ts";
+import { composersOf } from "./node-composed.ts";
 import { NodeFilterInput, NodeRefInput, nodeFilter, nodeId } from "./selectors.ts";
 export const NodeConnection = connectionType("Node", NodeRef);
 
@@ -53,8 +56,8 @@ interface NodeListArgs extends PageArgs {
   readonly orderBy?: { readonly field: keyof typeof NODE_KEYS; readonly direction: "ASC" | "DESC" } | null | undefined;
 }
 
-/** Extension of a field that lists nodes: the node fields that the database can write as JSON. */
-export const NODES_AS_TEXT = { asText: NODE_FIELDS };
+/** Extension of a field that lists nodes: the node fields that lists can have without resolving them. */
+export const NODES_AS_TEXT = { asText: LISTED_NODE_FIELDS };
 
 /** A list of nodes; as JSON text from the database if `asked` covers the whole selection. */
 export async function nodeList(
@@ -81,7 +84,14 @@ export async function nodeList(
     asked.page && nodesJson(reader, { filter, order, request }, asked.page),
     asked.totalCount ? countNodes(reader, filter) : 0,
   ]);
-  return listText(asked, page, totalCount);
+  const composers = composersOf(services.registry);
+  const items = page && composeTexts(page.items, asked.composed, (field) => composers[composedName(field)]);
+  return listText(asked, page && { ...page, items: items ?? [] }, totalCount);
+}
+
+function composedName(field: string): ComposedName {
+  if (!Object.hasOwn(COMPOSED_FIELDS, field)) throw new Error(`The field ${field} is not composed.`);
+  return field as ComposedName;
 }
 
 builder.queryField("node", (t) =>

@@ -18,34 +18,43 @@ interface VerbVerdict<Verb extends OperationKind = OperationKind> {
   readonly refusal: { readonly code: ErrorCode; readonly message: string } | null;
 }
 
+/** The values of a verdict's fields; lists that the database writes take them too. */
+export const VERDICT_VALUES = {
+  verb: ({ verb }: VerbVerdict) => verb,
+  powerAction: ({ powerAction }: VerbVerdict) => powerAction,
+  allowed: ({ refusal }: VerbVerdict) => refusal === null,
+  code: ({ refusal }: VerbVerdict) => refusal?.code ?? null,
+  reason: ({ refusal }: VerbVerdict) => refusal?.message ?? null,
+};
+
 const VerbVerdictRef = builder.objectRef<VerbVerdict>("VerbVerdict").implement({
   description: "Result of checking whether a verb would be accepted for a node now.",
   fields: (t) => ({
     verb: t.field({
       type: OperationKindEnum,
       description: "Verb that was checked.",
-      resolve: ({ verb }) => verb,
+      resolve: VERDICT_VALUES.verb,
     }),
     powerAction: t.field({
       type: PowerActionEnum,
       nullable: true,
       description: "Power action that was checked; null for verbs other than POWER.",
-      resolve: ({ powerAction }) => powerAction,
+      resolve: VERDICT_VALUES.powerAction,
     }),
     allowed: t.boolean({
       description: "Whether the verb would be accepted.",
-      resolve: ({ refusal }) => refusal === null,
+      resolve: VERDICT_VALUES.allowed,
     }),
     code: t.field({
       type: ErrorCodeEnum,
       nullable: true,
       description: "Reason why the verb would be refused; null if it is allowed.",
-      resolve: ({ refusal }) => refusal?.code ?? null,
+      resolve: VERDICT_VALUES.code,
     }),
     reason: t.string({
       nullable: true,
       description: "The reason as a sentence for people; null if the verb is allowed.",
-      resolve: ({ refusal }) => refusal?.message ?? null,
+      resolve: VERDICT_VALUES.reason,
     }),
   }),
 });

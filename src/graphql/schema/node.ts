@@ -2,7 +2,6 @@
 import { NODE_FIELDS } from "../../store/node-fields.ts";
 import type { NodeFault } from "../../lifecycle/faults.ts";
 import { inventoriesPages, inventoryCounts } from "../../store/nodes.ts";
-import type { NodeRow } from "../../store/nodes.ts";
 import { operationCountsOfNodes, operationsOfNodes } from "../../store/operations.ts";
 import { transitionCountsOfNodes, transitionsOfNodes } from "../../store/transitions.ts";
 import { builder } from "../base/builder.ts";
@@ -16,15 +15,7 @@ import {
   TRANSITIONS_PAGE_MAX,
 } from "../base/connection.ts";
 import { CatalogueStepRef, stepCatalogue } from "./catalogue.ts";
-import { DriverSettingsRef, visibleSettings } from "./driver-settings.ts";
-import { FUNCTION_INTERFACES, INTERFACES } from "../../drivers/registry.ts";
-import type { InterfaceName } from "../../drivers/registry.ts";
-import { circuitOf } from "../../engine/engine.ts";
-import type { Circuit } from "../../engine/engine.ts";
-import type { Context } from "../base/context.ts";
 import {
-  CircuitStateEnum,
-  DriverInterfaceEnum,
   NodeFaultKindEnum,
   NodeStateEnum,
   PhaseEnum,
@@ -33,6 +24,7 @@ import {
   StageEnum,
   FailureKindEnum,
 } from "../base/enums.ts";
+import { NodeDriverRef, driverShares } from "./node-drivers.ts";
 import { InventoryChangeRef, InventoryConnection, InventoryRef, inventoryDiff } from "./inventory.ts";
 import { OperationConnection } from "./operation.ts";
 import { ClusterRef, FailureRef, NodeRef, ResourceRef, RunRef } from "../base/refs.ts";
@@ -68,76 +60,6 @@ const NodeFaultRef = builder
       message: t.exposeString("message", { description: "Cause, as a sentence for people." }),
     }),
   });
-
-interface DriverShare {
-  readonly node: NodeRow;
-  readonly driver: string;
-  readonly interfaces: readonly InterfaceName[];
-  readonly fallbackFor: readonly InterfaceName[];
-}
-
-const CircuitRef = builder.objectRef<Circuit>("ControllerCircuit").implement({
-  description: "Open circuit of a management controller: calls to it fail at once.",
-  fields: (t) => ({
-    state: t.field({
-      type: CircuitStateEnum,
-      description: "Whether a call may try it.",
-      resolve: ({ state }) => state,
-    }),
-    controller: t.exposeString("controller", {
-      description: "The controller, as the driver names it; the id of the node if the controller is its own.",
-    }),
-    failures: t.exposeInt("failures", { description: "Number of failures in a row." }),
-    reason: t.exposeString("reason", { description: "Reason for the last failure, for people." }),
-    kind: t.field({ type: FailureKindEnum, description: "Cause of the last failure.", resolve: ({ kind }) => kind }),
-    openedAt: t.expose("openedAt", { type: "DateTime", description: "Time since which calls fail at once." }),
-    nextProbeAt: t.expose("nextProbeAt", {
-      type: "DateTime",
-      description: "From this time on, one call tries the controller again.",
-    }),
-  }),
-});
-
-const NodeDriverRef = builder.objectRef<DriverShare>("NodeDriver").implement({
-  description: "Driver that works on a node, with the node's settings for it.",
-  fields: (t) => ({
-    name: t.exposeString("driver", { description: "Name of the driver." }),
-    interfaces: t.field({
-      type: [DriverInterfaceEnum],
-      description: "Interfaces of the node that the driver provides.",
-      resolve: ({ interfaces }) => [...interfaces],
-    }),
-    fallbackFor: t.field({
-      type: [DriverInterfaceEnum],
-      description:
-        "Interfaces for which the driver is tried when the drivers before it do not answer or lack the ability.",
-      resolve: ({ fallbackFor }) => [...fallbackFor],
-    }),
-    circuit: t.field({
-      type: CircuitRef,
-      nullable: true,
-      description:
-        "Circuit breaker of the driver's controller; null while calls pass. Each replica has its own; this is the one of the replica that answers.",
-      resolve: ({ node, driver }, _args, { services: { registry } }) => {
-        const loaded = registry.get(driver);
-        return loaded ? circuitOf(registry, loaded, node) : null;
-      },
-    }),
-    settings: t.field({
-      type: DriverSettingsRef,
-      nullable: true,
-      description: "Settings without secrets. Null while the driver is not loaded; `Node.verbs` then has the reason.",
-      resolve: ({ node, driver }, _args, { services }) =>
-        visibleSettings(services.registry.get(driver), node.settings[driver]),
-    }),
-    secretsSet: t.stringList({
-      description: "Names of the secret settings that are set. Their values are never returned.",
-      resolve: async ({ node, driver }, _args, { load }) => [
-        ...((await load.secretFields.load(node.id))[driver] ?? []),
-      ],
-    }),
-  }),
-});
 
 builder.objectType(NodeRef, {
   description: "Bare-metal machine.",
@@ -387,17 +309,3 @@ builder.objectFields(NodeRef, (t) => ({
       ),
   }),
 }));
-
-function driverShares(node: NodeRow, registry: Context["services"]["registry"]): DriverShare[] {
-  const composed = registry.compose(node);
-  if ("problem" in composed) return [{ node, driver: node.driver, interfaces: [], fallbackFor: [] }];
-  const { composition } = composed;
-  return composition.drivers.map(({ name: driver }) => ({
-    node,
-    driver,
-    interfaces: INTERFACES.filter((name) => composition.giver(name)?.name === driver),
-    fallbackFor: FUNCTION_INTERFACES.filter((name) =>
-      composition.givers(name).some((giver, index) => index > 0 && giver.name === driver),
-    ),
-  }));
-}
