@@ -85,8 +85,11 @@ export interface StreamRequest<Cursor> {
 }
 
 export const BATCH = 100;
-/** Items that a stream sends in one turn: about a millisecond of work. */
-const TURN = 20;
+/**
+ * Items that a stream sends in one turn: a few milliseconds of work. They are read and executed together, so shorter
+ * turns cost more for each item.
+ */
+const TURN = 100;
 /** Longest time without an item. */
 const BOOKMARK_MS = 10_000;
 /** How long a snapshot is held for its reader; after that the stream ends with TOO_SLOW. */
