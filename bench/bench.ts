@@ -104,8 +104,8 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     measure: (testbed) => measureSnapshots(testbed, { nodes: Number(flags.fleet), rounds }),
   },
   admission: {
-    flags: ["nodes", "rounds"],
-    measure: (testbed) => measureAdmission(testbed, { nodes: numbers(flags.nodes), rounds }),
+    flags: ["nodes", "rounds", "concurrency"],
+    measure: (testbed) => measureAdmission(testbed, { nodes: numbers(flags.nodes), rounds, concurrency }),
   },
   streams: {
     flags: ["fanout", "events"],
