@@ -57,6 +57,8 @@ export type SettingsResult =
     }
   | { readonly ok: false; readonly issues: readonly Issue[] };
 
+export type Composed = { readonly composition: Composition } | { readonly problem: string };
+
 export interface Registry extends AsyncDisposable {
   readonly drivers: readonly AnyDriver[];
   get(name: string): AnyDriver | undefined;
@@ -65,7 +67,7 @@ export interface Registry extends AsyncDisposable {
   /** Circuit breakers of the controllers. */
   readonly circuits: Circuits;
   /** The node's composition, or a sentence that names the problem. */
-  compose(choice: DriverChoice): { readonly composition: Composition } | { readonly problem: string };
+  compose(choice: DriverChoice): Composed;
   /**
    * Validates settings, including secrets, and separates the secrets. A null for a field that is not nullable counts as
    * absent.
@@ -76,9 +78,12 @@ export interface Registry extends AsyncDisposable {
   secretFields(driver: AnyDriver): readonly string[];
 }
 
+/** Compositions that are kept; those of a fleet are few. */
+const KEPT_MAX = 1_000;
+
 export function createRegistry(drivers: readonly AnyDriver[], networks: IpNetworks | null = null): Registry {
   const byName = new Map(drivers.map((driver) => [driver.name, driver]));
-  const names = () => [...byName.keys()].join(", ") || "none";
+  const kept = new Map<string, Composed>();
 
   return {
     drivers,
@@ -87,59 +92,73 @@ export function createRegistry(drivers: readonly AnyDriver[], networks: IpNetwor
     get: (name) => byName.get(name),
     secretFields: (driver) => secretNames(shapeOf(driver.settings)),
     compose({ driver, borrowed, fallbacks = {} }) {
-      const own = byName.get(driver);
-      if (!own)
-        return { problem: `driver "${driver}" is not loaded (loaded: ${names()}); add its plugin to OSTLER_PLUGINS.` };
-      const givers = new Map<InterfaceName, AnyDriver | null>(
-        INTERFACES.map((name) => [name, offers(own, name) ? own : null]),
-      );
-      for (const [name, from] of Object.entries(borrowed)) {
-        const giver = byName.get(from);
-        if (!isInterfaceName(name))
-          return { problem: `there is no interface "${name}" (known: ${INTERFACES.join(", ")}).` };
-        if (!giver)
-          return {
-            problem: `driver "${from}", which provides its ${name} interface, is not loaded (loaded: ${names()}).`,
-          };
-        if (!offers(giver, name)) return { problem: `driver "${from}" offers no ${name} interface.` };
-        givers.set(name, giver);
-      }
-      const next = new Map<InterfaceName, readonly AnyDriver[]>();
-      for (const [name, others] of Object.entries(fallbacks)) {
-        if (!isFunctionInterface(name))
-          return {
-            problem: `its ${name} interface has a further driver, which only ${FUNCTION_INTERFACES.join(", ")} can have: the steps of a plan belong to one driver.`,
-          };
-        const found: AnyDriver[] = [];
-        for (const other of others) {
-          const giver = byName.get(other);
-          if (!giver)
-            return {
-              problem: `driver "${other}", a further driver of its ${name} interface, is not loaded (loaded: ${names()}).`,
-            };
-          if (!offers(giver, name)) return { problem: `driver "${other}" offers no ${name} interface.` };
-          if (giver === givers.get(name) || found.includes(giver))
-            return { problem: `driver "${other}" is named twice for its ${name} interface.` };
-          found.push(giver);
-        }
-        next.set(name, found);
-      }
-      const all = [...givers.values()].filter((giver) => giver !== null);
-      const involved = [...new Set([own, ...all, ...[...next.values()].flat()])];
-      return {
-        composition: {
-          giver: (name) => givers.get(name) ?? next.get(name)?.[0] ?? null,
-          givers: (name) => [givers.get(name) ?? [], next.get(name) ?? []].flat(),
-          inspect: givers.get("inspect")?.inspect ?? null,
-          drivers: involved,
-        },
-      };
+      const key = JSON.stringify([driver, borrowed, fallbacks]);
+      const known = kept.get(key);
+      if (known) return known;
+      const made = composeOf(byName, { driver, borrowed, fallbacks });
+      if (kept.size >= KEPT_MAX) kept.clear();
+      kept.set(key, made);
+      return made;
     },
     checkSettings: (driver, settings) => check(driver.settings, settings, networks),
     checkDiscovery: (driver, settings) =>
       driver.discover ? check(driver.discover.settings, settings, networks) : null,
     async [Symbol.asyncDispose]() {
       await Promise.allSettled(drivers.map(async (driver) => driver.close?.()));
+    },
+  };
+}
+
+function composeOf(
+  byName: ReadonlyMap<string, AnyDriver>,
+  { driver, borrowed, fallbacks = {} }: DriverChoice,
+): Composed {
+  const names = () => [...byName.keys()].join(", ") || "none";
+  const own = byName.get(driver);
+  if (!own)
+    return { problem: `driver "${driver}" is not loaded (loaded: ${names()}); add its plugin to OSTLER_PLUGINS.` };
+  const givers = new Map<InterfaceName, AnyDriver | null>(
+    INTERFACES.map((name) => [name, offers(own, name) ? own : null]),
+  );
+  for (const [name, from] of Object.entries(borrowed)) {
+    const giver = byName.get(from);
+    if (!isInterfaceName(name))
+      return { problem: `there is no interface "${name}" (known: ${INTERFACES.join(", ")}).` };
+    if (!giver)
+      return {
+        problem: `driver "${from}", which provides its ${name} interface, is not loaded (loaded: ${names()}).`,
+      };
+    if (!offers(giver, name)) return { problem: `driver "${from}" offers no ${name} interface.` };
+    givers.set(name, giver);
+  }
+  const next = new Map<InterfaceName, readonly AnyDriver[]>();
+  for (const [name, others] of Object.entries(fallbacks)) {
+    if (!isFunctionInterface(name))
+      return {
+        problem: `its ${name} interface has a further driver, which only ${FUNCTION_INTERFACES.join(", ")} can have: the steps of a plan belong to one driver.`,
+      };
+    const found: AnyDriver[] = [];
+    for (const other of others) {
+      const giver = byName.get(other);
+      if (!giver)
+        return {
+          problem: `driver "${other}", a further driver of its ${name} interface, is not loaded (loaded: ${names()}).`,
+        };
+      if (!offers(giver, name)) return { problem: `driver "${other}" offers no ${name} interface.` };
+      if (giver === givers.get(name) || found.includes(giver))
+        return { problem: `driver "${other}" is named twice for its ${name} interface.` };
+      found.push(giver);
+    }
+    next.set(name, found);
+  }
+  const all = [...givers.values()].filter((giver) => giver !== null);
+  const involved = [...new Set([own, ...all, ...[...next.values()].flat()])];
+  return {
+    composition: {
+      giver: (name) => givers.get(name) ?? next.get(name)?.[0] ?? null,
+      givers: (name) => [givers.get(name) ?? [], next.get(name) ?? []].flat(),
+      inspect: givers.get("inspect")?.inspect ?? null,
+      drivers: involved,
     },
   };
 }
