@@ -53,7 +53,8 @@ export interface DrivenChangeTail extends ChangeTail {
   settled(): Promise<void>;
 }
 
-const NUMBERED_AT_ONCE = 5_000;
+/** The position of the log is locked for as long as this many take, about 20 ms. */
+const NUMBERED_AT_ONCE = 1_000;
 /** Each numbering is a transaction. */
 const NUMBER_EVERY_MS = 20;
 /** Counts of an operation are read for each of its items. */
