@@ -6,6 +6,7 @@
 import { ConfigError, helpText, readConfig, readPlugins } from "./config.ts";
 import { messageOf } from "./errors.ts";
 import { createLog, logDestination } from "./log.ts";
+import { cacheCompiledModules } from "./runtime/compile-cache.ts";
 import { omitMemoryFromCoreDumps } from "./runtime/core-dumps.ts";
 import { hideSecrets } from "./runtime/hidden-secrets.ts";
 
@@ -38,6 +39,7 @@ async function serve(args: readonly string[]): Promise<void> {
     log.warn("secrets in the environment and the command line of this process cannot be hidden from its drivers");
   // Before any process is started: child processes inherit it.
   if (!omitMemoryFromCoreDumps()) log.warn("a core dump of this process would contain its memory, and so secrets");
+  cacheCompiledModules();
   const { runService } = await import("./commands/serve.ts");
   await runService(config, log);
 }

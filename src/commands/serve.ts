@@ -4,6 +4,7 @@ import type { Service } from "../app.ts";
 import { urlWithoutSecrets } from "../config.ts";
 import type { Config } from "../config.ts";
 import type { Log } from "../log.ts";
+import { keepCompiledModules } from "../runtime/compile-cache.ts";
 
 /** Upper bound on a shutdown; afterwards the process exits with 1. */
 const SHUTDOWN_MS = 10_000;
@@ -47,4 +48,5 @@ export async function runService(config: Config, log: Log): Promise<void> {
     const data = config.databaseUrl === null ? config.data : urlWithoutSecrets(config.databaseUrl);
     process.stdout.write(`The data is in ${data}.\nPress Ctrl-C to stop.\n`);
   }
+  keepCompiledModules();
 }

@@ -2,12 +2,11 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { createHash } from "node:crypto";
-import { lstatSync, mkdirSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { DriverPermission } from "../driver.ts";
 import { permissionFlags } from "./worker-permissions.ts";
+import { compileFolder } from "../../runtime/compile-cache.ts";
 import type { IpNetworks } from "../../runtime/ip-networks.ts";
 import type { Log } from "../../log.ts";
 import { isSecretVariable } from "../../runtime/hidden-secrets.ts";
@@ -41,7 +40,7 @@ export function launch(
   hidden: string | null,
   log: Log,
 ): ChildProcess {
-  const compiled = compileFolder(module);
+  const compiled = cacheOf(module);
   const [program, ...rest] = [
     ...guardWords(log),
     process.execPath,
@@ -97,28 +96,12 @@ function raiseOomScore(pid: number | undefined): void {
   }
 }
 
-const compiledFolders = new Map<string, string | null>();
-
 /** The folder for the compile cache of a plugin's workers, so that no plugin writes code that another one runs. */
-function compileFolder(module: string): string | null {
+function cacheOf(module: string): string | null {
   const name = createHash("sha256").update(module).digest("hex").slice(0, 16);
   let folder = compiledFolders.get(name);
-  if (folder === undefined) compiledFolders.set(name, (folder = makeCompileFolder(name)));
+  if (folder === undefined) compiledFolders.set(name, (folder = compileFolder(name)));
   return folder;
 }
 
-/** A folder that only this user can write to; null if there is none, and workers start slower. */
-function makeCompileFolder(name: string): string | null {
-  const uid = process.getuid?.() ?? 0;
-  const base = join(tmpdir(), `ostler-compiled-${uid}`);
-  try {
-    mkdirSync(base, { recursive: true, mode: 0o700 });
-    const { mode, uid: owner } = lstatSync(base);
-    if (owner !== uid || (mode & 0o170077) !== 0o040000) return null;
-    const folder = join(base, name);
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
-    return folder;
-  } catch {
-    return null;
-  }
-}
+const compiledFolders = new Map<string, string | null>();

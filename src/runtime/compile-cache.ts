@@ -1,0 +1,38 @@
+/**
+ * Folders for compiled code, which save half of the CPU of a start. They are below the folder for temporary files; if
+ * another user could write to one, it is not used, because its code would be executed.
+ */
+import { lstatSync, mkdirSync } from "node:fs";
+import { enableCompileCache, flushCompileCache } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+/** A folder that only this user can write to; null if there is none. */
+export function compileFolder(name: string): string | null {
+  const uid = process.getuid?.() ?? 0;
+  const base = join(tmpdir(), `ostler-compiled-${uid}`);
+  try {
+    mkdirSync(base, { recursive: true, mode: 0o700 });
+    const { mode, uid: owner } = lstatSync(base);
+    if (owner !== uid || (mode & 0o170077) !== 0o040000) return null;
+    const folder = join(base, name);
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    return folder;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Modules that are imported from now on are taken from the cache of the service, or compiled and kept. NODE_COMPILE_CACHE
+ * has priority, and NODE_DISABLE_COMPILE_CACHE turns it off. Child processes do not inherit it.
+ */
+export function cacheCompiledModules(): void {
+  const folder = compileFolder("service");
+  if (folder !== null) enableCompileCache(folder);
+}
+
+/** Writes what was compiled. Otherwise that happens at the exit, which a killed process does not reach. */
+export function keepCompiledModules(): void {
+  flushCompileCache();
+}
