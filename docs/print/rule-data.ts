@@ -238,6 +238,10 @@ export const RULES: readonly RuleSection[] = [
       },
       { id: "R-047", rule: "The same idempotency key with the same input returns the same operation." },
       {
+        id: "R-660",
+        rule: "A request for thousands of nodes is stored as a whole or not at all, whenever the process that admits it is killed; if it was stored and not answered, its repetition with the same key returns the same operation.",
+      },
+      {
         id: "R-421",
         rule: "A replayed request has the nodes that were accepted, and no refusals, for verbs and restarts alike: only the first answer names refused nodes and unknown names.",
       },

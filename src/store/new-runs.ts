@@ -63,7 +63,7 @@ export async function insertRuns(tx: Tx, rows: Iterable<NewRun>): Promise<void> 
 /** Rows of a statement, each list the text of a JSON array. */
 interface Batch {
   readonly own: string;
-  /** What the rows share, each with the number by which they name it. */
+  /** The values that rows share, each with the number by which rows refer to them. */
   readonly shared: string;
 }
 

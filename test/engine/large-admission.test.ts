@@ -51,7 +51,7 @@ const STOPS = {
 
 describe("large request", () => {
   test.each(Object.keys(STOPS) as (keyof typeof STOPS)[])(
-    "a large request whose process is killed %s leaves nothing",
+    "a large request whose process is killed %s leaves nothing [R-660]",
     async (moment) => {
       await ostler.test.sql
         .begin(async (tx) => {
@@ -70,7 +70,7 @@ describe("large request", () => {
     },
   );
 
-  test("a large request whose process is killed before its answer is admitted once, however often it is repeated", async () => {
+  test("a large request whose process is killed before its answer is admitted once, however often it is repeated [R-660]", async () => {
     await using admission = startAdmission(ostler.test.connection);
     await admission.ended;
     const all = { operations: 1, runs: NODES, jobs: NODES, keys: 1 };

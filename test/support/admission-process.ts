@@ -1,6 +1,6 @@
 /**
- * A process that sends one large request to an engine of its own, and is killed: by its parent, or by itself as soon as
- * it has the answer, which nobody receives then. Run as a script it is that process.
+ * A process that sends one large request to an engine of its own. Its parent kills it, or it kills its own process when
+ * it has the answer, which no client receives then. Run as a script it is that process.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
