@@ -1147,6 +1147,10 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-476", rule: "Boot media of the agent that are replaced are served without a restart." },
       { id: "R-477", rule: "The report of an installed system is taken as a form, as JSON, or as plain text." },
       {
+        id: "R-684",
+        rule: "A session whose boot script is fetched from a second address is logged with both addresses.",
+      },
+      {
         id: "R-682",
         rule: "Metrics count the requests of machines by kind and status, the bytes of files, the open sessions of agents, and refused agents.",
       },

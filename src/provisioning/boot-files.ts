@@ -8,6 +8,7 @@ import type { Agents, BootTicket } from "../engine/engine.ts";
 import { messageOf } from "../errors.ts";
 import { sendText } from "../http/respond.ts";
 import type { Log } from "../log.ts";
+import { LruMap } from "../runtime/lru-map.ts";
 import type { MachineFile, Observer } from "../observer.ts";
 import { ARCHITECTURE_FOLDERS } from "./agent-media.ts";
 import type { AgentMedia, MediaFile } from "./agent-media.ts";
@@ -15,7 +16,7 @@ import { bearerFrom, bearerOf, isUuid, macOf } from "./agent-messages.ts";
 import { agentScript, firstScript, localBootScript } from "./boot-script.ts";
 import { sendFile } from "./file-response.ts";
 import type { Sent, ServedFile } from "./file-response.ts";
-import { refuse, refuseBearer, refuseUnknown } from "./guard.ts";
+import { addressOf, refuse, refuseBearer, refuseUnknown } from "./guard.ts";
 import type { Guard } from "./guard.ts";
 import { isoPatches, networkBootArguments } from "./session-document.ts";
 import { createTickets } from "./tickets.ts";
@@ -23,6 +24,8 @@ import { createTickets } from "./tickets.ts";
 /** Maximum number of MACs of one machine that are looked up. */
 const MACS_MAX = 16;
 const BYTES = "application/octet-stream";
+/** Sessions of which this process remembers from where their boot script was fetched last. */
+const FETCHES_KEPT = 10_000;
 
 export interface StoredFile {
   readonly path: string;
@@ -64,6 +67,16 @@ export function createBootFiles(options: BootFilesOptions): BootFiles {
   const tickets = createTickets((bearer) => agents.medium(bearer), guard);
   const sessions = createTickets(async (bearer) => (await agents.isOpen(bearer)) || null, guard);
 
+  const fetches = new LruMap<string, string>(FETCHES_KEPT);
+
+  /** A machine may fetch its script again, at another address even; so may a program with a forged MAC. */
+  function noteFetch({ session }: BootTicket, address: string): void {
+    const before = fetches.get(session);
+    fetches.set(session, address);
+    if (before !== undefined && before !== address)
+      log.warn({ session, address, before }, "the boot script of an agent session was fetched from a second address");
+  }
+
   async function send(
     request: IncomingMessage,
     response: ServerResponse,
@@ -100,7 +113,9 @@ export function createBootFiles(options: BootFilesOptions): BootFiles {
       if (answer === null) return;
       const refusal = refusalOf(answer.found, query.get("arch"));
       if (!answer.found || refusal) return sendScript(response, localBootScript(refusal ?? `no agent for ${macs[0]}`));
-      sendScript(response, scriptFor(options, answer.found, macs));
+      const address = addressOf(request);
+      noteFetch(answer.found, address);
+      sendScript(response, scriptFor(options, answer.found, { macs, address }));
     },
 
     async file(request, response, { architecture, file, session }) {
@@ -145,7 +160,13 @@ function refusalOf(ticket: BootTicket | null, builtFor: string | null): string |
   return `the node is registered as ${ticket.architecture}, but this machine is ${builtFor}`;
 }
 
-function scriptFor({ media, url, log }: BootFilesOptions, ticket: BootTicket, macs: readonly string[]): string {
+interface Fetch {
+  readonly macs: readonly string[];
+  /** Where the request came from. */
+  readonly address: string;
+}
+
+function scriptFor({ media, url, log }: BootFilesOptions, ticket: BootTicket, { macs, address }: Fetch): string {
   const { session, architecture } = ticket;
   const medium = media.mediaFor(architecture);
   if (!medium) {
@@ -154,7 +175,7 @@ function scriptFor({ media, url, log }: BootFilesOptions, ticket: BootTicket, ma
   }
   try {
     const kernelArguments = networkBootArguments(medium, ticket, url);
-    log.info({ session, architecture, macs }, "a machine fetched the boot script of the agent");
+    log.info({ session, architecture, macs, address }, "a machine fetched the boot script of the agent");
     return agentScript(url, { architecture, session, kernelArguments }, macs);
   } catch (error) {
     log.warn({ session, why: messageOf(error) }, "a machine cannot boot the agent");

@@ -1,6 +1,9 @@
 /** Boot scripts: the script for each state of a machine, and that nothing in them can be misread by iPXE. */
 import { afterAll, describe, expect, test } from "vitest";
+import { once } from "node:events";
 import { rmSync } from "node:fs";
+import { get } from "node:http";
+import type { IncomingMessage } from "node:http";
 import type { Agents, BootTicket } from "../../src/engine/engine.ts";
 import { SECRET, SESSION, startLab, TICKET, URL_OF_SERVICE, writeMedia } from "./lab.ts";
 
@@ -49,6 +52,34 @@ describe("boot script", () => {
     expect(script).toContain(`initrd --name initrd ${files}/initrd?session=${SESSION} || goto again`);
     expect(logged).toContain("52:54:00:77:00:01");
     expect(logged).not.toContain(SECRET);
+  });
+
+  test("a session whose script is fetched from a second address is logged with both, each time that it changes [R-684]", async () => {
+    const lab = labs.use(await startLab(booting()));
+    writeMedia(lab.folder);
+    const fetchFrom = async (localAddress: string) => {
+      const [response] = (await once(get(`${lab.url}/boot/ipxe?${MACS}`, { localAddress }), "response")) as [
+        IncomingMessage,
+      ];
+      await once(response.resume(), "end");
+    };
+    const warnings = () =>
+      lab
+        .logged()
+        .split("\n")
+        .flatMap((line) => {
+          const { address, before, session, msg } = JSON.parse(line || "{}") as Record<string, string>;
+          return msg?.includes("second address") ? [{ session, address, before }] : [];
+        });
+    await fetchFrom("127.0.0.1");
+    await fetchFrom("127.0.0.1");
+    expect(warnings()).toEqual([]);
+    await fetchFrom("127.0.0.66");
+    await fetchFrom("127.0.0.1");
+    expect(warnings()).toEqual([
+      { session: SESSION, address: "127.0.0.66", before: "127.0.0.1" },
+      { session: SESSION, address: "127.0.0.1", before: "127.0.0.66" },
+    ]);
   });
 
   test.each([
