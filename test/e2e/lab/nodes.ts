@@ -108,6 +108,18 @@ export async function makeAvailable(api: Api, machines: readonly LabMachine[]): 
   await work("commissionNodes", "CommissionNodesInput", others, { until: "AVAILABLE" });
 }
 
+/** Brings a node, whatever an earlier scenario has left, to the beginning of a life: ENROLLED or DECOMMISSIONED. */
+export async function beginAnew(api: Api, machine: LabMachine): Promise<void> {
+  const { name } = machine;
+  if (["ENROLLED", "DECOMMISSIONED"].includes((await api.node(name)).state)) return;
+  await makeAvailable(api, [machine]);
+  const ended = await api.end(
+    await api.work("decommissionNodes", "DecommissionNodesInput", { nodes: { names: [name] } }),
+    COMMISSION_MS,
+  );
+  if (ended.state !== "SUCCEEDED") throw new Error(`decommissionNodes has prepared nothing: ${describeEnd(ended)}`);
+}
+
 /** Switches off the machines that are on: at most two may run at a time. Their nodes keep their states. */
 export async function switchOff(api: Api, machines: readonly LabMachine[]): Promise<void> {
   const names = machines.filter(({ vm }) => vm.pid() !== null).map(({ name }) => name);
