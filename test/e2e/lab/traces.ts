@@ -1,6 +1,17 @@
 /** Places in which a secret could have left a copy: processes, core dumps, tables, files. */
 import { spawn } from "node:child_process";
-import { createReadStream, existsSync, mkdirSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import {
+  closeSync,
+  createReadStream,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readSync,
+  readdirSync,
+  rmSync,
+  writeSync,
+} from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
@@ -11,6 +22,8 @@ import { run } from "./commands.ts";
 
 const SAMPLE_MS = 250;
 const PORT = 5432;
+/** The type of a segment of an ELF file that has notes. */
+const PT_NOTE = 4;
 /** Of a process that is normally killed before. */
 const ENDS_SECONDS = 60;
 /** Texts that base64 cannot be recognized by are shorter. */
@@ -79,7 +92,10 @@ function childrenOf(pid: number): readonly number[] {
   }
 }
 
-/** Core dumps of those processes that have not ended meanwhile, as the kernel would write them. */
+/**
+ * Core dumps of those processes that have not ended meanwhile, as the kernel would write them, without their registers:
+ * these are in every dump, and can hold the few bytes that the processor has copied last (docs/operations.md).
+ */
 export async function dumpCores(pids: readonly number[], folder: string): Promise<readonly string[]> {
   mkdirSync(folder, { recursive: true });
   const files: string[] = [];
@@ -88,9 +104,33 @@ export async function dumpCores(pids: readonly number[], folder: string): Promis
       if (existsSync(`/proc/${pid}`)) throw error;
     });
     const file = join(folder, `core.${pid}`);
-    if (existsSync(file)) files.push(file);
+    if (!existsSync(file)) continue;
+    clearRegisters(file);
+    files.push(file);
   }
   return files;
+}
+
+/** Overwrites the notes of a core dump: registers, and facts about the process. Their place is in elf(5). */
+function clearRegisters(file: string): void {
+  const core = openSync(file, "r+");
+  try {
+    const read = (position: number, length: number) => {
+      const bytes = Buffer.alloc(length);
+      readSync(core, bytes, 0, length, position);
+      return bytes;
+    };
+    const header = read(0, 64);
+    const [first, size, count] = [Number(header.readBigUInt64LE(32)), header.readUInt16LE(54), header.readUInt16LE(56)];
+    for (let index = 0; index < count; index += 1) {
+      const segment = read(first + index * size, size);
+      if (segment.readUInt32LE(0) !== PT_NOTE) continue;
+      const [offset, length] = [Number(segment.readBigUInt64LE(8)), Number(segment.readBigUInt64LE(32))];
+      writeSync(core, Buffer.alloc(length), 0, length, offset);
+    }
+  } finally {
+    closeSync(core);
+  }
 }
 
 /** Whether a text is in the core dump of a process that has it in its environment, and does not leave out memory. */
