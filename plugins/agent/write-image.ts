@@ -30,7 +30,7 @@ const writing: AgentWork<StepArgs> = {
     ...membersOf(output),
   }),
   // The address of an image can contain a password.
-  hidden: ({ image }) => (image ? [{ text: image.url, by: `the address of image ${image.name}` }] : []),
+  hidden: ({ image }) => (image ? [{ text: image.url, by: `image ${image.name}` }] : []),
 };
 
 export const writeImage: AgentStep = {

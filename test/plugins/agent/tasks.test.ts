@@ -103,7 +103,7 @@ describe("write_image", () => {
     using lab = new AgentLab({ answers: { write_image: wrong("IMAGE_UNREACHABLE", `GET ${IMAGE.url}: 403`) } });
     const { result } = await lab.perform("deploy", "write_image");
     expect((result as { reason: string }).reason).toContain(
-      "GET the address of image debian-12: 403 (IMAGE_UNREACHABLE)",
+      "GET image debian-12: 403 (IMAGE_UNREACHABLE)",
     );
   });
 });

@@ -143,7 +143,7 @@ func (s *stream) complete() bool {
 func (s *stream) brokenBy(err error) error {
 	select {
 	case <-s.stalled:
-		return task.FailRetryable(Stalled, "%s sent nothing for %v after %d bytes.", s.name(), s.options.stall, s.offset)
+		return task.FailRetryable(Stalled, "No byte came from %s for %v, after %d bytes.", s.name(), s.options.stall, s.offset)
 	default:
 		return task.FailRetryable(Cut, "The connection to %s broke after %d of %d bytes: %s.", s.name(), s.offset, s.length(), reason(err))
 	}
@@ -204,7 +204,7 @@ func (s *stream) open() error {
 		return task.Fail(Unreachable, "%s cannot be fetched: %s. Check the address of the image.", s.name(), reason(err))
 	}
 	if err != nil {
-		return task.FailRetryable(Unreachable, "%s cannot be reached: %s.", s.name(), reason(err))
+		return task.FailRetryable(Unreachable, "No content came from %s: %s.", s.name(), reason(err))
 	}
 	if err := s.accept(response); err != nil {
 		response.Body.Close()
