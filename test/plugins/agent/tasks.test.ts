@@ -102,9 +102,7 @@ describe("write_image", () => {
   test("an address of an image in the agent's message is not shown [R-496]", async () => {
     using lab = new AgentLab({ answers: { write_image: wrong("IMAGE_UNREACHABLE", `GET ${IMAGE.url}: 403`) } });
     const { result } = await lab.perform("deploy", "write_image");
-    expect((result as { reason: string }).reason).toContain(
-      "GET image debian-12: 403 (IMAGE_UNREACHABLE)",
-    );
+    expect((result as { reason: string }).reason).toContain("GET image debian-12: 403 (IMAGE_UNREACHABLE)");
   });
 });
 
