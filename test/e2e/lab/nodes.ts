@@ -109,7 +109,7 @@ export async function makeAvailable(api: Api, machines: readonly LabMachine[]): 
 }
 
 /** Brings a node, whatever an earlier scenario has left, to the beginning of a life: ENROLLED or DECOMMISSIONED. */
-export async function beginAnew(api: Api, machine: LabMachine): Promise<void> {
+export async function makeUnused(api: Api, machine: LabMachine): Promise<void> {
   const { name } = machine;
   if (["ENROLLED", "DECOMMISSIONED"].includes((await api.node(name)).state)) return;
   await makeAvailable(api, [machine]);

@@ -11,7 +11,7 @@ import { run } from "../lab/commands.ts";
 import type { Lab } from "../lab/lab.ts";
 import type { LabMachine } from "../lab/machines.ts";
 import { PROVISION_URL } from "../lab/service.ts";
-import { WHOLE, beginAnew, giveAgent, switchOff } from "../lab/nodes.ts";
+import { WHOLE, makeUnused, giveAgent, switchOff } from "../lab/nodes.ts";
 import { dumpCores, filesBelow, formsOf, isInCore, processesOf, searchFiles, searchTables } from "../lab/traces.ts";
 
 const INSTALL_MS = 900_000;
@@ -43,7 +43,7 @@ export async function hidesSecrets(lab: Lab): Promise<void> {
     ["BMC password", machine.login.password],
     ["user data", userData],
   ]);
-  await beginAnew(api, machine);
+  await makeUnused(api, machine);
   await giveAgent(api, machine, WHOLE);
   const uuid = await api.work("commissionNodes", "CommissionNodesInput", {
     nodes: { names: [name] },
