@@ -27,6 +27,7 @@ import { watched } from "../graphql/execution/instrumentation.ts";
 import { loggedHere, withLogged } from "../log.ts";
 import type { Log } from "../log.ts";
 import type { Observer } from "../observer.ts";
+import { compressAnswers } from "./compressed-answers.ts";
 import { UNREADABLE, readsAnswers, refuseUnreadable } from "./acceptable.ts";
 import { showsCost } from "./cost-header.ts";
 import { isSentUnasked } from "./origins.ts";
@@ -146,6 +147,7 @@ function createConfiguredYoga(options: GraphqlOptions): Yoga {
       cutStalledEvents(undefined, observer),
       joinEvents(),
       leaveEventsOpen(services),
+      compressAnswers(),
     ],
     parserAndValidationCache: { documentCache: createDocumentCache(), errorCache: NO_CACHE },
     // `serve` reads the body, with a limit, before Yoga.

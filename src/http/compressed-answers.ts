@@ -1,0 +1,48 @@
+/**
+ * A Yoga plugin that compresses long responses for clients that accept it. Only whole JSON documents: a stream would
+ * wait in the compressor for more events. Yoga's own plugin compresses every body, streams and short ones included.
+ */
+import type { ServerResponse } from "node:http";
+import type { Plugin } from "graphql-yoga";
+import { acceptedEncoding, compress } from "./content-encoding.ts";
+import type { Encoding } from "./content-encoding.ts";
+
+/** Shorter responses travel as fast as they are, in bytes. */
+const BYTES_MIN = 64 * 1024;
+/**
+ * The levels by measurement, of which the cheapest encoding comes first. A page of 1,000 nodes of 362 kB takes 0.5 ms
+ * of CPU with zstd 1, 1.3 ms with br 2 and 1.6 ms with gzip 1, and shrinks to a fifth. Higher levels take several times
+ * as long for 1 % of the size.
+ */
+const LEVELS: Readonly<Record<Encoding, number>> = { zstd: 1, br: 2, gzip: 1 };
+const ENCODINGS = ["zstd", "br", "gzip"] as const;
+/** Responses beyond these are sent as they are: they would wait for the thread pool, which file reads use too. */
+const AT_A_TIME_MAX = 8;
+
+const JSON_TYPE = /^application\/(graphql-response\+)?json\b/i;
+
+export function compressAnswers(): Plugin {
+  let underWay = 0;
+
+  return {
+    async onResponse({ request, response, setResponse, serverContext, fetchAPI }) {
+      if (!JSON_TYPE.test(response.headers.get("content-type") ?? "")) return;
+      const { res } = serverContext as { readonly res?: ServerResponse };
+      if (res?.headersSent === false) res.appendHeader("vary", "accept-encoding");
+      const encoding = acceptedEncoding(request.headers.get("accept-encoding") ?? undefined, ENCODINGS);
+      if (encoding === null || Number(response.headers.get("content-length") ?? 0) < BYTES_MIN) return;
+      // A client that has left reads nothing.
+      if (underWay >= AT_A_TIME_MAX || res?.destroyed) return;
+      underWay += 1;
+      try {
+        const body = await compress(Buffer.from(await response.arrayBuffer()), encoding, LEVELS[encoding]);
+        const headers = new fetchAPI.Headers(response.headers);
+        headers.set("content-encoding", encoding);
+        headers.set("content-length", String(body.length));
+        setResponse(new fetchAPI.Response(body, { status: response.status, headers }));
+      } finally {
+        underWay -= 1;
+      }
+    },
+  };
+}
