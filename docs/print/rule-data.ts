@@ -1246,6 +1246,20 @@ export const RULES: readonly RuleSection[] = [
     ],
   },
   {
+    title: "Compression",
+    rules: [
+      {
+        id: "R-641",
+        rule: "A JSON response from 64 kB is compressed in the best encoding that the client accepts, to the same document; shorter ones and streams are not.",
+      },
+      {
+        id: "R-642",
+        rule: "At most eight responses are compressed at a time; clients that leave free their place.",
+      },
+      { id: "R-643", rule: "A request with `@defer` or `@stream` is refused before its execution." },
+    ],
+  },
+  {
     title: "Pages of streams",
     rules: [
       {
