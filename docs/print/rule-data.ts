@@ -1204,9 +1204,13 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-577",
-        rule: "A step counts as stuck if it takes longer than 90 % of its last 1,000 successes, or than an hour if there are fewer than five.",
+        rule: "A step, or the wait after one, counts as stuck if it lasts longer than 90 % of the last 1,000, or than an hour if there are fewer than five.",
       },
       { id: "R-578", rule: "The groups of `attention` are read in one statement." },
+      {
+        id: "R-644",
+        rule: "`inputForAll` of a suggestion reaches the nodes of the group within the filter of the request, and no node outside of that filter.",
+      },
       {
         id: "R-635",
         rule: "`Operation.failures` groups the failed runs of an operation, or the failed addresses of a discovery, by code, step and driver.",

@@ -7,12 +7,16 @@ import type { Reader } from "./postgres/database.ts";
 import { HAS_POWER_DRIFT } from "./node-fields.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
-import { attempts, nodes, operations, runs } from "./tables.ts";
+import { instantText } from "./postgres/pagination.ts";
+import { attempts, feedPosition, nodes, operations, runs, transitions } from "./tables.ts";
+import type { LogCursor } from "./transitions.ts";
 
 export const ATTENTION_KINDS = {
   FAILED: "The last work failed or was aborted, and no work has followed.",
   STUCK:
-    "A step has run or waited for longer than 90 % of its earlier attempts, and for more than a minute; a step with fewer than five attempts, for more than an hour.",
+    "A step, or the wait after one, has lasted longer than 90 % of the earlier ones, and more than a minute; with fewer than five earlier ones, more than an hour.",
+  WAITING:
+    "The work has not begun for more than an hour: it waits for a slot, for `maxParallel` or for an earlier wave.",
   ON_HOLD: "The work waits until a person releases it.",
   WAVES_HALTED: "The node has not begun, because the waves of the operation are halted or wait for a request.",
   STOPPED: "The work was stopped, and can be restarted.",
@@ -49,6 +53,8 @@ export interface Attention {
   readonly groupCount: number;
   /** Number of different nodes in all groups. */
   readonly nodeCount: number;
+  /** As of which the nodes were read. */
+  readonly cursor: LogCursor;
 }
 
 export interface AttentionRequest {
@@ -76,14 +82,31 @@ function fleet(filter: NodeFilter | undefined): SQL {
     where (${nodeCondition(filter) ?? sql`true`}) and (${nodes.state} = 'STOPPED' or ${nodes.state} in ${FAILED_STATES} or ${nodes.lastError} is not null or ${nodes.faultKind} is not null or ${HAS_POWER_DRIFT} or ${nodes.presence} = 'DISAPPEARED' or ${nodes.maintenanceSince} < now() - make_interval(days => ${MAINTENANCE_DAYS}))`;
 }
 
-/** Unfinished runs of matching nodes that are not in maintenance, with their step. */
+/**
+ * Unfinished runs of matching nodes that are not in maintenance, with their step: one that has begun, or else the one
+ * after which the run waits (`prior`).
+ */
 function unfinished(filter: NodeFilter | undefined): SQL {
-  return sql`select ${runs.nodeId} as id, ${nodes.state} as state, ${runs.state} as run_state, ${runs.operationId} as operation_id, ${runs.waitingSince} as waiting_since, ${runs.createdAt} as created, step.label, step.driver, step.began
+  return sql`select ${runs.nodeId} as id, ${runs.waitReason} as wait_reason, prior.label as prior_label, prior.driver as prior_driver, prior.ended as prior_ended, ${nodes.state} as state, ${runs.state} as run_state, ${runs.operationId} as operation_id, ${runs.waitingSince} as waiting_since, ${runs.createdAt} as created, step.label, step.driver, step.began
     from ${runs} join ${nodes} on ${nodes.id} = ${runs.nodeId} left join lateral (
       select max(label) as label, max(driver) as driver, min(started_at) as began from ${attempts} where ${attempts.runId} = ${runs.id} and ${attempts.step} = ${runs.position}
-    ) step on true
+    ) step on true left join lateral (
+      select label, driver, finished_at as ended from ${attempts} where step.began is null and ${attempts.runId} = ${runs.id} and ${attempts.step} = ${runs.position} - 1 and ${attempts.state} = 'SUCCEEDED' order by ${attempts.number} desc limit 1
+    ) prior on true
     where ${runs.finishedAt} is null and ${nodes.maintenanceSince} is null and (${nodeCondition(filter) ?? sql`true`})`;
 }
+
+/** Before this time began what is stuck by its history, which has `samples` and `p90`. */
+const LONG_AGO = sql`now() - make_interval(secs => case when coalesce(samples, 0) >= ${SAMPLES_MIN} then greatest(p90, ${SECONDS_MIN}) else ${SECONDS_WITHOUT_HISTORY} end)`;
+
+/** Waits after a step: from its end to the beginning of the next one, for the newest runs that had one. */
+const GAPS = sql`
+  select kinds.driver, kinds.label, count(*) as samples, percentile_cont(0.9) within group (order by newest.seconds) as p90
+  from (select distinct prior_driver as driver, prior_label as label from work where prior_ended < now() - make_interval(secs => ${SECONDS_MIN})) kinds cross join lateral (
+    select extract(epoch from later.started_at - ended.finished_at)::float8 as seconds
+    from (select run_id, step, finished_at from ${attempts} where driver = kinds.driver and label = kinds.label and state = 'SUCCEEDED' and finished_at is not null order by finished_at desc limit 1000) ended
+    join ${attempts} later on later.run_id = ended.run_id and later.step = ended.step + 1 and later.number = 1
+  ) newest group by 1, 2`;
 
 /** One row per node and kind. */
 function concerned(): SQL {
@@ -98,14 +121,19 @@ function concerned(): SQL {
     union all select 'ON_HOLD', id, state, null, label, null, null, operation_id, waiting_since, null from work where run_state = 'HOLDING'
     union all select 'WAVES_HALTED', work.id, null, null, null, null, wave_state, o.id, work.created, wave_reason from work join ${operations} o on o.id = work.operation_id where run_state = 'QUEUED' and wave_state in ('HALTED', 'AWAITING')
     union all select 'STUCK', work.id, work.state, null, label, driver, null, null, began, null from work left join history using (driver, label)
-      where run_state in ('RUNNING', 'WAITING') and label <> 'engine.wait' and began < now() - make_interval(secs => case when coalesce(samples, 0) >= ${SAMPLES_MIN} then greatest(p90, ${SECONDS_MIN}) else ${SECONDS_WITHOUT_HISTORY} end)`;
+      where run_state in ('RUNNING', 'WAITING') and label <> 'engine.wait' and began < ${LONG_AGO}
+    union all select 'STUCK', work.id, work.state, null, prior_label, prior_driver, coalesce(wait_reason, 'NEXT_STEP'), null, prior_ended, null
+      from work left join gaps on gaps.driver = prior_driver and gaps.label = prior_label
+      where run_state <> 'HOLDING' and began is null and prior_ended < ${LONG_AGO}
+    union all select 'WAITING', work.id, null, null, null, null, coalesce(wait_reason, 'QUEUED'), o.id, work.created, null from work join ${operations} o on o.id = work.operation_id
+      where run_state <> 'HOLDING' and began is null and prior_ended is null and work.created < now() - make_interval(secs => ${SECONDS_WITHOUT_HISTORY}) and coalesce(wave_state, '') not in ('HALTED', 'AWAITING')`;
 }
 
 /** The groups of most nodes first; groups of the same size by kind and cause. */
 export async function attentionGroups(reader: Reader, request: AttentionRequest): Promise<Attention> {
   const { filter, kinds, first, nodesMax } = request;
   const wanted = (kinds ?? (Object.keys(ATTENTION_KINDS) as AttentionKind[])).join(" ");
-  const [row] = await reader.execute<Attention & Record<string, unknown>>(sql`
+  const [row] = await reader.execute<Omit<Attention, "cursor"> & { position: number; at: string | null }>(sql`
     with fleet as materialized (${fleet(filter)}), work as materialized (${unfinished(filter)}),
     history as (
       select kinds.driver, kinds.label, count(*) as samples, percentile_cont(0.9) within group (order by newest.seconds) as p90
@@ -113,6 +141,7 @@ export async function attentionGroups(reader: Reader, request: AttentionRequest)
         select extract(epoch from finished_at - started_at)::float8 as seconds from ${attempts} where driver = kinds.driver and label = kinds.label and state = 'SUCCEEDED' and finished_at is not null order by finished_at desc limit 1000
       ) newest group by 1, 2
     ),
+    gaps as (${GAPS}),
     concerned as materialized (select * from (${concerned()}) found where kind = any(string_to_array(${wanted}::text, ' '))),
     grouped as (
       select kind, state, code, step, driver, detail, operation_id, count(*)::int as node_count, min(since) as since, (array_agg(message order by since, id))[1] as message, (array_agg(id order by since, id))[1:${nodesMax}::int] as ids
@@ -120,7 +149,10 @@ export async function attentionGroups(reader: Reader, request: AttentionRequest)
     ),
     ordered as (select *, row_number() over (order by node_count desc, kind, state, code, step, driver, detail, operation_id) as place from grouped)
     select coalesce((select json_agg(json_build_object('kind', kind, 'state', state, 'code', code, 'step', step, 'driver', driver, 'detail', detail, 'operationId', operation_id, 'nodeCount', node_count, 'openCount', node_count, 'since', since, 'message', message, 'nodeIds', ids) order by place) from ordered where place <= ${first}::int), '[]') as groups,
-      (select count(*)::int from grouped) as "groupCount", (select count(distinct id)::int from concerned) as "nodeCount"`);
+      (select count(*)::int from grouped) as "groupCount", (select count(distinct id)::int from concerned) as "nodeCount",
+      position::float8 as position, (select ${instantText(transitions.at)} from ${transitions} where ${transitions.position} = ${feedPosition.position}) as at
+    from ${feedPosition}`);
   if (!row) throw new Error("The groups of nodes that need a person could not be read.");
-  return row;
+  const { position, at, ...found } = row;
+  return { ...found, cursor: { position, at: at === null ? null : new Date(at) } };
 }

@@ -23,21 +23,27 @@ interface Group {
   readonly remedy: string;
   readonly nodeCount: number;
   readonly nodes: readonly { readonly name: string }[];
-  readonly suggestion: { readonly action: string; readonly mutation: string; readonly input: object } | null;
+  readonly suggestion: {
+    readonly action: string;
+    readonly mutation: string;
+    readonly input: object;
+    readonly inputForAll: object | null;
+  } | null;
 }
 interface Answer {
   readonly groups: readonly Group[];
   readonly groupCount: number;
   readonly otherGroupCount: number;
   readonly nodeCount: number;
+  readonly cursor: string;
 }
 
 async function attention(variables: Readonly<Record<string, unknown>> = {}): Promise<Answer> {
   const data = await ostler.query<{ attention: Answer }>(
     `query Attention($filter: NodeFilter, $kinds: [AttentionKind!], $first: Int! = 20, $nodesMax: Int! = 5) {
       attention(filter: $filter, kinds: $kinds, first: $first, nodesMax: $nodesMax) {
-        groups { kind state code step driver detail cause remedy nodeCount since nodes { name } suggestion { action mutation input } }
-        groupCount otherGroupCount nodeCount
+        groups { kind state code step driver detail cause remedy nodeCount since nodes { name } suggestion { action mutation input inputForAll } }
+        cursor groupCount otherGroupCount nodeCount
       }
     }`,
     variables,
@@ -48,10 +54,11 @@ async function attention(variables: Readonly<Record<string, unknown>> = {}): Pro
 const of = (names: readonly string[]) => ({ filter: { name: { in: names } } });
 
 /** Sends the suggestion as it is, and returns the refusals. */
-async function follow({ suggestion }: Group): Promise<readonly { readonly message: string }[]> {
+async function follow({ suggestion }: Group, forAll = false): Promise<readonly { readonly message: string }[]> {
   if (!suggestion) throw new Error("There is no suggestion.");
   const types: Readonly<Record<string, string>> = { releaseHolds: "WorkInput", resumeWaves: "SteerWavesInput" };
-  const { mutation, input } = suggestion;
+  const { mutation, inputForAll } = suggestion;
+  const input = forAll ? inputForAll : suggestion.input;
   const type = types[mutation] ?? `${mutation.slice(0, 1).toUpperCase()}${mutation.slice(1)}Input`;
   const data = await ostler.query<Record<string, { errors: { message: string }[] }>>(
     `mutation Follow($input: ${type}!) { ${mutation}(input: $input) { errors { message } } }`,
@@ -169,6 +176,68 @@ describe("attention", () => {
       { kind: "WAVES_HALTED", detail: "HALTED", nodeCount: 1, suggestion: { action: "RESUME_WAVES" } },
     ]);
     expect(await follow(halted[0] as Group)).toEqual([]);
+  });
+
+  test("the input for all of a group reaches its nodes within the filter of the request, and no others [R-644]", async () => {
+    const broken = await failing(3, "the disk is broken");
+    const others = await failing(1, "the disk is broken");
+    const { groups } = await attention({ ...of(broken), nodesMax: 1 });
+    expect(groups[0]?.suggestion?.inputForAll).toMatchObject({
+      work: { filter: { states: ["CLEAN_FAILED"], errorCodes: ["BACKEND_FAILED"], or: [of(broken).filter] } },
+    });
+    const runs = async () =>
+      (
+        await ostler.test.sql<{ name: string; count: number }[]>`
+          select node_name as name, count(*)::int as count from runs where node_name = any(${[...broken, ...others]}) group by 1 order by 1`
+      ).map(({ count }) => count);
+    expect(await runs()).toEqual([1, 1, 1, 1]);
+    expect(await follow(groups[0] as Group, true)).toEqual([]);
+    expect(await runs()).toEqual([2, 2, 2, 1]);
+  });
+
+  test("a wait after a step is stuck after 90 % of the earlier ones, or after an hour without them [R-577]", async () => {
+    const [name = ""] = await ostler.register(1);
+    await ostler.commission([name], "AVAILABLE");
+    const [run] = await ostler.test.sql<{ id: string; step: number; label: string }[]>`
+      select r.id, a.step, a.label from runs r join attempts a on a.run_id = r.id where r.node_name = ${name} order by a.step limit 1`;
+    if (!run) throw new Error("There is no step.");
+    await ostler.test
+      .sql`update attempts set label = 'past.' || label where label = ${run.label} and run_id <> ${run.id}`;
+    // The run waits after its first step, which ended two minutes ago. It names no slot, so the service leaves it alone.
+    await ostler.test.sql`delete from attempts where run_id = ${run.id} and step > ${run.step}`;
+    await ostler.test.sql`update attempts set finished_at = now() - interval '2 minutes' where run_id = ${run.id}`;
+    await ostler.test
+      .sql`update runs set state = 'WAITING', wait_reason = 'CAPACITY', wake_at = now() + interval '1 day', waiting_since = now() - interval '2 minutes', position = ${run.step + 1}, finished_at = null where id = ${run.id}`;
+    const stuck = async () =>
+      (await attention({ ...of([name]), kinds: ["STUCK", "WAITING"] })).groups.map(({ kind, step, detail }) => [
+        kind,
+        step,
+        detail,
+      ]);
+    expect(await stuck()).toEqual([]);
+    await ostler.commission(await ostler.register(6), "AVAILABLE");
+    expect(await stuck()).toEqual([["STUCK", run.label, "CAPACITY"]]);
+    await ostler.test
+      .sql`update attempts set label = 'past.' || label where label = ${run.label} and run_id <> ${run.id}`;
+    expect(await stuck()).toEqual([]);
+    await ostler.test.sql`update attempts set finished_at = now() - interval '61 minutes' where run_id = ${run.id}`;
+    expect(await stuck()).toEqual([["STUCK", run.label, "CAPACITY"]]);
+    // Work that has not begun.
+    await ostler.test.sql`delete from attempts where run_id = ${run.id}`;
+    await ostler.test.sql`update runs set position = 0, wait_reason = null where id = ${run.id}`;
+    expect(await stuck()).toEqual([]);
+    await ostler.test.sql`update runs set created_at = now() - interval '61 minutes' where id = ${run.id}`;
+    expect(await stuck()).toEqual([["WAITING", null, "QUEUED"]]);
+    await ostler.test
+      .sql`update runs set state = 'SUCCEEDED', finished_at = now(), wake_at = null where id = ${run.id}`;
+  });
+
+  test("the cursor is that of the newest transition as of the answer", async () => {
+    const { cursor } = await attention();
+    const { transitions } = await ostler.query<{ transitions: { nodes: { cursor: string }[] } }>(
+      "{ transitions(last: 1) { nodes { cursor } } }",
+    );
+    expect(transitions.nodes[0]?.cursor).toBe(cursor);
   });
 
   test("the groups are one statement [R-578]", async () => {

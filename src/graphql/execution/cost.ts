@@ -135,6 +135,7 @@ const VALUE_COSTS: Readonly<Record<string, number>> = {
   "Label.value": 0.03,
   "LogLine.text": 0.09,
   "AttentionSuggestion.input": 1,
+  "AttentionSuggestion.inputForAll": 1,
   "BiosAttribute.value": 0.04,
   "BiosAttribute.pending": 0.04,
   "Inventory.data": 20,

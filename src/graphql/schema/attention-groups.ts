@@ -14,7 +14,10 @@ import { globalId } from "../base/ids.ts";
 import { NodeRef, OperationRef } from "../base/refs.ts";
 import { ActionEnum, mutationOf } from "./actions.ts";
 import type { Action, NodeAction } from "./actions.ts";
+import { inputForAll } from "./attention-filters.ts";
+import type { Input } from "./attention-filters.ts";
 import { actionVerdicts } from "./node-actions.ts";
+import type { NodeFilterShape } from "./selectors.ts";
 
 const GROUPS_MAX = 100;
 const NODES_MAX = 100;
@@ -51,6 +54,7 @@ export const AttentionKindEnum = builder.enumType("AttentionKind", {
 const HELP: Readonly<Record<AttentionKind, { readonly remedy: string; readonly actions: readonly NodeAction[] }>> = {
   FAILED: { remedy: "Mend the cause, then restart the work.", actions: ["RESTART", "MANAGE"] },
   STUCK: { remedy: "Look at the log of the step, then abort the work.", actions: ["ABORT", "STOP"] },
+  WAITING: { remedy: "Wait for the work before it, raise its limits, or abort it.", actions: [] },
   ON_HOLD: { remedy: "Check what the hold is for, then release it.", actions: ["RELEASE_HOLDS"] },
   WAVES_HALTED: { remedy: "Check the nodes that have begun, then start the others.", actions: [] },
   STOPPED: { remedy: "Restart the work, or verify the node with manageNodes.", actions: ["RESTART", "MANAGE"] },
@@ -64,10 +68,14 @@ const ON_NODES: ReadonlySet<Action> = new Set(["MANAGE", "CLEAN", "POWER", "CLEA
 
 export interface Suggestion {
   readonly action: Action;
-  readonly input: Readonly<Record<string, string | Readonly<Record<string, readonly string[]>>>>;
+  readonly input: Input;
 }
 
-const SuggestionRef = builder.objectRef<Suggestion>("AttentionSuggestion").implement({
+interface ShownSuggestion extends Suggestion {
+  readonly forAll: Input | null;
+}
+
+const SuggestionRef = builder.objectRef<ShownSuggestion>("AttentionSuggestion").implement({
   description: "Action that may help, checked on the node of the group that has waited longest.",
   fields: (t) => ({
     action: t.field({ type: ActionEnum, description: "Action to propose.", resolve: ({ action }) => action }),
@@ -76,6 +84,13 @@ const SuggestionRef = builder.objectRef<Suggestion>("AttentionSuggestion").imple
       type: "JSON",
       description: "The whole `input` of the mutation, for the nodes in `nodes` or the operation of the group.",
       resolve: ({ input }) => input,
+    }),
+    inputForAll: t.field({
+      type: "JSON",
+      nullable: true,
+      description:
+        "The same for all nodes of the group, by a filter that includes the `filter` of the request; for a hold, by its operation. It also reaches nodes that match later, those of the same cause at another step, and for FAULT those with another fault. Null if no filter selects the nodes.",
+      resolve: ({ forAll }) => forAll,
     }),
   }),
 });
@@ -144,9 +159,18 @@ async function suggestionForRuns(
   return actionFor(nodeIds, { actions: HELP.FAILED.actions, power: null }, context);
 }
 
+function withAll(
+  suggestion: Suggestion | null,
+  forAll: (suggestion: Suggestion) => Input | null,
+): ShownSuggestion | null {
+  return suggestion && { ...suggestion, forAll: forAll(suggestion) };
+}
+
 /** A group of nodes, or of the failed runs of the operation `runsOf`. */
 export interface ShownGroup extends AttentionGroup {
   readonly runsOf?: OperationRow;
+  /** The filter of the request. */
+  readonly chosen?: NodeFilterShape | undefined;
 }
 
 export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup").implement({
@@ -165,7 +189,10 @@ export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup")
       description: "Code of the failure; null for other kinds.",
       resolve: ({ code }) => code,
     }),
-    step: t.exposeString("step", { nullable: true, description: "Step that failed or is running; null if none is." }),
+    step: t.exposeString("step", {
+      nullable: true,
+      description: "Step that failed, is running or has ended before a wait; null if none has.",
+    }),
     driver: t.exposeString("driver", {
       nullable: true,
       description:
@@ -174,7 +201,7 @@ export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup")
     detail: t.exposeString("detail", {
       nullable: true,
       description:
-        "Kind of the fault, the power that is wanted, the state of the waves, or CLEAN_UP for the clean-up runs of an operation; null otherwise.",
+        "Kind of the fault, the power that is wanted, the state of the waves, the reason of a wait, or CLEAN_UP for the clean-up runs of an operation; null otherwise.",
     }),
     cause: t.string({ description: "The cause, as a sentence for people.", resolve: causeOf }),
     remedy: t.string({
@@ -210,7 +237,8 @@ export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup")
     operation: t.field({
       type: OperationRef,
       nullable: true,
-      description: "Operation whose work is on hold, halted, or failed in `Operation.failures`; null for other kinds.",
+      description:
+        "Operation whose work is on hold, halted, waiting to begin, or failed in `Operation.failures`; null for other kinds.",
       resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
     }),
     suggestion: t.field({
@@ -218,8 +246,10 @@ export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup")
       nullable: true,
       description:
         "Action that the oldest node in `openCount` accepts now; null if none of those that may help is accepted.",
-      resolve: ({ runsOf, ...group }, _args, context) =>
-        runsOf ? suggestionForRuns(group, runsOf, context) : suggestionFor(group, context),
+      resolve: async ({ runsOf, chosen, ...group }, _args, context) => {
+        if (runsOf) return withAll(await suggestionForRuns(group, runsOf, context), () => null);
+        return withAll(await suggestionFor(group, context), ({ input }) => inputForAll(input, group, chosen));
+      },
     }),
   }),
 });

@@ -2,25 +2,34 @@
 import { attentionGroups } from "../../store/attention.ts";
 import type { Attention } from "../../store/attention.ts";
 import { builder, given, needs } from "../base/builder.ts";
+import { logCursorText } from "../base/connection.ts";
 import { AttentionGroupRef, AttentionKindEnum, groupArgs, groupLimits } from "./attention-groups.ts";
 import { NodeFilterInput, nodeFilter } from "./selectors.ts";
+import type { NodeFilterShape } from "./selectors.ts";
 
-const AttentionRef = builder.objectRef<Attention>("Attention").implement({
-  description: "What needs a person. A node can be in several groups.",
-  fields: (t) => ({
-    groups: t.field({
-      type: [AttentionGroupRef],
-      description: "The groups of most nodes.",
-      resolve: ({ groups }) => [...groups],
+const AttentionRef = builder
+  .objectRef<Attention & { readonly chosen: NodeFilterShape | undefined }>("Attention")
+  .implement({
+    description: "What needs a person. A node can be in several groups.",
+    fields: (t) => ({
+      groups: t.field({
+        type: [AttentionGroupRef],
+        description: "The groups of most nodes.",
+        resolve: ({ groups, chosen }) => groups.map((group) => ({ ...group, chosen })),
+      }),
+      cursor: t.string({
+        description:
+          "Position of the log as of which the nodes were read. Pass it as `after` to `nodeTransitions`, to know when to ask again.",
+        resolve: ({ cursor }) => logCursorText(cursor),
+      }),
+      groupCount: t.exposeInt("groupCount", { description: "Number of all groups." }),
+      otherGroupCount: t.int({
+        description: "Number of groups that `first` leaves out.",
+        resolve: ({ groups, groupCount }) => groupCount - groups.length,
+      }),
+      nodeCount: t.exposeInt("nodeCount", { description: "Number of different nodes in all groups." }),
     }),
-    groupCount: t.exposeInt("groupCount", { description: "Number of all groups." }),
-    otherGroupCount: t.int({
-      description: "Number of groups that `first` leaves out.",
-      resolve: ({ groups, groupCount }) => groupCount - groups.length,
-    }),
-    nodeCount: t.exposeInt("nodeCount", { description: "Number of different nodes in all groups." }),
-  }),
-});
+  });
 
 builder.queryField("attention", (t) =>
   t.field({
@@ -33,11 +42,13 @@ builder.queryField("attention", (t) =>
       kinds: t.arg({ type: [AttentionKindEnum], description: "Only these kinds; by default all." }),
       ...groupArgs(t.arg),
     },
-    resolve: (_root, { filter, kinds, ...limits }, { services }) =>
-      attentionGroups(services.database.reader, {
+    resolve: async (_root, { filter, kinds, ...limits }, { services }) => ({
+      ...(await attentionGroups(services.database.reader, {
         filter: nodeFilter(filter),
         kinds: given(kinds),
         ...groupLimits(limits),
-      }),
+      })),
+      chosen: given(filter),
+    }),
   }),
 );
