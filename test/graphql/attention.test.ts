@@ -203,7 +203,8 @@ describe("attention", () => {
     if (!run) throw new Error("There is no step.");
     await ostler.test
       .sql`update attempts set label = 'past.' || label where label = ${run.label} and run_id <> ${run.id}`;
-    // The run waits after its first step, which ended two minutes ago. It names no slot, so the service leaves it alone.
+    // The run waits after its first step, which ended two minutes ago. It names no slot, so the service leaves it
+    // alone.
     await ostler.test.sql`delete from attempts where run_id = ${run.id} and step > ${run.step}`;
     await ostler.test.sql`update attempts set finished_at = now() - interval '2 minutes' where run_id = ${run.id}`;
     await ostler.test
