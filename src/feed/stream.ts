@@ -85,11 +85,6 @@ export interface StreamRequest<Cursor> {
 }
 
 export const BATCH = 100;
-/**
- * Items that a stream sends in one turn: a few milliseconds of work. They are read and executed together, so shorter
- * turns cost more for each item.
- */
-const TURN = 100;
 /** Longest time without an item. */
 const BOOKMARK_MS = 10_000;
 /** How long a snapshot is held for its reader; after that the stream ends with TOO_SLOW. */
@@ -163,8 +158,9 @@ class Stream<Row, Item, Cursor extends LogCursor> {
     return this.#tail.turns.take(async () => {
       if (waiter.left) return [];
       const page = this.#held.length > 0 ? this.#held : await this.#read(waiter);
-      this.#held = page.slice(TURN);
-      return page.slice(0, TURN);
+      const { items } = this.#tail.turns;
+      this.#held = page.slice(items);
+      return page.slice(0, items);
     });
   }
 

@@ -62,6 +62,14 @@ describe("turns of streams that catch up", () => {
     expect(rests).toHaveLength(1);
   });
 
+  test("turns have fewer items while the process writes", () => {
+    let isBusy = true;
+    const turns = createTurns({ isBusy: () => isBusy });
+    const busy = turns.items;
+    isBusy = false;
+    expect(turns.items).toBeGreaterThan(busy);
+  });
+
   test("a page that fails does not stop the other streams", async () => {
     const turns = createTurns(idle);
     const failed = turns.take(() => Promise.reject(new Error("the database is away")));
