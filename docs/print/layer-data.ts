@@ -101,6 +101,7 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     layers: ["src/lifecycle", "src/store", "src/feed", "src/access", "src/runtime"],
     files: [
       "src/engine/engine.ts",
+      "src/drivers/interfaces.ts",
       "src/drivers/load.ts",
       "src/drivers/registry.ts",
       "src/drivers/settings-shape.ts",

@@ -14,23 +14,26 @@ import type { LookupAddress } from "node:dns";
 import { isIP } from "node:net";
 import type { IpNetworks } from "../runtime/ip-networks.ts";
 import { messageOf } from "../errors.ts";
-import type {
-  Call,
-  DiscoverCall,
-  Driver,
-  DriverErrorKind,
-  MachineCall,
-  Schema,
-  Step,
-  StepInterface,
-} from "./driver.ts";
-import { shapeOf } from "./settings-shape.ts";
+import type { Call, DiscoverCall, Driver, DriverErrorKind, MachineCall, Step, StepInterface } from "./driver.ts";
 
 // The system's: a worker replaces it for the driver.
 const { lookup } = dns.promises;
 
 /** The addresses of host names in lower case. */
 export type ResolvedNames = ReadonlyMap<string, readonly LookupAddress[]>;
+
+/** What a driver's calls may connect to. */
+export interface EgressLimits {
+  readonly networks: IpNetworks;
+  readonly marked: MarkedSettings;
+}
+
+/** Names of the settings that are addresses. */
+export interface MarkedSettings {
+  readonly settings: readonly string[];
+  /** Of a discovery. */
+  readonly discovery: readonly string[];
+}
 
 /** Resolves a host name to at least one address; rejects if it has none. */
 type Resolve = (host: string) => Promise<readonly LookupAddress[]>;
@@ -41,7 +44,7 @@ type Resolve = (host: string) => Promise<readonly LookupAddress[]>;
  */
 export function limitEgress(
   driver: Driver<unknown>,
-  networks: IpNetworks,
+  { networks, marked }: EgressLimits,
   onResolved: (names: ResolvedNames) => void = () => {},
   resolve: Resolve = (host) => lookup(host, { all: true }),
 ): Driver<unknown> {
@@ -60,13 +63,12 @@ export function limitEgress(
     onResolved(names);
     return { ...call, addresses };
   };
-  const marked = addressNames(driver.settings);
   const guarded =
     <Given extends CheckedCall, Rest extends unknown[], Result>(
       work: (call: Given, ...rest: Rest) => Promise<Result>,
     ) =>
     async (call: Given, ...rest: Rest): Promise<Result> =>
-      work(await check(call, valuesOf(call.settings, marked)), ...rest);
+      work(await check(call, valuesOf(call.settings, marked.settings)), ...rest);
   const steps = <Kind extends StepInterface<unknown>>(kind: Kind): Kind => ({
     ...kind,
     steps: kind.steps.map((step): Step<unknown> => ({
@@ -87,7 +89,7 @@ export function limitEgress(
       discover: {
         ...discover,
         async probe(call: DiscoverCall) {
-          const values = [call.address, ...valuesOf(call.settings, addressNames(discover.settings))];
+          const values = [call.address, ...valuesOf(call.settings, marked.discovery)];
           return discover.probe(await check(call, values));
         },
       },
@@ -143,26 +145,6 @@ export function addressProblem(address: string, networks: IpNetworks): string | 
   return isIP(address.split("%")[0] ?? "") === 0 || networks.has(address) ? null : refusalOf(address, networks);
 }
 
-/** The problems of the addresses in settings, by setting. Names are not resolved. */
-export function addressProblems(
-  schema: Schema<unknown>,
-  settings: Readonly<Record<string, unknown>>,
-  networks: IpNetworks,
-): readonly { readonly path: readonly string[]; readonly message: string }[] {
-  return addressNames(schema).flatMap((name) => {
-    const host = hostOf(settings[name]);
-    const message = host === null ? null : addressProblem(host, networks);
-    return message === null ? [] : [{ path: [name], message }];
-  });
-}
-
-function addressNames(schema: Schema<unknown>): readonly string[] {
-  const shape = shapeOf(schema);
-  return shape.kind === "object"
-    ? shape.fields.filter((field) => field.shape.schema["address"] === true).map(({ name }) => name)
-    : [];
-}
-
 type CheckedCall = Pick<DiscoverCall, "settings" | "signal"> | Pick<Call<unknown>, "settings" | "signal">;
 
 function valuesOf(settings: unknown, names: readonly string[]): readonly unknown[] {
@@ -202,7 +184,7 @@ function driverError(message: string, kind: DriverErrorKind, retryable: boolean)
 }
 
 /** The host in a host name, an IP address, `host:port` or a URL; null for any other value. */
-function hostOf(value: unknown): string | null {
+export function hostOf(value: unknown): string | null {
   if (typeof value !== "string" || value.trim() === "") return null;
   const text = value.trim();
   if (isIP(text.split("%")[0] ?? "") !== 0) return text;

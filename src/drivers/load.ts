@@ -9,14 +9,17 @@ import type { Driver, DriverFactory, PluginHost, Step, StepInterface } from "./d
 import { isolate } from "./isolation/isolate.ts";
 import { createMemory } from "./isolation/driver-memory.ts";
 import type { Pool } from "./isolation/pool.ts";
+import { egressLimits } from "./address-settings.ts";
 import { limitEgress } from "./egress.ts";
 import { parsePin, verifyPin } from "./pinned-plugin.ts";
 import { pluginModule } from "./plugin-module.ts";
-import { INTERFACE_OF_PHASE, createRegistry } from "./registry.ts";
-import type { AnyDriver, Registry } from "./registry.ts";
+import { CONTRACT, INTERFACE_OF_PHASE } from "./interfaces.ts";
+import { createRegistry } from "./registry.ts";
+import type { AnyDriver } from "./interfaces.ts";
+import type { Registry } from "./registry.ts";
 import { shapeProblem } from "./settings-shape.ts";
 import { variablesProblem } from "./variables.ts";
-import { CONTRACT, toPresentVersion } from "./version-1.ts";
+import { toPresentVersion } from "./version-1.ts";
 
 /** A driver's name is a field name in GraphQL. */
 const DRIVER = /^[a-z][a-z0-9]*(_[a-z0-9]+)*$/;
@@ -76,12 +79,12 @@ async function driversOf(
             name: made.name,
             version: made.version,
             memory,
-            networks,
+            egress: networks && egressLimits(made, networks),
           },
           pool,
         )
       : networks
-        ? limitEgress(made, networks)
+        ? limitEgress(made, egressLimits(made, networks))
         : made;
     if (drivers.some(({ name }) => name === driver.name)) {
       throw new Error(

@@ -2,32 +2,16 @@
  * The loaded drivers, and the composition of a node's driver: one driver, with single interfaces taken from others.
  * Also the only place that knows which settings are secret.
  */
-import type { Driver, DriverPhase, InspectInterface, Json, Schema, Step, StepInterface } from "./driver.ts";
+import type { InspectInterface, Json, Schema } from "./driver.ts";
 import type { IpNetworks } from "../runtime/ip-networks.ts";
 import { Circuits } from "./circuits.ts";
-import { addressProblems } from "./egress.ts";
+import { addressProblems } from "./address-settings.ts";
+import { FUNCTION_INTERFACES, INTERFACES, isFunctionInterface, isInterfaceName } from "./interfaces.ts";
+import type { AnyDriver, FunctionInterface, InterfaceName } from "./interfaces.ts";
 import { plainIssues, validate } from "./issues.ts";
 import type { Issue } from "./issues.ts";
 import { secretNames, shapeOf, publicSchemaOf, withoutNulls } from "./settings-shape.ts";
 import type { JsonSchema } from "./settings-shape.ts";
-
-export type AnyDriver = Driver<unknown>;
-export type AnyStep = Step<unknown>;
-
-export const INTERFACES = ["power", "inspect", "deploy", "clean", "media", "firmware", "bios", "console"] as const;
-export type InterfaceName = (typeof INTERFACES)[number];
-
-/** Interfaces of functions, without steps. A node can name several drivers for each. */
-export const FUNCTION_INTERFACES = ["power", "media", "firmware", "bios", "console"] as const;
-export type FunctionInterface = (typeof FUNCTION_INTERFACES)[number];
-
-/** The interface that declares the steps of a phase. */
-export const INTERFACE_OF_PHASE = {
-  inspect: "inspect",
-  clean: "clean",
-  deploy: "deploy",
-  undeploy: "deploy",
-} as const satisfies Record<DriverPhase, InterfaceName>;
 
 /** The drivers that a node names. */
 export interface DriverChoice {
@@ -163,26 +147,8 @@ function composeOf(
   };
 }
 
-export function isFunctionInterface(name: string): name is FunctionInterface {
-  return (FUNCTION_INTERFACES as readonly string[]).includes(name);
-}
-
-export function isInterfaceName(name: string): name is InterfaceName {
-  return (INTERFACES as readonly string[]).includes(name);
-}
-
 function offers(driver: AnyDriver, name: InterfaceName): boolean {
   return driver[name] !== undefined;
-}
-
-/** The steps that a driver declares for an interface; null for an interface of functions, such as `power`. */
-export function stepsOf(driver: AnyDriver, name: InterfaceName): StepInterface<unknown> | null {
-  return name === "inspect" || name === "deploy" || name === "clean" ? (driver[name] ?? null) : null;
-}
-
-/** A step by its phase and name. */
-export function findStep(driver: AnyDriver, phase: DriverPhase, name: string): AnyStep | undefined {
-  return stepsOf(driver, INTERFACE_OF_PHASE[phase])?.steps.find((step) => step.phase === phase && step.name === name);
 }
 
 /** JSON Schema of a driver's settings for clients, without defaults of secrets. */

@@ -3,9 +3,8 @@
  * receives all of them, and it knows neither boot modes nor HTTP boot, which it would ignore.
  */
 import type { BootDevice, Call, Driver, DriverErrorKind } from "./driver.ts";
+import { CONTRACT } from "./interfaces.ts";
 import { ANY_VARIABLES } from "./variables.ts";
-
-export const CONTRACT = 2;
 
 type AnyDriver = Driver<unknown>;
 type BootDeviceOf1 = Exclude<BootDevice, "HTTP">;

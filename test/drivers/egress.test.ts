@@ -3,9 +3,10 @@ import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { Deadline } from "../../src/drivers/deadline.ts";
 import type { Call, DiscoverCall } from "../../src/drivers/driver.ts";
+import { egressLimits } from "../../src/drivers/address-settings.ts";
 import { limitEgress } from "../../src/drivers/egress.ts";
 import { createRegistry } from "../../src/drivers/registry.ts";
-import type { AnyDriver } from "../../src/drivers/registry.ts";
+import type { AnyDriver } from "../../src/drivers/interfaces.ts";
 import { parseAddresses } from "../../src/engine/discovery/addresses.ts";
 import { readConfig } from "../../src/config.ts";
 import { embeddedIPv4 } from "../../src/runtime/ip-addresses.ts";
@@ -106,7 +107,7 @@ test.each(["10.0.0.7", "2001:db8::7", "bmc-7.example", "https://10.0.0.7"])(
 test.each(["localhost", "127.1", "2130706433", "http://0x7f.1/"])(
   "name %s that leads to loopback is refused before the call of the driver [R-212]",
   async (address) => {
-    const limited = limitEgress(driver, ipNetworks(null));
+    const limited = limitEgress(driver, egressLimits(driver, ipNetworks(null)));
     connected.length = 0;
     await expect(limited.power.read(callWith(address))).rejects.toMatchObject({
       name: "DriverError",
@@ -121,7 +122,7 @@ test.each(["localhost", "127.1", "2130706433", "http://0x7f.1/"])(
 );
 
 test("listed networks are the only ones, and may include loopback [R-212]", async () => {
-  const limited = limitEgress(driver, ipNetworks(["127.0.0.0/8", "fd00:7::/64"]));
+  const limited = limitEgress(driver, egressLimits(driver, ipNetworks(["127.0.0.0/8", "fd00:7::/64"])));
   expect(await limited.power.read(callWith("127.0.0.1"))).toBe("ON");
   expect(await limited.power.read(callWith("[fd00:7::1]:623"))).toBe("ON");
   await expect(limited.power.read(callWith("10.0.0.7"))).rejects.toThrow(
@@ -198,7 +199,7 @@ describe("host names", () => {
     };
     const limited = limitEgress(
       recording,
-      ipNetworks(null),
+      egressLimits(recording, ipNetworks(null)),
       (found) => names.push(Object.fromEntries(found)),
       async () => answers[asked++] ?? [],
     );
@@ -219,14 +220,14 @@ describe("host names", () => {
       { address: "10.0.0.7", family: 4 },
       { address: "64:ff9b::127.0.0.1", family: 6 },
     ];
-    const limited = limitEgress(driver, ipNetworks(null), NOTHING, async () => both);
+    const limited = limitEgress(driver, egressLimits(driver, ipNetworks(null)), NOTHING, async () => both);
     await expect(limited.discover?.probe(callWith("bmc-7.example"))).rejects.toThrow(
       "bmc-7.example (64:ff9b::127.0.0.1)",
     );
   });
 
   test("host name that does not resolve fails the call, so that the driver cannot resolve it to another answer [R-312]", async () => {
-    const limited = limitEgress(driver, ipNetworks(null), NOTHING, async () => {
+    const limited = limitEgress(driver, egressLimits(driver, ipNetworks(null)), NOTHING, async () => {
       throw Object.assign(new Error("no"), { code: "ENOTFOUND" });
     });
     connected.length = 0;
@@ -240,7 +241,7 @@ describe("host names", () => {
   });
 
   test("lookup that hangs ends with the signal of its call [R-312]", async () => {
-    const limited = limitEgress(driver, ipNetworks(null), NOTHING, () => new Promise(NOTHING));
+    const limited = limitEgress(driver, egressLimits(driver, ipNetworks(null)), NOTHING, () => new Promise(NOTHING));
     const controller = new AbortController();
     const reading = limited.power.read({ ...callWith("bmc-7.example"), signal: controller.signal });
     controller.abort(new Error("the call was aborted"));

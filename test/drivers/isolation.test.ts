@@ -23,7 +23,7 @@ import { createMemory } from "../../src/drivers/isolation/driver-memory.ts";
 import { createPool } from "../../src/drivers/isolation/pool.ts";
 import type { Pool, PoolOptions } from "../../src/drivers/isolation/pool.ts";
 import { loadPlugins } from "../../src/drivers/load.ts";
-import type { AnyDriver, AnyStep } from "../../src/drivers/registry.ts";
+import type { AnyDriver, AnyStep } from "../../src/drivers/interfaces.ts";
 import { startEmbedded } from "../../src/store/postgres/embedded.ts";
 import { eventually } from "../support/eventually.ts";
 import { noAgent } from "../../src/drivers/no-agent.ts";
@@ -179,7 +179,7 @@ async function openWorker() {
     memory: createMemory(),
     hash: null,
     permissions: ["FILES", "PROGRAMS"] as const,
-    networks: null,
+    egress: null,
   };
   const worker = startWorker({
     plugin,
@@ -536,6 +536,14 @@ describe("remains of a call", () => {
     expect(pidOf(await lab.run("sound"))).not.toBe(first);
   });
 
+  test("call that replaces a global of the HTTP client in use: no other call meets it, because its process is replaced [R-210]", async () => {
+    const lab = await sharedLab({ workers: 1 });
+    const first = pidOf(await lab.run("uses headers"));
+    expect(pidOf(await lab.run("replaces headers"))).toBe(first);
+    expect(lab.log.filter((line) => line.includes("changed the global object Headers"))).not.toEqual([]);
+    expect(pidOf(await lab.run("sound"))).not.toBe(first);
+  });
+
   test.each(["fails without descriptors", "throws without descriptors"])(
     "call that %s: no other call meets it, because its process is replaced [R-210]",
     async (does) => {
@@ -574,7 +582,7 @@ describe("remains of a call", () => {
       memory: createMemory(),
       hash: null,
       permissions: ["FILES", "PROGRAMS"] as const,
-      networks: null,
+      egress: null,
     };
     const worker = startWorker({
       plugin,
@@ -618,7 +626,7 @@ describe("remains of a call", () => {
         memory: createMemory(),
         hash: null,
         permissions: ["FILES", "PROGRAMS"] as const,
-        networks: null,
+        egress: null,
       };
       const result = pool.run(plugin, "STEP", job("sound"));
       if (ends === "done") expect(await result).toMatchObject({ kind: "done" });

@@ -1,8 +1,9 @@
 /** The drivers of a node from those that are loaded, and which of its settings are secret. */
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
-import { createRegistry, discoverySchema, findStep, settingsSchema } from "../../src/drivers/registry.ts";
-import type { AnyDriver } from "../../src/drivers/registry.ts";
+import { findStep } from "../../src/drivers/interfaces.ts";
+import { createRegistry, discoverySchema, settingsSchema } from "../../src/drivers/registry.ts";
+import type { AnyDriver } from "../../src/drivers/interfaces.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 
 const done = async () => ({ kind: "done" }) as const;

@@ -20,7 +20,7 @@ import * as z from "zod";
 import type { Driver } from "../../src/drivers/driver.ts";
 import { describeDrivers } from "../../src/drivers/load.ts";
 import { createRegistry } from "../../src/drivers/registry.ts";
-import type { AnyDriver } from "../../src/drivers/registry.ts";
+import type { AnyDriver } from "../../src/drivers/interfaces.ts";
 import { shapeOf } from "../../src/drivers/settings-shape.ts";
 import { buildSchema } from "../../src/graphql/schema/schema.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";

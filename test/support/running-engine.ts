@@ -4,7 +4,7 @@
 import createFake from "../../plugins/fake/index.ts";
 import type { Driver } from "../../src/drivers/driver.ts";
 import { createRegistry } from "../../src/drivers/registry.ts";
-import type { AnyDriver } from "../../src/drivers/registry.ts";
+import type { AnyDriver } from "../../src/drivers/interfaces.ts";
 import { createEngine } from "../../src/engine/engine.ts";
 import type { Engine, Provisioning } from "../../src/engine/engine.ts";
 import { createTransact } from "../../src/engine/transaction.ts";

@@ -3,8 +3,9 @@
  * callers: declarations come from the plugin in this process, and functions run in a worker.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
-import { INTERFACE_OF_PHASE, secretsOf } from "../registry.ts";
-import type { AnyDriver, AnyStep } from "../registry.ts";
+import { INTERFACE_OF_PHASE } from "../interfaces.ts";
+import { secretsOf } from "../registry.ts";
+import type { AnyDriver, AnyStep } from "../interfaces.ts";
 import type {
   Call,
   Ability,

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import type { DriverPermission } from "../driver.ts";
 import { permissionFlags } from "./worker-permissions.ts";
 import { compileFolder } from "../../runtime/compile-cache.ts";
-import type { IpNetworks } from "../../runtime/ip-networks.ts";
+import type { EgressLimits, MarkedSettings } from "../egress.ts";
 import type { Log } from "../../log.ts";
 import { isSecretVariable } from "../../runtime/hidden-secrets.ts";
 import { findGuard } from "./parent-death-guard.ts";
@@ -23,20 +23,20 @@ interface LaunchedPlugin {
   readonly module: string;
   readonly hash: string | null;
   readonly permissions: readonly DriverPermission[];
-  readonly networks: IpNetworks | null;
+  readonly egress: EgressLimits | null;
 }
 
 /** The second argument of a worker. */
 export interface WorkerOptions {
   /** Expected hash of the plugin's module; null: not checked. */
   readonly hash: string | null;
-  /** See `IpNetworks.listed`; null: addresses are not limited. */
-  readonly networks: { readonly listed: readonly string[] | null } | null;
+  /** What the calls may connect to (`listed`: see `IpNetworks`); null: addresses are not limited. */
+  readonly egress: { readonly listed: readonly string[] | null; readonly marked: MarkedSettings } | null;
 }
 
 /** Starts a worker process; file descriptor 3 is its channel. */
 export function launch(
-  { module, hash, permissions, networks }: LaunchedPlugin,
+  { module, hash, permissions, egress }: LaunchedPlugin,
   hidden: string | null,
   log: Log,
 ): ChildProcess {
@@ -49,7 +49,10 @@ export function launch(
     ...permissionFlags(permissions, { module, compiled, hidden }),
     PROGRAM,
     module,
-    JSON.stringify({ hash, networks: networks && { listed: networks.listed } } satisfies WorkerOptions),
+    JSON.stringify({
+      hash,
+      egress: egress && { listed: egress.networks.listed, marked: egress.marked },
+    } satisfies WorkerOptions),
   ];
   // Detached: its own process group, which can be killed as one and does not receive Ctrl-C.
   const child = spawn(program, rest, {

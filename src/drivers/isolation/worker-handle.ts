@@ -15,8 +15,8 @@ import type { ChildProcess } from "node:child_process";
 import type { Socket } from "node:net";
 import { messageOf } from "../../errors.ts";
 import type { Log } from "../../log.ts";
-import type { IpNetworks } from "../../runtime/ip-networks.ts";
 import type { DriverMemory, DriverPermission } from "../driver.ts";
+import type { EgressLimits } from "../egress.ts";
 import { createMask } from "../secret-masking.ts";
 import { HEAP_MB, launch } from "./launch.ts";
 import { IsolationError, SILENCE_SECONDS, HeartbeatLostError, errorOf, openWire, shorten, unpack } from "./protocol.ts";
@@ -36,8 +36,8 @@ export interface Plugin {
   readonly name: string;
   readonly version: string;
   readonly memory: DriverMemory;
-  /** Networks in which addresses of machines may be; null: addresses are not limited. */
-  readonly networks: IpNetworks | null;
+  /** What its calls may connect to; null: addresses are not limited. */
+  readonly egress: EgressLimits | null;
 }
 
 export interface Handle {

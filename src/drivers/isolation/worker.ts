@@ -16,12 +16,8 @@ import { Socket } from "node:net";
 import { setPriority } from "node:os";
 import { getHeapStatistics } from "node:v8";
 import { Deadline } from "../deadline.ts";
-import type { AnyDriver } from "../registry.ts";
-import { ipNetworks } from "../../runtime/ip-networks.ts";
-import { limitEgress } from "../egress.ts";
-import { verifyPin } from "../pinned-plugin.ts";
-import { findStep } from "../registry.ts";
-import { toPresentVersion } from "../version-1.ts";
+import type { AnyDriver } from "../interfaces.ts";
+import { CONTRACT, findStep } from "../interfaces.ts";
 import type {
   AgentStatus,
   Call,
@@ -38,7 +34,6 @@ import type {
   StepCall,
 } from "../driver.ts";
 import { isExhaustion, noteProcess } from "./process-traces.ts";
-import { pinLookups } from "./pinned-lookups.ts";
 import type { WorkerOptions } from "./launch.ts";
 import { createTokenBucket } from "../../runtime/token-bucket.ts";
 import { SILENCE_SECONDS, errorOf, openWire, pack, shorten, serializeError } from "./protocol.ts";
@@ -485,19 +480,35 @@ const host: PluginHost = {
   memory,
 };
 
-const driver: AnyDriver = await (async () => {
-  try {
-    const [, , module = "", options = "{}"] = process.argv;
-    const { hash, networks } = JSON.parse(options) as WorkerOptions;
-    verifyPin(module, hash);
-    const { default: factory } = (await import(module)) as { readonly default: DriverFactory<unknown> };
-    const made = toPresentVersion(await factory(host));
-    return networks ? limitEgress(made, ipNetworks(networks.listed), pinLookups()) : made;
-  } catch (error) {
-    send({ kind: "unfit", message: serializeError(error).message });
-    return new Promise<never>(() => {});
-  }
-})();
+const driver = await loadDriver().catch((error: unknown) => {
+  send({ kind: "unfit", message: serializeError(error).message });
+  return new Promise<never>(() => {});
+});
+
+/** A module that only some drivers need is loaded for these: each costs CPU at every start. */
+async function loadDriver(): Promise<AnyDriver> {
+  const [, , module = "", options = "{}"] = process.argv;
+  const { hash, egress } = JSON.parse(options) as WorkerOptions;
+  if (hash !== null) (await import("../pinned-plugin.ts")).verifyPin(module, hash);
+  // Loaded before the plugin, which may change what it imports.
+  const limit = egress && (await limitOf(egress));
+  const { default: factory } = (await import(module)) as { readonly default: DriverFactory<unknown> };
+  const made = await factory(host);
+  const present = made.contract === CONTRACT ? made : (await import("../version-1.ts")).toPresentVersion(made);
+  return limit ? limit(present) : present;
+}
+
+async function limitOf({
+  listed,
+  marked,
+}: NonNullable<WorkerOptions["egress"]>): Promise<(driver: AnyDriver) => AnyDriver> {
+  const [{ limitEgress }, { ipNetworks }, { pinLookups }] = await Promise.all([
+    import("../egress.ts"),
+    import("../../runtime/ip-networks.ts"),
+    import("./pinned-lookups.ts"),
+  ]);
+  return (driver) => limitEgress(driver, { networks: ipNetworks(listed), marked }, pinLookups());
+}
 
 try {
   setPriority(NICENESS);

@@ -5,7 +5,8 @@
 import type { Refusal } from "../../errors.ts";
 import { imageMismatches } from "../../lifecycle/image-fit.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
-import type { AnyDriver, Registry } from "../../drivers/registry.ts";
+import type { AnyDriver } from "../../drivers/interfaces.ts";
+import type { Registry } from "../../drivers/registry.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { countImages, firstImageNames, imageByRef, imageUserData, keepImage } from "../../store/images.ts";
 import type { ImageRef, ImageRow } from "../../store/images.ts";

@@ -3,7 +3,8 @@
  * driver reads. A name that is close to one that is read is taken for a typing error: a driver would otherwise work
  * with a default, such as the wrong image.
  */
-import type { AnyDriver, Composition, Registry } from "../../drivers/registry.ts";
+import type { AnyDriver } from "../../drivers/interfaces.ts";
+import type { Composition, Registry } from "../../drivers/registry.ts";
 import { variableIssues, variablesReadBy } from "../../drivers/variables.ts";
 import type { Refusal } from "../../errors.ts";
 import { nearest } from "../../runtime/edit-distance.ts";

@@ -7,7 +7,7 @@ import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
 import type { Ability, MachineCall } from "../../drivers/driver.ts";
 import { dispatched } from "../../drivers/isolation/dispatch.ts";
 import { validate } from "../../drivers/issues.ts";
-import type { AnyDriver } from "../../drivers/registry.ts";
+import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { ErrorCode, FailureKind, Refusal } from "../../errors.ts";
 import { mapConcurrently } from "../../runtime/concurrency.ts";
 import { sentence } from "../../runtime/text.ts";

@@ -1,7 +1,7 @@
 /** The abilities of a machine with a driver: what the driver declares, corrected by what it found on the machine. */
 import type { Ability } from "../../drivers/driver.ts";
-import { FUNCTION_INTERFACES, stepsOf } from "../../drivers/registry.ts";
-import type { AnyDriver } from "../../drivers/registry.ts";
+import { FUNCTION_INTERFACES, stepsOf } from "../../drivers/interfaces.ts";
+import type { AnyDriver } from "../../drivers/interfaces.ts";
 import { isRecord } from "../../runtime/json-values.ts";
 import { cutTo } from "../../runtime/text.ts";
 import type { Redactor } from "../input/secret-redactor.ts";

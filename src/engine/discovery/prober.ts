@@ -9,7 +9,7 @@
  * the job back.
  */
 import { validate } from "../../drivers/issues.ts";
-import type { AnyDriver } from "../../drivers/registry.ts";
+import type { AnyDriver } from "../../drivers/interfaces.ts";
 import { discoverySecretsOf, queuedDiscoveries } from "../../store/discoveries.ts";
 import { lockOperation, operationsBegin, operationsByIds, updateOperation } from "../../store/operations.ts";
 import type { Database } from "../../store/postgres/database.ts";

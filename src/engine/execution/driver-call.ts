@@ -5,9 +5,9 @@ import type { Call, ImageView, NodeAgent, NodeMedia, NodePower, StepCall } from 
 import { dispatched } from "../../drivers/isolation/dispatch.ts";
 import type { Dispatch } from "../../drivers/isolation/dispatch.ts";
 import type { Lane } from "../../drivers/isolation/lanes.ts";
-import { findStep } from "../../drivers/registry.ts";
+import { findStep } from "../../drivers/interfaces.ts";
 import { variablesFor } from "../../drivers/variables.ts";
-import type { AnyDriver, AnyStep } from "../../drivers/registry.ts";
+import type { AnyDriver, AnyStep } from "../../drivers/interfaces.ts";
 import type { Log } from "../../log.ts";
 import { noopObserver } from "../../observer.ts";
 import type { StepAbout } from "../../observer.ts";

@@ -6,7 +6,7 @@ import { Deadline, leftUntil } from "../../drivers/deadline.ts";
 import type { Call, DriverErrorKind } from "../../drivers/driver.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import { controllerOf } from "../../drivers/registry.ts";
-import type { AnyDriver, FunctionInterface } from "../../drivers/registry.ts";
+import type { AnyDriver, FunctionInterface } from "../../drivers/interfaces.ts";
 import type { Circuit, Controller, Pace } from "../../drivers/circuits.ts";
 import type { Lane } from "../../drivers/isolation/lanes.ts";
 import { unsupported } from "../../drivers/version-1.ts";

@@ -2,7 +2,8 @@
 import type { PowerAction } from "../../drivers/driver.ts";
 import { validate } from "../../drivers/issues.ts";
 import type { Circuits } from "../../drivers/circuits.ts";
-import type { AnyDriver, Composition, Registry } from "../../drivers/registry.ts";
+import type { AnyDriver } from "../../drivers/interfaces.ts";
+import type { Composition, Registry } from "../../drivers/registry.ts";
 import { noopObserver } from "../../observer.ts";
 import type { Observer } from "../../observer.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";

@@ -1,7 +1,9 @@
 /** A node as a request describes it, and the check of its drivers and their settings. */
 import type { Refusal } from "../../errors.ts";
-import { INTERFACES, controllerOf, isInterfaceName } from "../../drivers/registry.ts";
-import type { AnyDriver, Registry } from "../../drivers/registry.ts";
+import { INTERFACES, isInterfaceName } from "../../drivers/interfaces.ts";
+import { controllerOf } from "../../drivers/registry.ts";
+import type { AnyDriver } from "../../drivers/interfaces.ts";
+import type { Registry } from "../../drivers/registry.ts";
 import { bindingNames, secretNames, shapeOf } from "../../drivers/settings-shape.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
 import type { Secrets } from "../../store/nodes.ts";

@@ -4,8 +4,9 @@
  * also apply to runs that wait already, so the slot scheduler is nudged.
  */
 import type { Refusal } from "../../errors.ts";
-import { INTERFACES, stepsOf } from "../../drivers/registry.ts";
-import type { AnyDriver, AnyStep, Registry } from "../../drivers/registry.ts";
+import { INTERFACES, stepsOf } from "../../drivers/interfaces.ts";
+import type { AnyDriver, AnyStep } from "../../drivers/interfaces.ts";
+import type { Registry } from "../../drivers/registry.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
 import type { SitePolicy, StepPolicy } from "../../store/records.ts";
 import { changeSite, lockSite } from "../../store/site.ts";

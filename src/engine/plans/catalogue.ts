@@ -7,8 +7,9 @@
  */
 import type { DriverPhase, StepArgs } from "../../drivers/driver.ts";
 import { plainIssues, validate } from "../../drivers/issues.ts";
-import { INTERFACE_OF_PHASE, stepsOf } from "../../drivers/registry.ts";
-import type { AnyDriver, AnyStep, Composition, InterfaceName } from "../../drivers/registry.ts";
+import { INTERFACE_OF_PHASE, stepsOf } from "../../drivers/interfaces.ts";
+import type { AnyDriver, AnyStep, InterfaceName } from "../../drivers/interfaces.ts";
+import type { Composition } from "../../drivers/registry.ts";
 import type { JsonObject, SitePolicy, StepPolicy } from "../../store/records.ts";
 
 /** The reason why a step of the catalogue does not run automatically. */

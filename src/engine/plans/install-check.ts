@@ -3,7 +3,7 @@
  * with nothing installed. The site's policy may not take such steps away from a driver, for the same reason.
  */
 import type { Refusal } from "../../errors.ts";
-import type { AnyDriver } from "../../drivers/registry.ts";
+import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import type { Plan, SitePolicy } from "../../store/records.ts";
 import { OFF_REASONS, catalogueOf } from "./catalogue.ts";

@@ -1,5 +1,5 @@
 /** Object types by name and row, without their fields, so that types can refer to each other. */
-import type { AnyDriver } from "../../drivers/registry.ts";
+import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { ClusterRow } from "../../store/clusters.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import type { OperationRow } from "../../store/operations.ts";

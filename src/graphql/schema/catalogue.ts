@@ -2,8 +2,8 @@
  * Catalogues of steps: those that a driver declares, those of a node under the site's policy, and the reserved ones.
  */
 import type { DriverPhase } from "../../drivers/driver.ts";
-import { INTERFACE_OF_PHASE } from "../../drivers/registry.ts";
-import type { AnyStep } from "../../drivers/registry.ts";
+import { INTERFACE_OF_PHASE } from "../../drivers/interfaces.ts";
+import type { AnyStep } from "../../drivers/interfaces.ts";
 import { OFF_REASONS, RESERVED_STEPS, catalogueOf, reservedArgsSchema } from "../../engine/engine.ts";
 import type { CatalogueEntry } from "../../engine/plans/catalogue.ts";
 import type { ReservedStep } from "../../engine/plans/reserved-steps.ts";

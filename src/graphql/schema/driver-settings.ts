@@ -6,7 +6,7 @@
 import { sentence } from "../../runtime/text.ts";
 import { extendSchema, parse } from "graphql";
 import type { GraphQLSchema } from "graphql";
-import type { AnyDriver } from "../../drivers/registry.ts";
+import type { AnyDriver } from "../../drivers/interfaces.ts";
 import { isName, secretNames, shapeOf } from "../../drivers/settings-shape.ts";
 import type { Field, JsonSchema, Shape } from "../../drivers/settings-shape.ts";
 import type { JsonObject } from "../../store/records.ts";

@@ -1,6 +1,7 @@
 /** Loaded drivers with their interfaces and steps. */
-import type { AnyDriver, AnyStep, InterfaceName } from "../../drivers/registry.ts";
-import { INTERFACES, settingsSchema, stepsOf } from "../../drivers/registry.ts";
+import type { AnyDriver, AnyStep, InterfaceName } from "../../drivers/interfaces.ts";
+import { INTERFACES, stepsOf } from "../../drivers/interfaces.ts";
+import { settingsSchema } from "../../drivers/registry.ts";
 import type { StoredJson } from "../../store/records.ts";
 import { builder, needs } from "../base/builder.ts";
 import { StepDefinitionRef } from "./catalogue.ts";

@@ -1,6 +1,7 @@
 /** `Node.drivers`: the drivers of a node, with the interfaces that each provides. */
-import { FUNCTION_INTERFACES, INTERFACES } from "../../drivers/registry.ts";
-import type { DriverChoice, InterfaceName } from "../../drivers/registry.ts";
+import { FUNCTION_INTERFACES, INTERFACES } from "../../drivers/interfaces.ts";
+import type { InterfaceName } from "../../drivers/interfaces.ts";
+import type { DriverChoice } from "../../drivers/registry.ts";
 import { circuitOf } from "../../engine/engine.ts";
 import type { Circuit } from "../../engine/engine.ts";
 import type { NodeRow } from "../../store/nodes.ts";

@@ -1,7 +1,7 @@
 /** Objects by global ID: the query `resource`, and a refetch field per type for Relay. */
 import { DirectiveLocation, GraphQLDirective, GraphQLNonNull, GraphQLString } from "graphql";
 import type { GraphQLSchema } from "graphql";
-import type { AnyDriver } from "../../drivers/registry.ts";
+import type { AnyDriver } from "../../drivers/interfaces.ts";
 import { imagesByIds } from "../../store/images.ts";
 import { clustersByIds } from "../../store/clusters.ts";
 import { inventoriesByIds, nodesByIds } from "../../store/nodes.ts";

@@ -15,7 +15,7 @@ import {
 import type { GraphQLObjectType, GraphQLSchema } from "graphql";
 import { hasScope } from "../../access/access.ts";
 import type { Scope } from "../../access/access.ts";
-import type { AnyDriver } from "../../drivers/registry.ts";
+import type { AnyDriver } from "../../drivers/interfaces.ts";
 import { builder } from "../base/builder.ts";
 import { badInput } from "../base/connection.ts";
 import type { Context } from "../base/context.ts";

@@ -261,6 +261,11 @@ const BEHAVIORS: Readonly<Record<string, (call: StepCall<Settings>) => StepResul
     globalThis.fetch = () => Promise.reject(new Error("replaced"));
     return { kind: "done", output: { pid: process.pid } };
   },
+  "uses headers": () => ({ kind: "done", output: { pid: process.pid, names: [...new Headers({ a: "b" }).keys()] } }),
+  "replaces headers": () => {
+    globalThis.Headers = class extends Headers {};
+    return { kind: "done", output: { pid: process.pid } };
+  },
   "adds a global variable": () => {
     Object.assign(globalThis, { leaked: 1 });
     return { kind: "done", output: { pid: process.pid } };
