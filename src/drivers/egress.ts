@@ -22,7 +22,7 @@ const { lookup } = dns.promises;
 /** The addresses of host names in lower case. */
 export type ResolvedNames = ReadonlyMap<string, readonly LookupAddress[]>;
 
-/** What a driver's calls may connect to. */
+/** The addresses to which the calls of a driver may connect. */
 export interface EgressLimits {
   readonly networks: IpNetworks;
   readonly marked: MarkedSettings;

@@ -1,4 +1,4 @@
-/** What a driver consists of: its interfaces, and their steps. Workers load this file, so it imports only types. */
+/** The interfaces of a driver, and their steps. Workers load this file too, so it imports only types. */
 import type { Driver, DriverPhase, Step, StepInterface } from "./driver.ts";
 
 /** The present version of the driver contract. */

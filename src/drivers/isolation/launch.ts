@@ -30,7 +30,7 @@ interface LaunchedPlugin {
 export interface WorkerOptions {
   /** Expected hash of the plugin's module; null: not checked. */
   readonly hash: string | null;
-  /** What the calls may connect to (`listed`: see `IpNetworks`); null: addresses are not limited. */
+  /** Limits of the addresses of calls (`listed`: see `IpNetworks`); null: none. */
   readonly egress: { readonly listed: readonly string[] | null; readonly marked: MarkedSettings } | null;
 }
 

@@ -36,7 +36,7 @@ export interface Plugin {
   readonly name: string;
   readonly version: string;
   readonly memory: DriverMemory;
-  /** What its calls may connect to; null: addresses are not limited. */
+  /** Limits of the addresses of its calls; null: none. */
   readonly egress: EgressLimits | null;
 }
 
