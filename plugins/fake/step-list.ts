@@ -1,7 +1,7 @@
 /**
  * The steps of the driver `fake`, as data: what each declares, and the work it does unless its script says otherwise.
  */
-import * as z from "zod";
+import { lazySchema } from "../lazy-schema.ts";
 import type { Json, Step, StepCall } from "../../src/drivers/driver.ts";
 import { inventoryOf } from "./inventory.ts";
 import type { FakeSettings } from "./settings.ts";
@@ -58,12 +58,14 @@ export const CLEAN_STEPS: readonly FakeStep[] = [
     interruptible: "NEVER",
     idempotent: false,
     touches: ["FIRMWARE"],
-    args: z.strictObject({
-      version: z
-        .string()
-        .regex(/^\d+\.\d+$/)
-        .meta({ description: "Version to write, as in 2.1." }),
-    }),
+    args: lazySchema((z) =>
+      z.strictObject({
+        version: z
+          .string()
+          .regex(/^\d+\.\d+$/)
+          .meta({ description: "Version to write, as in 2.1." }),
+      }),
+    ),
     verified: true,
     async work(call) {
       call.log(`Firmware ${JSON.stringify(call.args["version"])} is written.`);

@@ -3,7 +3,7 @@
  * that failing logins take. Then one command is sent in a session with the given credentials.
  */
 import { isIPv6 } from "node:net";
-import * as z from "zod";
+import { lazySchema } from "../lazy-schema.ts";
 import type { DiscoverCall, DiscoverInterface } from "../../src/drivers/driver.ts";
 import { IpmiError } from "./failure.ts";
 import { addressOf } from "./ipmitool.ts";
@@ -12,17 +12,18 @@ import { PRESENCE_MILLISECONDS, bmcAnswers } from "./presence.ts";
 import { bmcName, ipmiSettings } from "./settings.ts";
 import type { IpmiSettings } from "./settings.ts";
 
-const { cipherSuite, ...rest } = ipmiSettings.omit({ address: true }).shape;
-
-const discoverSettings = z
-  .strictObject({
-    ...rest,
-    cipherSuite: cipherSuite
-      .unwrap()
-      .optional()
-      .meta({ description: "IPMI cipher suite, 17 or 3. Absent: 17, or 3 if the BMC does not accept 17." }),
-  })
-  .meta({ description: "Login at BMCs: the settings of a node without the address." });
+const discoverSettings = lazySchema((z) => {
+  const { cipherSuite, ...rest } = ipmiSettings.zod.omit({ address: true }).shape;
+  return z
+    .strictObject({
+      ...rest,
+      cipherSuite: cipherSuite
+        .unwrap()
+        .optional()
+        .meta({ description: "IPMI cipher suite, 17 or 3. Absent: 17, or 3 if the BMC does not accept 17." }),
+    })
+    .meta({ description: "Login at BMCs: the settings of a node without the address." });
+});
 
 export function ipmiDiscovery(ipmitool: Ipmitool): DiscoverInterface<IpmiSettings> {
   return {

@@ -1,5 +1,6 @@
 /** Settings of a node with an IPMI BMC. */
-import * as z from "zod";
+import { lazySchema } from "../lazy-schema.ts";
+import type { Output } from "../lazy-schema.ts";
 
 /** Does not begin with a dash, so that a program cannot mistake an address for an option. */
 const ADDRESS = /^[0-9A-Za-z:][0-9A-Za-z.:_%-]*$/;
@@ -10,55 +11,56 @@ function bytesAtMost(bytes: number): (text: string) => boolean {
   return (text) => Buffer.byteLength(text) <= bytes;
 }
 
-export const ipmiSettings = z.strictObject({
-  address: z
-    .string()
-    .min(1)
-    .max(253)
-    .regex(ADDRESS, "is not a host name or IP address")
-    .meta({ address: true, bindsSecret: true, description: "Host name or IP address of the BMC, without a port." }),
-  port: z.int().min(1).max(65535).default(623).meta({ bindsSecret: true, description: "UDP port of the BMC." }),
-  // An invalid length ends the validation of a text, so that one problem is reported once.
-  username: z
-    .string()
-    .min(1, { abort: true })
-    .max(16, { abort: true })
-    .regex(PRINTABLE, "holds a control character")
-    .refine((text) => !text.startsWith("-"), "begins with a dash, like an option of a program")
-    .refine(bytesAtMost(16), "is longer than the 16 bytes of IPMI 2.0")
-    .meta({ bindsSecret: true, description: "User name on the BMC, at most 16 bytes." }),
-  password: z
-    .string()
-    .min(1, { abort: true })
-    .max(20, { abort: true })
-    .regex(PRINTABLE, "holds a control character")
-    .refine(bytesAtMost(20), "is longer than the 20 bytes of IPMI 2.0")
-    .meta({ writeOnly: true, description: "Password of that user, at most 20 bytes." }),
-  // Suite 0 accepts any login, 1, 2, 15 and 16 do not encrypt, the others use MD5 and RC4; some crash ipmitool 1.8.19.
-  cipherSuite: z.literal([3, 17]).default(17).meta({
-    bindsSecret: true,
-    description: "IPMI cipher suite: 17 (SHA-256), or 3 (SHA-1) for BMCs that do not support 17.",
+export const ipmiSettings = lazySchema((z) =>
+  z.strictObject({
+    address: z
+      .string()
+      .min(1)
+      .max(253)
+      .regex(ADDRESS, "is not a host name or IP address")
+      .meta({ address: true, bindsSecret: true, description: "Host name or IP address of the BMC, without a port." }),
+    port: z.int().min(1).max(65535).default(623).meta({ bindsSecret: true, description: "UDP port of the BMC." }),
+    // An invalid length ends the validation of a text, so that one problem is reported once.
+    username: z
+      .string()
+      .min(1, { abort: true })
+      .max(16, { abort: true })
+      .regex(PRINTABLE, "holds a control character")
+      .refine((text) => !text.startsWith("-"), "begins with a dash, like an option of a program")
+      .refine(bytesAtMost(16), "is longer than the 16 bytes of IPMI 2.0")
+      .meta({ bindsSecret: true, description: "User name on the BMC, at most 16 bytes." }),
+    password: z
+      .string()
+      .min(1, { abort: true })
+      .max(20, { abort: true })
+      .regex(PRINTABLE, "holds a control character")
+      .refine(bytesAtMost(20), "is longer than the 20 bytes of IPMI 2.0")
+      .meta({ writeOnly: true, description: "Password of that user, at most 20 bytes." }),
+    // Suite 0 accepts any login, 1, 2, 15 and 16 do not encrypt, the others use MD5 and RC4; some crash ipmitool 1.8.19.
+    cipherSuite: z.literal([3, 17]).default(17).meta({
+      bindsSecret: true,
+      description: "IPMI cipher suite: 17 (SHA-256), or 3 (SHA-1) for BMCs that do not support 17.",
+    }),
+    privilege: z
+      .enum(["USER", "OPERATOR", "ADMINISTRATOR"])
+      .default("ADMINISTRATOR")
+      .meta({ description: "Privilege requested for a session. USER can only read; OPERATOR can switch power." }),
+    bootMode: z.enum(["UEFI", "LEGACY"]).default("UEFI").meta({
+      description: "Firmware mode in which the machine starts when a boot device is set: UEFI or legacy BIOS.",
+    }),
+    replySeconds: z.int().min(1).max(10).default(2).meta({
+      description: "Timeout for the first reply to a message, in seconds; each later attempt waits one second longer.",
+    }),
+    sessionTries: z
+      .int()
+      .min(1)
+      .max(5)
+      .default(3)
+      .meta({ description: "Number of attempts per message before the BMC counts as silent." }),
   }),
-  privilege: z
-    .enum(["USER", "OPERATOR", "ADMINISTRATOR"])
-    .default("ADMINISTRATOR")
-    .meta({ description: "Privilege requested for a session. USER can only read; OPERATOR can switch power." }),
-  bootMode: z
-    .enum(["UEFI", "LEGACY"])
-    .default("UEFI")
-    .meta({ description: "Firmware mode in which the machine starts when a boot device is set: UEFI or legacy BIOS." }),
-  replySeconds: z.int().min(1).max(10).default(2).meta({
-    description: "Timeout for the first reply to a message, in seconds; each later attempt waits one second longer.",
-  }),
-  sessionTries: z
-    .int()
-    .min(1)
-    .max(5)
-    .default(3)
-    .meta({ description: "Number of attempts per message before the BMC counts as silent." }),
-});
+);
 
-export type IpmiSettings = z.output<typeof ipmiSettings>;
+export type IpmiSettings = Output<typeof ipmiSettings>;
 
 /** Address and port of the BMC in the usual notation. */
 export function bmcName(settings: Pick<IpmiSettings, "address" | "port">): string {

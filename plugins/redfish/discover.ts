@@ -1,5 +1,5 @@
 /** Discovery: the service root, which needs no login, recognizes a Redfish service; then the login is tried. */
-import * as z from "zod";
+import { lazySchema } from "../lazy-schema.ts";
 import type { DiscoverInterface, DriverMemory } from "../../src/drivers/driver.ts";
 import { RedfishError } from "./error.ts";
 import { text } from "./resource.ts";
@@ -8,9 +8,11 @@ import { bmcName, redfishSettings } from "./settings.ts";
 import type { RedfishSettings } from "./settings.ts";
 import { findSystem } from "./system.ts";
 
-const discoverSettings = z
-  .strictObject(redfishSettings.omit({ address: true, nextPassword: true }).shape)
-  .meta({ description: "Login at BMCs: the settings of a node without the address." });
+const discoverSettings = lazySchema((z) =>
+  z
+    .strictObject(redfishSettings.zod.omit({ address: true, nextPassword: true }).shape)
+    .meta({ description: "Login at BMCs: the settings of a node without the address." }),
+);
 
 export function redfishDiscovery(memory: DriverMemory | undefined): DiscoverInterface<RedfishSettings> {
   return {

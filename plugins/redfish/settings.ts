@@ -1,71 +1,74 @@
 /** Settings of a node with a Redfish service. */
 import { isIPv6 } from "node:net";
-import * as z from "zod";
+import { lazySchema } from "../lazy-schema.ts";
+import type { Output } from "../lazy-schema.ts";
 
 const ADDRESS = /^[0-9A-Za-z:][0-9A-Za-z.:_%-]*$/;
 const PRINTABLE = /^[^\p{Cc}]+$/u;
 
-export const redfishSettings = z.strictObject({
-  address: z
-    .string()
-    .min(1)
-    .max(253)
-    .regex(ADDRESS, "is not a host name or IP address")
-    .meta({ address: true, bindsSecret: true, description: "Host name or IP address of the BMC, without a port." }),
-  port: z.int().min(1).max(65535).default(443).meta({ bindsSecret: true, description: "TCP port of the BMC." }),
-  scheme: z
-    .enum(["HTTPS", "HTTP"])
-    .default("HTTPS")
-    .meta({ bindsSecret: true, description: "HTTP sends the password unencrypted: for simulated machines only." }),
-  username: z
-    .string()
-    .min(1)
-    .max(128)
-    .regex(PRINTABLE, "holds a control character")
-    .refine((text) => !text.includes(":"), "contains a colon, which basic authentication does not allow")
-    .meta({ bindsSecret: true, description: "User name on the BMC, without a colon." }),
-  password: z
-    .string()
-    .min(1)
-    .max(256)
-    .regex(PRINTABLE, "holds a control character")
-    .meta({ writeOnly: true, description: "Password of that user." }),
-  nextPassword: z.string().min(1).max(256).regex(PRINTABLE, "holds a control character").optional().meta({
-    writeOnly: true,
-    description:
-      "Password that the clean step rotate_password gives the user. While it is set, a login that fails with `password` is tried with it.",
-  }),
-  certificateAuthority: z
-    .string()
-    .max(65_536)
-    .regex(/-----BEGIN CERTIFICATE-----/, "contains no PEM certificate")
-    .optional()
-    .meta({
-      bindsSecret: true,
-      description: "PEM certificates that the BMC's certificate must be signed by; absent: those of the system.",
+export const redfishSettings = lazySchema((z) =>
+  z.strictObject({
+    address: z
+      .string()
+      .min(1)
+      .max(253)
+      .regex(ADDRESS, "is not a host name or IP address")
+      .meta({ address: true, bindsSecret: true, description: "Host name or IP address of the BMC, without a port." }),
+    port: z.int().min(1).max(65535).default(443).meta({ bindsSecret: true, description: "TCP port of the BMC." }),
+    scheme: z
+      .enum(["HTTPS", "HTTP"])
+      .default("HTTPS")
+      .meta({ bindsSecret: true, description: "HTTP sends the password unencrypted: for simulated machines only." }),
+    username: z
+      .string()
+      .min(1)
+      .max(128)
+      .regex(PRINTABLE, "holds a control character")
+      .refine((text) => !text.includes(":"), "contains a colon, which basic authentication does not allow")
+      .meta({ bindsSecret: true, description: "User name on the BMC, without a colon." }),
+    password: z
+      .string()
+      .min(1)
+      .max(256)
+      .regex(PRINTABLE, "holds a control character")
+      .meta({ writeOnly: true, description: "Password of that user." }),
+    nextPassword: z.string().min(1).max(256).regex(PRINTABLE, "holds a control character").optional().meta({
+      writeOnly: true,
+      description:
+        "Password that the clean step rotate_password gives the user. While it is set, a login that fails with `password` is tried with it.",
     }),
-  fingerprint: z
-    .string()
-    .regex(/^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$/, "is not a SHA-256 fingerprint (64 hexadecimal digits)")
-    .optional()
-    .meta({
+    certificateAuthority: z
+      .string()
+      .max(65_536)
+      .regex(/-----BEGIN CERTIFICATE-----/, "contains no PEM certificate")
+      .optional()
+      .meta({
+        bindsSecret: true,
+        description: "PEM certificates that the BMC's certificate must be signed by; absent: those of the system.",
+      }),
+    fingerprint: z
+      .string()
+      .regex(/^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$/, "is not a SHA-256 fingerprint (64 hexadecimal digits)")
+      .optional()
+      .meta({
+        bindsSecret: true,
+        description: "SHA-256 fingerprint of the BMC's certificate; nothing else of the certificate is then checked.",
+      }),
+    verifyCertificate: z.boolean().default(true).meta({
       bindsSecret: true,
-      description: "SHA-256 fingerprint of the BMC's certificate; nothing else of the certificate is then checked.",
+      description: "False accepts every certificate: anyone on the management network can then read the password.",
     }),
-  verifyCertificate: z.boolean().default(true).meta({
-    bindsSecret: true,
-    description: "False accepts every certificate: anyone on the management network can then read the password.",
+    system: z.string().min(1).max(256).optional().meta({
+      description: "`Id` of the computer system, for a BMC with several. Absent: the BMC must have exactly one.",
+    }),
+    bootMode: z
+      .enum(["UEFI", "LEGACY"])
+      .optional()
+      .meta({ description: "Firmware mode to request with a boot device. Absent: the machine's own." }),
   }),
-  system: z.string().min(1).max(256).optional().meta({
-    description: "`Id` of the computer system, for a BMC with several. Absent: the BMC must have exactly one.",
-  }),
-  bootMode: z
-    .enum(["UEFI", "LEGACY"])
-    .optional()
-    .meta({ description: "Firmware mode to request with a boot device. Absent: the machine's own." }),
-});
+);
 
-export type RedfishSettings = z.output<typeof redfishSettings>;
+export type RedfishSettings = Output<typeof redfishSettings>;
 
 /** The part of the settings that decides where requests go and who sends them. */
 export type Login = Pick<

@@ -1,7 +1,8 @@
 /**
  * Changes BIOS attributes: checked against the machine's registry, sent, applied by a restart where needed, verified.
  */
-import * as z from "zod";
+import { lazySchema } from "../../lazy-schema.ts";
+import type { Output } from "../../lazy-schema.ts";
 import type { BiosAttribute, BiosValue, DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
 import { applyTimes, biosAttributes, findBios } from "../bios.ts";
 import type { Bios } from "../bios.ts";
@@ -10,14 +11,16 @@ import type { Outcome, RedfishService } from "../service.ts";
 import { POLL_SECONDS, failed, onService, readTasks } from "./clean-step.ts";
 import type { CleanCall, CleanStep } from "./clean-step.ts";
 
-const args = z.strictObject({
-  settings: z
-    .record(z.string().min(1).max(256), z.union([z.string().max(1024), z.number(), z.boolean()]))
-    .refine((settings) => Object.keys(settings).length > 0, "names no attribute")
-    .meta({ description: "New values by the name of the BIOS attribute." }),
-});
+const args = lazySchema((z) =>
+  z.strictObject({
+    settings: z
+      .record(z.string().min(1).max(256), z.union([z.string().max(1024), z.number(), z.boolean()]))
+      .refine((settings) => Object.keys(settings).length > 0, "names no attribute")
+      .meta({ description: "New values by the name of the BIOS attribute." }),
+  }),
+);
 
-type Args = z.output<typeof args>;
+type Args = Output<typeof args>;
 
 /** Reads after the restart: half an hour. A start with new settings takes minutes. */
 const CHECKS_MAX = 180;
@@ -94,6 +97,8 @@ function flawOf(bios: Bios, attribute: BiosAttribute | undefined, name: string, 
 }
 
 /** `changed`: names of attributes. `task`: of the BMC, empty if there is none. */
-const memoSchema = z.object({ changed: z.array(z.string()), task: z.string(), checks: z.int().min(0) });
+const memoSchema = lazySchema((z) =>
+  z.object({ changed: z.array(z.string()), task: z.string(), checks: z.int().min(0) }),
+);
 
-type Memo = z.output<typeof memoSchema>;
+type Memo = Output<typeof memoSchema>;

@@ -6,7 +6,8 @@
  */
 import { Readable } from "node:stream";
 import { request } from "undici";
-import * as z from "zod";
+import { lazySchema } from "../../lazy-schema.ts";
+import type { Output } from "../../lazy-schema.ts";
 import type { DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
 import { RedfishError, unsupported } from "../error.ts";
 import { componentOf, softwareOf, updateService } from "../firmware.ts";
@@ -17,33 +18,35 @@ import { action, allowedValues } from "../system.ts";
 import { POLL_SECONDS, failed, onService, readTasks } from "./clean-step.ts";
 import type { CleanCall, CleanStep } from "./clean-step.ts";
 
-const args = z.strictObject({
-  components: z
-    .array(
-      z.strictObject({
-        id: z
-          .string()
-          .min(1)
-          .max(256)
-          .meta({ description: "Component, as the machine's firmware inventory names it." }),
-        url: z
-          .url({ protocol: /^https?$/ })
-          .max(2048)
-          .meta({ description: "HTTP address of the image." }),
-        version: z
-          .string()
-          .max(256)
-          .nullable()
-          .default(null)
-          .meta({ description: "Version that the image contains, to be verified." }),
-      }),
-    )
-    .min(1)
-    .max(50)
-    .meta({ description: "Components to update, in order." }),
-});
+const args = lazySchema((z) =>
+  z.strictObject({
+    components: z
+      .array(
+        z.strictObject({
+          id: z
+            .string()
+            .min(1)
+            .max(256)
+            .meta({ description: "Component, as the machine's firmware inventory names it." }),
+          url: z
+            .url({ protocol: /^https?$/ })
+            .max(2048)
+            .meta({ description: "HTTP address of the image." }),
+          version: z
+            .string()
+            .max(256)
+            .nullable()
+            .default(null)
+            .meta({ description: "Version that the image contains, to be verified." }),
+        }),
+      )
+      .min(1)
+      .max(50)
+      .meta({ description: "Components to update, in order." }),
+  }),
+);
 
-type Args = z.output<typeof args>;
+type Args = Output<typeof args>;
 
 export function updateFirmware(memory: DriverMemory | undefined): CleanStep<Args> {
   return {
@@ -62,16 +65,18 @@ export function updateFirmware(memory: DriverMemory | undefined): CleanStep<Args
 }
 
 /** How far the update is. `before`: the version of the component at its beginning. */
-const memoSchema = z.object({
-  index: z.int().min(0),
-  state: z.enum(["SENT", "RESTARTED"]),
-  before: z.string().nullable(),
-  task: z.string(),
-  checks: z.int().min(0),
-  updated: z.array(z.object({ id: z.string(), from: z.string().nullable(), to: z.string().nullable() })),
-});
+const memoSchema = lazySchema((z) =>
+  z.object({
+    index: z.int().min(0),
+    state: z.enum(["SENT", "RESTARTED"]),
+    before: z.string().nullable(),
+    task: z.string(),
+    checks: z.int().min(0),
+    updated: z.array(z.object({ id: z.string(), from: z.string().nullable(), to: z.string().nullable() })),
+  }),
+);
 
-type Memo = z.output<typeof memoSchema>;
+type Memo = Output<typeof memoSchema>;
 
 /** Reads of an unchanged version after the task has ended, before the machine is restarted, and after that. */
 const CHECKS = { SENT: 6, RESTARTED: 90 };
