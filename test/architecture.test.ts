@@ -64,10 +64,22 @@ describe("architecture", () => {
   });
 
   test("no plugin imports another plugin", () => {
+    const shared = ["plugins/lazy-schema.ts"];
     const offences = IMPORTS.filter(
-      ({ from, to }) => isIn(from, "plugins") && isIn(to, "plugins") && from.split("/")[1] !== to.split("/")[1],
+      ({ from, to }) =>
+        isIn(from, "plugins") && isIn(to, "plugins") && from.split("/")[1] !== to.split("/")[1] && !shared.includes(to),
     );
     expect(offences.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
+  });
+
+  test("a worker loads neither schemas nor the registry of drivers, which only the service needs [R-653]", () => {
+    const loaded = new Set(["src/drivers/isolation/worker.ts", "src/drivers/egress.ts"]);
+    for (const file of loaded)
+      for (const { from, to, typeOnly } of IMPORTS) if (from === file && !typeOnly) loaded.add(to);
+    expect(loaded).toContain("src/drivers/interfaces.ts");
+    expect([...loaded].filter((one) => !isBuiltin(one) && !one.startsWith("src/"))).toEqual([]);
+    expect(loaded).not.toContain("src/drivers/registry.ts");
+    expect(loaded).not.toContain("src/drivers/settings-shape.ts");
   });
 
   test.each(Object.entries(PACKAGE_HOMES))("the package %s is imported by %s only", (name, home) => {

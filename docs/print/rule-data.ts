@@ -419,6 +419,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A process in which a call has left open files, much memory or changed globals, or in which a call lacked files or memory, receives no further call.",
       },
       {
+        id: "R-653",
+        rule: "A worker process loads no code that validates settings: the service has done that before each call.",
+      },
+      {
         id: "R-330",
         rule: "The processes of each driver have a compile cache of their own, also if NODE_COMPILE_CACHE is set for the service.",
       },

@@ -55,16 +55,3 @@ export function variablesProblem(schema: Schema<object>): string | null {
     return `its variable ${String(required[0])} is required. Make every variable optional, and fail in the step that needs it: not every request runs that step.`;
   return null;
 }
-
-/** Accepts every variable. */
-export const ANY_VARIABLES: Schema<object> = {
-  "~standard": {
-    version: 1,
-    vendor: "ostler",
-    validate: (value) =>
-      typeof value === "object" && value !== null && !Array.isArray(value)
-        ? { value }
-        : { issues: [{ message: "it must be an object" }] },
-    jsonSchema: { input: () => ({ type: "object" }), output: () => ({ type: "object" }) },
-  },
-};

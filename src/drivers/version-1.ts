@@ -2,9 +2,8 @@
  * Drivers of version 1 of the contract, in the form of version 2. A driver of version 1 declares no variables, so it
  * receives all of them, and it knows neither boot modes nor HTTP boot, which it would ignore.
  */
-import type { BootDevice, Call, Driver, DriverErrorKind } from "./driver.ts";
+import type { BootDevice, Call, Driver, DriverErrorKind, Schema } from "./driver.ts";
 import { CONTRACT } from "./interfaces.ts";
-import { ANY_VARIABLES } from "./variables.ts";
 
 type AnyDriver = Driver<unknown>;
 type BootDeviceOf1 = Exclude<BootDevice, "HTTP">;
@@ -58,3 +57,16 @@ export function unsupported(message: string): Error {
   const kind: DriverErrorKind = "UNSUPPORTED";
   return Object.assign(new Error(message), { name: "DriverError", kind, retryable: false });
 }
+
+/** Accepts every variable. */
+const ANY_VARIABLES: Schema<object> = {
+  "~standard": {
+    version: 1,
+    vendor: "ostler",
+    validate: (value) =>
+      typeof value === "object" && value !== null && !Array.isArray(value)
+        ? { value }
+        : { issues: [{ message: "it must be an object" }] },
+    jsonSchema: { input: () => ({ type: "object" }), output: () => ({ type: "object" }) },
+  },
+};

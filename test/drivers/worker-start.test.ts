@@ -1,0 +1,30 @@
+import { execFileSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+
+/** Prints the modules that a plugin loads until it has made its driver. */
+const PROGRAM = `
+import { registerHooks } from "node:module";
+const loaded = [];
+registerHooks({ load(url, context, next) { loaded.push(url); return next(url, context); } });
+const { default: factory } = await import(process.argv[1]);
+await factory({ log() {} });
+console.log(JSON.stringify(loaded));
+`;
+
+function modulesOf(plugin: string): readonly string[] {
+  const module = new URL(`../../plugins/${plugin}/index.ts`, import.meta.url).href;
+  const printed = execFileSync(process.execPath, ["--input-type=module", "--eval", PROGRAM, module], {
+    encoding: "utf8",
+    cwd: fileURLToPath(new URL("../..", import.meta.url)),
+  });
+  return JSON.parse(printed) as readonly string[];
+}
+
+describe("start of a worker", () => {
+  test.each(["fake", "redfish"])("with driver %s loads no schema library [R-653]", (plugin) => {
+    const modules = modulesOf(plugin);
+    expect(modules.some((url) => url.endsWith(`/plugins/${plugin}/settings.ts`))).toBe(true);
+    expect(modules.filter((url) => url.includes("/node_modules/zod/"))).toEqual([]);
+  });
+});
