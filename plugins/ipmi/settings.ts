@@ -36,7 +36,8 @@ export const ipmiSettings = lazySchema((z) =>
       .regex(PRINTABLE, "holds a control character")
       .refine(bytesAtMost(20), "is longer than the 20 bytes of IPMI 2.0")
       .meta({ writeOnly: true, description: "Password of that user, at most 20 bytes." }),
-    // Suite 0 accepts any login, 1, 2, 15 and 16 do not encrypt, the others use MD5 and RC4; some crash ipmitool 1.8.19.
+    // Suite 0 accepts any login, 1, 2, 15 and 16 do not encrypt, the others use MD5 and RC4; some crash ipmitool
+    // 1.8.19.
     cipherSuite: z.literal([3, 17]).default(17).meta({
       bindsSecret: true,
       description: "IPMI cipher suite: 17 (SHA-256), or 3 (SHA-1) for BMCs that do not support 17.",
