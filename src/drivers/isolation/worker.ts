@@ -507,7 +507,7 @@ async function limitOf({
     import("../../runtime/ip-networks.ts"),
     import("./pinned-lookups.ts"),
   ]);
-  return (driver) => limitEgress(driver, { networks: ipNetworks(listed), marked }, pinLookups());
+  return (unlimited) => limitEgress(unlimited, { networks: ipNetworks(listed), marked }, pinLookups());
 }
 
 try {
