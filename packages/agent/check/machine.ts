@@ -3,6 +3,8 @@ import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { copyFileSync, existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import type { Server } from "node:net";
+import { startBmc } from "./bmc.ts";
 import { SECRET, SESSION } from "./listener.ts";
 
 export type Boot = "DIRECT" | "UEFI_ISO" | "BIOS_ISO";
@@ -35,6 +37,7 @@ export function hasUefi(): boolean {
 export class Machine {
   readonly #process: ChildProcess;
   readonly #work: string;
+  readonly #bmc: Server;
   readonly started = performance.now();
   readonly ended: Promise<void>;
 
@@ -44,6 +47,8 @@ export class Machine {
       writeFileSync(this.disk(kind), "");
       truncateSync(this.disk(kind), DISK_BYTES);
     }
+    const bmc = join(options.work, "bmc");
+    this.#bmc = startBmc(bmc);
     const arm = options.architecture === "arm64";
     const program = arm ? "qemu-system-aarch64" : "qemu-system-x86_64";
     const platform = arm ? ["-M", "virt", "-cpu", "cortex-a57"] : ["-machine", "q35", "-vga", "std"];
@@ -53,13 +58,17 @@ export class Machine {
         .concat(["-serial", `file:${join(options.work, "console")}`])
         .concat(["-netdev", "user,id=n", "-device", "virtio-net-pci,netdev=n,romfile=,mac=52:54:00:00:13:01"])
         .concat(arm ? [] : ["-smbios", "type=1,manufacturer=Lab Works,product=LW-1000,serial=LWS7"])
-        .concat(arm ? [] : ["-device", "ipmi-bmc-sim,id=bmc", "-device", "isa-ipmi-kcs,bmc=bmc"])
+        .concat(arm ? [] : ["-chardev", `socket,id=ipmi,path=${bmc},reconnect=1`])
+        .concat(arm ? [] : ["-device", "ipmi-bmc-extern,id=bmc,chardev=ipmi", "-device", "isa-ipmi-kcs,bmc=bmc"])
         .concat(options.disks.flatMap((kind) => this.#diskArguments(kind)))
         .concat(bootArguments(options)),
       { stdio: ["ignore", "inherit", "inherit"] },
     );
     this.ended = new Promise((resolve) => {
-      this.#process.on("exit", () => resolve());
+      this.#process.on("exit", () => {
+        this.#bmc.close();
+        resolve();
+      });
     });
   }
 

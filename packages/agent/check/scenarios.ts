@@ -2,6 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
+import { BMC } from "./bmc.ts";
 import { ROOT_START, diskImage, measuredImage, packed, sha256 } from "./images.ts";
 import type { Format, Label } from "./images.ts";
 import { PlayedListener, SECRET } from "./listener.ts";
@@ -120,7 +121,7 @@ async function inventory(running: Running): Promise<void> {
     serial?: string;
     disks?: { serial: string; kind: string }[];
     networkInterfaces?: { mac: string; link: string }[];
-    bmc?: unknown;
+    bmc?: { address?: string; channel?: number; mac?: string } | null;
   };
   const found = disks
     ?.map((disk) => `${disk.serial} ${disk.kind}`)
@@ -130,7 +131,13 @@ async function inventory(running: Running): Promise<void> {
     serial === "LWS7" && found === "NVME1 NVME, SATA1 HDD, VIRTIO1 VIRTUAL" && networkInterfaces?.[0]?.link === "UP",
     "inventory: serial, three disks, network",
     result.seconds,
-    result.ok ? `${found}, BMC ${JSON.stringify(bmc ?? null)}` : explained(result),
+    result.ok ? `${found}` : explained(result),
+  );
+  running.table.expect(
+    bmc?.address === BMC.address && bmc.channel === BMC.channel && bmc.mac === BMC.mac,
+    "inventory: address and channel of the BMC as seen from inside",
+    result.seconds,
+    JSON.stringify(bmc ?? null),
   );
 }
 
