@@ -1,22 +1,15 @@
 /**
  * Streams of changes of objects: what changed, each object as it is then, and which objects do not match any more.
  * Where a reader is behind, all changes of an object on a page are one item. The parts that depend on the kind of
- * objects are in node-changes.ts and its neighbours.
+ * objects are in change-kinds.ts.
  */
-import type { NodeChangeField, OperationChangeField } from "../store/change-fields.ts";
 import { changeAt, changeCursor, changesAfter, checkChange, newestChange } from "../store/changes.ts";
 import type { ChangeCursor, ChangeFilter, ChangeRow } from "../store/changes.ts";
-import type { NodeFilter } from "../store/node-filter.ts";
-import type { NodeRow } from "../store/nodes.ts";
-import type { OperationFilter } from "../store/operation-filter.ts";
-import type { OperationRow } from "../store/operations.ts";
 import type { Database } from "../store/postgres/database.ts";
 import { BEFORE_FIRST } from "../store/transitions.ts";
 import { changedObjects, changeItems, wantedRows } from "./change-items.ts";
 import type { ChangeItem, ObjectChange, PageRows, View } from "./change-items.ts";
 import type { KnownRows, ReadMoment } from "./known-rows.ts";
-import { changesOfNodes, nodeSnapshot, viewOfNodes } from "./node-changes.ts";
-import { changesOfOperations, operationSnapshot, viewOfOperations } from "./operation-changes.ts";
 import type { SnapshotContent } from "./snapshots.ts";
 import { streamOf } from "./stream.ts";
 import type { Bookmark, LogPage, Reset, Source, StreamRequest } from "./stream.ts";
@@ -36,7 +29,7 @@ const PAGE = 1_000;
 const WINDOW = 10_000;
 
 /** The objects that a stream follows. */
-interface Followed<Row, Found extends { readonly row: Row }, Field> {
+export interface Followed<Row, Found extends { readonly row: Row }, Field> {
   /** Which changes are read. */
   readonly reads: ChangeFilter;
   /** Whether items are made a few times a second at most, because each one sums up many rows. */
@@ -51,7 +44,7 @@ interface Followed<Row, Found extends { readonly row: Row }, Field> {
   readonly view: (ids: readonly string[]) => View<Found, Field> | Promise<View<Found, Field>>;
 }
 
-function changeStream<Row extends { readonly id: string }, Found extends { readonly row: Row }, Field>(
+export function changeStream<Row extends { readonly id: string }, Found extends { readonly row: Row }, Field>(
   parts: FeedParts,
   followed: Followed<Row, Found, Field>,
   request: StreamRequest<ChangeCursor>,
@@ -123,51 +116,4 @@ function sourceOf<Row extends { readonly id: string }, Found extends { readonly 
     },
     snapshotItem: (row, cursor) => ({ kind: "upserted", cursor, at: new Date(), row, changed: null }),
   };
-}
-
-export type NodeChangeItem = ChangeStreamItem<NodeRow, NodeChangeField>;
-export interface NodeChangesRequest extends StreamRequest<ChangeCursor> {
-  readonly filter?: NodeFilter | undefined;
-}
-
-export function nodeChanges(
-  parts: FeedParts,
-  { filter, ...request }: NodeChangesRequest,
-): ChangeStream<NodeRow, NodeChangeField> {
-  const view = viewOfNodes(filter);
-  return changeStream(
-    parts,
-    {
-      reads: { subjects: ["NODE", "RUN"] },
-      isPaced: false,
-      known: parts.tail.changes.known.nodes,
-      snapshot: nodeSnapshot(filter),
-      changesOf: changesOfNodes,
-      view: () => view,
-    },
-    request,
-  );
-}
-
-export type OperationChangeItem = ChangeStreamItem<OperationRow, OperationChangeField>;
-export interface OperationChangesRequest extends StreamRequest<ChangeCursor> {
-  readonly filter?: OperationFilter | undefined;
-}
-
-export function operationChanges(
-  parts: FeedParts,
-  { filter, ...request }: OperationChangesRequest,
-): ChangeStream<OperationRow, OperationChangeField> {
-  return changeStream(
-    parts,
-    {
-      reads: { subjects: ["OPERATION", "RUN", ...(filter?.clusterId === undefined ? [] : (["CLUSTER"] as const))] },
-      isPaced: true,
-      known: parts.tail.changes.known.operations,
-      snapshot: operationSnapshot(filter),
-      changesOf: (rows) => changesOfOperations(parts.database.reader, filter, rows),
-      view: (ids) => viewOfOperations(parts.database.reader, filter, ids),
-    },
-    request,
-  );
 }

@@ -11,6 +11,8 @@ import type { Log } from "../log.ts";
 import { changesAfter, newestChange, numberChanges } from "../store/changes.ts";
 import type { ChangeRow } from "../store/changes.ts";
 import type { Database, Reader } from "../store/postgres/database.ts";
+import { knownClusters } from "./cluster-changes.ts";
+import type { KnownCluster } from "./cluster-changes.ts";
 import { createKnownRows } from "./known-rows.ts";
 import type { KnownRows } from "./known-rows.ts";
 import { LogReader, subscribe } from "./log-reader.ts";
@@ -20,6 +22,8 @@ import { knownOperations } from "./operation-changes.ts";
 import type { KnownOperation } from "./operation-changes.ts";
 import { createPacedHead } from "./paced-head.ts";
 import type { Head } from "./paced-head.ts";
+import { knownRuns } from "./run-changes.ts";
+import type { KnownRun } from "./run-changes.ts";
 import { createSharedPages } from "./shared-pages.ts";
 import type { SharedPages } from "./shared-pages.ts";
 import { createSpacedCalls } from "./spaced-calls.ts";
@@ -28,6 +32,8 @@ import { createSpacedCalls } from "./spaced-calls.ts";
 export interface KnownObjects {
   readonly nodes: KnownRows<KnownNode>;
   readonly operations: KnownRows<KnownOperation>;
+  readonly runs: KnownRows<KnownRun>;
+  readonly clusters: KnownRows<KnownCluster>;
 }
 
 export interface ChangeTail {
@@ -64,6 +70,8 @@ function knownObjects(reader: Reader): KnownObjects {
   return {
     nodes: createKnownRows((ids) => knownNodes(reader, ids)),
     operations: createKnownRows((ids) => knownOperations(reader, ids)),
+    runs: createKnownRows((ids) => knownRuns(reader, ids)),
+    clusters: createKnownRows((ids) => knownClusters(reader, ids)),
   };
 }
 

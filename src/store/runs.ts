@@ -2,7 +2,7 @@
  * Runs: an operation's work on one node each. The worker that claimed a run holds its fencing token, and each write
  * checks it.
  */
-import { and, asc, eq, isNull, sql } from "drizzle-orm";
+import { and, asc, eq, gt, isNull, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
@@ -109,6 +109,25 @@ export async function finishRuns(
 
 export async function runsByIds(reader: Reader, ids: readonly string[]): Promise<RunRow[]> {
   return ids.length === 0 ? [] : reader.select().from(runs).where(inArrayParam(runs.id, ids));
+}
+
+/** The runs of one operation, or of one node. */
+export type RunsOf = { readonly operationId: string } | { readonly nodeId: string };
+
+/** Up to `limit` runs after one. The version differs after each change of the row. */
+export async function runVersionsAfter(
+  reader: Reader,
+  of: RunsOf,
+  after: RunRow | null,
+  limit: number,
+): Promise<{ id: string; version: string }[]> {
+  const isOne = "operationId" in of ? eq(runs.operationId, of.operationId) : eq(runs.nodeId, of.nodeId);
+  return reader
+    .select({ id: runs.id, version: sql<string>`${runs}.xmin::text` })
+    .from(runs)
+    .where(and(isOne, after ? gt(runs.id, after.id) : undefined))
+    .orderBy(asc(runs.id))
+    .limit(limit);
 }
 
 export async function unfinishedRuns(reader: Reader, nodeIds: readonly string[]): Promise<RunRow[]> {

@@ -1,14 +1,19 @@
 /**
  * The log and its streams without server and engine, and writers that fill the log as fast as the database takes it.
  */
-import { nodeChanges, operationChanges } from "../../src/feed/change-stream.ts";
+import { clusterChanges, nodeChanges, operationChanges, runChanges } from "../../src/feed/change-kinds.ts";
 import type {
-  FeedParts,
+  ClusterChangesRequest,
   NodeChangeItem,
   NodeChangesRequest,
   OperationChangeItem,
   OperationChangesRequest,
-} from "../../src/feed/change-stream.ts";
+  RunChangesRequest,
+} from "../../src/feed/change-kinds.ts";
+import type { ChangeStream, FeedParts } from "../../src/feed/change-stream.ts";
+import type { ClusterChangeField, RunChangeField } from "../../src/store/change-fields.ts";
+import type { ClusterRow } from "../../src/store/clusters.ts";
+import type { RunRow } from "../../src/store/runs.ts";
 import { createTail } from "../../src/feed/tail.ts";
 import type { Tail } from "../../src/feed/tail.ts";
 import { nodeStream } from "../../src/feed/node-stream.ts";
@@ -37,6 +42,8 @@ export interface FeedUnderTest extends AsyncDisposable {
   /** The stream of changes. `elsewhere`: of a second process. */
   changes(request: NodeChangesRequest, elsewhere?: boolean): AsyncIterableIterator<NodeChangeItem>;
   operationChanges(request: OperationChangesRequest, elsewhere?: boolean): AsyncIterableIterator<OperationChangeItem>;
+  runChanges(request: RunChangesRequest, elsewhere?: boolean): ChangeStream<RunRow, RunChangeField>;
+  clusterChanges(request: ClusterChangesRequest, elsewhere?: boolean): ChangeStream<ClusterRow, ClusterChangeField>;
   /** A stream of a process that has just come: its ring is empty. */
   streamElsewhere(request?: Request): Promise<AsyncIterableIterator<SeenItem>>;
   /**
@@ -73,6 +80,8 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
     stream: (request) => seen(nodeStream({ database, tail: counted.tail }, requestOf(request))),
     changes: (request, elsewhere) => nodeChanges(partsOf(elsewhere), request),
     operationChanges: (request, elsewhere) => operationChanges(partsOf(elsewhere), request),
+    runChanges: (request, elsewhere) => runChanges(partsOf(elsewhere), request),
+    clusterChanges: (request, elsewhere) => clusterChanges(partsOf(elsewhere), request),
     streamElsewhere: async (request) => seen(nodeStream({ database, tail: await tailHere() }, requestOf(request))),
     async goRound(nodes, rounds = 1) {
       const ids = nodes.map(({ id }) => id);

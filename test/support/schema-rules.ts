@@ -52,6 +52,8 @@ const NULLABLE_LISTS = new Set([
   // The node is new to the reader.
   "NodeUpserted.changed",
   "OperationUpserted.changed",
+  "RunUpserted.changed",
+  "ClusterUpserted.changed",
 ]);
 /** Judges as the mutations do, and answers as they would. */
 const ANSWERS_LIKE_A_MUTATION = new Set(["PlanPayload"]);
@@ -59,7 +61,7 @@ const ANSWERS_LIKE_A_MUTATION = new Set(["PlanPayload"]);
  * Not fetched by its ID, which is there to recognize it by. The `operation` of a transition may be null where that of a
  * run may not.
  */
-const IDENTIFIED_ONLY = new Set(["Transition", "NodeLeft", "OperationLeft"]);
+const IDENTIFIED_ONLY = new Set(["Transition", "NodeLeft", "OperationLeft", "ClusterLeft"]);
 
 /** Below these is what drivers declare: there null is what was not given, and a row may be older than its plugin. */
 const SETTINGS = [

@@ -9,6 +9,7 @@ import type { ChangeCursor } from "../../store/changes.ts";
 import type { LogCursor } from "../../store/transitions.ts";
 import type { NumberedRequest, Page, PageKey, PageRequest } from "../../store/postgres/pagination.ts";
 import { builder } from "./builder.ts";
+export { logCursorText } from "./log-cursor.ts";
 import type { FieldArgs } from "./builder.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { isStorableText } from "../../runtime/text.ts";
@@ -44,10 +45,14 @@ const PageInfoRef = builder.objectRef<Connection<unknown>["pageInfo"]>("PageInfo
 type RowRef<Row extends object> = ReturnType<typeof builder.objectRef<Row>>;
 type ConnectionRef<Row extends object> = ReturnType<ReturnType<typeof builder.objectRef<Connection<Row>>>["implement"]>;
 
-/** The connection and edge types of an object type. */
-export function connectionType<Row extends object>(name: string, row: RowRef<Row>): ConnectionRef<Row>;
+/** The connection and edge types of an object type; `isFollowed`: a stream follows its objects. */
+export function connectionType<Row extends object>(
+  name: string,
+  row: RowRef<Row>,
+  isFollowed?: boolean,
+): ConnectionRef<Row>;
 // Pothos cannot resolve the type of `node` for a generic row, so the fields are made for any object.
-export function connectionType(name: string, row: RowRef<object>): ConnectionRef<object> {
+export function connectionType(name: string, row: RowRef<object>, isFollowed = false): ConnectionRef<object> {
   const edge = builder.objectRef<{ readonly cursor: string; readonly node: object }>(`${name}Edge`).implement({
     description: `Item of a page of ${name}.`,
     fields: (t) => ({
@@ -76,6 +81,13 @@ export function connectionType(name: string, row: RowRef<object>): ConnectionRef
       totalCount: t.int({
         description: "Number of all items of the list, on this page or not. Counted only if selected.",
         resolve: ({ totalCount }) => totalCount(),
+      }),
+      ...(isFollowed && {
+        asOf: t.string({
+          description:
+            "Cursor of the logs as of which the list was read. A stream that begins with `after: <asOf>` has everything that the list does not. The cursor fits all streams of changes, `nodeTransitions` and `transitions`; with several pages, use the one of the first.",
+          resolve: (_connection, _args, { load }) => load.asOf.load("now"),
+        }),
       }),
     }),
   });
@@ -159,18 +171,9 @@ export function positionOf(cursor: string | null | undefined): number | undefine
 }
 
 function notOfStream(cursor: string): GraphQLError {
-  return badInput(`${JSON.stringify(cursor)} is not a cursor of a stream; use one that a stream returned.`);
-}
-
-/** A cursor of a log as text: `284-mf3k2a9x` of the log of transitions, `c993-mf3k2a9y` of the log of changes. */
-export function logCursorText(cursor: LogCursor | ChangeCursor): string {
-  const { position, at } = cursor;
-  return `${"log" in cursor ? "c" : ""}${at === null ? position : `${position}-${at.getTime().toString(36)}`}`;
-}
-
-/** The cursor of a list: both logs as of the moment at which it was read. */
-export function bothCursorsText(transition: LogCursor, change: ChangeCursor): string {
-  return `${logCursorText(transition)}~${logCursorText(change)}`;
+  return badInput(
+    `${JSON.stringify(cursor)} is not a cursor of a stream; use one that a stream returned, or \`asOf\` of a list.`,
+  );
 }
 
 const CURSOR = String.raw`(\d{1,15})(?:-([0-9a-z]{1,10}))?`;
@@ -198,7 +201,7 @@ export function changeCursorOf(cursor: string | null | undefined): ChangeCursor 
   if (position !== undefined) return changeCursor(cursorFrom(position, at));
   throw LOG_CURSOR.test(cursor)
     ? badInput(
-        `${JSON.stringify(cursor)} is a cursor of transitions; use one that a stream of changes or a list of nodes returned.`,
+        `${JSON.stringify(cursor)} is a cursor of transitions; use one that a stream of changes returned, or \`asOf\` of a list.`,
       )
     : notOfStream(cursor);
 }

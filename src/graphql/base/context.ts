@@ -1,10 +1,12 @@
 /** The context of resolvers: the caller, the services, and the data loaders of one request or subscription. */
+import DataLoader from "dataloader";
 import type { Actor } from "../../access/access.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import type { Engine } from "../../engine/engine.ts";
 import type { Caller } from "../../engine/transaction.ts";
 import type { Tail } from "../../feed/tail.ts";
 import type { Database, Reader } from "../../store/postgres/database.ts";
+import type { ClusterRow } from "../../store/clusters.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { RunRow } from "../../store/runs.ts";
@@ -27,6 +29,7 @@ export interface BroughtRows {
   node(row: NodeRow): Promise<NodeRow> | NodeRow;
   operation(row: OperationRow): Promise<OperationRow> | OperationRow;
   run(row: RunRow): Promise<RunRow> | RunRow;
+  cluster(row: ClusterRow): Promise<ClusterRow> | ClusterRow;
 }
 
 export interface Context {
@@ -49,7 +52,12 @@ export interface PayloadMoments {
   endWork(): void;
 }
 
-const AS_BROUGHT: BroughtRows = { node: (row) => row, operation: (row) => row, run: (row) => row };
+const AS_BROUGHT: BroughtRows = {
+  node: (row) => row,
+  operation: (row) => row,
+  run: (row) => row,
+  cluster: (row) => row,
+};
 
 export interface RequestFacts {
   readonly actor: Actor;
@@ -65,6 +73,15 @@ export function createContext(services: Services, request: RequestFacts): Contex
 export function ofSnapshot<Given extends Context>(context: Given, reader: Reader): Given {
   const database = { ...context.services.database, reader };
   return { ...context, services: { ...context.services, database }, load: lazily(() => createLoaders(database)) };
+}
+
+/** The context of a request without a snapshot: its lists have this cursor. */
+export function withListCursor<Given extends Context>(context: Given, cursor: string): Given {
+  const asOf = new DataLoader<"now", string>(async (asked) => asked.map(() => cursor), { cache: false });
+  const load = new Proxy(context.load, {
+    get: (loaders, name) => (name === "asOf" ? asOf : (Reflect.get(loaders, name) as unknown)),
+  });
+  return { ...context, load };
 }
 
 /** The context of a mutation, whose reads go to `readerNow()` at any time. */

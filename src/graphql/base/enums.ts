@@ -20,7 +20,12 @@ import { BOOT_DEVICES, BOOT_MODES, OPERATION_KINDS, POWER_CHANGES } from "../../
 import { NODE_FAULTS } from "../../lifecycle/faults.ts";
 import { WAIT_REASONS } from "../../lifecycle/waiting.ts";
 import { WAVE_STATES } from "../../lifecycle/waves.ts";
-import type { NodeChangeField, OperationChangeField } from "../../store/change-fields.ts";
+import type {
+  ClusterChangeField,
+  NodeChangeField,
+  OperationChangeField,
+  RunChangeField,
+} from "../../store/change-fields.ts";
 import type { CountedField } from "../../store/node-fields.ts";
 import { builder, enumValues } from "./builder.ts";
 
@@ -165,6 +170,30 @@ export const OperationChangeFieldEnum = named<OperationChangeField>(
     INTERRUPT: "An abort or a stop was requested or withdrawn.",
     FAILURE: "The field `firstFailure` of the operation.",
     OPTIONS: "`cluster`, `onFailure`, `maxParallel`, `runbook` or `variables`; also when a cluster was deleted.",
+  },
+);
+
+export const RunChangeFieldEnum = named<RunChangeField>(
+  "RunChangeField",
+  "What has changed of a run. New values may be added.",
+  {
+    STATE: "`state`, `startedAt` and `finishedAt`.",
+    STEP: "`currentStep`, `steps` or `progress`: the run reached another step, or began an attempt.",
+    WAIT: "`waiting`, `waitReason` or `wakeAt`.",
+    INTERRUPT: "An abort or a stop was requested or withdrawn, and with it the fields about the abort.",
+    FAILURE: "`failure`, `errors`, `cleanupFailed` or `machineCondition`.",
+    PROGRESS: "The progress within the step, as the driver reports it.",
+  },
+);
+
+export const ClusterChangeFieldEnum = named<ClusterChangeField>(
+  "ClusterChangeField",
+  "What has changed of a cluster. New values may be added.",
+  {
+    NAME: "The field `name` of the cluster.",
+    SETTINGS: "The field `variables` of the cluster.",
+    MEMBERS: "Nodes were added, removed or deleted.",
+    STATE: "`state` and `nodeCounts`: the state of a node changed, or work on it began or ended.",
   },
 );
 

@@ -29,6 +29,7 @@ import { readSite } from "../../store/site.ts";
 import type { SiteRow } from "../../store/site.ts";
 import { logTails } from "../../store/step-log.ts";
 import type { StepLogRow } from "../../store/step-log.ts";
+import { cursorOfLists } from "./list-cursor.ts";
 import { belowOf, byKey, whileOthersRead } from "./batching.ts";
 import type { Below } from "./batching.ts";
 
@@ -78,6 +79,8 @@ export interface Loaders {
   readonly inventory: DataLoader<string, InventoryRow | null>;
   readonly inventoryById: DataLoader<string, InventoryRow | null>;
   readonly site: DataLoader<"policy", SiteRow>;
+  /** The cursor of both logs, at the moment that the request sees. */
+  readonly asOf: DataLoader<"now", string>;
   /**
    * Reads what belongs to a parent, usually a page of a list; the same question about several parents is one statement.
    */
@@ -139,6 +142,13 @@ export function createLoaders({ reader }: Pick<Database, "reader">): Loaders {
     history: new DataLoader((kinds) => stepHistories(reader, kinds), { cache: false }),
     image: byKey(async (ids) => keyed(await imagesByIds(reader, ids)), null),
     inventoryById: byKey(async (ids) => keyed(await inventoriesByIds(reader, ids)), null),
+    asOf: new DataLoader(
+      async (asked) => {
+        const cursor = await cursorOfLists(reader);
+        return asked.map(() => cursor);
+      },
+      { cache: false },
+    ),
     site: new DataLoader(
       async (asked) => {
         const site = await readSite(reader);

@@ -108,7 +108,7 @@ class SingleRead {
       this.#read = "event";
       return row;
     };
-    return { node: take, operation: take, run: take };
+    return { node: take, operation: take, run: take, cluster: take };
   }
 
   #load(rows: EventRows, name: keyof EventRows, key: string) {
@@ -162,6 +162,7 @@ function createRound(services: Database): Round {
     node: async (row) => (await load.node.load(row.id)) ?? row,
     operation: async (row) => (await load.operation.load(row.id)) ?? row,
     run: async (row) => (await load.run.load(row.id)) ?? row,
+    cluster: async (row) => (await load.cluster.load(row.id)) ?? row,
   };
   return { snapshot, database, load, brought, members: 0, running: 0 };
 }

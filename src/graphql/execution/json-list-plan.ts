@@ -22,6 +22,7 @@ export interface ListPlan {
   /** The parts of the page that are read; null if it is not read. */
   readonly page: NodesJsonRequest | null;
   readonly totalCount: boolean;
+  readonly asOf: boolean;
   /** Fields that the service composes, by their number in the text. */
   readonly composed: readonly ComposedSelection[];
 }
@@ -38,6 +39,7 @@ export type ListPart = { readonly key: string } & (
   | { readonly items: number }
   | { readonly pageInfo: readonly PageInfoField[] }
   | { readonly totalCount: true }
+  | { readonly asOf: true }
 );
 
 type PageInfoField = { readonly key: string } & ({ readonly text: string } | { readonly field: keyof PageInfo });
@@ -101,6 +103,7 @@ export function planOf(
         ? { items, ends: selected.includes("startCursor") || selected.includes("endCursor") }
         : null,
     totalCount: parts.some((part) => "totalCount" in part),
+    asOf: parts.some((part) => "asOf" in part),
     composed: context.composed,
   };
 
@@ -124,6 +127,8 @@ export function planOf(
       }
       case "totalCount":
         return { totalCount: true } as const;
+      case "asOf":
+        return { asOf: true } as const;
       default:
         return null;
     }

@@ -31,7 +31,11 @@ export class JsonText implements Connection<never> {
 }
 
 /** The list of a plan: its members in the order of the request, from a page and a count. */
-export function listText({ parts }: ListPlan, page: NodesJson | null, totalCount: number): JsonText {
+export function listText(
+  { parts }: ListPlan,
+  page: NodesJson | null,
+  { totalCount, asOf }: { readonly totalCount: number; readonly asOf: string },
+): JsonText {
   const pageInfo: PageInfo = {
     hasNextPage: page?.hasNext ?? false,
     hasPreviousPage: page?.hasPrevious ?? false,
@@ -43,6 +47,7 @@ export function listText({ parts }: ListPlan, page: NodesJson | null, totalCount
     if ("text" in part) return key + part.text;
     if ("items" in part) return `${key}[${page?.items[part.items] ?? ""}]`;
     if ("totalCount" in part) return key + String(totalCount);
+    if ("asOf" in part) return key + JSON.stringify(asOf);
     const fields = part.pageInfo.map(
       (field) => `${JSON.stringify(field.key)}:${"text" in field ? field.text : JSON.stringify(pageInfo[field.field])}`,
     );

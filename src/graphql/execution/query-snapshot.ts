@@ -4,7 +4,8 @@
  * root field has its own moment.
  *
  * A root field with the extension `waits` waits for other parts of the service. A request that selects one reads
- * without a snapshot, which would hold a connection meanwhile.
+ * without a snapshot, which would hold a connection meanwhile. The cursor of its lists (`asOf`) is read before
+ * everything else: a cursor that is older than a list repeats changes, and one that is newer would skip some.
  */
 import { Kind, OperationTypeNode, getOperationAST, visit } from "graphql";
 import type {
@@ -15,7 +16,7 @@ import type {
   SelectionSetNode,
 } from "graphql";
 import type { Plugin } from "graphql-yoga";
-import { ofReaders, ofSnapshot } from "../base/context.ts";
+import { ofReaders, ofSnapshot, withListCursor } from "../base/context.ts";
 import type { Context, PayloadMoments } from "../base/context.ts";
 import type { LazySnapshot } from "../../store/postgres/database.ts";
 import { listPlan } from "./json-list-rewrite.ts";
@@ -28,9 +29,15 @@ export function snapshotQueries(): Plugin<Context> {
     onExecute({ args, executeFn, setExecuteFn }) {
       const operation = getOperationAST(args.document, args.operationName);
       const root = args.schema.getQueryType();
-      if (operation?.operation === OperationTypeNode.MUTATION && root && !waitsBelow(root, args.document))
-        setExecuteFn((given: ExecutionArgs) => executeMutation(executeFn, given));
-      if (operation?.operation !== "query" || !root || waits(root, operation, args.document)) return;
+      if (!operation || !root || operation.operation === OperationTypeNode.SUBSCRIPTION) return;
+      const isMutation = operation.operation === OperationTypeNode.MUTATION;
+      const isUnbound = isMutation ? waitsBelow(root, args.document) : waits(root, operation, args.document);
+      if (isUnbound) {
+        if (selects(args.document, (name) => name === "asOf"))
+          setExecuteFn((given: ExecutionArgs) => executeAfterCursor(executeFn, given));
+        return;
+      }
+      if (isMutation) return setExecuteFn((given: ExecutionArgs) => executeMutation(executeFn, given));
       setExecuteFn((given: ExecutionArgs) => (isOneStatement(given) ? executeFn(given) : execute(executeFn, given)));
     },
   };
@@ -40,7 +47,7 @@ export function snapshotQueries(): Plugin<Context> {
 function isOneStatement({ document, operationName }: ExecutionArgs): boolean {
   const [field, ...others] = getOperationAST(document, operationName)?.selectionSet.selections ?? [];
   const plan = field?.kind === Kind.FIELD && others.length === 0 ? listPlan({ fieldNodes: [field] }) : undefined;
-  return plan !== undefined && !(plan.page && plan.totalCount);
+  return plan !== undefined && [plan.page, plan.totalCount, plan.asOf].filter(Boolean).length <= 1;
 }
 
 function execute(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionArgs): unknown {
@@ -52,6 +59,15 @@ function execute(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionA
   if (answer instanceof Promise) return answer.finally(close);
   close();
   return answer;
+}
+
+async function executeAfterCursor(
+  executeFn: (given: ExecutionArgs) => unknown,
+  given: ExecutionArgs,
+): Promise<unknown> {
+  const context = given.contextValue as Context;
+  const asOf = await context.load.asOf.load("now");
+  return executeFn({ ...given, contextValue: withListCursor(context, asOf) });
 }
 
 function executeMutation(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionArgs): unknown {
@@ -93,10 +109,14 @@ export function separatePayloads(mutation: GraphQLObjectType): void {
 /** Whether a field of the document has the name of a root field that waits: a payload may select the root query. */
 function waitsBelow(root: GraphQLObjectType, document: DocumentNode): boolean {
   const fields = root.getFields();
+  return selects(document, (name) => fields[name]?.extensions["waits"] === true);
+}
+
+function selects(document: DocumentNode, isOne: (name: string) => boolean): boolean {
   let isFound = false;
   visit(document, {
     Field({ name }) {
-      if (fields[name.value]?.extensions["waits"] === true) isFound = true;
+      if (isOne(name.value)) isFound = true;
     },
   });
   return isFound;

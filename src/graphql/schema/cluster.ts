@@ -10,6 +10,7 @@ import { callerOf } from "../base/context.ts";
 import { ClusterStateEnum, NodeStateEnum } from "../base/enums.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { listPlan } from "../execution/json-list-rewrite.ts";
+import { clusterFilter, ClusterFilterInput } from "./cluster-filter.ts";
 import { NODES_AS_TEXT, NodeConnection, nodeList, nodeListArgs } from "./node-list.ts";
 import { OperationConnection } from "./operation.ts";
 import { refusalFields } from "../base/payload.ts";
@@ -95,7 +96,7 @@ builder.objectType(ClusterRef, {
   }),
 });
 
-const ClusterConnection = connectionType("Cluster", ClusterRef);
+const ClusterConnection = connectionType("Cluster", ClusterRef, true);
 
 builder.queryField("cluster", (t) =>
   t.field({
@@ -116,14 +117,20 @@ builder.queryField("clusters", (t) =>
   t.field({
     type: ClusterConnection,
     ...needs("READ"),
-    description: "All clusters, sorted by name.",
-    args: pageArgs(t.arg),
-    resolve: async (_root, args, { services }) =>
-      connectionOf(
-        await clustersPage(services.database.reader, pageRequest(args, "text")),
+    description: "Clusters that match a filter, sorted by name; all clusters without one.",
+    args: {
+      filter: t.arg({ type: ClusterFilterInput, description: "Only matching clusters; by default all." }),
+      ...pageArgs(t.arg),
+    },
+    resolve: async (_root, args, { services }) => {
+      const { reader } = services.database;
+      const filter = clusterFilter(args.filter);
+      return connectionOf(
+        await clustersPage(reader, filter, pageRequest(args, "text")),
         ({ name }) => name,
-        () => countClusters(services.database.reader),
-      ),
+        () => countClusters(reader, filter),
+      );
+    },
   }),
 );
 

@@ -18,7 +18,7 @@ import type { ListPlan } from "../execution/json-list-plan.ts";
 import { NodeRef } from "../base/refs.ts";
 import { composersOf } from "./node-composed.ts";
 import { NodeFilterInput, NodeRefInput, nodeFilter, nodeId } from "./selectors.ts";
-export const NodeConnection = connectionType("Node", NodeRef);
+export const NodeConnection = connectionType("Node", NodeRef, true);
 
 const NodeOrderInput = builder.inputType("NodeOrder", {
   description: "Order of a list of nodes.",
@@ -80,13 +80,14 @@ export async function nodeList(
     return connectionOf(await nodesPage(reader, filter, order, request), NODE_KEYS[by], () =>
       countNodes(reader, filter),
     );
-  const [page, totalCount] = await Promise.all([
+  const [page, totalCount, asOf] = await Promise.all([
     asked.page && nodesJson(reader, { filter, order, request }, asked.page),
     asked.totalCount ? countNodes(reader, filter) : 0,
+    asked.asOf ? load.asOf.load("now") : "",
   ]);
   const composers = composersOf(services.registry);
   const items = page && composeTexts(page.items, asked.composed, (field) => composers[composedName(field)]);
-  return listText(asked, page && { ...page, items: items ?? [] }, totalCount);
+  return listText(asked, page && { ...page, items: items ?? [] }, { totalCount, asOf });
 }
 
 function composedName(field: string): ComposedName {

@@ -1,5 +1,5 @@
 /** The subscription `operationChanges`. */
-import { operationChanges } from "../../feed/change-stream.ts";
+import { operationChanges } from "../../feed/change-kinds.ts";
 import { builder, needs } from "../base/builder.ts";
 import { OperationChangeFieldEnum } from "../base/enums.ts";
 import { OperationRef } from "../base/refs.ts";

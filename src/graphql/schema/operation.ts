@@ -244,7 +244,7 @@ builder.objectFields(OperationRef, (t) => ({
   }),
 }));
 
-export const OperationConnection = connectionType("Operation", OperationRef);
+export const OperationConnection = connectionType("Operation", OperationRef, true);
 
 builder.queryField("operation", (t) =>
   t.field({

@@ -210,7 +210,7 @@ async function abortVerdict(run: RunRow, context: Context) {
   );
 }
 
-export const RunConnection = connectionType("Run", RunRef);
+export const RunConnection = connectionType("Run", RunRef, true);
 
 builder.queryField("run", (t) =>
   t.field({

@@ -40,6 +40,8 @@ import "./node.ts";
 import "./node-actions.ts";
 import "./node-changes.ts";
 import "./operation-changes.ts";
+import "./run-changes.ts";
+import "./cluster-changes.ts";
 import "./node-counts.ts";
 import "./node-list.ts";
 import "./nodes-at.ts";

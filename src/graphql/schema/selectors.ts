@@ -11,6 +11,7 @@ import type { NodeState } from "../../lifecycle/node-states.ts";
 import type { ErrorCode } from "../../errors.ts";
 import { DATABASE_CONDITIONS } from "../../store/node-filter.ts";
 import type { NodeFilter } from "../../store/node-filter.ts";
+import type { StringTest } from "../../store/name-filter.ts";
 import { nodesByNames } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import type { Reader } from "../../store/postgres/database.ts";
@@ -28,7 +29,7 @@ export const LabelInput = builder.inputType("LabelInput", {
   }),
 });
 
-const StringFilterInput = builder.inputType("StringFilter", {
+export const StringFilterInput = builder.inputType("StringFilter", {
   description: "Filter for a string. The given fields are combined with AND.",
   fields: (t) => ({
     eq: t.string({ description: "Equal to this text." }),
@@ -49,17 +50,16 @@ export const ClusterRefInput = builder.inputType("ClusterRef", {
   }),
 });
 
+export interface NameFilterShape {
+  eq?: string | null | undefined;
+  in?: string[] | null | undefined;
+  startsWith?: string | null | undefined;
+  contains?: string | null | undefined;
+}
+
 export interface NodeFilterShape {
   ids?: string[] | null | undefined;
-  name?:
-    | {
-        eq?: string | null | undefined;
-        in?: string[] | null | undefined;
-        startsWith?: string | null | undefined;
-        contains?: string | null | undefined;
-      }
-    | null
-    | undefined;
+  name?: NameFilterShape | null | undefined;
   states?: NodeState[] | null | undefined;
   powerStates?: NodeRow["powerState"][] | null | undefined;
   presences?: NodeRow["presence"][] | null | undefined;
@@ -226,22 +226,20 @@ function alternativesOf({ or, not }: NodeFilterShape): number {
   return (or ?? []).reduce((sum, one) => sum + 1 + alternativesOf(one), not ? alternativesOf(not) : 0);
 }
 
+export function nameFilter(name: NameFilterShape | null | undefined): StringTest | undefined {
+  return name
+    ? { eq: given(name.eq), in: given(name.in), startsWith: given(name.startsWith), contains: given(name.contains) }
+    : undefined;
+}
+
 export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilter | undefined {
   if (!filter) return undefined;
   const alternatives = alternativesOf(filter);
   if (alternatives > LIMITS.alternatives) throw beyond("alternatives", { requested: alternatives });
   const cluster = filter.cluster ? clusterChoice(filter.cluster) : undefined;
-  const name = filter.name
-    ? {
-        eq: given(filter.name.eq),
-        in: given(filter.name.in),
-        startsWith: given(filter.name.startsWith),
-        contains: given(filter.name.contains),
-      }
-    : undefined;
   return {
     ids: filter.ids?.map((id) => uuidOrNone(keyOf("Node", id))),
-    name,
+    name: nameFilter(filter.name),
     states: given(filter.states),
     powerStates: given(filter.powerStates),
     presence: given(filter.presences),

@@ -106,7 +106,9 @@ builder.subscriptionField("nodeTransitions", (t) =>
         description:
           "Only nodes that match at the time of delivery; by default all. A filter with only `ids` also delivers deletions. At most 65,536 characters as JSON.",
       }),
-      after: t.arg.string({ description: "Cursor of the last item received. Cannot be combined with `snapshot`." }),
+      after: t.arg.string({
+        description: "Cursor of the last item received, or `asOf` of a list. Cannot be combined with `snapshot`.",
+      }),
       snapshot: t.arg.boolean({
         required: true,
         defaultValue: false,

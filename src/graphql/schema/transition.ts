@@ -108,7 +108,7 @@ builder.objectType(TransitionRef, {
   }),
 });
 
-export const TransitionConnection = connectionType("Transition", TransitionRef);
+export const TransitionConnection = connectionType("Transition", TransitionRef, true);
 
 /** A page of the log as a connection; its cursors are positions in the log. */
 export function transitionConnection(page: Page<TransitionRow>, totalCount: () => Promise<number>) {

@@ -1,0 +1,114 @@
+/** The streams of changes: of nodes, of operations, of runs and of clusters. */
+import type {
+  ClusterChangeField,
+  NodeChangeField,
+  OperationChangeField,
+  RunChangeField,
+} from "../store/change-fields.ts";
+import type { ChangeCursor } from "../store/changes.ts";
+import type { ClusterFilter } from "../store/cluster-filter.ts";
+import type { ClusterRow } from "../store/clusters.ts";
+import type { NodeFilter } from "../store/node-filter.ts";
+import type { NodeRow } from "../store/nodes.ts";
+import type { OperationFilter } from "../store/operation-filter.ts";
+import type { OperationRow } from "../store/operations.ts";
+import type { RunRow, RunsOf } from "../store/runs.ts";
+import { changeStream } from "./change-stream.ts";
+import type { ChangeStream, ChangeStreamItem, FeedParts } from "./change-stream.ts";
+import { changesOfClusters, clusterSnapshot, viewOfClusters } from "./cluster-changes.ts";
+import { changesOfNodes, nodeSnapshot, viewOfNodes } from "./node-changes.ts";
+import { changesOfOperations, operationSnapshot, viewOfOperations } from "./operation-changes.ts";
+import { changesOfRuns, runSnapshot, VIEW_OF_RUNS } from "./run-changes.ts";
+import type { StreamRequest } from "./stream.ts";
+
+export type NodeChangeItem = ChangeStreamItem<NodeRow, NodeChangeField>;
+export interface NodeChangesRequest extends StreamRequest<ChangeCursor> {
+  readonly filter?: NodeFilter | undefined;
+}
+
+export function nodeChanges(
+  parts: FeedParts,
+  { filter, ...request }: NodeChangesRequest,
+): ChangeStream<NodeRow, NodeChangeField> {
+  const view = viewOfNodes(filter);
+  return changeStream(
+    parts,
+    {
+      reads: { subjects: ["NODE", "RUN"] },
+      isPaced: false,
+      known: parts.tail.changes.known.nodes,
+      snapshot: nodeSnapshot(filter),
+      changesOf: changesOfNodes,
+      view: () => view,
+    },
+    request,
+  );
+}
+
+export type OperationChangeItem = ChangeStreamItem<OperationRow, OperationChangeField>;
+export interface OperationChangesRequest extends StreamRequest<ChangeCursor> {
+  readonly filter?: OperationFilter | undefined;
+}
+
+export function operationChanges(
+  parts: FeedParts,
+  { filter, ...request }: OperationChangesRequest,
+): ChangeStream<OperationRow, OperationChangeField> {
+  return changeStream(
+    parts,
+    {
+      reads: { subjects: ["OPERATION", "RUN", ...(filter?.clusterId === undefined ? [] : (["CLUSTER"] as const))] },
+      isPaced: true,
+      known: parts.tail.changes.known.operations,
+      snapshot: operationSnapshot(filter),
+      changesOf: (rows) => changesOfOperations(parts.database.reader, filter, rows),
+      view: (ids) => viewOfOperations(parts.database.reader, filter, ids),
+    },
+    request,
+  );
+}
+
+export interface RunChangesRequest extends StreamRequest<ChangeCursor> {
+  readonly of: RunsOf;
+}
+
+export function runChanges(
+  parts: FeedParts,
+  { of, ...request }: RunChangesRequest,
+): ChangeStream<RunRow, RunChangeField> {
+  return changeStream(
+    parts,
+    {
+      reads: { subjects: ["RUN"], ...of },
+      isPaced: true,
+      known: parts.tail.changes.known.runs,
+      snapshot: runSnapshot(of),
+      changesOf: (rows) => changesOfRuns(of, rows),
+      view: () => VIEW_OF_RUNS,
+    },
+    request,
+  );
+}
+
+export interface ClusterChangesRequest extends StreamRequest<ChangeCursor> {
+  readonly filter?: ClusterFilter | undefined;
+}
+
+export function clusterChanges(
+  parts: FeedParts,
+  { filter, ...request }: ClusterChangesRequest,
+): ChangeStream<ClusterRow, ClusterChangeField> {
+  const view = viewOfClusters(filter);
+  return changeStream(
+    parts,
+    {
+      reads: { subjects: ["CLUSTER", "NODE", "RUN", "OPERATION"] },
+      isPaced: true,
+      known: parts.tail.changes.known.clusters,
+      snapshot: clusterSnapshot(filter),
+      changesOf: (rows) => changesOfClusters(parts.database.reader, rows),
+      view: () => view,
+    },
+    request,
+  );
+}
