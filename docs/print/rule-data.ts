@@ -1305,6 +1305,42 @@ export const RULES: readonly RuleSection[] = [
         id: "R-624",
         rule: "A reader of `operationChanges` that is cut at any item, and resumes on any replica, has exactly the matching operations, field by field.",
       },
+      {
+        id: "R-625",
+        rule: "`runChanges` emits the runs of one operation or of one node, each when it is created and whenever its state, step, wait, interrupt, failure or progress has changed. It takes exactly one of `operation` and `node`.",
+      },
+      {
+        id: "R-626",
+        rule: "A reader of `runChanges` that is cut at any item, and resumes on any replica, has all runs, field by field.",
+      },
+      {
+        id: "R-627",
+        rule: "`runChanges` refuses operations and nodes that do not exist and cursors of other streams, and ends with CURSOR_EXPIRED after a cursor of the future, of deleted changes or of another log.",
+      },
+      {
+        id: "R-628",
+        rule: "`clusterChanges` emits each matching cluster whenever its name, settings, members, state or counts have changed, also if only a node or its work did.",
+      },
+      {
+        id: "R-629",
+        rule: "A cluster that stops matching the filter of `clusterChanges`, or is deleted, is sent as `ClusterLeft`.",
+      },
+      {
+        id: "R-630",
+        rule: "`clusterChanges` refuses cursors of other streams, and ends with CURSOR_EXPIRED after a cursor of the future, of deleted changes or of another log.",
+      },
+      {
+        id: "R-631",
+        rule: "A reader of `clusterChanges` that is cut at any item, and resumes on any replica, has exactly the matching clusters, field by field.",
+      },
+      {
+        id: "R-632",
+        rule: "A stream that begins with `after: <asOf of a list>` emits all that changed after the list was read, and nothing that the list has.",
+      },
+      {
+        id: "R-633",
+        rule: "`asOf` of a list is never newer than the list: every change up to the cursor is in it.",
+      },
     ],
   },
 ];

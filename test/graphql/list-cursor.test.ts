@@ -1,0 +1,115 @@
+/** `asOf` of lists: a stream that begins with it has everything that the list does not. */
+import { afterAll, describe, expect, test } from "vitest";
+import { serviceUnderTest, takeUntil } from "../support/service.ts";
+
+const ostler = await serviceUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+const CURSOR = /^\d+(-\w+)?~c\d+(-\w+)?$/;
+
+interface Listed {
+  readonly list: { readonly asOf: string; readonly nodes: readonly { readonly id: string }[] };
+}
+interface Changes {
+  readonly items: {
+    readonly caughtUp?: boolean;
+    readonly code?: string;
+    readonly object?: { readonly id: string; readonly name: string };
+  };
+}
+
+const edit = (name: string, description: string) =>
+  ostler.query(`mutation Edit($input: UpdateNodeInput!) { updateNode(input: $input) { errors { message } } }`, {
+    input: { node: { name }, description },
+  });
+
+describe("asOf", () => {
+  test.each([
+    ["nodes", "{ list: nodes(first: 2) { asOf nodes { id name } } }", "nodeChanges", "Node"],
+    [
+      "nodes that the service resolves",
+      "{ list: nodes(first: 2) { asOf nodes { id inventory { takenAt } } } }",
+      "nodeChanges",
+      "Node",
+    ],
+    [
+      "nodes beside a plan",
+      "{ list: nodes(first: 2) { asOf nodes { id } } plan(input: { kind: MANAGE, nodes: { all: true } }) { __typename } }",
+      "nodeChanges",
+      "Node",
+    ],
+    ["operations", "{ list: operations { asOf nodes { id } } }", "operationChanges", "Operation"],
+    ["clusters", "{ list: clusters { asOf nodes { id } } }", "clusterChanges", "Cluster"],
+  ])(
+    "asOf of %s begins a stream that emits what changed afterwards, and nothing that the list has [R-632]",
+    async (_what, query, stream, type) => {
+      const [name = ""] = await ostler.register(1);
+      const cluster = `c-${name}`;
+      await ostler.engine.createCluster({ actor: "alice", project: "default" }, { name: cluster });
+      await ostler.commission([name], "AVAILABLE");
+      const { list } = await ostler.query<Listed>(query);
+      expect(list.asOf).toMatch(CURSOR);
+      expect(list.nodes.length).toBeGreaterThan(0);
+      await edit(name, "after the list");
+      await ostler.begin("cleanNodes", [name]);
+      await ostler.query(
+        `mutation { updateCluster(input: { cluster: { name: "${cluster}" }, variables: { a: "b" } }) { errors { message } } }`,
+      );
+      const follow = `subscription Follow($after: String!) {
+      items: ${stream}(after: $after) {
+        ... on ${type}Upserted { object: ${type.toLowerCase()} { id } }
+        ... on StreamBookmark { caughtUp } ... on StreamReset { code }
+      }
+    }`;
+      const items = ostler.overSocket<Changes>(follow, { after: list.asOf });
+      const first = await takeUntil(items, ({ items: { object } }) => object !== undefined);
+      await items.return?.();
+      expect(first.filter(({ items: { object } }) => object)).toHaveLength(1);
+    },
+  );
+
+  test("asOf of transitions continues the log, by page and by stream [R-632]", async () => {
+    const [name = ""] = await ostler.register(1);
+    const { list } = await ostler.query<Listed>("{ list: transitions(last: 1) { asOf nodes { id } } }");
+    expect(list.asOf).toMatch(CURSOR);
+    await ostler.commission([name], "AVAILABLE");
+    const { transitions } = await ostler.query<{ transitions: { nodes: { nodeName: string }[] } }>(
+      `query($after: String!) { transitions(after: $after) { nodes { nodeName } } }`,
+      { after: list.asOf },
+    );
+    expect(new Set(transitions.nodes.map(({ nodeName }) => nodeName))).toEqual(new Set([name]));
+    const stream = ostler.overSocket<{ nodeTransitions: { nodeName?: string } }>(
+      `subscription($after: String!) { nodeTransitions(after: $after) { ... on Transition { nodeName } } }`,
+      { after: list.asOf },
+    );
+    const { value } = (await stream.next()) as { value: { nodeTransitions: { nodeName?: string } } };
+    await stream.return?.();
+    expect(value.nodeTransitions).toEqual({ nodeName: name });
+  });
+
+  test("asOf of a list is no newer than the list, while nodes are written [R-633]", async () => {
+    const [name = ""] = await ostler.register(1);
+    let isOver = false;
+    const writing = (async () => {
+      for (let count = 1; !isOver; count += 1) await edit(name, String(count));
+    })();
+    const query = `{ list: nodes(filter: { name: { eq: "${name}" } }) { asOf nodes { id name description } } }`;
+    const seen: { asOf: string; description: number }[] = [];
+    for (let round = 0; round < 40; round += 1) {
+      const { list } = await ostler.query<{ list: { asOf: string; nodes: { description: string }[] } }>(query);
+      seen.push({ asOf: list.asOf, description: Number(list.nodes[0]?.description) });
+    }
+    isOver = true;
+    await writing;
+    const position = ({ asOf }: { asOf: string }) => Number(/~c(\d+)/.exec(asOf)?.[1]);
+    const { test: raw } = ostler;
+    for (const one of seen) {
+      const [row] = await raw.sql`select count(*)::int as edits from changes
+        where subject = 'NODE' and 'DESCRIPTION' = any(fields) and position <= ${position(one)}
+          and subject_id = (select id from nodes where name = ${name})`;
+      // Every edit up to the cursor is in the list.
+      expect(Number(row?.["edits"])).toBeLessThanOrEqual(one.description || 0);
+    }
+    expect(new Set(seen.map(position)).size).toBeGreaterThan(1);
+  });
+});
