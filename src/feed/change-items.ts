@@ -26,6 +26,7 @@ export type ChangeItem<Row, Field> =
       readonly cursor: ChangeCursor;
       readonly at: Date;
       readonly id: string;
+      /** Empty if it is not known. */
       readonly name: string;
       /** The object does not exist any more. */
       readonly deleted: boolean;
@@ -123,7 +124,8 @@ function itemOf<Row, Found extends { readonly row: Row }, Field>(
     return { kind: "upserted", at, row: known.row, changed: isNew ? null : fieldsOf(changes, view) };
   }
   const left = before.findLast(({ matched }) => matched !== false);
-  return left ? { kind: "left", at, id, name: left.name, deleted: known === null } : null;
+  const name = left?.name || (before.at(-1)?.name ?? "");
+  return left ? { kind: "left", at, id, name, deleted: known === null } : null;
 }
 
 function isUnsure({ matched }: Before): boolean {

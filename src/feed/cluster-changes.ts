@@ -7,7 +7,7 @@ import type { ClusterChangeField } from "../store/change-fields.ts";
 import type { ChangeRow } from "../store/changes.ts";
 import { clusterTest } from "../store/cluster-filter.ts";
 import type { ClusterFilter } from "../store/cluster-filter.ts";
-import { clustersAtWork, clustersByIds, clustersOfNodes, clusterVersionsAfterName } from "../store/clusters.ts";
+import { busyClusters, clustersByIds, clustersOfNodes, clusterVersionsAfterName } from "../store/clusters.ts";
 import type { ClusterRow } from "../store/clusters.ts";
 import type { Reader } from "../store/postgres/database.ts";
 import type { ObjectChange, View } from "./change-items.ts";
@@ -37,7 +37,7 @@ export function clusterSnapshot(filter: ClusterFilter | undefined): SnapshotCont
 type Change = ObjectChange<ClusterChangeField>;
 
 const FIELDS = Object.keys(CLUSTER_CHANGE_COLUMNS) as ClusterChangeField[];
-/** Every change of a cluster raises its revision; its nodes tell whether they were changed. */
+/** Every change of a cluster raises its revision; its nodes show whether its members changed. */
 const OWN_FIELDS = ["NAME", "SETTINGS"] as const satisfies readonly ClusterChangeField[];
 
 /** The changes as changes of clusters. */
@@ -46,9 +46,9 @@ export async function changesOfClusters(reader: Reader, rows: readonly ChangeRow
   const ofOperations = rows.flatMap(({ subject, subjectId, fields }) =>
     subject === "OPERATION" && fields.includes("INTERRUPT") ? subjectId : [],
   );
-  const [present, atWork] = await Promise.all([
+  const [present, busy] = await Promise.all([
     clustersOfNodes(reader, [...new Set(ofNodes)]),
-    clustersAtWork(reader, [...new Set(ofOperations)]),
+    busyClusters(reader, [...new Set(ofOperations)]),
   ]);
   return rows.flatMap((row): readonly Change[] => {
     const { subject, subjectId, fields } = row;
@@ -56,7 +56,7 @@ export async function changesOfClusters(reader: Reader, rows: readonly ChangeRow
       return [{ id: subjectId, row, fields: OWN_FIELDS.filter((field) => fields.includes(field)) }];
     if (subject === "OPERATION")
       return fields.includes("INTERRUPT")
-        ? (atWork.get(subjectId) ?? []).map((id) => ({ id, row, fields: ["STATE"] }))
+        ? (busy.get(subjectId) ?? []).map((id) => ({ id, row, fields: ["STATE"] }))
         : [];
     const nodeId = nodeOf(row);
     return nodeId === null ? [] : throughNode(row, present.get(nodeId) ?? null);
@@ -89,10 +89,9 @@ export function viewOfClusters(filter: ClusterFilter | undefined): View<KnownClu
     matches: ({ row }) => test(row),
     before({ id, fields, row: { subject, before } }, known) {
       if (subject !== "CLUSTER") return null;
-      if (before !== null && "name" in before && !known)
-        return { matched: test({ id, name: before.name }), name: before.name };
+      if (before !== null && "name" in before) return { matched: test({ id, name: before.name }), name: before.name };
       // The name before is not recorded.
-      return known && filter?.name && fields.includes("NAME") ? { matched: "MAYBE", name: known.row.name } : null;
+      return filter?.name && fields.includes("NAME") ? { matched: "MAYBE", name: known?.row.name ?? "" } : null;
     },
     begins: ({ row: { subject, event } }) => subject === "CLUSTER" && event === "CREATED",
   };

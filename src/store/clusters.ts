@@ -70,7 +70,7 @@ export async function clustersOfNodes(reader: Reader, nodeIds: readonly string[]
 }
 
 /** The clusters of the nodes on which each of the operations works. */
-export async function clustersAtWork(
+export async function busyClusters(
   reader: Reader,
   operationIds: readonly string[],
 ): Promise<Map<string, readonly string[]>> {

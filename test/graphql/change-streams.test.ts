@@ -1,4 +1,4 @@
-/** `operationChanges` over WebSocket and server-sent events: its items, its arguments and what they refuse. */
+/** Streams of operations, runs and clusters over the wire: their items, their arguments and what they refuse. */
 import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";
 import { serviceUnderTest, takeUntil } from "../support/service.ts";
@@ -95,5 +95,110 @@ describe("operationChanges", () => {
     const items = await takeUntil(stream, isCaughtUp);
     await stream.return?.();
     expect(items.map(({ operationChanges: { type } }) => type)).toEqual(["StreamBookmark", "StreamBookmark"]);
+  });
+});
+
+const RUN_CHANGES = `subscription Changes($operation: ID, $node: NodeRef, $after: String, $snapshot: Boolean! = false) {
+  items: runChanges(operation: $operation, node: $node, after: $after, snapshot: $snapshot) {
+    type: __typename
+    ... on RunUpserted { cursor at changed run { id nodeName state progress currentStep { name } } }
+    ... on StreamBookmark { cursor caughtUp }
+    ... on StreamReset { cursor code }
+  }
+}`;
+const CLUSTER_CHANGES = `subscription Changes($filter: ClusterFilter, $after: String, $snapshot: Boolean! = false) {
+  items: clusterChanges(filter: $filter, after: $after, snapshot: $snapshot) {
+    type: __typename
+    ... on ClusterUpserted { cursor at changed cluster { id name state revision nodeCounts { state count } } }
+    ... on ClusterLeft { cursor at id name deleted }
+    ... on StreamBookmark { cursor caughtUp }
+    ... on StreamReset { cursor code }
+  }
+}`;
+
+interface AnyItem {
+  readonly items: {
+    readonly type: string;
+    readonly changed?: readonly string[] | null;
+    readonly caughtUp?: boolean;
+    readonly code?: string;
+    readonly run?: { readonly nodeName: string; readonly state: string };
+    readonly cluster?: { readonly name: string; readonly nodeCounts: readonly { state: string; count: number }[] };
+  };
+}
+
+const hasCaughtUp = ({ items }: AnyItem) => items.caughtUp === true;
+
+describe("runChanges", () => {
+  test("runChanges emits the runs of an operation to their ends, and those of a node after a break [R-625]", async () => {
+    const names = await ostler.register(2);
+    const node = { name: names[0] };
+    const stream = ostler.overSocket<AnyItem>(RUN_CHANGES, { node });
+    await takeUntil(stream, hasCaughtUp);
+    const operation = await ostler.begin("cleanNodes", names);
+    const ofOperation = ostler.overSocket<AnyItem>(RUN_CHANGES, { operation, snapshot: true });
+    const ended = new Set<string>();
+    await takeUntil(ofOperation, ({ items: { run } }) => {
+      if (run && !["QUEUED", "RUNNING", "PARKED"].includes(run.state)) ended.add(run.nodeName);
+      return ended.size === 2;
+    });
+    await ofOperation.return?.();
+    const seen = await takeUntil(stream, ({ items: { run } }) => run !== undefined && run.state !== "QUEUED");
+    await stream.return?.();
+    expect(new Set(seen.map(({ items: { run } }) => run?.nodeName))).toEqual(new Set([names[0]]));
+  });
+
+  test.each([
+    ["neither an operation nor a node", {}, "Give either `operation` or `node`"],
+    ["an operation and a node", { operation: randomUUID(), node: { name: "x" } }, "Give either `operation` or `node`"],
+    ["an unknown operation", { operation: randomUUID() }, "does not exist"],
+    ["an unknown node", { node: { name: "no-such" } }, 'Node "no-such" does not exist'],
+    ["an unknown node by ID", { node: { id: randomUUID() } }, "does not exist"],
+  ])("runChanges with %s is refused [R-627]", async (_what, variables, message) => {
+    await expect(ostler.overSocket<AnyItem>(RUN_CHANGES, variables).next()).rejects.toThrow(message);
+  });
+
+  test("runChanges after a cursor of transitions is refused [R-627]", async () => {
+    const [name] = await ostler.register(1);
+    const variables = { node: { name }, after: "284-mf3k2a9x" };
+    await expect(ostler.overSocket<AnyItem>(RUN_CHANGES, variables).next()).rejects.toThrow("cursor of transitions");
+  });
+});
+
+describe("clusterChanges", () => {
+  test("clusterChanges emits a cluster as its nodes change, and that it was deleted [R-628] [R-629]", async () => {
+    const name = `c-${randomUUID()}`;
+    const names = await ostler.register(1);
+    const filter = { name: { startsWith: name } };
+    const stream = ostler.overSocket<AnyItem>(CLUSTER_CHANGES, { filter, snapshot: true });
+    await takeUntil(stream, hasCaughtUp);
+    await ostler.query(
+      `mutation Make($input: CreateClusterInput!) { createCluster(input: $input) { errors { message } } }`,
+      { input: { name, nodes: { names } } },
+    );
+    await ostler.commission(names, "AVAILABLE");
+    const items = await takeUntil(
+      stream,
+      ({ items: { cluster } }) => cluster?.nodeCounts.some(({ state }) => state === "AVAILABLE") === true,
+    );
+    expect(items.at(-1)?.items.cluster).toMatchObject({ name, nodeCounts: [{ state: "AVAILABLE", count: 1 }] });
+    await ostler.query(`mutation { deleteCluster(input: { cluster: { name: "${name}" } }) { errors { message } } }`);
+    const left = await takeUntil(stream, ({ items: { type } }) => type === "ClusterLeft");
+    await stream.return?.();
+    expect(left.at(-1)?.items).toMatchObject({ name, deleted: true });
+  });
+
+  test("clusterChanges with a filter that matches nothing emits bookmarks only [R-629]", async () => {
+    const stream = ostler.overSocket<AnyItem>(CLUSTER_CHANGES, { filter: { ids: [] }, snapshot: true });
+    const items = await takeUntil(stream, hasCaughtUp);
+    await stream.return?.();
+    expect(new Set(items.map(({ items: { type } }) => type))).toEqual(new Set(["StreamBookmark"]));
+  });
+
+  test.each([
+    ["a cursor of transitions", { after: "284-mf3k2a9x" }, "is a cursor of transitions"],
+    ["a cursor and a snapshot", { after: "c1-mf3k2a9x", snapshot: true }, "not both"],
+  ])("clusterChanges with %s is refused [R-630]", async (_what, variables, message) => {
+    await expect(ostler.overSocket<AnyItem>(CLUSTER_CHANGES, variables).next()).rejects.toThrow(message);
   });
 });

@@ -73,7 +73,11 @@ function leftType({ name, field, leftMembers }: FollowedType<object>, descriptio
       at: t.expose("at", { type: "DateTime", description: "Time of the change." }),
       id: t.id({ description: `Global ID of the ${field}.`, resolve: ({ id }) => globalId(name, id) }),
       ...(has("uuid") && { uuid: t.expose("id", { type: "UUID", description: `UUID of the ${field}.` }) }),
-      ...(has("name") && { name: t.exposeString("name", { description: `Name of the ${field}.` }) }),
+      ...(has("name") && {
+        name: t.exposeString("name", {
+          description: `Name of the ${field}; empty if it was renamed and then deleted.`,
+        }),
+      }),
       ...(has("deleted") && {
         deleted: t.exposeBoolean("deleted", { description: `Whether the ${field} was deleted.` }),
       }),
