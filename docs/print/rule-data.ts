@@ -1341,6 +1341,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-633",
         rule: "`asOf` of a list is never newer than the list: every change up to the cursor is in it.",
       },
+      {
+        id: "R-634",
+        rule: "`createChangeMap` of the client has exactly the objects of a stream of changes: from a snapshot or a list, over breaks and resets.",
+      },
     ],
   },
 ];

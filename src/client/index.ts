@@ -2,6 +2,8 @@
  * The package `ostler-client`: watches nodes and resumes after any loss of the connection. Imports nothing of the
  * service.
  */
+export { createChangeMap } from "./change-map.ts";
+export type { ChangeItem, ChangeMap } from "./change-map.ts";
 export type { NodeFilter } from "./filter.ts";
 export { WatchError } from "./items.ts";
 export type { BeginReason, NodeFields, Transition, WatchItem, WatchedNode } from "./items.ts";

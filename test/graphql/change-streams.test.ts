@@ -135,7 +135,7 @@ describe("runChanges", () => {
     const node = { name: names[0] };
     const stream = ostler.overSocket<AnyItem>(RUN_CHANGES, { node });
     await takeUntil(stream, hasCaughtUp);
-    const operation = await ostler.begin("cleanNodes", names);
+    const operation = await ostler.begin("commissionNodes", names);
     const ofOperation = ostler.overSocket<AnyItem>(RUN_CHANGES, { operation, snapshot: true });
     const ended = new Set<string>();
     await takeUntil(ofOperation, ({ items: { run } }) => {

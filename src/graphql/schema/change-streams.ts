@@ -65,6 +65,8 @@ export function changeUnion(of: FollowedType<object>): ReturnType<typeof unionOf
 }
 
 function leftType({ name, field, leftMembers }: FollowedType<object>, description: string) {
+  // The log records the name of a node before each change.
+  const isNamed = name === "Node";
   const has = (member: FollowedType<object>["leftMembers"][number]) => leftMembers.includes(member);
   return builder.objectRef<Of<"left">>(`${name}Left`).implement({
     description,
@@ -75,7 +77,7 @@ function leftType({ name, field, leftMembers }: FollowedType<object>, descriptio
       ...(has("uuid") && { uuid: t.expose("id", { type: "UUID", description: `UUID of the ${field}.` }) }),
       ...(has("name") && {
         name: t.exposeString("name", {
-          description: `Name of the ${field}; empty if it was renamed and then deleted.`,
+          description: `Name of the ${field}${isNamed ? "" : "; empty if it was renamed and then deleted"}.`,
         }),
       }),
       ...(has("deleted") && {
