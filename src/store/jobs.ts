@@ -101,7 +101,11 @@ export async function bringJobsForward(
   return new Set(rows.map(({ key }) => String(key)));
 }
 
-/** Locks jobs in the order of their ids, before a statement that would lock them in any order. */
+/**
+ * Locks jobs in the order of their ids, before a statement that would lock them in any order. pg-boss deletes expired
+ * jobs in any order nevertheless (`failJobsByHeartbeat`). A deadlock with that ends either side, and both repeat their
+ * work: `Database.transaction` at once, the supervision of the queue after two seconds.
+ */
 export async function lockJobs(tx: Tx, queue: string, ids: readonly string[]): Promise<void> {
   await runStatement(tx, "select from pgboss.job where name = $1 and id = any($2::uuid[]) order by id for update", [
     queue,

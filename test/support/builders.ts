@@ -390,7 +390,12 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
       return rows.length;
     },
     async leasesRunOut(of = "all") {
-      await test.sql`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where id in (select id from pgboss.job where state = 'active' and (${of === "all"} or retry_count = 0) order by id for update)`;
+      const held = await test.sql<{ id: string }[]>`
+        select id from pgboss.job where state = 'active' and (${of === "all"} or retry_count = 0)`;
+      // One statement for each job, which holds no other lock. pg-boss deletes expired jobs in any order, in one
+      // statement, so one that locks several jobs runs into a deadlock with it.
+      for (const { id } of held)
+        await test.sql`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where id = ${id} and state = 'active' and (${of === "all"} or retry_count = 0)`;
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
