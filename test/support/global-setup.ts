@@ -7,6 +7,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
+import type { Sql } from "postgres";
 import type { TestProject } from "vitest/node";
 import { createRegistry } from "../../src/drivers/registry.ts";
 import { createEngine } from "../../src/engine/engine.ts";
@@ -15,6 +16,8 @@ import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { migrateDatabase, openDatabase } from "../../src/store/postgres/database.ts";
 import type { Connection } from "../../src/store/postgres/database.ts";
 import { startEmbedded } from "../../src/store/postgres/embedded.ts";
+import { prepareTemplate } from "./spare-databases.ts";
+import type { Restoration } from "./spare-databases.ts";
 
 /** Where tests find the server, and the database that they clone. */
 export interface TestServer {
@@ -28,6 +31,8 @@ export interface TestServer {
   /** URL of the server's database `postgres`. */
   readonly url: string;
   readonly template: string;
+  /** How used databases are restored; null: they are dropped, as another server may not allow more. */
+  readonly restoration: Restoration | null;
 }
 
 declare module "vitest" {
@@ -46,10 +51,12 @@ export default async function setUp(project: TestProject): Promise<() => Promise
   const admin = postgres(url, { max: 1, onnotice: () => {} });
   await admin`create database ${admin(template)}`;
   await fill({ url: urlOf(url, template) });
-  project.provide("server", { socket: started?.socket ?? null, url, template });
+  const restoration = started && (await keepSpares(admin, urlOf(url, template)));
+  project.provide("server", { socket: started?.socket ?? null, url, template, restoration });
   return async () => {
-    const left =
-      await admin`select datname from pg_database where datname like 'ostler_test_%' and ${started !== null}`;
+    const left = started
+      ? await admin`select datname from pg_database where datname like 'ostler_test_%' and datname not in (select name from spare_databases)`
+      : [];
     await admin`drop database ${admin(template)}`;
     await admin.end();
     await started?.end();
@@ -90,6 +97,17 @@ async function fill(connection: Connection): Promise<void> {
   await using registry = createRegistry([]);
   const engine = await createEngine({ database, registry, notifier, log: createLog("silent"), concurrency: 1 });
   await engine[Symbol.asyncDispose]();
+}
+
+/** Lets test databases be used again. */
+async function keepSpares(admin: Sql, template: string): Promise<Restoration> {
+  await admin`create table spare_databases (name text primary key)`;
+  const sql = postgres(template, { max: 1, onnotice: () => {} });
+  try {
+    return await prepareTemplate(sql);
+  } finally {
+    await sql.end();
+  }
 }
 
 /** A port that is free now, below those that the kernel gives to outgoing connections. */

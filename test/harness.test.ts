@@ -1,0 +1,41 @@
+/** What other tests depend on: databases that are used again are as new ones. */
+import { expect, inject, test } from "vitest";
+import { ALICE, engineUnderTest } from "./support/builders.ts";
+import { testDatabase } from "./support/database.ts";
+import { restored } from "./support/spare-databases.ts";
+
+const { restoration } = inject("server");
+
+test.runIf(restoration)("database that is used again has the rows and sequences of a new one", async () => {
+  if (!restoration) return;
+  await using ostler = await engineUnderTest({ started: false });
+  const clone = await ostler.dump();
+  await ostler.engine.updateSite(ALICE, { controllerLimit: 3 });
+  const nodes = await ostler.aNode().in("AVAILABLE").times(3);
+  await ostler.begin("CLEAN", nodes);
+  expect(await ostler.changesSince(clone)).not.toEqual([]);
+  expect(await restored(ostler.test.sql, restoration)).toBe(true);
+  expect(await ostler.changesSince(clone)).toEqual([]);
+  await ostler.aNode().made();
+  const [first] = await ostler.test
+    .sql`select min(position)::int as transition, (select min(id)::int from change_inbox) as change from transitions`;
+  expect(first).toEqual({ transition: 1, change: 1 });
+});
+
+test
+  .runIf(restoration)
+  .each([
+    "alter table nodes disable trigger nodes_recorded_update",
+    "create index for_the_test on nodes (name)",
+    "create or replace function pgboss.job_now() returns timestamptz language sql stable as 'select now()'",
+    "analyze lifecycle_edges",
+    "do $$ begin execute format('alter database %I set search_path = public', current_database()); end $$",
+    "alter table clusters rename to hidden_clusters",
+    "insert into changes select g, 'NODE', gen_random_uuid(), null, null, 'CHANGED', '{}', null, now() from generate_series(1, 60000) g",
+  ])("database is not used again after: %s", async (statement) => {
+  if (!restoration) return;
+  await using database = await testDatabase();
+  expect(await restored(database.sql, restoration)).toBe(true);
+  await database.sql.unsafe(statement);
+  expect(await restored(database.sql, restoration)).toBe(false);
+});
