@@ -1,10 +1,19 @@
-/** What other tests depend on: databases that are used again are as new ones. */
+/** What other tests depend on: databases that are used again are as new ones, and lists of files are up to date. */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { expect, inject, test } from "vitest";
 import { ALICE, engineUnderTest } from "./support/builders.ts";
 import { testDatabase } from "./support/database.ts";
+import { LONG_FILES } from "./support/longest-first.ts";
 import { restored } from "./support/spare-databases.ts";
 
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const { restoration } = inject("server");
+
+test("files that start first exist", () => {
+  expect(LONG_FILES.filter((file) => !existsSync(join(ROOT, file)))).toEqual([]);
+});
 
 test.runIf(restoration)("database that is used again has the rows and sequences of a new one", async () => {
   if (!restoration) return;

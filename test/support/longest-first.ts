@@ -1,0 +1,65 @@
+/**
+ * The order in which files start: within each project, those that take long come first. Otherwise a long file that
+ * starts last runs alone at the end, while the other processes have nothing to do. Vitest orders by size if it has no
+ * times of an earlier run, which a fresh clone does not have.
+ */
+import { relative } from "node:path";
+import { BaseSequencer } from "vitest/node";
+import type { TestSpecification } from "vitest/node";
+
+/** Files that take ten seconds or more, the longest first. A file that is missing here costs time, nothing else. */
+export const LONG_FILES = [
+  "test/drivers/isolation.test.ts",
+  "test/engine/sweep.test.ts",
+  "test/engine/clock.test.ts",
+  "test/main.test.ts",
+  "test/engine/timeouts.test.ts",
+  "test/engine/abort.test.ts",
+  "test/engine/group-commit.test.ts",
+  "test/plugins/redfish-clean.test.ts",
+  "test/plugins/redfish.test.ts",
+  "test/packages/agent.test.ts",
+  "test/engine/stop-restart.test.ts",
+  "test/engine/discovery.test.ts",
+  "test/engine/capacity-limits.test.ts",
+  "test/engine/waves.test.ts",
+  "test/telemetry/service.test.ts",
+  "test/store/embedded.test.ts",
+  "test/engine/abort-clean-up.test.ts",
+  "test/plugins/redfish-transport.test.ts",
+  "test/engine/troubled-slots.test.ts",
+  "test/store/watchdog-socket.test.ts",
+  "test/engine/replicas.test.ts",
+  "test/store/statement-queue.test.ts",
+  "test/graphql/streams.test.ts",
+  "test/engine/forecasts.test.ts",
+  "test/clients-page.test.ts",
+  "test/engine/agent-driver.test.ts",
+  "test/engine/steps.test.ts",
+  "test/plugins/redfish-conformance.test.ts",
+  "test/engine/step-log.test.ts",
+  "test/engine/power.test.ts",
+  "test/http/server.test.ts",
+  "test/graphql/runs.test.ts",
+  "test/graphql/verbs.test.ts",
+  "test/engine/takeover.test.ts",
+  "test/engine/hold-step.test.ts",
+  "test/engine/maintenance.test.ts",
+  "test/graphql/statements.test.ts",
+  "test/http/shutdown.test.ts",
+  "test/engine/withdraw-abort.test.ts",
+  "test/http/guards.test.ts",
+  "test/durability/races.test.ts",
+] as const;
+
+const PLACES = new Map<string, number>(LONG_FILES.map((file, index) => [file, index]));
+
+export class LongestFirst extends BaseSequencer {
+  /** Vitest's order, in which the files of a project stand together, with the long ones of each project moved up. */
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const projects = Map.groupBy(await super.sort(files), ({ project }) => project.name);
+    const place = ({ moduleId }: TestSpecification) =>
+      PLACES.get(relative(this.ctx.config.root, moduleId)) ?? LONG_FILES.length;
+    return [...projects.values()].flatMap((of) => of.toSorted((a, b) => place(a) - place(b)));
+  }
+}
