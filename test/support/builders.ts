@@ -204,13 +204,26 @@ export interface EngineUnderTest extends AsyncDisposable {
   leasesRunOut(of?: "all" | "first owners"): Promise<void>;
 }
 
+/** Names the journal for drivers that are made from now on, here and in `another`. */
+function setJournal(file: string): Disposable {
+  const before = process.env["FAKE_DRIVER_JOURNAL"];
+  process.env["FAKE_DRIVER_JOURNAL"] = file;
+  return {
+    [Symbol.dispose]() {
+      // Later files in this process make drivers too, and this one's folder is gone.
+      if (process.env["FAKE_DRIVER_JOURNAL"] !== file) return;
+      if (before === undefined) delete process.env["FAKE_DRIVER_JOURNAL"];
+      else process.env["FAKE_DRIVER_JOURNAL"] = before;
+    },
+  };
+}
+
 export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUnderTest> {
   const owned = new AsyncDisposableStack();
   const folder = mkdtempSync(join(tmpdir(), "ostler-journal-"));
   owned.defer(() => rmSync(folder, { recursive: true, force: true }));
   const journalFile = join(folder, "journal");
-  // Read by the driver when it is made, here and in `another`.
-  process.env["FAKE_DRIVER_JOURNAL"] = journalFile;
+  owned.use(setJournal(journalFile));
   const test = owned.use(await testDatabase());
   const running = owned.use(await runEngine(test.connection, setup));
   const { engine, database, transact } = running;
