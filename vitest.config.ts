@@ -22,7 +22,7 @@ import { LongestFirst } from "./test/support/longest-first.ts";
 const LONG = "test/**/*.long.test.ts";
 const HARDWARE = "test/hardware/**";
 /** These leave nothing behind in their process: no global, no schema, no environment. */
-const SHARED = "test/{access,durability,engine,feed,lifecycle,runtime,store}/**/*.test.ts";
+const SHARED = "test/{access,engine,feed,lifecycle,runtime,store}/**/*.test.ts";
 /** The same, with a service or a driver. Files that replace a module, the clock or the directory are left out. */
 const SERVED = [
   "test/graphql/!(resource|schema|shared-events).test.ts",
