@@ -1,4 +1,4 @@
-/** What other tests depend on: databases that are used again are as new ones, and lists of files are up to date. */
+/** The harness of other tests: databases that are used again are as new ones, and lists of files are up to date. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -4,7 +4,7 @@
  */
 import type { Sql } from "postgres";
 
-/** What a database is compared with, and how it is emptied. */
+/** A statement that empties a database, and the state in which it is then as the template. */
 export interface Restoration {
   /** Restores the rows and the sequences. */
   readonly restore: string;
