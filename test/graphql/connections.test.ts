@@ -50,6 +50,7 @@ const LISTS: Readonly<Record<string, string>> = {
   "Operation.runs": `OPERATION { runs(FIRST states: [SUCCEEDED]) { ITEMS } }`,
   "Operation.transitions": `OPERATION { transitions(FIRST) { ITEMS } }`,
   "Operation.discoveries": `parent: operation(id: "DISCOVERY") { discoveries(FIRST states: [REGISTERED, KNOWN, FAILED]) { ITEMS } }`,
+  "NodesAt.nodes": `parent: nodesAt(time: "AT_PRESENT", filter: { states: [ACTIVE, AVAILABLE] }) { nodes(FIRST) { ITEMS } }`,
   "Run.log": `OPERATION { runs(first: 1) { nodes { log(FIRST) { ITEMS } } } }`,
 };
 
@@ -69,10 +70,13 @@ async function read(list: string, first: number): Promise<List> {
   const { operations } = await ostler.query<{ operations: { nodes: { id: string }[] } }>(
     "{ operations(filter: { kinds: [COMMISSION] }) { nodes { id } } }",
   );
+  const [now] = await ostler.test.sql<{ at: string }[]>`
+    select to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at`;
   const text = (LISTS[list] ?? "")
     .replace("ITEMS", ITEMS)
     .replace("FIRST", `first: ${first}`)
     .replace("OPERATION", `parent: operation(id: "${operations.nodes[0]?.id}")`)
+    .replace("AT_PRESENT", now?.at ?? "")
     .replace("DISCOVERY", discovery);
   return listIn(await ostler.query(`{ ${text} }`));
 }

@@ -37,8 +37,12 @@ const LISTS: Readonly<Record<string, string>> = {
   Discovery: '{ operation(id: "DISCOVERY") { discoveries(first: SIZE) { edges { node { ITEM } } } } }',
   NodeResult: "{ plan(input: { kind: COMMISSION, nodes: { names: [NAMES] } }) { results { ITEM } } }",
 };
-/** Values for arguments that must be given. */
-const ARGUMENTS: Readonly<Record<string, string>> = { "Node.stepCatalogue": "phase: CLEAN" };
+/** Values for arguments that must be given, or whose defaults are too many. */
+const ARGUMENTS: Readonly<Record<string, string>> = {
+  "Node.stepCatalogue": "phase: CLEAN",
+  // Within the cost of a request.
+  "Operation.failures": "first: 1, nodesMax: 1",
+};
 /** Fields that take more statements the more items there are, and why. */
 const EXCEPTIONS: Readonly<Record<string, string>> = {};
 /** Roots of further requests, which are asked for once. */
