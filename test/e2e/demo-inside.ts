@@ -57,13 +57,17 @@ Install one (about three minutes; at most two machines at a time):
     }) { operation { uuid } errors { code message } }
   }
 
-Watch it:
+Watch it in another tab of GraphiQL:
 
   subscription { nodeTransitions(snapshot: true) { __typename ... on Transition { nodeName from to at } } }
 
-Log in to it when it is ACTIVE:
+Log in to it when it is ACTIVE, as root in another terminal:
 
   ${ssh}
+
+See the step and its progress:
+
+  { node(by: { name: "${name}" }) { state currentRun { currentStep { title progressPercent progressMessage } } } }
 
 Remove the system, which erases the disk:
 
