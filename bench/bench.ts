@@ -17,6 +17,7 @@ import { measureLists } from "./lists.ts";
 import { measureMemory } from "./memory.ts";
 import { measureProfile } from "./profile.ts";
 import { measureReaders } from "./readers.ts";
+import { measureRecording } from "./recording.ts";
 import { measureRuns } from "./runs.ts";
 import { measureSnapshots } from "./snapshots.ts";
 import { openTestbed } from "./testbed.ts";
@@ -31,7 +32,7 @@ const FLAGS = {
   rounds: {
     type: "string",
     default: "2",
-    help: "cycle, runs, cycles, admission, lists, snapshots, readers, start: number of rounds",
+    help: "cycle, recording, runs, cycles, admission, lists, snapshots, readers, start: number of rounds",
   },
   concurrency: {
     type: "string",
@@ -64,6 +65,7 @@ const FLAGS = {
   clients: { type: "string", default: "20", help: "images: number of clients that download at a time" },
   megabytes: { type: "string", default: "500", help: "images: size of the image" },
   seconds: { type: "string", default: "10", help: "images: duration of each measurement" },
+  changes: { type: "string", default: "2000", help: "recording: changed rows per round" },
   held: { type: "string", default: "200", help: "memory: number of nodes" },
   delays: { type: "string", default: "0,1000", help: "memory: durations of calls, in ms" },
   help: { type: "boolean" },
@@ -140,6 +142,10 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
         concurrency,
         against: flags.against,
       }),
+  },
+  recording: {
+    flags: ["changes", "rounds"],
+    measure: (testbed) => measureRecording(testbed, { changes: Number(flags.changes), rounds }),
   },
   memory: {
     flags: ["held", "delays", "rounds", "concurrency", "against"],

@@ -873,6 +873,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-542",
         rule: "A reader of `nodeChanges` that is cut at any item and resumes on any replica has exactly the matching nodes in the end, and no node goes back.",
       },
+      {
+        id: "R-671",
+        rule: "A change of any field of a node is an item of `nodeChanges` with the field and its new value, except those that docs/changes.md names.",
+      },
       { id: "R-129", rule: "WebSocket and server-sent events deliver the same items." },
       { id: "R-130", rule: "A cursor is valid at every replica." },
     ],
@@ -1204,7 +1208,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-576",
-        rule: "A suggestion of `attention` is an action that the oldest node of the group accepts, with the whole input of its mutation.",
+        rule: "A suggestion of `attention` has the whole input of its mutation. The oldest node of the group accepts the action now, except READ_POWER and actions on waves, which follow from the cause alone.",
       },
       {
         id: "R-577",

@@ -1,5 +1,5 @@
 /** The log of changes: what the triggers record, and how changes get their positions. */
-import { getTableColumns, sql } from "drizzle-orm";
+import { getTableColumns, getTableName, sql } from "drizzle-orm";
 import type { PgTable } from "drizzle-orm/pg-core";
 import postgres from "postgres";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
@@ -148,6 +148,13 @@ describe("a change of a node", () => {
     expect(JSON.stringify(rows)).not.toContain("hunter2");
   });
 
+  test("facts before a change equal those that change_facts computes [R-535]", async () => {
+    await set(`labels = '{"rack": "7"}', model = 'm', host_group = 'g', last_error = '{"code": "TIMEOUT"}'`);
+    const [expected] = await raw.sql`
+      select change_facts(n, c.name) as facts from nodes n join clusters c on c.id = n.cluster_id where n.id = ${node.id}`;
+    expect(await recorded(() => set("presence = 'DOWN'"))).toMatchObject([{ before: expected?.["facts"] as object }]);
+  });
+
   test("a new name of a cluster is recorded for each of its nodes, with the name before [R-535]", async () => {
     const rows = await recorded(
       () =>
@@ -162,6 +169,55 @@ describe("a change of a node", () => {
         before: { clusterName: expect.stringMatching(/^cluster-[^-]+$/) as string },
       },
     ]);
+  });
+});
+
+describe("a change of an operation or of a run", () => {
+  /** The fields that are recorded when one column changes; nothing stays changed. */
+  async function recordedFields(table: PgTable, column: string, where: string): Promise<string[][]> {
+    let fields: string[][] = [];
+    const undo = new Error("undo");
+    await raw.sql
+      .begin(async (tx) => {
+        await tx.unsafe(`delete from change_inbox`);
+        // Columns that otherwise change only together.
+        const checks = await tx`
+          select conname from pg_constraint where contype in ('c', 'f') and conrelid = ${getTableName(table)}::regclass`;
+        for (const { conname } of checks)
+          await tx`alter table ${tx(getTableName(table))} drop constraint ${tx(String(conname))}`;
+        await tx.unsafe(`update ${getTableName(table)} set ${change(column, table)} where ${where}`);
+        fields = (await tx<{ fields: string[] }[]>`select fields from change_inbox order by id`).map(
+          (row) => row.fields,
+        );
+        throw undo;
+      })
+      .catch((error: unknown) => {
+        if (error !== undo) throw error;
+      });
+    return fields;
+  }
+
+  test.each([
+    { name: "operations", table: operations, fields: OPERATION_CHANGE_COLUMNS, id: "id" },
+    { name: "runs", table: runs, fields: RUN_CHANGE_COLUMNS, id: "operation_id" },
+  ])("a change of each column of $name is recorded as its field [R-535]", async ({ table, fields, id }) => {
+    const cluster = "of-operations";
+    if (table === operations) await ostler.engine.createCluster(ALICE, { name: cluster });
+    const one = await ostler.aNode().in("AVAILABLE").with("fake").inCluster(cluster).made();
+    const operationId = await ostler.begin("INSPECT", [one]);
+    await ostler.operationEnds(operationId);
+    await raw.sql`update operations set cluster_id = (select id from clusters where name = ${cluster}) where id = ${operationId}`;
+    const found = [];
+    for (const { column } of columnsOf(fields))
+      found.push({ column, fields: await recordedFields(table, column, `${id} = '${operationId}'`) });
+    expect(found).toEqual(columnsOf(fields).map(({ field, column }) => ({ column, fields: [[field]] })));
+  });
+
+  test("no trigger that records updates has a condition, which would be parsed in each statement", async () => {
+    const conditions = await raw.sql`
+      select tgname from pg_trigger where tgqual is not null
+        and tgfoid in ('record_node_change'::regproc, 'record_operation_change'::regproc, 'record_run_change'::regproc, 'record_run_progress'::regproc)`;
+    expect(conditions).toEqual([]);
   });
 });
 

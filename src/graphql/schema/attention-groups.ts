@@ -76,7 +76,8 @@ interface ShownSuggestion extends Suggestion {
 }
 
 const SuggestionRef = builder.objectRef<ShownSuggestion>("AttentionSuggestion").implement({
-  description: "Action that may help, checked on the node of the group that has waited longest.",
+  description:
+    "Action that may help. It is checked on the oldest node of the group, except READ_POWER, ADVANCE_WAVES and RESUME_WAVES, which follow from the cause.",
   fields: (t) => ({
     action: t.field({ type: ActionEnum, description: "Action to propose.", resolve: ({ action }) => action }),
     mutation: t.string({ description: "Mutation of the action.", resolve: ({ action }) => mutationOf(action) }),
@@ -245,7 +246,7 @@ export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup")
       type: SuggestionRef,
       nullable: true,
       description:
-        "Action that the oldest node in `openCount` accepts now; null if none of those that may help is accepted.",
+        "Action to propose; null if the oldest node in `openCount` accepts none of those that may help.",
       resolve: async ({ runsOf, chosen, ...group }, _args, context) => {
         if (runsOf) return withAll(await suggestionForRuns(group, runsOf, context), () => null);
         return withAll(await suggestionFor(group, context), ({ input }) => inputForAll(input, group, chosen));
