@@ -1,5 +1,6 @@
 /**
- * Subject `recording`: what the triggers that record changes cost PostgreSQL, per changed row, and what numbering costs,
+ * Subject `recording`: what the triggers that record changes cost PostgreSQL, per changed row, and what numbering
+ * costs,
  * per change. CPU time of the session that writes, on two databases in alternating rounds; one of them has no triggers
  * that record.
  */

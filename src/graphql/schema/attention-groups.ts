@@ -245,8 +245,7 @@ export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup")
     suggestion: t.field({
       type: SuggestionRef,
       nullable: true,
-      description:
-        "Action to propose; null if the oldest node in `openCount` accepts none of those that may help.",
+      description: "Action to propose; null if the oldest node in `openCount` accepts none of those that may help.",
       resolve: async ({ runsOf, chosen, ...group }, _args, context) => {
         if (runsOf) return withAll(await suggestionForRuns(group, runsOf, context), () => null);
         return withAll(await suggestionFor(group, context), ({ input }) => inputForAll(input, group, chosen));
