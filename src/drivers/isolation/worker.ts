@@ -2,7 +2,7 @@
  * The program of a worker: a process that creates one driver and runs its functions, one call at a time, for the
  * service at the other end of file descriptor 3. A driver can harm only this process.
  *
- *     node worker.ts <URL of the plugin module>
+ *     node worker.ts <URL of the plugin module> <WorkerOptions as JSON>
  *
  * An async context (`callContext`) traces every callback to the call that started it, also in timers and promises that
  * outlive the call. A late error is thus attributed to its own call and not to the current one.
@@ -16,28 +16,16 @@ import { Socket } from "node:net";
 import { setPriority } from "node:os";
 import { getHeapStatistics } from "node:v8";
 import { Deadline } from "../deadline.ts";
-import type { AnyDriver } from "../interfaces.ts";
-import { CONTRACT, findStep } from "../interfaces.ts";
-import type {
-  AgentStatus,
-  Call,
-  DiscoverCall,
-  DriverFactory,
-  DriverMemory,
-  Json,
-  MachineCall,
-  NodeAgent,
-  NodeMedia,
-  NodePower,
-  PluginHost,
-  PowerState,
-  StepCall,
-} from "../driver.ts";
+import type { DriverMemory, Json, PluginHost, StepCall } from "../driver.ts";
 import { isExhaustion, noteProcess } from "./process-traces.ts";
 import type { WorkerOptions } from "./launch.ts";
 import { createTokenBucket } from "../../runtime/token-bucket.ts";
+import { loadDriver } from "./worker-driver.ts";
+import { createQuestions, createSequence } from "./worker-questions.ts";
+import { callTarget } from "./worker-target.ts";
+import type { CommonParts, Question } from "./worker-target.ts";
 import { SILENCE_SECONDS, errorOf, openWire, pack, shorten, serializeError } from "./protocol.ts";
-import type { FromWorker, Given, Leftovers, NodeQuestion, Reply, Target, ToWorker } from "./protocol.ts";
+import type { FromWorker, Leftovers, ToWorker } from "./protocol.ts";
 
 const CHANNEL = 3;
 /** Drivers that spin yield the CPU to the service. */
@@ -117,37 +105,7 @@ process.exit = (code?: number | string | null) => {
 
 // ---- questions to the service
 
-const questions = new Map<
-  number,
-  { readonly resolve: (value: Json | undefined) => void; readonly reject: (error: unknown) => void }
->();
-let questionCount = 0;
-
-function ask(question: (number: number) => FromWorker): Promise<Json | undefined> {
-  questionCount += 1;
-  const number = questionCount;
-  return new Promise((resolve, reject) => {
-    questions.set(number, { resolve, reject });
-    send(question(number));
-  });
-}
-
-function answer(number: number, reply: Reply): void {
-  const question = questions.get(number);
-  questions.delete(number);
-  if ("error" in reply) question?.reject(errorOf(reply.error));
-  else question?.resolve(reply.value);
-}
-
-/** Runs work sequentially, so that a driver that asks without limit delays only itself. */
-function createSequence(): <T>(work: () => Promise<T>) => Promise<T> {
-  let last: Promise<unknown> = Promise.resolve();
-  return (work) => {
-    const mine = last.then(work, work);
-    last = mine.catch(() => {});
-    return mine;
-  };
-}
+const { ask, answer } = createQuestions(send);
 
 const inMemoryOrder = createSequence();
 const askMemory = (key: string, put?: { readonly value?: Json }) =>
@@ -206,7 +164,11 @@ async function perform({ id, target, given, leftMs }: Extract<ToWorker, { kind: 
   let isExhausted = false;
   const outcome = await callContext.run(id, async () => {
     try {
-      const value = await enter(target, given, mine);
+      const value = await callTarget(driver, target, given, {
+        common: commonOf(mine),
+        question: questionsOf(mine),
+        progress: progressOf(mine),
+      });
       isExhausted = isExhaustion(value);
       return { value: pack(value) };
     } catch (error) {
@@ -226,71 +188,7 @@ async function perform({ id, target, given, leftMs }: Extract<ToWorker, { kind: 
   if (left === "BUSY") reportWhenClean();
 }
 
-function enter(target: Target, given: Given, mine: Current): Promise<unknown> {
-  switch (target.on) {
-    case "power":
-      return enterPower(target.function, given, mine);
-    case "media": {
-      const { media } = driver;
-      if (!media) throw lacking("media");
-      const { url = "", writeProtected = true } = given.medium ?? {};
-      return target.function === "insert"
-        ? media.insert(callOf(given, mine), url, { writeProtected })
-        : media.eject(callOf(given, mine));
-    }
-    case "firmware":
-    case "bios": {
-      const offered = driver[target.on];
-      if (!offered) throw lacking(target.on);
-      return offered.read(callOf(given, mine));
-    }
-    case "console":
-      if (!driver.console) throw lacking("console");
-      return driver.console.serialUrl(callOf(given, mine));
-    case "abilities":
-      if (!driver.abilities) throw lacking("abilities");
-      return driver.abilities(machineCallOf(given, mine));
-    case "discover": {
-      if (!driver.discover) throw new Error(`Driver "${driver.name}" cannot discover nodes.`);
-      return driver.discover.probe(probeOf(given, mine));
-    }
-    case "step": {
-      const step = findStep(driver, target.phase, target.name);
-      const work = step?.[target.function];
-      if (!step || !work)
-        throw new Error(
-          `Driver "${driver.name}" no longer has the ${target.function} of a step ${target.phase}.${target.name}.`,
-        );
-      return (work as (call: StepCall<unknown>) => Promise<unknown>).call(step, stepCallOf(given, mine));
-    }
-  }
-}
-
-function enterPower(what: Extract<Target, { on: "power" }>["function"], given: Given, mine: Current): Promise<unknown> {
-  const { power } = driver;
-  const call = callOf(given, mine);
-  switch (what) {
-    case "read":
-      return power.read(call);
-    case "set":
-      return power.set(call, given.action ?? "OFF");
-    case "setBootDevice":
-      if (!power.setBootDevice) throw lacking("power.setBootDevice");
-      return power.setBootDevice(call, given.device ?? "DISK", given.boot ?? { persistent: false });
-    case "readBootDevice":
-      if (!power.readBootDevice) throw lacking("power.readBootDevice");
-      return power.readBootDevice(call);
-  }
-}
-
-/** The service calls only what the driver has declared, so the plugin has changed since. */
-function lacking(what: string): Error {
-  return new Error(`Driver "${driver.name}" no longer has ${what}.`);
-}
-
-type Common = Pick<Call<unknown>, "signal" | "deadline" | "log" | "timed">;
-
-function commonOf(mine: Current): Common {
+function commonOf(mine: Current): CommonParts {
   let timings = 0;
   return {
     signal: mine.controller.signal,
@@ -313,35 +211,6 @@ function commonOf(mine: Current): Common {
   };
 }
 
-function callOf(given: Given, mine: Current): Call<unknown> {
-  if (!given.node) throw new Error("The call names no node.");
-  return { ...machineCallOf(given, mine), node: given.node };
-}
-
-function machineCallOf(given: Given, mine: Current): MachineCall<unknown> {
-  return { ...commonOf(mine), settings: given.settings };
-}
-
-function probeOf(given: Given, mine: Current): DiscoverCall {
-  return { ...commonOf(mine), address: given.address ?? "", settings: given.settings as DiscoverCall["settings"] };
-}
-
-function stepCallOf(given: Given, mine: Current): StepCall<unknown> {
-  if (!given.step) throw new Error("The call is not a call of a step.");
-  const { mediaOffered, ...data } = given.step;
-  const question = questionsOf(mine);
-  return {
-    ...callOf(given, mine),
-    ...(data as Pick<StepCall<unknown>, keyof typeof data>),
-    power: powerOf(question),
-    media: mediaOf(question, mediaOffered),
-    agent: agentOf(question),
-    progress: progressOf(mine),
-  };
-}
-
-type Question = (about: NodeQuestion) => Promise<Json | undefined>;
-
 /** The questions of a step about its node, one after the other. */
 function questionsOf(mine: Current): Question {
   const inOrder = createSequence();
@@ -351,44 +220,6 @@ function questionsOf(mine: Current): Question {
         throw new Error("The call has ended and can no longer use its node's power, media or agent.");
       return ask((number) => ({ kind: "question", id: mine.id, question: number, ask: about }));
     });
-}
-
-function mediaOf(question: Question, offered: boolean): NodeMedia {
-  return {
-    offered,
-    async insert(url, options) {
-      await question({ function: "insertMedium", url, medium: { ...options } });
-    },
-    async eject() {
-      await question({ function: "ejectMedium" });
-    },
-  };
-}
-
-function agentOf(question: Question): NodeAgent {
-  return {
-    status: async () => (await question({ function: "agentStatus" })) as AgentStatus | null,
-    open: async (boot) => (await question({ function: "openAgent", boot })) as Awaited<ReturnType<NodeAgent["open"]>>,
-    async assign(task) {
-      await question({ function: "assignTask", task });
-    },
-    async close() {
-      await question({ function: "closeAgent" });
-    },
-    homeUrl: async () => (await question({ function: "homeUrl" })) as string,
-  };
-}
-
-function powerOf(question: Question): NodePower {
-  return {
-    read: async () => (await question({ function: "read" })) as PowerState,
-    async set(action) {
-      await question({ function: "set", action });
-    },
-    async setBootDevice(device, options) {
-      await question({ function: "setBootDevice", device, boot: { ...options } });
-    },
-  };
 }
 
 // ---- reports of a call
@@ -480,35 +311,11 @@ const host: PluginHost = {
   memory,
 };
 
-const driver = await loadDriver().catch((error: unknown) => {
+const [, , plugin = "", options = "{}"] = process.argv;
+const driver = await loadDriver(plugin, JSON.parse(options) as WorkerOptions, host).catch((error: unknown) => {
   send({ kind: "unfit", message: serializeError(error).message });
   return new Promise<never>(() => {});
 });
-
-/** A module that only some drivers need is loaded for these: each costs CPU at every start. */
-async function loadDriver(): Promise<AnyDriver> {
-  const [, , module = "", options = "{}"] = process.argv;
-  const { hash, egress } = JSON.parse(options) as WorkerOptions;
-  if (hash !== null) (await import("../pinned-plugin.ts")).verifyPin(module, hash);
-  // Loaded before the plugin, which may change what it imports.
-  const limit = egress && (await limitOf(egress));
-  const { default: factory } = (await import(module)) as { readonly default: DriverFactory<unknown> };
-  const made = await factory(host);
-  const present = made.contract === CONTRACT ? made : (await import("../version-1.ts")).toPresentVersion(made);
-  return limit ? limit(present) : present;
-}
-
-async function limitOf({
-  listed,
-  marked,
-}: NonNullable<WorkerOptions["egress"]>): Promise<(driver: AnyDriver) => AnyDriver> {
-  const [{ limitEgress }, { ipNetworks }, { pinLookups }] = await Promise.all([
-    import("../egress.ts"),
-    import("../../runtime/ip-networks.ts"),
-    import("./pinned-lookups.ts"),
-  ]);
-  return (unlimited) => limitEgress(unlimited, { networks: ipNetworks(listed), marked }, pinLookups());
-}
 
 try {
   setPriority(NICENESS);

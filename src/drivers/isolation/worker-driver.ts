@@ -1,0 +1,32 @@
+/** In a worker: loads the plugin and makes its driver. */
+import type { DriverFactory, PluginHost } from "../driver.ts";
+import { CONTRACT } from "../interfaces.ts";
+import type { AnyDriver } from "../interfaces.ts";
+import type { WorkerOptions } from "./launch.ts";
+
+/** A module that only some drivers need is loaded for these: each costs CPU at every start. */
+export async function loadDriver(
+  module: string,
+  { hash, egress }: WorkerOptions,
+  host: PluginHost,
+): Promise<AnyDriver> {
+  if (hash !== null) (await import("../pinned-plugin.ts")).verifyPin(module, hash);
+  // Loaded before the plugin, which may change what it imports.
+  const limit = egress && (await limitOf(egress));
+  const { default: factory } = (await import(module)) as { readonly default: DriverFactory<unknown> };
+  const made = await factory(host);
+  const present = made.contract === CONTRACT ? made : (await import("../version-1.ts")).toPresentVersion(made);
+  return limit ? limit(present) : present;
+}
+
+async function limitOf({
+  listed,
+  marked,
+}: NonNullable<WorkerOptions["egress"]>): Promise<(driver: AnyDriver) => AnyDriver> {
+  const [{ limitEgress }, { ipNetworks }, { pinLookups }] = await Promise.all([
+    import("../egress.ts"),
+    import("../../runtime/ip-networks.ts"),
+    import("./pinned-lookups.ts"),
+  ]);
+  return (unlimited) => limitEgress(unlimited, { networks: ipNetworks(listed), marked }, pinLookups());
+}
