@@ -5,10 +5,13 @@ import { Deadline } from "../../src/drivers/deadline.ts";
 import type { Call, DiscoverCall } from "../../src/drivers/driver.ts";
 import { egressLimits } from "../../src/drivers/address-settings.ts";
 import { limitEgress } from "../../src/drivers/egress.ts";
+import { createPool } from "../../src/drivers/isolation/pool.ts";
+import { loadPlugins } from "../../src/drivers/load.ts";
 import { createRegistry } from "../../src/drivers/registry.ts";
 import type { AnyDriver } from "../../src/drivers/interfaces.ts";
 import { parseAddresses } from "../../src/engine/discovery/addresses.ts";
 import { readConfig } from "../../src/config.ts";
+import { createLog } from "../../src/log.ts";
 import { embeddedIPv4 } from "../../src/runtime/ip-addresses.ts";
 import { ipNetworks, isNetwork } from "../../src/runtime/ip-networks.ts";
 
@@ -270,3 +273,17 @@ test.each(["10.0.0.0", "10.0.0.0/33", "x/8", "fe80::%1/64", "::/129", "10.0.0.0/
     expect(isNetwork(text)).toBe(false);
   },
 );
+
+test.each([
+  [null, "OSTLER_BMC_NETWORKS"],
+  [["10.0.0.0/8"], "10.0.0.0/8"],
+])("driver in a process of its own refuses addresses outside of the networks %s [R-212]", async (listed, says) => {
+  const log = createLog("silent");
+  await using pool = createPool({ workers: 1, log });
+  await using registry = await loadPlugins(["redfish"], log, { pool, networks: ipNetworks(listed) });
+  const redfish = registry.get("redfish");
+  const call = { ...callWith("127.0.0.1"), settings: { address: "127.0.0.1", port: 1, scheme: "HTTP" } };
+  const refusal = { kind: "REFUSED", message: expect.stringContaining(says) };
+  await expect(redfish?.power.read(call)).rejects.toMatchObject(refusal);
+  await expect(redfish?.discover?.probe(callWith("127.0.0.1"))).rejects.toMatchObject(refusal);
+});
