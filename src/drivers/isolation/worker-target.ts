@@ -1,5 +1,6 @@
 /**
- * In a worker: calls the function of the driver that a message of the service names, with the arguments of the contract.
+ * In a worker: calls the function of the driver that a message of the service names, with the arguments of the
+ * contract.
  */
 import type {
   AgentStatus,
