@@ -309,7 +309,8 @@ export async function runStateCounts(
     .select({ operationId: runs.operationId, state: runs.state, count: sql<number>`count(*)::int` })
     .from(runs)
     .where(and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "WORK")))
-    .groupBy(runs.operationId, runs.state);
+    .groupBy(runs.operationId, runs.state)
+    .orderBy(asc(runs.state));
   const counts = new Map<string, Partial<Record<RunState, number>>>();
   for (const { operationId, state, count } of rows)
     counts.set(operationId, { ...counts.get(operationId), [state]: count });
