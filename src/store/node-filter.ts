@@ -3,7 +3,7 @@
  * the test, so that thousands of them, each with its own filter, are decided from one read (node-facts.ts). The test
  * `test/store/node-filter.test.ts` compares both over all conditions and random combinations.
  */
-import { and, eq, gte, ilike, isNotNull, isNull, like, or, sql } from "drizzle-orm";
+import { and, eq, gte, ilike, isNotNull, isNull, like, lte, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import { macOf } from "../runtime/mac-address.ts";
@@ -120,12 +120,20 @@ function inDatabaseOnly(): never {
   throw new Error("Inventories are not among the facts of a node: decide this condition in SQL.");
 }
 
+const LAST_CHARACTER = "\u{10FFFF}";
+
+/** The range lets PostgreSQL use the index without knowing the prefix when it plans. */
+function beginsWith(prefix: string): SQL | undefined {
+  const pattern = like(nodes.name, `${escapePattern(prefix)}%`);
+  return and(gte(nodes.name, prefix), lte(nodes.name, `${prefix}${LAST_CHARACTER}`), pattern);
+}
+
 const NAME: Condition<StringTest> = {
   sql: (test) =>
     and(
       test.eq === undefined ? undefined : eq(nodes.name, test.eq),
       test.in && inArrayParam(nodes.name, test.in),
-      test.startsWith === undefined ? undefined : like(nodes.name, `${escapePattern(test.startsWith)}%`),
+      test.startsWith === undefined ? undefined : beginsWith(test.startsWith),
       test.contains === undefined ? undefined : ilike(nodes.name, `%${escapePattern(test.contains)}%`),
     ),
   test: ({ eq: same, in: list, startsWith, contains }) => {

@@ -1,7 +1,9 @@
 /** Which statements are prepared: the frequent ones, and a limited number. */
+import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, test } from "vitest";
 import { openDatabase } from "../../src/store/postgres/database.ts";
+import type { Tx } from "../../src/store/postgres/database.ts";
 import { runPrepared } from "../../src/store/postgres/statements.ts";
 import { createPreparedPolicy } from "../../src/store/postgres/workarounds/prepared-statements.ts";
 import { inArrayParam } from "../../src/store/postgres/array-parameter.ts";
@@ -90,5 +92,50 @@ describe("prepared statement", async () => {
         "long",
       ),
     ).toHaveLength(0);
+  });
+});
+
+describe("transaction", async () => {
+  const own = await testDatabase();
+  afterAll(() => own[Symbol.asyncDispose]());
+
+  const ids = (count: number) => times(count, () => randomUUID()) as string[];
+  /** How the plan of a statement that follows one with such a list is made, and what is prepared after four of them. */
+  const after = async (list: readonly string[], prepare: "auto" | "off" = "auto") => {
+    await using database = await openDatabase({ connection: own.connection, connectionsMax: 1, prepare });
+    const modes = new Set<unknown>();
+    const readMode = async (tx: Tx) => {
+      const [row] = await tx.execute<{ mode: string }>("select current_setting('plan_cache_mode') as mode");
+      return row?.mode;
+    };
+    for (let use = 0; use < 4; use += 1)
+      await database.transaction(async (tx) => {
+        await tx.select({ id: nodes.id }).from(nodes).where(inArrayParam(nodes.id, list));
+        modes.add(await readMode(tx));
+      });
+    const prepared = await database.transaction((tx) =>
+      tx.execute(sql.raw(`select statement from pg_prepared_statements where statement like '%"nodes"."id" = any(%'`)),
+    );
+    return { modes: [...modes], prepared: prepared.length, next: await database.transaction(readMode) };
+  };
+
+  test("transaction prepares its recurring statements, with plans for all values", async () => {
+    expect(await after(ids(100))).toEqual({
+      modes: ["force_generic_plan"],
+      prepared: 1,
+      next: "force_generic_plan",
+    });
+  });
+
+  test("transaction with a long list is planned for its values, and the next one is not [R-646]", async () => {
+    expect(await after(ids(101))).toEqual({
+      modes: ["force_custom_plan"],
+      prepared: 1,
+      next: "force_generic_plan",
+    });
+  });
+
+  test("transaction prepares nothing and keeps the planner's setting where prepared statements are off", async () => {
+    expect(await after(ids(101), "off")).toEqual({ modes: ["auto"], prepared: 0, next: "auto" });
   });
 });

@@ -35,6 +35,8 @@ export interface EngineSetup {
   readonly log?: Log;
   /** How machines reach the service; absent: not at all. */
   readonly provisioning?: Provisioning | null;
+  /** Called with the text of each statement of the engine. */
+  readonly onStatement?: (text: string) => void;
   /** Puts something between the engine and its database. */
   readonly through?: (database: Database) => Database;
 }
@@ -53,7 +55,9 @@ const DRAIN_MS = 500;
 export async function runEngine(connection: Connection, setup: EngineSetup = {}): Promise<RunningEngine> {
   const owned = new AsyncDisposableStack();
   const log = setup.log ?? createLog((process.env["TEST_LOG"] as "debug") ?? "silent");
-  const opened = owned.use(await openDatabase({ connection, connectionsMax: 8 }));
+  const opened = owned.use(
+    await openDatabase({ connection, connectionsMax: 8, ...(setup.onStatement && { onWrite: setup.onStatement }) }),
+  );
   const database = setup.through?.(opened) ?? opened;
   const notifier = owned.use(await createNotifier(database, () => {}));
   const fake = createFake({ log: () => {} }) as unknown as AnyDriver;

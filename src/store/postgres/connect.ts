@@ -37,6 +37,11 @@ export interface PoolOptions {
   readonly prepare: boolean;
   /** Timeout of a statement, enforced by the server. */
   readonly statementSeconds?: number;
+  /**
+   * Statements are planned for all values at once, so that prepared ones are not planned again. Each must have a plan
+   * that suits all values.
+   */
+  readonly hasGenericPlans?: boolean;
   /** How long a transaction may wait for its next statement, enforced by the server. */
   readonly idleSeconds?: number;
   /** Time without an answer after which a connection counts as lost; absent: unlimited, as a migration needs. */
@@ -47,7 +52,7 @@ export interface PoolOptions {
 }
 
 export function connect(connection: Connection, pool: PoolOptions): Sql {
-  const { max, prepare, statementSeconds, idleSeconds, silentSeconds, onStatement, more } = pool;
+  const { max, prepare, hasGenericPlans, statementSeconds, idleSeconds, silentSeconds, onStatement, more } = pool;
   const open = (options: object) =>
     "url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options });
   const options = {
@@ -66,6 +71,7 @@ export function connect(connection: Connection, pool: PoolOptions): Sql {
     backoff: () => RECONNECT_SECONDS,
     connection: {
       application_name: "ostler",
+      ...(hasGenericPlans === true && { plan_cache_mode: "force_generic_plan" }),
       ...(statementSeconds !== undefined && { statement_timeout: statementSeconds * 1_000 }),
       ...(idleSeconds !== undefined && { idle_in_transaction_session_timeout: idleSeconds * 1_000 }),
     },

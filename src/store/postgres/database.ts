@@ -17,6 +17,7 @@ import type { Pools } from "./pools.ts";
 import { probe } from "./probe.ts";
 import type { Probed } from "./probe.ts";
 import { START_LOCK_SECONDS, createTransactions, withStartLock } from "./transactions.ts";
+import { prepareTransactions } from "./workarounds/prepared-statements.ts";
 import { limitStatements } from "./workarounds/statement-queue.ts";
 
 export type { Connection, LazySnapshot, Reader, Tx };
@@ -85,6 +86,8 @@ export interface DatabaseOptions {
   readonly startLockSeconds?: number;
   /** Called once if `withStartLock` has to wait. */
   readonly onStartLockWait?: () => void;
+  /** Called with the text of each statement on a connection of the pool for writes, to look at its plan. */
+  readonly onWrite?: (text: string) => void;
   /** Called with the text of each statement of a bounded read, to count statements. */
   readonly onStatement?: (text: string) => void;
 }
@@ -177,6 +180,7 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed) {
   const { readSeconds = READ_SECONDS, writeSeconds = WRITE_SECONDS, prepare: setting = "auto" } = options;
   const pools = poolsOf(connectionsMax);
   const prepare = setting === "auto" ? !isPooled : setting === "on";
+  const hasGenericPlans = prepare && !isPooled;
   // A pooler rejects settings that it does not know, and would pass a session's settings on to other clients. Behind
   // one, the statement queue cancels statements, and a snapshot sets its timeout inside the transaction.
   const timeouts = {
@@ -185,12 +189,17 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed) {
   };
   return {
     pools,
-    sql: connect(connection, {
-      max: pools.writers,
-      prepare,
-      silentSeconds: writeSeconds,
-      ...(!isPooled && { idleSeconds: IDLE_SECONDS }),
-    }),
+    sql: prepareTransactions(
+      connect(connection, {
+        max: pools.writers,
+        prepare,
+        silentSeconds: writeSeconds,
+        hasGenericPlans,
+        ...(!isPooled && { idleSeconds: IDLE_SECONDS }),
+        onStatement: options.onWrite,
+      }),
+      { hasGenericPlans },
+    ),
     boundedSql: limitStatements(connect(connection, { max: pools.readers, prepare, onStatement, ...timeouts }), {
       concurrency: pools.readers,
       seconds: readSeconds,
