@@ -102,15 +102,26 @@ export async function bringJobsForward(
 }
 
 /**
- * Locks jobs in the order of their ids, before a statement that would lock them in any order. pg-boss deletes expired
- * jobs in any order nevertheless (`failJobsByHeartbeat`). A deadlock with that ends either side, and both repeat their
- * work: `Database.transaction` at once, the supervision of the queue after two seconds.
+ * Deletes the jobs that end. An attempt that another worker has taken over is left alone. Rows are locked in the order
+ * of their ids first, because a statement that deletes them would lock them in any order. pg-boss deletes expired jobs
+ * in any order nevertheless (`failJobsByHeartbeat`). A deadlock with that ends either side, and both repeat their work:
+ * `Database.transaction` at once, the supervision of the queue after two seconds.
+ *
+ * The state is compared as text, which no partial index serves: the plan that reads all unfinished jobs is the cheapest
+ * only while there are few.
  */
-export async function lockJobs(tx: Tx, queue: string, ids: readonly string[]): Promise<void> {
-  await runStatement(tx, "select from pgboss.job where name = $1 and id = any($2::uuid[]) order by id for update", [
-    queue,
-    ids,
-  ]);
+export async function deleteHeldJobs(tx: Tx, queue: string, attempts: readonly JobAttempt[]): Promise<void> {
+  await runStatement(
+    tx,
+    `with held as materialized (
+       select j.id from pgboss.job j
+       join unnest($2::uuid[], $3::int[]) as held(id, retry_count) on j.id = held.id and j.retry_count = held.retry_count
+       where j.name = $1 and j.state::text = 'active'
+       order by j.id for update of j
+     )
+     delete from pgboss.job where name = $1 and id in (select id from held)`,
+    [queue, attempts.map(({ id }) => id), attempts.map(({ retryCount }) => retryCount)],
+  );
 }
 
 /** Whether jobs are due, or their worker's heartbeat has expired, while no other worker sends heartbeats. */

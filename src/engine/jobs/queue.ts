@@ -12,9 +12,9 @@ import { withTimeout } from "../../runtime/timeout.ts";
 import {
   activeJobs,
   bringJobsForward,
+  deleteHeldJobs,
   isQueueUnattended,
   keysWithJob,
-  lockJobs,
   preferOrphanedJobs,
   transactionTimeMs,
 } from "../../store/jobs.ts";
@@ -146,16 +146,9 @@ export class Queue {
     for (const { seconds } of parked) this.#pokeAfterCommit(transaction, seconds, false);
   }
 
-  /** Ends jobs. */
+  /** Ends jobs. Nothing reads an ended job, and dead rows would make each fetch dearer. */
   async end(transaction: Transaction, jobs: readonly HeldJob[]): Promise<void> {
-    const attempts = jobs.map(({ id, retryCount }) => ({ id, retryCount }));
-    if (jobs.length > 1)
-      await lockJobs(
-        transaction.tx,
-        RUNS,
-        jobs.map(({ id }) => id),
-      );
-    if (jobs.length > 0) await this.#boss.complete(RUNS, attempts, null, within(transaction.tx));
+    if (jobs.length > 0) await deleteHeldJobs(transaction.tx, RUNS, jobs);
   }
 
   /** Brings a parked run's job forward to now, before other jobs; stores one if the run has none. */
