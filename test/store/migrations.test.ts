@@ -9,6 +9,7 @@ import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { MIGRATIONS, migrateBy } from "../../src/store/postgres/migrations.ts";
 import { testDatabase } from "../support/database.ts";
 import type { TestDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
 import { flawsOfMigration } from "../support/migration-rules.ts";
 
 const DECISIONS = readdirSync(fileURLToPath(new URL("../../docs/decisions", import.meta.url)));
@@ -131,6 +132,36 @@ describe("start on a migrated database", () => {
     });
     expect(await migrated).toEqual({ made: ["20990101000000_rack"], unknown: [] });
     expect(tries[0]).toBe(1);
+    await holding;
+  });
+
+  test("start whose migration deadlocks with a running transaction is retried", async () => {
+    add(
+      "20990101000000_rack",
+      'LOCK TABLE "nodes"; LOCK TABLE "clusters"; ALTER TABLE "nodes" ADD COLUMN "rack" text;',
+    );
+    // The migration looks for a deadlock 3 s after it began to wait, the other transaction does not.
+    await sql`do $$ begin execute format('alter database %I set deadlock_timeout = 3000', current_database()); end $$`;
+    const migrating = postgres(database.url, { max: 1 });
+    const other = postgres(database.url, { max: 1, connection: { deadlock_timeout: 60_000 } });
+    parts.defer(() => migrating.end());
+    parts.defer(() => other.end());
+    const taken = Promise.withResolvers<void>();
+    const holding = other.begin(async (tx) => {
+      await tx`lock table clusters in row exclusive mode`;
+      taken.resolve();
+      await eventually("the migration waits", async () => {
+        const [row] = await sql`
+          select exists (select from pg_locks where not granted and relation = 'clusters'::regclass) as waits`;
+        return row?.["waits"] === true;
+      });
+      await tx`lock table nodes in row exclusive mode`;
+    });
+    await taken.promise;
+    const tries: number[] = [];
+    const migrated = await migrateBy(migrating, folder, (tried) => tries.push(tried));
+    expect(migrated).toEqual({ made: ["20990101000000_rack"], unknown: [] });
+    expect(tries).toEqual([1]);
     await holding;
   });
 });

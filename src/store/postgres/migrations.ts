@@ -28,7 +28,8 @@ const LOCK_SECONDS = 5;
 const ATTEMPTS_MAX = 20;
 /** Pause between two attempts, with up to as much jitter. */
 const PAUSE_MS = 2_000;
-const LOCK_NOT_AVAILABLE = "55P03";
+/** A lock was not available, or a deadlock: running transactions lock the same tables in another order. */
+const RETRIED = new Set(["55P03", "40P01"]);
 
 /** `folder`: the directory of the migrations. `onTry`: called when a table was in use for too long, before a retry. */
 export async function migrateBy(
@@ -58,7 +59,7 @@ export async function migrateBy(
       });
       return { made: known.filter((name) => !before.includes(name)), unknown };
     } catch (error) {
-      if (sqlState(error) !== LOCK_NOT_AVAILABLE || tried >= ATTEMPTS_MAX) throw error;
+      if (!RETRIED.has(sqlState(error) ?? "") || tried >= ATTEMPTS_MAX) throw error;
       onTry(tried);
       await delay(PAUSE_MS * (1 + Math.random()));
     }
