@@ -180,7 +180,8 @@ function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand
       sequence,
       from,
       to,
-      event,
+      // As the database stores it.
+      event: event.toLowerCase(),
       ...(operation !== undefined && { operationId: operation?.uuid ?? null }),
       ...(run !== undefined && { runId: run && runIdOf(run.id) }),
       step,
