@@ -138,6 +138,22 @@ test("payload of a mutation is of one moment after its work [R-292]", async () =
   expectOneMoment(updateNode.nodes[0] ?? { state: "" });
 });
 
+test("payload of a mutation that reads one operation takes one statement, without a transaction [R-652]", async () => {
+  const sent: string[] = [];
+  await using other = await serviceUnderTest({ onStatement: (text) => void sent.push(text.trim()) });
+  const names = await other.register(3);
+  const submit = async (name: string, payload: string) => {
+    sent.length = 0;
+    await other.query(`mutation { manageNodes(input: { nodes: { names: ["${name}"] } }) { ${payload} } }`);
+    // A new connection reads its types.
+    return sent.filter((text) => !text.includes("pg_catalog.pg_type")).length;
+  };
+  expect(await submit(names[0] ?? "", "errors { code } replayed")).toBe(0);
+  expect(await submit(names[1] ?? "", "operation { uuid state createdAt } errors { code message }")).toBe(1);
+  // Its row and those of its runs, in a transaction.
+  expect(await submit(names[2] ?? "", "operation { uuid runs { edges { node { state } } } }")).toBeGreaterThan(3);
+});
+
 test("payload of each root field of a mutation shows its own work [R-292]", async () => {
   const [name = ""] = await ostler.register(1);
   const change = (value: string) =>

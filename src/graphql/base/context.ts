@@ -48,8 +48,8 @@ export interface Context {
 export interface PayloadMoments {
   /** Reads are unbound from here on: the work of a root field begins. */
   beginWork(): void;
-  /** Reads see one moment from here on, that of the first one. */
-  endWork(): void;
+  /** Reads see one moment from here on, that of the first one. `readsOnce`: there is one read at most. */
+  endWork(readsOnce: boolean): void;
 }
 
 const AS_BROUGHT: BroughtRows = {

@@ -20,6 +20,7 @@ import { ofReaders, ofSnapshot, withListCursor } from "../base/context.ts";
 import type { Context, PayloadMoments } from "../base/context.ts";
 import type { LazySnapshot } from "../../store/postgres/database.ts";
 import { listPlan } from "./json-list-rewrite.ts";
+import { readsOneOperation } from "./payload-reads.ts";
 
 /**
  * Comes before `jsonLists`, whose document it executes, and before the time limit, whose signal closes the snapshot.
@@ -73,16 +74,16 @@ async function executeAfterCursor(
 function executeMutation(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionArgs): unknown {
   const context = given.contextValue as Context;
   const { database } = context.services;
-  let snapshot: LazySnapshot | null = null;
+  let snapshot: Pick<LazySnapshot, "reader" | "close"> | null = null;
   const beginWork = () => {
     snapshot?.close();
     snapshot = null;
   };
   const payloads: PayloadMoments = {
     beginWork,
-    endWork() {
+    endWork(readsOnce) {
       beginWork();
-      snapshot = database.lazySnapshot();
+      snapshot = readsOnce ? { reader: database.bounded, close() {} } : database.lazySnapshot();
     },
   };
   const contextValue: Context = { ...ofReaders(context, () => snapshot?.reader ?? database.reader), payloads };
@@ -100,7 +101,7 @@ export function separatePayloads(mutation: GraphQLObjectType): void {
     field.resolve = async (source, args, context: Context, info) => {
       context.payloads?.beginWork();
       const payload: unknown = await resolve(source, args, context, info);
-      context.payloads?.endWork();
+      context.payloads?.endWork(readsOneOperation(info));
       return payload;
     };
   }
