@@ -8,6 +8,8 @@ import type { Notifier } from "../store/postgres/notifier.ts";
 import type { ImageRef } from "../store/images.ts";
 import type { StoredJson } from "../store/records.ts";
 import { submitVerb } from "./admission/admit.ts";
+import { GroupAdmission } from "./admission/group-admission.ts";
+import { KnownPlans } from "./admission/known-plans.ts";
 import type { VerbRequest } from "./admission/request-terms.ts";
 import { restartWork } from "./admission/restart.ts";
 import type { RestartRequest } from "./admission/restart.ts";
@@ -309,6 +311,8 @@ async function createParts(options: EngineOptions) {
     log,
     provisioning: options.provisioning ?? null,
     imageFolder: options.imageFolder ?? null,
+    groupAdmission: new GroupAdmission(),
+    knownPlans: new KnownPlans(),
     nudge: slots.nudge,
     checkInterrupts: () => runner.checkInterrupts(),
   };

@@ -1,5 +1,5 @@
 /** Nodes, their secrets and inventories. `state` changes only in `moveNodes` and `changeClaimedNodes`. */
-import { and, asc, count, desc, eq, gt, sql } from "drizzle-orm";
+import { and, asc, count, desc, eq, gt, or, sql } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import { runStatement } from "./postgres/statements.ts";
@@ -56,6 +56,22 @@ export async function nodeKeys(reader: Reader, filter: NodeFilter): Promise<{ id
 export async function lockNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow[]> {
   if (ids.length === 0) return [];
   return tx.select().from(nodes).where(inArrayParam(nodes.id, ids)).orderBy(asc(nodes.id)).for("no key update");
+}
+
+/**
+ * Locks nodes by their names or ids, as above, and skips those that another transaction has locked or that do not
+ * exist.
+ */
+export async function lockFreeNodes(
+  tx: Tx,
+  { names, ids }: { readonly names: readonly string[]; readonly ids: readonly string[] },
+): Promise<NodeRow[]> {
+  const which = or(
+    names.length === 0 ? undefined : inArrayParam(nodes.name, names),
+    ids.length === 0 ? undefined : inArrayParam(nodes.id, ids),
+  );
+  if (!which) return [];
+  return tx.select().from(nodes).where(which).orderBy(asc(nodes.id)).for("no key update", { skipLocked: true });
 }
 
 export const NODE_ORDERS = {

@@ -9,6 +9,8 @@ import { onNode, operationCondition } from "./operation-filter.ts";
 import type { OperationFilter } from "./operation-filter.ts";
 import { countsBelow, cutPage, pageClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { Page, PageRequest } from "./postgres/pagination.ts";
+import { bulkInsert, rowsText } from "./postgres/bulk.ts";
+import { runStatement } from "./postgres/statements.ts";
 import type { Failure } from "./records.ts";
 import { operationClusters, operations, runs } from "./tables.ts";
 
@@ -19,8 +21,20 @@ export type OperationChange = {
   readonly [Field in keyof Omit<OperationRow, "id" | "revision">]?: OperationRow[Field] | SQL;
 };
 
-export async function insertOperation(tx: Tx, row: Omit<typeof operations.$inferInsert, "restartOf">): Promise<void> {
-  await tx.insert(operations).values({ ...row, restartOf: row.restarts?.[0] ?? null });
+const NEW_FIELDS = [
+  ...(["id", "kind", "state", "project", "actor", "reason", "clusterId", "restartOf", "restarts", "batch"] as const),
+  ...(["idempotencyKey", "inputHash", "options", "onFailure", "maxParallel", "variables", "imageId"] as const),
+  ...(["userDataBytes", "waves", "waveState", "totalCount"] as const),
+] as const;
+
+/** A new operation. Other columns have their defaults. */
+export type NewOperation = Pick<typeof operations.$inferInsert, Exclude<(typeof NEW_FIELDS)[number], "restartOf">>;
+
+const INSERT = bulkInsert(operations, NEW_FIELDS);
+
+export async function insertOperations(tx: Tx, rows: readonly NewOperation[]): Promise<void> {
+  const restarting = rows.map((row) => ({ ...row, restartOf: row.restarts?.[0] ?? null }));
+  if (rows.length > 0) await runStatement(tx, INSERT, [rowsText(restarting)]);
 }
 
 /** Lists an operation, in the transaction that inserts it, with clusters for which it was not requested. */
@@ -184,6 +198,31 @@ export async function operationByKey(
   return row;
 }
 
+/** Idempotency keys that are in use by one of the actors, as `actorKey` names them. */
+export async function keysInUse(
+  reader: Reader,
+  wanted: readonly { readonly actor: string; readonly key: string }[],
+): Promise<Set<string>> {
+  if (wanted.length === 0) return new Set();
+  const ofActors = inArrayParam(
+    operations.actor,
+    wanted.map(({ actor }) => actor),
+  );
+  const withKeys = inArrayParam(
+    operations.idempotencyKey,
+    wanted.map(({ key }) => key),
+  );
+  const rows = await reader
+    .select({ actor: operations.actor, key: operations.idempotencyKey })
+    .from(operations)
+    .where(and(ofActors, withKeys));
+  return new Set(rows.map(({ actor, key }) => actorKey(actor, key ?? "")));
+}
+
+export function actorKey(actor: string, key: string): string {
+  return JSON.stringify([actor, key]);
+}
+
 /** The operations of one request, oldest first. */
 export async function operationsOfBatch(reader: Reader, batch: string): Promise<OperationRow[]> {
   return reader
@@ -196,6 +235,17 @@ export async function operationsOfBatch(reader: Reader, batch: string): Promise<
 export async function lockOperation(tx: Tx, id: string): Promise<OperationRow | undefined> {
   const [row] = await tx.select().from(operations).where(eq(operations.id, id)).for("no key update");
   return row;
+}
+
+/** Locks operations in the order of their ids. */
+export async function lockOperations(tx: Tx, ids: readonly string[]): Promise<Map<string, OperationRow>> {
+  const rows = await tx
+    .select()
+    .from(operations)
+    .where(inArrayParam(operations.id, ids))
+    .orderBy(asc(operations.id))
+    .for("no key update");
+  return new Map(rows.map((row) => [row.id, row]));
 }
 
 /** Locks those of the operations that no other transaction is changing. */
@@ -289,6 +339,15 @@ export async function lockInterrupts(tx: Tx, ids: readonly string[]): Promise<Ma
 /** Records the end of an operation whose last run has ended. */
 export async function finishOperation(tx: Tx, id: string, state: OperationState): Promise<void> {
   await updateOperation(tx, id, { state, finishedAt: sql`now()` });
+}
+
+/** Records the end of locked operations of which all runs have succeeded. */
+export async function finishSucceeded(tx: Tx, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
+  await tx
+    .update(operations)
+    .set({ state: "SUCCEEDED", finishedAt: sql`now()`, revision: sql`${operations.revision} + 1` })
+    .where(inArrayParam(operations.id, ids));
 }
 
 /** Records the first failure. Later ones do not replace it: operators look for the first. */

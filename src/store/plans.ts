@@ -7,12 +7,19 @@ import { plans } from "./tables.ts";
 
 const ROWS_A_STATEMENT = 500;
 
-/** Stores new plans and returns the hashes of all, in order. */
-export async function storePlans(tx: Tx, wanted: readonly Plan[]): Promise<string[]> {
+/** Stores new plans and returns the hashes of all, in order. `isStored`: whether a plan is known to be stored. */
+export async function storePlans(
+  tx: Tx,
+  wanted: readonly Plan[],
+  isStored: (hash: string) => boolean = () => false,
+): Promise<string[]> {
   const known = new Map<Plan, string>();
   for (const plan of wanted) if (!known.has(plan)) known.set(plan, hashOf(plan));
   const unique = new Map([...known].map(([plan, hash]) => [hash, plan]));
-  const rows = [...unique].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([hash, plan]) => ({ hash, plan }));
+  const rows = [...unique]
+    .filter(([hash]) => !isStored(hash))
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([hash, plan]) => ({ hash, plan }));
   for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
     await tx
       .insert(plans)

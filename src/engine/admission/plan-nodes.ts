@@ -48,7 +48,11 @@ export interface PlanBasis {
   readonly provisioning: Provisioning | null;
   readonly policy: SitePolicy;
   readonly submission: Submission;
+  /** The unfinished work on the nodes, if it has been read. */
+  readonly busy?: ReadonlyMap<string, BusyNode>;
 }
+
+export type BusyNode = Awaited<ReturnType<typeof busyNodes>>[number];
 
 /** A decision for each node, by id. `nodes` are locked, except in a dry run. */
 export async function planNodes(
@@ -56,7 +60,7 @@ export async function planNodes(
   nodes: ReadonlyMap<string, NodeRow>,
   basis: PlanBasis,
 ): Promise<Map<string, NodeDecision>> {
-  const busy = new Map((await busyNodes(reader, [...nodes.keys()])).map((run) => [run.nodeId, run]));
+  const busy = basis.busy ?? (await busyByNode(reader, [...nodes.keys()]));
   const uncleaned = [...nodes.values()].filter(({ state }) => state === "CLEAN_FAILED").map(({ id }) => id);
   const failed = new Map((await newestWork(reader, uncleaned, null)).map(({ nodeId, target }) => [nodeId, target]));
   const plans = new SharedPlans(basis);
@@ -76,6 +80,11 @@ export async function planNodes(
     decisions.set(node.id, await plans.planFor(node, { route: found.route, composition, earlier }));
   }
   return decisions;
+}
+
+/** The unfinished work on nodes, by node. */
+export async function busyByNode(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, BusyNode>> {
+  return new Map((await busyNodes(reader, nodeIds)).map((run) => [run.nodeId, run]));
 }
 
 /** Plans, made once for all nodes with the same drivers on the same route of which a restart keeps the same steps. */

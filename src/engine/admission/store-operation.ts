@@ -1,10 +1,11 @@
-/** Stores an admitted operation with its runs, and starts the runs that can start now. */
+/** Stores admitted operations with their runs, and starts the runs that can start now. */
 import { randomUUID } from "node:crypto";
 import { waveOfEach } from "../../lifecycle/waves.ts";
 import { putOperationUserData } from "../../store/images.ts";
 import { insertRuns } from "../../store/new-runs.ts";
 import type { NewRun } from "../../store/new-runs.ts";
-import { insertOperation, listWithClusters } from "../../store/operations.ts";
+import { insertOperations, listWithClusters } from "../../store/operations.ts";
+import type { NewOperation } from "../../store/operations.ts";
 import { storePlans } from "../../store/plans.ts";
 import type { JsonObject, SitePolicy, Waves } from "../../store/records.ts";
 import type { EngineContext } from "../context.ts";
@@ -42,39 +43,56 @@ type NewRunOfNode = AdmittedNode & {
   readonly start: ReturnType<typeof waitOf>;
 };
 
-/** Returns the id of the operation, and the run of each node by node id. */
-export async function storeOperation(
+/** A stored operation, and the run of each of its nodes by node id. */
+export interface StoredOperation {
+  readonly operationId: string;
+  readonly runIds: ReadonlyMap<string, string>;
+}
+
+/** Stores operations, one statement a table, and returns them in their order. */
+export async function storeOperations(
   transaction: Transaction,
   context: EngineContext,
-  request: AdmittedRequest,
-): Promise<{ readonly operationId: string; readonly runIds: ReadonlyMap<string, string> }> {
-  const { admitted, submission } = request;
-  const { rollout } = submission;
-  const operationId = randomUUID();
-  const waves = rollout.waves ? resolveWaves(rollout.waves, admitted.length) : null;
-  await insertOperationRow(transaction, request, operationId, waves);
-  const hashes = await storePlans(
-    transaction.tx,
-    admitted.map(({ plan }) => plan),
+  requests: readonly AdmittedRequest[],
+): Promise<StoredOperation[]> {
+  const { tx } = transaction;
+  const { knownPlans } = context;
+  const made = requests.map((request) => {
+    const { rollout } = request.submission;
+    const waves = rollout.waves ? resolveWaves(rollout.waves, request.admitted.length) : null;
+    return { request, operationId: randomUUID(), waves, runs: newRunsOf(request, waves) };
+  });
+  await insertOperations(
+    tx,
+    made.map(({ request, operationId, waves }) => operationRow(request, operationId, waves)),
   );
-  const runs = newRunsOf(request, waves);
-  await insertRuns(transaction.tx, rowsOf(request, { operationId, runs, hashes }));
+  for (const { request, operationId } of made) await storeBeside(transaction, request, operationId);
+  const hashes = await storePlans(
+    tx,
+    made.flatMap(({ runs }) => runs.map(({ plan }) => plan)),
+    (hash) => knownPlans.has(hash),
+  );
+  transaction.afterCommit(() => knownPlans.add([...new Set(hashes)]));
+  await insertRuns(tx, rowsOf(made, hashes));
+  const runs = made.flatMap((one) => one.runs);
   const started = runs.filter(({ start }) => start.waitReason === "CONCURRENCY");
   await context.queue.enqueue(
     transaction,
     started.map(({ runId }) => runId),
   );
   if (started.length < runs.length) transaction.afterCommit(context.nudge);
-  return { operationId, runIds: new Map(runs.map(({ node, runId }) => [node.id, runId])) };
+  return made.map(({ operationId, runs: own }) => ({
+    operationId,
+    runIds: new Map(own.map(({ node, runId }) => [node.id, runId])),
+  }));
 }
 
-async function insertOperationRow(
-  transaction: Transaction,
+function operationRow(
   { caller, terms, inputHash, submission, installed, clusterId, variables, admitted, batch }: AdmittedRequest,
   id: string,
   waves: Waves | null,
-): Promise<void> {
-  await insertOperation(transaction.tx, {
+): NewOperation {
+  return {
     id,
     kind: submission.kind,
     state: "QUEUED",
@@ -95,11 +113,19 @@ async function insertOperationRow(
     imageId: installed.image?.id ?? null,
     userDataBytes: installed.userData === null ? null : userDataBytes(installed.userData),
     totalCount: admitted.length,
-  });
-  if (installed.userData !== null) await putOperationUserData(transaction.tx, id, installed.userData);
+  };
+}
+
+/** Stores what only some operations have. */
+async function storeBeside(
+  { tx }: Transaction,
+  { installed, admitted, clusterId }: AdmittedRequest,
+  id: string,
+): Promise<void> {
+  if (installed.userData !== null) await putOperationUserData(tx, id, installed.userData);
   const others = new Set(admitted.flatMap(({ node }) => node.clusterId ?? []));
   if (clusterId !== null) others.delete(clusterId);
-  await listWithClusters(transaction.tx, id, [...others]);
+  await listWithClusters(tx, id, [...others]);
 }
 
 function newRunsOf(
@@ -114,34 +140,40 @@ function newRunsOf(
   });
 }
 
-interface RunRowsBasis {
+interface NewWork {
+  readonly request: AdmittedRequest;
   readonly operationId: string;
   readonly runs: readonly NewRunOfNode[];
-  /** Of the plan of each run, in the order of the runs. */
-  readonly hashes: readonly string[];
 }
 
-/** A generator, so that the rows of a large request are not all in memory at the same time. */
-function* rowsOf({ submission }: AdmittedRequest, { operationId, runs, hashes }: RunRowsBasis): Generator<NewRun> {
-  for (const [index, { runId, node, plan, target, earlier, variables, wave, start }] of runs.entries()) {
-    yield {
-      id: runId,
-      operationId,
-      nodeId: node.id,
-      nodeName: node.name,
-      ordinal: index,
-      purpose: "WORK",
-      ...start,
-      controller: node.controller,
-      hostGroup: submission.options.hostGroup ?? null,
-      wave,
-      planHash: hashes[index] ?? "",
-      variables: variables.values,
-      position: nextPosition(plan, 0),
-      target,
-      movesState: plan.finish.length > 0 || plan.legs.some(({ enter }) => enter.length > 0),
-      attempt: (earlier?.attempt ?? 0) + 1,
-      restartOf: earlier?.id ?? null,
-    };
+/**
+ * A generator, so that the rows of a large request are not all in memory at the same time. `hashes`: of the plan of
+ * each run, in the order of the runs.
+ */
+function* rowsOf(works: readonly NewWork[], hashes: readonly string[]): Generator<NewRun> {
+  let place = 0;
+  for (const { request, operationId, runs } of works) {
+    for (const [index, { runId, node, plan, target, earlier, variables, wave, start }] of runs.entries()) {
+      yield {
+        id: runId,
+        operationId,
+        nodeId: node.id,
+        nodeName: node.name,
+        ordinal: index,
+        purpose: "WORK",
+        ...start,
+        controller: node.controller,
+        hostGroup: request.submission.options.hostGroup ?? null,
+        wave,
+        planHash: hashes[place] ?? "",
+        variables: variables.values,
+        position: nextPosition(plan, 0),
+        target,
+        movesState: plan.finish.length > 0 || plan.legs.some(({ enter }) => enter.length > 0),
+        attempt: (earlier?.attempt ?? 0) + 1,
+        restartOf: earlier?.id ?? null,
+      };
+      place += 1;
+    }
   }
 }

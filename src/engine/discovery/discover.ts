@@ -7,7 +7,7 @@ import { randomUUID } from "node:crypto";
 import type { Refusal } from "../../errors.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { insertDiscoveries, putDiscoverySecrets } from "../../store/discoveries.ts";
-import { insertOperation } from "../../store/operations.ts";
+import { insertOperations } from "../../store/operations.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import type { JsonObject } from "../../store/records.ts";
 import { admitOnce, inputHashWith, isHashOfInput, replayOf } from "../admission/idempotency.ts";
@@ -110,23 +110,25 @@ async function storeDiscovery(
 ): Promise<string> {
   const id = randomUUID();
   const { driver, labels, namePrefix } = request;
-  await insertOperation(transaction.tx, {
-    id,
-    kind: "DISCOVER",
-    state: "QUEUED",
-    project: caller.project,
-    actor: caller.actor,
-    reason: request.reason ?? null,
-    clusterId,
-    idempotencyKey: request.idempotencyKey ?? null,
-    inputHash,
-    options: {
-      discovery: { driver, settings, ...(labels && { labels }), ...(namePrefix !== undefined && { namePrefix }) },
+  await insertOperations(transaction.tx, [
+    {
+      id,
+      kind: "DISCOVER",
+      state: "QUEUED",
+      project: caller.project,
+      actor: caller.actor,
+      reason: request.reason ?? null,
+      clusterId,
+      idempotencyKey: request.idempotencyKey ?? null,
+      inputHash,
+      options: {
+        discovery: { driver, settings, ...(labels && { labels }), ...(namePrefix !== undefined && { namePrefix }) },
+      },
+      onFailure: "LEAVE",
+      variables: {},
+      totalCount: addresses.length,
     },
-    onFailure: "LEAVE",
-    variables: {},
-    totalCount: addresses.length,
-  });
+  ]);
   await insertDiscoveries(transaction.tx, id, addresses);
   if (Object.keys(secrets).length > 0) await putDiscoverySecrets(transaction.tx, id, secrets);
   await queue.enqueueDiscovery(transaction, id);

@@ -243,7 +243,9 @@ export async function storeLedgers(
   ]);
   const failed = stored.find((answer) => answer.status === "rejected");
   if (failed) throw failed.reason;
-  const ends = ledgers.flatMap(({ run, notes: { end } }) => (end ? [{ run, ...end }] : []));
+  const ends = ledgers.flatMap(({ run, notes: { run: change, end } }) =>
+    end ? [{ run: { ...run, errors: change?.errors ?? run.errors }, ...end }] : [],
+  );
   await applyRunEnds(transaction, parts, ends);
   const stoppable = ledgers.flatMap(({ run, notes: { wakesIfStopped } }) => (wakesIfStopped ? [run] : []));
   await wakeStopped(transaction, parts.queue, stoppable);

@@ -100,6 +100,16 @@ export function refuseRequest(refusals: readonly Refusal[]): SubmitAnswer & { re
   return { operationId: null, results: [], refusals, replayed: false };
 }
 
+/** A stored request. `runIds`: the run of each node, by node id. */
+export function acceptedRequest(
+  operationIds: readonly string[],
+  runIds: ReadonlyMap<string, string>,
+  { planHash, answers }: { readonly planHash: string; readonly answers: readonly NodeAnswer[] },
+): SubmitAnswer {
+  const results = answers.map((answer) => ({ ...answer, runId: runIds.get(answer.nodeId ?? "") ?? null }));
+  return { ...answeredOperations(operationIds), results, refusals: [], replayed: false, planHash };
+}
+
 /** Names in a summary. All refusals are in the results. */
 const SUMMARY_REFS_MAX = 10;
 

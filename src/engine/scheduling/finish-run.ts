@@ -17,8 +17,10 @@ import type { NodeRow } from "../../store/nodes.ts";
 import {
   finalCounts,
   finishOperation,
+  finishSucceeded,
   hasUnfinishedRun,
   lockOperation,
+  lockOperations,
   noteFirstFailure,
   interruptOperation,
 } from "../../store/operations.ts";
@@ -39,7 +41,7 @@ import { settleWaves } from "./waves.ts";
 
 export type FinishParts = Pick<EngineContext, "queue" | "nudge" | "registry" | "observer">;
 
-/** A run that has ended, with its failure if it failed. */
+/** A run that has ended, with the errors of its steps, and with its failure if it failed. */
 export interface RunEnd {
   readonly run: RunRow;
   readonly state: FinalRunState;
@@ -71,26 +73,68 @@ export async function applyRunEnds(
       );
   });
   const byOperation = Map.groupBy(ends, ({ run }) => run.operationId);
-  for (const operationId of [...byOperation.keys()].toSorted())
-    await settleOperation(transaction, parts, operationId, byOperation.get(operationId) ?? []);
+  // All are locked before any is changed, in one order.
+  const operations = await lockOperations(transaction.tx, [...byOperation.keys()]);
+  const settled = [...operations.values()].filter((operation) => endsWith(operation, byOperation.get(operation.id)));
+  await finishSettled(transaction, parts, settled);
+  const finished = new Set(settled.map(({ id }) => id));
+  for (const operationId of [...byOperation.keys()].filter((id) => !finished.has(id)).toSorted())
+    await settleOperation(transaction, parts, operations.get(operationId), byOperation.get(operationId) ?? []);
+}
+
+/**
+ * Whether an operation has ended, known without a look at its runs: its only run has succeeded without errors, and
+ * nothing interrupts it. Clean-ups follow failures alone.
+ */
+function endsWith(operation: OperationRow, ends: readonly RunEnd[] = []): boolean {
+  const { totalCount, interrupt, waves, finishedAt } = operation;
+  const [end, ...others] = ends;
+  return (
+    totalCount === 1 &&
+    interrupt === null &&
+    waves === null &&
+    finishedAt === null &&
+    end?.state === "SUCCEEDED" &&
+    end.run.purpose === "WORK" &&
+    end.run.errors.length === 0 &&
+    others.length === 0
+  );
+}
+
+async function finishSettled(
+  transaction: Transaction,
+  { observer }: FinishParts,
+  operations: readonly OperationRow[],
+): Promise<void> {
+  await finishSucceeded(
+    transaction.tx,
+    operations.map(({ id }) => id),
+  );
+  for (const { id, userDataBytes } of operations)
+    if (userDataBytes !== null) await deleteOperationUserData(transaction.tx, id);
+  transaction.afterCommit(() => {
+    for (const { id, kind, createdAt } of operations)
+      observer.operationEnded({ operationId: id, kind, state: "SUCCEEDED", createdAt });
+  });
 }
 
 async function settleOperation(
   transaction: Transaction,
   parts: FinishParts,
-  operationId: string,
+  locked: OperationRow | undefined,
   ends: readonly RunEnd[],
 ): Promise<void> {
-  let operation = await lockOperation(transaction.tx, operationId);
+  let operation = locked;
   for (const { run, state, failure } of ends) {
     if (!operation) throw new Error(`Run ${run.id} has no operation.`);
+    const operationId = operation.id;
     if (state !== "FAILED" || !failure || run.purpose !== "WORK") continue;
     await noteFirstFailure(transaction.tx, operationId, failure);
     if (run.interrupt !== "ABORT") await applyFailurePolicy(transaction, parts, operation, { ...run, state });
     operation = await lockOperation(transaction.tx, operationId);
   }
   await startNext(transaction, parts, operation);
-  await finishWhenDone(transaction, parts, operationId);
+  if (operation) await finishWhenDone(transaction, parts, operation.id);
 }
 
 async function applyFailurePolicy(

@@ -1,0 +1,166 @@
+/** Decides a request: each of its nodes, then the request as a whole. Reads only. */
+import type { Refusal } from "../../errors.ts";
+import type { NodeRow } from "../../store/nodes.ts";
+import type { Plan, SitePolicy } from "../../store/records.ts";
+import type { EngineContext } from "../context.ts";
+import { acceptedNode, refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
+import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
+import type { Selection } from "../input/node-selector.ts";
+import { sizeFlaws } from "../input/size-limits.ts";
+import { unknownNodes } from "../input/unknown-nodes.ts";
+import { overlayKeepingNulls } from "../input/variables.ts";
+import type { Caller, Transaction } from "../transaction.ts";
+import { effectiveVariables } from "./effective-variables.ts";
+import type { IsSameInput } from "./idempotency.ts";
+import { ImageChecks, installsSystem } from "./operation-image.ts";
+import type { OperationImage } from "./operation-image.ts";
+import { planHashOf } from "./plan-hash.ts";
+import { planNodes } from "./plan-nodes.ts";
+import type { AdmittedNode, BusyNode, NodeDecision } from "./plan-nodes.ts";
+import { powerOnFailureOf } from "./request-terms.ts";
+import type { RequestTerms } from "./request-terms.ts";
+import type { Submission } from "./submission.ts";
+import { VariableChecks, refusalOf } from "./variable-flaws.ts";
+
+/** The submissions of a request, who makes it, and on which terms. A restart of several requests has one for each. */
+export interface Admission {
+  readonly caller: Caller;
+  readonly terms: RequestTerms;
+  /** Stored with the idempotency key, to recognize a repeated request. */
+  readonly inputHash: string;
+  /** Compares the input with a stored hash; by default they are equal texts. */
+  readonly isSameInput?: IsSameInput;
+  readonly submissions: readonly Submission[];
+}
+
+/** A submission with its nodes, and with what it installs on them. */
+export interface SelectedPart {
+  readonly submission: Submission;
+  readonly selection: Selection;
+  readonly installed: OperationImage;
+}
+
+/** A submission after each of its nodes was decided. */
+export interface DecidedPart extends SelectedPart {
+  readonly answers: readonly NodeAnswer[];
+  readonly admitted: readonly AdmittedNode[];
+}
+
+/** Decides each node of a part. `busy`: the unfinished work on its nodes, if it has been read. */
+export async function decidePart(
+  { tx }: Transaction,
+  { submission, selection, installed, nodes }: SelectedPart & { readonly nodes: NodesById },
+  {
+    context,
+    policy,
+    terms,
+    busy,
+  }: Pick<DecidedRequest, "policy" | "terms"> & {
+    readonly context: EngineContext;
+    readonly busy?: ReadonlyMap<string, BusyNode>;
+  },
+): Promise<DecidedPart> {
+  const own = selection.nodes.flatMap(({ nodeId }) => nodes.get(nodeId) ?? []);
+  const { registry, provisioning } = context;
+  const basis = { registry, provisioning, policy, submission, ...(busy && { busy }) };
+  const decisions = await planNodes(tx, new Map(own.map((node) => [node.id, node])), basis);
+  const variablesOf = await effectiveVariables(tx, own, submission, terms.variables);
+  const powerOnFailure = powerOnFailureOf(terms, submission.options, policy);
+  const admitted: AdmittedNode[] = [];
+  const answers: NodeAnswer[] = [];
+  const checks = new VariableChecks(registry, terms.unknownVariables ?? "REFUSE_SIMILAR");
+  const { image } = installed;
+  const { kind, rollout } = submission;
+  const part = { kind, waves: rollout.waves, maxParallel: rollout.maxParallel };
+  const imageChecks = await ImageChecks.of(tx, registry, { image, nodeIds: own.map(({ id }) => id) });
+  for (const { ref, nodeId } of selection.nodes) {
+    const node = nodes.get(nodeId);
+    const decision = decisions.get(nodeId);
+    if (!node || !decision || "refusal" in decision) {
+      answers.push(refusedAnswer(ref, nodeId, node, decision));
+      continue;
+    }
+    const one = {
+      ...decision,
+      node,
+      variables: variablesOf(node),
+      powerOnFailure: mayPowerOff(decision.plan) ? powerOnFailure : null,
+    };
+    const { flaws, warnings } = await checks.of(one);
+    const unfit = await imageChecks.refusalsOf(node, decision.plan, one.variables.values);
+    const refused = refusalOf(node, flaws) ?? decisionOf(unfit);
+    if (refused) answers.push(refusedAnswer(ref, nodeId, node, refused));
+    else {
+      admitted.push(one);
+      const imageId = installsSystem(one.plan) ? (image?.id ?? null) : null;
+      answers.push({ ...acceptedAnswer(ref, one), warnings, imageId, part });
+    }
+  }
+  return { submission, selection, installed, answers, admitted };
+}
+
+function decisionOf([first, ...further]: readonly Refusal[]): NodeDecision | null {
+  return first ? { refusal: first, further } : null;
+}
+
+/** Whether a failure of the plan may power the node off: a best-effort plan leaves the power to its steps. */
+function mayPowerOff({ bestEffort, legs }: Plan): boolean {
+  return !bestEffort && legs.some(({ phase }) => phase === "clean" || phase === "deploy");
+}
+
+export type NodesById = ReadonlyMap<string, NodeRow>;
+
+export type DecidedRequest = Admission & { readonly policy: SitePolicy; readonly parts: readonly DecidedPart[] };
+
+/** A request as a whole: to be stored, with its plan hash and the answers of its nodes, or answered as it is. */
+export type Judgement =
+  | { readonly answer: SubmitAnswer }
+  | { readonly planHash: string; readonly answers: readonly NodeAnswer[] };
+
+/** Decides the request as a whole. */
+export async function judgeRequest({ terms, parts }: DecidedRequest): Promise<Judgement> {
+  const answers = parts.flatMap((part) => part.answers);
+  const isRefused = answers.some(({ refusal }) => refusal !== null);
+  const acceptance = terms.acceptance ?? "ALL_OR_NOTHING";
+  const isEmpty = parts.every(({ admitted }) => admitted.length === 0);
+  if (isEmpty || (isRefused && acceptance === "ALL_OR_NOTHING")) {
+    const results = answers.map((answer) => ({ ...answer, accepted: false }));
+    return { answer: { operationId: null, results, refusals: summaryOf(answers), replayed: false } };
+  }
+  const planHash = await planHashOf(parts);
+  if (terms.planHash !== undefined && terms.planHash !== planHash) return { answer: refuseRequest([STALE_PLAN]) };
+  const tooLarge = parts.flatMap(({ submission: { earlierVariables } }) =>
+    sizeFlaws(
+      "The variables together with those of the restarted operation",
+      overlayKeepingNulls(earlierVariables, terms.variables),
+      ["input", "variables"],
+      earlierVariables,
+    ),
+  );
+  if (tooLarge.length > 0) return { answer: refuseRequest(tooLarge) };
+  if (terms.dryRun) return { answer: { operationId: null, results: answers, refusals: [], replayed: false, planHash } };
+  return { planHash, answers };
+}
+
+const STALE_PLAN: Refusal = {
+  code: "STALE_REVISION",
+  message:
+    "The plan has changed: a node, its cluster's settings, a driver or the site's policy was changed, or the request differs (other nodes, another order, another image, other variables, another failure policy or another power after a failure). Read the new plan and send its planHash.",
+  path: ["input", "planHash"],
+};
+
+function refusedAnswer(
+  ref: string,
+  nodeId: string,
+  node: NodeRow | undefined,
+  decision: NodeDecision | undefined,
+): NodeAnswer {
+  const { refusal, further = [] } = decision && "refusal" in decision ? decision : { refusal: unknownNodes([ref]) };
+  return { ...refusedNode(ref, nodeId, null, refusal), further, target: null, ...(node && { node }) };
+}
+
+function acceptedAnswer(ref: string, admitted: AdmittedNode): NodeAnswer {
+  const { node, plan, target, erasesData, variables, powerOnFailure } = admitted;
+  const accepted = { ...acceptedNode(ref, node.id, null), plan, target, erasesData, powerOnFailure };
+  return { ...accepted, further: [], variables: variables.list, node };
+}

@@ -1,0 +1,244 @@
+/**
+ * Group admission: requests for a few named nodes that arrive while another one is being stored are admitted in one
+ * transaction, with one statement a table and one commit.
+ *
+ * Modes of a request:
+ *
+ * ## Gathering
+ * Entered by `submit`. The request waits until the current turn of the event loop ends, and while a group is being
+ * stored, until that one has ended or has become slow. Left for a group with the requests that wait then, at most
+ * `GROUP_SIZE_MAX`.
+ *
+ * ## In a group
+ * One transaction locks the nodes of all requests in the order of their ids, except those that another transaction has
+ * locked, decides each request, and stores those that are accepted as a whole. Left with the answer after the commit;
+ * with the error if the connection is lost, because the answer to the commit may be lost; otherwise for a transaction
+ * of its own: if anything speaks against the request, and, for every request of the group, if its transaction fails.
+ *
+ * ## Alone
+ * A request that is alone in its group, or could not be stored in it, is judged as if there were no groups: it waits
+ * for locks, and its refusal says what is in the way now.
+ */
+import { createYielding } from "../../runtime/yielding.ts";
+import { isUuid } from "../../runtime/uuid.ts";
+import { isConnectionLoss } from "../../store/postgres/connection-errors.ts";
+import { lockFreeNodes } from "../../store/nodes.ts";
+import type { NodeRow } from "../../store/nodes.ts";
+import { actorKey, keysInUse } from "../../store/operations.ts";
+import { readSite } from "../../store/site.ts";
+import type { EngineContext } from "../context.ts";
+import { acceptedRequest } from "../input/answers.ts";
+import type { SubmitAnswer } from "../input/answers.ts";
+import { overlayKeepingNulls } from "../input/variables.ts";
+import { withRunbookSteps } from "../plans/step-selection.ts";
+import type { Transaction } from "../transaction.ts";
+import { decidePart, judgeRequest } from "./decide-request.ts";
+import type { Admission, DecidedRequest, Judgement, SelectedPart } from "./decide-request.ts";
+import { operationImage } from "./operation-image.ts";
+import { busyByNode } from "./plan-nodes.ts";
+import type { VerbRequest } from "./request-terms.ts";
+import { storeOperations } from "./store-operation.ts";
+
+/** Requests that share a transaction. */
+const GROUP_SIZE_MAX = 32;
+/** Nodes of a request that may share a transaction: a large one would delay the others. */
+const NODES_MAX = 20;
+/** A group that takes longer is not waited for. */
+const SLOW_MS = 100;
+
+export type NamedNodes = { readonly names: readonly string[] } | { readonly ids: readonly string[] };
+
+/** The nodes of a request that may share a transaction with others; null if it may not. */
+export function namedNodes({ nodes, dryRun }: VerbRequest): NamedNodes | null {
+  const refs = refsOf(nodes);
+  return refs !== null && dryRun !== true && refs.length <= NODES_MAX ? (nodes as NamedNodes) : null;
+}
+
+/** A verb on few named nodes. */
+export interface NamedAdmission extends Admission {
+  readonly named: NamedNodes;
+}
+
+interface Entry {
+  readonly context: EngineContext;
+  readonly admission: NamedAdmission;
+  readonly alone: () => Promise<SubmitAnswer>;
+  readonly resolve: (answer: SubmitAnswer | PromiseLike<SubmitAnswer>) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+export class GroupAdmission {
+  readonly #gathering: Entry[] = [];
+  #isScheduled = false;
+  #isStoring = false;
+
+  /** `alone`: judges the request in a transaction of its own. */
+  submit(context: EngineContext, admission: NamedAdmission, alone: () => Promise<SubmitAnswer>): Promise<SubmitAnswer> {
+    const { promise, resolve, reject } = Promise.withResolvers<SubmitAnswer>();
+    this.#gathering.push({ context, admission, alone, resolve, reject });
+    if (!this.#isScheduled) setImmediate(() => this.#beginGroup());
+    this.#isScheduled = true;
+    return promise;
+  }
+
+  #beginGroup(): void {
+    this.#isScheduled = false;
+    if (this.#isStoring || this.#gathering.length === 0) return;
+    this.#isStoring = true;
+    let isAhead = true;
+    const letPass = () => {
+      if (!isAhead) return;
+      isAhead = false;
+      this.#isStoring = false;
+      this.#beginGroup();
+    };
+    const slow = setTimeout(letPass, SLOW_MS);
+    void storeGroup(this.#gathering.splice(0, GROUP_SIZE_MAX)).finally(() => {
+      clearTimeout(slow);
+      letPass();
+    });
+  }
+}
+
+/** Answers all entries of a group. Never rejects. */
+async function storeGroup(group: readonly Entry[]): Promise<void> {
+  const [first, ...others] = group;
+  if (!first) return;
+  if (others.length === 0) {
+    await first.alone().then(first.resolve, first.reject);
+    return;
+  }
+  const { context } = first;
+  try {
+    const admissions = group.map(({ admission }) => admission);
+    const answers = await context.transact((transaction) => admitGroup(transaction, context, admissions));
+    for (const [index, entry] of group.entries()) entry.resolve(answers[index] ?? entry.alone());
+  } catch (error) {
+    for (const entry of group) {
+      if (isConnectionLoss(error)) entry.reject(error);
+      else entry.resolve(entry.alone());
+    }
+  }
+}
+
+/** A request that its group stores. */
+interface Accepted {
+  readonly request: DecidedRequest;
+  readonly judgement: Exclude<Judgement, { readonly answer: SubmitAnswer }>;
+}
+
+/** Stores the requests that nothing speaks against; null for the others. */
+async function admitGroup(
+  transaction: Transaction,
+  context: EngineContext,
+  admissions: readonly NamedAdmission[],
+): Promise<(SubmitAnswer | null)[]> {
+  const accepted = await acceptedOf(transaction, context, admissions);
+  const requests = [...accepted.values()].flatMap(({ request }) =>
+    request.parts.map(({ submission, selection, installed, admitted }) => ({
+      ...request,
+      submission,
+      installed,
+      clusterId: selection.clusterId,
+      admitted,
+      variables: overlayKeepingNulls(submission.earlierVariables, request.terms.variables),
+      batch: null,
+    })),
+  );
+  if (requests.length === 0) return admissions.map(() => null);
+  const stored = await storeOperations(transaction, context, requests);
+  const answers = [...accepted].map(([admission, { judgement }], index) => {
+    const { operationId = "", runIds = new Map<string, string>() } = stored[index] ?? {};
+    return [admission, acceptedRequest([operationId], runIds, judgement)] as const;
+  });
+  const answerOf = new Map(answers);
+  return admissions.map((admission) => answerOf.get(admission) ?? null);
+}
+
+async function acceptedOf(
+  transaction: Transaction,
+  context: EngineContext,
+  admissions: readonly NamedAdmission[],
+): Promise<Map<NamedAdmission, Accepted>> {
+  const { tx } = transaction;
+  const prepared = await preparedParts(transaction, admissions);
+  const nodes = await lockFreeNodes(tx, refsOfAll([...prepared.keys()]));
+  const byRef = new Map(nodes.flatMap((node) => [[node.id, node] as const, [node.name, node] as const]));
+  const [busy, { policy }] = await Promise.all([
+    busyByNode(
+      tx,
+      nodes.map(({ id }) => id),
+    ),
+    readSite(tx),
+  ]);
+  const taken = new Set<string>();
+  const accepted = new Map<NamedAdmission, Accepted>();
+  const yieldWhenDue = createYielding();
+  for (const [admission, part] of prepared) {
+    await yieldWhenDue();
+    const selected = selectedOf(admission, byRef, taken);
+    if (!selected) continue;
+    const own = new Map(selected.map(({ node }) => [node.id, node]));
+    const selection = { nodes: selected.map(({ ref, node }) => ({ ref, nodeId: node.id })), clusterId: null };
+    const { terms } = admission;
+    const decided = await decidePart(transaction, { ...part, selection, nodes: own }, { context, policy, terms, busy });
+    const request = { ...admission, policy, parts: [decided] };
+    const judgement = await judgeRequest(request);
+    if ("answer" in judgement || judgement.answers.some(({ refusal }) => refusal !== null)) continue;
+    accepted.set(admission, { request, judgement });
+    for (const id of own.keys()) taken.add(id);
+  }
+  return accepted;
+}
+
+/** The submissions of the requests that are not repeated ones, with what they install. */
+async function preparedParts(
+  { tx }: Transaction,
+  admissions: readonly NamedAdmission[],
+): Promise<Map<NamedAdmission, Pick<SelectedPart, "submission" | "installed">>> {
+  const keyOf = ({ caller: { actor }, terms: { idempotencyKey: key } }: Admission) =>
+    key === undefined ? [] : [{ actor, key }];
+  const inUse = await keysInUse(tx, admissions.flatMap(keyOf));
+  const prepared = new Map<NamedAdmission, Pick<SelectedPart, "submission" | "installed">>();
+  for (const admission of admissions) {
+    const [submission] = admission.submissions;
+    if (!submission || keyOf(admission).some(({ actor, key }) => inUse.has(actorKey(actor, key)))) continue;
+    const chosen = await withRunbookSteps(tx, submission);
+    const installed = await operationImage(tx, submission, { keep: true });
+    if ("refusals" in chosen || "refusals" in installed) continue;
+    // Two requests with one key cannot be stored together.
+    for (const { actor, key } of keyOf(admission)) inUse.add(actorKey(actor, key));
+    prepared.set(admission, { submission: { ...submission, options: chosen.options }, installed });
+  }
+  return prepared;
+}
+
+/** The nodes of a request; null if one of them was not locked, or is taken by another request of the group. */
+function selectedOf(
+  { named }: NamedAdmission,
+  byRef: ReadonlyMap<string, NodeRow>,
+  taken: ReadonlySet<string>,
+): { readonly ref: string; readonly node: NodeRow }[] | null {
+  const selected: { readonly ref: string; readonly node: NodeRow }[] = [];
+  for (const ref of new Set(refsOf(named))) {
+    const node = byRef.get(ref);
+    if (!node || ref !== ("ids" in named ? node.id : node.name) || taken.has(node.id)) return null;
+    selected.push({ ref, node });
+  }
+  return selected.length === 0 ? null : selected;
+}
+
+function refsOf(nodes: VerbRequest["nodes"]): readonly string[] | null {
+  if ("names" in nodes) return nodes.names;
+  return "ids" in nodes ? nodes.ids : null;
+}
+
+function refsOfAll(admissions: readonly NamedAdmission[]): {
+  readonly names: readonly string[];
+  readonly ids: readonly string[];
+} {
+  return {
+    names: admissions.flatMap(({ named }) => ("names" in named ? named.names : [])),
+    ids: admissions.flatMap(({ named }) => ("ids" in named ? named.ids.filter(isUuid) : [])),
+  };
+}
