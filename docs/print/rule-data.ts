@@ -929,6 +929,48 @@ export const RULES: readonly RuleSection[] = [
     ],
   },
   {
+    title: "Plans of statements",
+    rules: [
+      {
+        id: "R-645",
+        rule: "The engine's own statements read no table as a whole that holds finished work, and compare no two lists pair by pair, with plans that are made without the values.",
+      },
+      {
+        id: "R-646",
+        rule: "A transaction that sends a list of more than 100 values has its statements planned for their values.",
+      },
+    ],
+  },
+  {
+    title: "Requests at the same time",
+    rules: [
+      {
+        id: "R-647",
+        rule: "Requests for a few named nodes that arrive at the same time may share a transaction; each has its own operation, answer, reason and idempotency key.",
+      },
+      {
+        id: "R-648",
+        rule: "A request has the same answer whether or not others arrive at the same time: what speaks against it is decided as if it were alone, and it changes nothing for the others.",
+      },
+      {
+        id: "R-649",
+        rule: "A request is not delayed by a locked node of another request, does not fail because another one fails, and is never stored twice.",
+      },
+      {
+        id: "R-650",
+        rule: "A plan is sent to the database once, and again if it is missing there after a restore.",
+      },
+      {
+        id: "R-651",
+        rule: "The end of an operation whose only run succeeds is recorded without a look at its runs.",
+      },
+      {
+        id: "R-652",
+        rule: "The payload of a mutation that shows an operation alone is read with one statement; every other payload is of one moment by its transaction.",
+      },
+    ],
+  },
+  {
     title: "Limits",
     rules: [
       {
