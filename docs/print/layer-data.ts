@@ -176,7 +176,7 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
   },
   "src/engine/context.ts": {
     purpose: "The parts that the engine's functions share.",
-    imports: ["src/engine/input", "src/engine/jobs", "src/engine/transaction.ts"],
+    imports: ["src/engine/input", "src/engine/plans", "src/engine/jobs", "src/engine/transaction.ts"],
   },
   "src/engine/input": { purpose: "Selectors, and checks of names, sizes and variables.", imports: [] },
   "src/engine/plans": { purpose: "From a route to a list of steps.", imports: ["src/engine/input"] },

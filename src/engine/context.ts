@@ -1,11 +1,10 @@
 /** The parts that the engine's functions share. `createEngine` makes them once; every request gets the same. */
-import type { GroupAdmission } from "./admission/group-admission.ts";
-import type { KnownPlans } from "./admission/known-plans.ts";
 import type { Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
 import type { Observer } from "../observer.ts";
 import type { Provisioning } from "./input/agent-media.ts";
 import type { Queue } from "./jobs/queue.ts";
+import type { KnownPlans } from "./plans/known-plans.ts";
 import type { Transact } from "./transaction.ts";
 
 export interface EngineContext {
@@ -18,7 +17,6 @@ export interface EngineContext {
   readonly provisioning: Provisioning | null;
   /** Folder with the files of stored images; null: this service stores none. */
   readonly imageFolder: string | null;
-  readonly groupAdmission: GroupAdmission;
   readonly knownPlans: KnownPlans;
   /**
    * Makes the slot scheduler look soon for waiting runs that can start. Called after a commit that may have freed a

@@ -9,7 +9,7 @@ import type { ImageRef } from "../store/images.ts";
 import type { StoredJson } from "../store/records.ts";
 import { submitVerb } from "./admission/admit.ts";
 import { GroupAdmission } from "./admission/group-admission.ts";
-import { KnownPlans } from "./admission/known-plans.ts";
+import { KnownPlans } from "./plans/known-plans.ts";
 import type { VerbRequest } from "./admission/request-terms.ts";
 import { restartWork } from "./admission/restart.ts";
 import type { RestartRequest } from "./admission/restart.ts";
@@ -311,7 +311,6 @@ async function createParts(options: EngineOptions) {
     log,
     provisioning: options.provisioning ?? null,
     imageFolder: options.imageFolder ?? null,
-    groupAdmission: new GroupAdmission(),
     knownPlans: new KnownPlans(),
     nudge: slots.nudge,
     checkInterrupts: () => runner.checkInterrupts(),
@@ -332,8 +331,9 @@ function requestsOf(context: EngineContext, { reader }: Database): Requests {
     <Request, Answer>(handler: Handler<Request, Answer>) =>
     (caller: Caller, request: Request) =>
       handler(context, caller, request);
+  const withGroups = { ...context, groupAdmission: new GroupAdmission() };
   return {
-    submit: handle(submitVerb),
+    submit: (caller, request) => submitVerb(withGroups, caller, request),
     // A discovery is an operation like any other to the caller, but works on addresses instead of runs.
     async abort(caller, request) {
       const operationId = await selectedDiscovery(reader, request.work);

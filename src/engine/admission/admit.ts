@@ -20,15 +20,23 @@ import type { Caller, Transaction } from "../transaction.ts";
 import { decidePart, judgeRequest } from "./decide-request.ts";
 import type { Admission, DecidedPart, DecidedRequest, SelectedPart } from "./decide-request.ts";
 import { namedNodes } from "./group-admission.ts";
-import type { NamedNodes } from "./group-admission.ts";
+import type { GroupAdmission } from "./group-admission.ts";
 import { admitOnce, inputHashWith, isHashOfInput, replayOf } from "./idempotency.ts";
 import { imageChoiceFlaws, operationImage } from "./operation-image.ts";
 import { rolloutFlaws, termsFlaws } from "./request-terms.ts";
 import type { VerbRequest } from "./request-terms.ts";
 import { storeOperations } from "./store-operation.ts";
 
+export interface AdmissionContext extends EngineContext {
+  readonly groupAdmission: GroupAdmission;
+}
+
 /** Admits a verb on nodes. */
-export async function submitVerb(context: EngineContext, caller: Caller, request: VerbRequest): Promise<SubmitAnswer> {
+export async function submitVerb(
+  context: AdmissionContext,
+  caller: Caller,
+  request: VerbRequest,
+): Promise<SubmitAnswer> {
   const options = request.options ?? {};
   const { kind, onFailure, waves, maxParallel } = request;
   const { userData, ...open } = request;
@@ -53,19 +61,18 @@ export async function submitVerb(context: EngineContext, caller: Caller, request
       },
     ],
   };
-  return submit(context, admission, namedNodes(request));
+  const alone = () => admitAlone(context, admission);
+  const named = namedNodes(request);
+  if (named === null) return submit(admission, alone);
+  return submit(admission, () => context.groupAdmission.submit(context, { ...admission, named }, alone));
 }
 
 /** Admits new operations for the work that earlier ones left unfinished. */
 export async function submitRestart(context: EngineContext, admission: Admission): Promise<SubmitAnswer> {
-  return submit(context, admission);
+  return submit(admission, () => admitAlone(context, admission));
 }
 
-async function submit(
-  context: EngineContext,
-  admission: Admission,
-  named: NamedNodes | null = null,
-): Promise<SubmitAnswer> {
+async function submit(admission: Admission, admitNow: () => Promise<SubmitAnswer>): Promise<SubmitAnswer> {
   const { terms, submissions } = admission;
   const flaws = [
     ...termsFlaws(terms),
@@ -77,8 +84,7 @@ async function submit(
     ...submissions.flatMap(imageChoiceFlaws),
   ];
   if (flaws.length > 0) return refuseRequest(flaws);
-  const alone = () => admitAlone(context, admission);
-  return named === null ? alone() : context.groupAdmission.submit(context, { ...admission, named }, alone);
+  return admitNow();
 }
 
 /** Admits a request in a transaction of its own. */
