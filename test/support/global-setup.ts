@@ -132,6 +132,9 @@ async function fill(connection: Connection): Promise<void> {
 /** Lets test databases be used again. */
 async function keepSpares(admin: Sql, template: string): Promise<Restoration> {
   await admin`create table spare_databases (name text primary key)`;
+  // It would collect statistics in a database at any time, also between two tests.
+  await admin`alter system set autovacuum = off`;
+  await admin`select pg_reload_conf()`;
   const sql = postgres(template, { max: 1, onnotice: () => {} });
   try {
     return await prepareTemplate(sql);
