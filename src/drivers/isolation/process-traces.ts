@@ -53,8 +53,7 @@ const INTRINSICS = [
 
 /**
  * Globals of Node's HTTP client, which Node loads when one of them is read. That takes 17 ms of CPU and 4 MB, so they
- * are
- * noted after the first call that has loaded them.
+ * are noted after the first call that has loaded them.
  */
 const LATE: ReadonlySet<PropertyKey> = new Set([
   "CloseEvent",
