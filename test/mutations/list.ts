@@ -161,8 +161,8 @@ export const MUTATIONS: readonly Mutation[] = [
     id: "M18",
     breaks: "a step is retried as often as it declares",
     file: `${EXECUTION}/settle-step.ts`,
-    from: "attempt.number > step.retries",
-    to: "attempt.number >= step.retries",
+    from: "attempt.number <= step.retries",
+    to: "attempt.number < step.retries",
     tests: ["test/engine/steps.test.ts"],
   },
   {
