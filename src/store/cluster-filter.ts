@@ -2,7 +2,7 @@
 import { and } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { nameCondition, nameTest } from "./name-filter.ts";
-import type { StringTest } from "./node-filter.ts";
+import type { StringTest } from "./name-filter.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import { clusters } from "./tables.ts";
 

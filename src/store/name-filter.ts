@@ -1,10 +1,17 @@
-/** A filter of the name of a cluster: its SQL beside its test in memory, as for nodes in node-filter.ts. */
+/** A filter of names: its SQL beside its test in memory. */
 import { and, eq, ilike, like } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
-import type { StringTest } from "./node-filter.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import { escapePattern } from "./postgres/text-pattern.ts";
+
+/** A test of a text; given fields are combined with AND. */
+export interface StringTest {
+  readonly eq?: string | undefined;
+  readonly in?: readonly string[] | undefined;
+  readonly startsWith?: string | undefined;
+  readonly contains?: string | undefined;
+}
 
 export function nameCondition(column: PgColumn, test: StringTest): SQL | undefined {
   return and(

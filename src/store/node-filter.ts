@@ -3,24 +3,17 @@
  * the test, so that thousands of them, each with its own filter, are decided from one read (node-facts.ts). The test
  * `test/store/node-filter.test.ts` compares both over all conditions and random combinations.
  */
-import { and, eq, gte, ilike, isNotNull, isNull, like, lte, or, sql } from "drizzle-orm";
+import { and, eq, gte, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import { macOf } from "../runtime/mac-address.ts";
 import { inArrayParam, textArray } from "./postgres/array-parameter.ts";
-import { escapePattern } from "./postgres/text-pattern.ts";
+import { nameCondition, nameTest } from "./name-filter.ts";
+import type { StringTest } from "./name-filter.ts";
 import type { NodeFacts } from "./node-facts.ts";
 import { HAS_POWER_DRIFT, hasPowerDrift } from "./node-fields.ts";
 import type { NodeRow } from "./node-fields.ts";
 import { clusters, inventories, nodeMacs, nodes } from "./tables.ts";
-
-/** A test of a text; given fields are combined with AND. */
-export interface StringTest {
-  readonly eq?: string | undefined;
-  readonly in?: readonly string[] | undefined;
-  readonly startsWith?: string | undefined;
-  readonly contains?: string | undefined;
-}
 
 /** A test of the newest inventory of a node. */
 export interface InventoryTest {
@@ -122,28 +115,16 @@ function inDatabaseOnly(): never {
 
 const LAST_CHARACTER = "\u{10FFFF}";
 
-/** The range lets PostgreSQL use the index without knowing the prefix when it plans. */
-function beginsWith(prefix: string): SQL | undefined {
-  const pattern = like(nodes.name, `${escapePattern(prefix)}%`);
-  return and(gte(nodes.name, prefix), lte(nodes.name, `${prefix}${LAST_CHARACTER}`), pattern);
-}
+/** Lets PostgreSQL use the index without knowing the prefix when it plans: the index is in the order of bytes. */
+const beginsInRange = (prefix: string): SQL | undefined =>
+  and(gte(nodes.name, prefix), lte(nodes.name, `${prefix}${LAST_CHARACTER}`));
 
 const NAME: Condition<StringTest> = {
   sql: (test) =>
-    and(
-      test.eq === undefined ? undefined : eq(nodes.name, test.eq),
-      test.in && inArrayParam(nodes.name, test.in),
-      test.startsWith === undefined ? undefined : beginsWith(test.startsWith),
-      test.contains === undefined ? undefined : ilike(nodes.name, `%${escapePattern(test.contains)}%`),
-    ),
-  test: ({ eq: same, in: list, startsWith, contains }) => {
-    const listed = list && new Set(list);
-    const part = contains?.toLowerCase();
-    return ({ name }) =>
-      (same === undefined || name === same) &&
-      (listed === undefined || listed.has(name)) &&
-      (startsWith === undefined || name.startsWith(startsWith)) &&
-      (part === undefined || name.toLowerCase().includes(part));
+    and(nameCondition(nodes.name, test), test.startsWith === undefined ? undefined : beginsInRange(test.startsWith)),
+  test: (test) => {
+    const hasName = nameTest(test);
+    return ({ name }) => hasName(name);
   },
 };
 

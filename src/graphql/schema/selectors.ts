@@ -10,7 +10,8 @@ import type {
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import type { ErrorCode } from "../../errors.ts";
 import { DATABASE_CONDITIONS } from "../../store/node-filter.ts";
-import type { NodeFilter, StringTest } from "../../store/node-filter.ts";
+import type { StringTest } from "../../store/name-filter.ts";
+import type { NodeFilter } from "../../store/node-filter.ts";
 import { nodesByNames } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import type { Reader } from "../../store/postgres/database.ts";
