@@ -210,7 +210,7 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   OSTLER_DRIVER_WORKERS: {
     flag: "driver-workers",
     fallback: "",
-    help: "maximum worker processes that run steps of drivers, 1 to 512, about 25 MB each; power readings and probes use additional ones; default: OSTLER_CONCURRENCY; 0 runs drivers inside the service, without isolation",
+    help: "maximum worker processes that run steps of drivers, 1 to 512, 15 to 25 MB each; power readings and probes use additional ones; default: OSTLER_CONCURRENCY; 0 runs drivers inside the service, without isolation",
   },
   OSTLER_POWER_SECONDS: {
     flag: "power-seconds",
