@@ -29,6 +29,7 @@ afterAll(async () => {
 
 test("the package contains the compiled client, its types, the schema and possible types, and nothing of the service", () => {
   const modules = [
+    "change-map",
     "filter",
     "index",
     "items",

@@ -412,13 +412,25 @@ function stopAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circu
   ];
 }
 
+/** When the run's last stop was withdrawn with the abort that had replaced it, in the order of `seq`; else never. */
+function stopWithdrawnAt({ seen }: RunAccount): number {
+  const interrupts = seen.filter(({ what }) => what === "INTERRUPT");
+  const stoppedAt = interrupts.findLastIndex(({ becomes }) => becomes === "STOP");
+  const [replaced, withdrawn] = interrupts.slice(stoppedAt + 1);
+  const isWithdrawn = replaced?.was === "STOP" && replaced.becomes === "ABORT" && withdrawn?.was === "ABORT";
+  return stoppedAt >= 0 && isWithdrawn ? withdrawn.seq : Infinity;
+}
+
 /**
  * Every transaction that begins after a stop was answered knows of it, whether the run or only its operation has the
- * stop: it begins no step, and repeats none that failed.
+ * stop: it begins no step, and repeats none that failed, unless the stop was withdrawn with an abort that had replaced
+ * it (docs/verbs/withdrawAbort.md).
  */
 function begunAfter(run: RunAccount, answeredAt: number): string[] {
+  const withdrawnAt = stopWithdrawnAt(run);
   return run.seen
     .filter(({ what, was, begunAt }) => what === "ATTEMPT" && was === null && begunAt > answeredAt)
+    .filter(({ seq }) => seq < withdrawnAt)
     .map(({ more }) => `attempt ${more.number} at ${labelOf(run, more.step ?? -1)} was begun afterwards`);
 }
 
