@@ -473,7 +473,17 @@ export async function runModel(connection: Connection, options: ModelOptions): P
           ? await engine.stop(who, { work, ...(random.often(0.1) && { timeoutSeconds: 1 }) })
           : await engine.withdrawAbort(who, { work });
     const { answers, refused } = answeredOf(answer);
-    asks.push({ verb: kind, actor: who.actor, by, mode, askedAt, answeredAt: Date.now(), refused, answers });
+    asks.push({
+      verb: kind,
+      actor: who.actor,
+      by,
+      operationId: by === "operation" ? operationId : null,
+      mode,
+      askedAt,
+      answeredAt: Date.now(),
+      refused,
+      answers,
+    });
     if (!answers.some(({ accepted }) => accepted)) traceless.push(who.actor);
     note(
       `${who.actor} ${kind} ${mode} by ${by} ${by === "operation" ? operationId?.slice(0, 8) : by === "nodes" ? namesOf(chosen) : ""}: ${refused ?? answers.map((one) => (one.accepted ? (one.effect ?? "yes") : one.code)).join(" ")}`,
@@ -838,6 +848,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       verb: "ABORT",
       actor: who.actor,
       by: "nodes",
+      operationId: null,
       mode: "NOW",
       askedAt,
       answeredAt: Date.now(),
@@ -861,8 +872,9 @@ export async function runModel(connection: Connection, options: ModelOptions): P
         : [];
     for (const operation of operations) {
       const concerned = asks.filter(
-        ({ answers, by }) =>
-          by === "operation" || answers.some(({ nodeId }) => operation.runs.some((run) => run.nodeId === nodeId)),
+        ({ answers, operationId }) =>
+          operationId === operation.id ||
+          (operationId === null && answers.some(({ nodeId }) => operation.runs.some((run) => run.nodeId === nodeId))),
       );
       const named = concerned.filter(
         ({ answers, by }) =>

@@ -664,7 +664,17 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     const { answers, refused } = answeredOf(answer);
     for (const one of answers) count(`${NAMES[verb]} answered ${one.accepted ? (one.effect ?? "yes") : one.code}`);
     if (refused) count(`${NAMES[verb]} answered ${refused}`);
-    return { verb, actor, by, mode, askedAt, answeredAt: Date.now(), refused, answers };
+    return {
+      verb,
+      actor,
+      by,
+      operationId: by === "operation" ? operationId : null,
+      mode,
+      askedAt,
+      answeredAt: Date.now(),
+      refused,
+      answers,
+    };
   }
 
   // ---- checks

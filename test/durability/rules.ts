@@ -82,6 +82,8 @@ export interface Ask {
   /** Its own name, so that its traces can be distinguished from those of others. */
   readonly actor: string;
   readonly by: "operation" | "nodes" | "cluster";
+  /** The operation that was named; null if it was asked by nodes or cluster. */
+  readonly operationId: string | null;
   readonly mode: "NOW" | "CUT" | "AFTER_STEP";
   readonly askedAt: number;
   readonly answeredAt: number;

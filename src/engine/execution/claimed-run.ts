@@ -111,6 +111,8 @@ export interface AbortMachine {
   readonly power: PowerState | null;
   /** The step at the position of the run has ended: the abort waited for it. */
   readonly isStepOver: boolean;
+  /** The step's `abort` was called already: only the power is left to be switched. */
+  readonly isUndone: boolean;
 }
 
 /** Nothing: the run ended, is parked, or was released for another process. The job is over. */

@@ -51,6 +51,7 @@ export function beginAbort(
     readonly ignoredSignal: boolean;
     readonly powerState?: PowerState | null;
     readonly isStepOver?: boolean;
+    readonly isUndone?: boolean;
   } = { ignoredSignal: false },
 ): AbortMachine {
   return {
@@ -60,6 +61,7 @@ export function beginAbort(
     ignoredSignal: outcome.ignoredSignal,
     power: outcome.powerState ?? null,
     isStepOver: outcome.isStepOver ?? false,
+    isUndone: outcome.isUndone ?? false,
   };
 }
 
