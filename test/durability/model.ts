@@ -956,7 +956,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     return rows.map(({ flaw }) => flaw);
   }
 
-  /** Every node can be brought into service, independent of its history. */
+  /** Every node can be brought into service, independent of its history; with `force`, as a node can have a fault. */
   async function everyNodeWorks(): Promise<void> {
     const now = [...(await look()).values()].filter(({ state }) => state !== "ACTIVE");
     for (const { name, state } of now)
@@ -968,7 +968,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       const answer = await engine.submit(caller(), {
         kind: "COMMISSION",
         nodes: { ids: group.map(({ id }) => id) },
-        options: { until, from: "BEGINNING" },
+        options: { until, from: "BEGINNING", force: true },
         onFailure: "LEAVE",
       });
       if (answer.operationId === null)
