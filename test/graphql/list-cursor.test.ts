@@ -98,13 +98,13 @@ describe("asOf", () => {
     })();
     const query = `{ list: nodes(filter: { name: { eq: "${name}" } }) { asOf nodes { id name description } } }`;
     const seen: { asOf: string; description: number }[] = [];
-    for (let round = 0; round < 40; round += 1) {
+    const position = ({ asOf }: { asOf: string }) => Number(/~c(\d+)/.exec(asOf)?.[1]);
+    while (seen.length < 40 || new Set(seen.map(position)).size < 3) {
       const { list } = await ostler.query<{ list: { asOf: string; nodes: { description: string }[] } }>(query);
       seen.push({ asOf: list.asOf, description: Number(list.nodes[0]?.description) });
     }
     isOver = true;
     await writing;
-    const position = ({ asOf }: { asOf: string }) => Number(/~c(\d+)/.exec(asOf)?.[1]);
     const { test: raw } = ostler;
     for (const one of seen) {
       const [row] = await raw.sql`select count(*)::int as edits from changes
@@ -113,6 +113,5 @@ describe("asOf", () => {
       // Every edit up to the cursor is in the list.
       expect(Number(row?.["edits"])).toBeLessThanOrEqual(one.description || 0);
     }
-    expect(new Set(seen.map(position)).size).toBeGreaterThan(1);
   });
 });
