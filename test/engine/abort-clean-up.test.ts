@@ -510,21 +510,31 @@ describe("node after a failure", () => {
     expect(undone(node)).toHaveLength(1);
   });
 
-  test("abort with powerOff: true while a failure is undone that leaves the power on: the machine is switched off [R-081]", async () => {
-    const undoing = aGate();
-    const { node, id } = await failing(
-      "CLEAN",
-      { "clean.erase_disks": { fail: "worn out" }, "driver.abort": { gate: undoing.name } },
-      { powerOnFailure: "LEAVE" },
-    );
-    await undoing.arrivals();
-    expect((await abort(node, { powerOff: true })).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
-    undoing.open();
-    await ostler.operationEnds(id);
-    expect(await leftAs(id, node)).toMatchObject({ power: "OFF", tearDownError: null });
-    expect(ostler.powerCalls(node)).toEqual(["OFF"]);
-    expect(undone(node)).toHaveLength(1);
-  });
+  test.each([
+    { undoing: "works", script: {}, tearDownError: null },
+    {
+      undoing: "fails",
+      script: { throws: "the agent is gone" },
+      tearDownError: expect.stringContaining("the agent is gone") as string,
+    },
+  ])(
+    "abort with powerOff: true while a failure is undone that leaves the power on, which $undoing: the machine is switched off [R-081]",
+    async ({ script, tearDownError }) => {
+      const undoing = aGate();
+      const { node, id } = await failing(
+        "CLEAN",
+        { "clean.erase_disks": { fail: "worn out" }, "driver.abort": { gate: undoing.name, ...script } },
+        { powerOnFailure: "LEAVE" },
+      );
+      await undoing.arrivals();
+      expect((await abort(node, { powerOff: true })).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
+      undoing.open();
+      await ostler.operationEnds(id);
+      expect(await leftAs(id, node)).toMatchObject({ power: "OFF", tearDownError });
+      expect(ostler.powerCalls(node)).toEqual(["OFF"]);
+      expect(undone(node)).toHaveLength(1);
+    },
+  );
 
   test("process that dies while a failure is undone: another one undoes it, and the failure is kept", async () => {
     await using lab = await engineUnderTest({ started: false });

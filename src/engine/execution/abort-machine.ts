@@ -40,6 +40,8 @@ export interface MachineAbort {
   readonly call: StepBasis | null;
   /** The step failed, must not be interrupted, and may still be running on the machine. */
   readonly isLeftAlone: boolean;
+  /** The machine after the step was undone, if only the power is left to be cut. */
+  readonly undone: LeftAs | null;
   /** Ends the calls: another process has claimed the run, or it has ended. */
   readonly end: AbortSignal;
   /** Fires when the abort is forced. */
@@ -50,14 +52,20 @@ export interface MachineAbort {
   confirm(): Promise<void>;
 }
 
+export interface AbortedMachine {
+  readonly left: LeftAs;
+  /** Whether the power is not off because it was not to be, and may still be cut. */
+  readonly mayCutPower: boolean;
+}
+
 /**
  * Returns the condition of the machine. Throws only if the run was lost: errors of the machine are part of the result.
  */
-export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort): Promise<LeftAs> {
+export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort): Promise<AbortedMachine> {
   const { database, log, abortCleanUpMs } = parts;
-  const { claimed, attempt, call, isLeftAlone, end, kill, confirm } = abort;
+  const { claimed, attempt, call, isLeftAlone, undone, end, kill, confirm } = abort;
   const { run, machine, plan } = claimed;
-  const errors: string[] = [];
+  const errors: string[] = undone?.tearDownError ? [undone.tearDownError] : [];
   const deadline = () => new Deadline(abortCleanUpMs);
   let power = abort.power ?? claimed.node.powerState;
   const begun = new Set((await attemptsOf(database.reader, [run.id])).map(({ step: index }) => index));
@@ -83,13 +91,14 @@ export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort
     }
   }
   const touched = touchedBy(plan.steps, begun);
-  return {
+  const left = {
     power,
     disksTouched: touched.has("DISKS"),
     firmwareTouched: touched.has("FIRMWARE"),
     networkAttached: touched.has("NETWORK"),
     tearDownError: errors.length > 0 ? errors.join("; ") : null,
   };
+  return { left, mayCutPower: begun.size > 0 && power !== "OFF" && !powerOff && !isLeftAlone };
 }
 
 /** Whether the power is to be off: as the abort chose, or after a failure as its request or the site chose. */

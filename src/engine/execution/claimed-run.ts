@@ -17,7 +17,7 @@ import type { PowerState } from "../../drivers/driver.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import type { ImageRow } from "../../store/images.ts";
 import type { ClaimedNodeChange, NodeRow } from "../../store/nodes.ts";
-import type { Failure, JsonObject, Plan, PlannedStep, StoredJson } from "../../store/records.ts";
+import type { LeftAs, Failure, JsonObject, Plan, PlannedStep, StoredJson } from "../../store/records.ts";
 import { latestOutputs } from "../../store/attempts.ts";
 import { UNTOUCHED } from "../../store/runs.ts";
 import type { LockedRun } from "../../store/run-locks.ts";
@@ -111,8 +111,8 @@ export interface AbortMachine {
   readonly power: PowerState | null;
   /** The step at the position of the run has ended: the abort waited for it. */
   readonly isStepOver: boolean;
-  /** The step's `abort` was called already: only the power is left to be switched. */
-  readonly isUndone: boolean;
+  /** The machine after the step was undone, if only the power is left to be cut; null: nothing was done yet. */
+  readonly undone: LeftAs | null;
 }
 
 /** Nothing: the run ended, is parked, or was released for another process. The job is over. */

@@ -51,7 +51,7 @@ export function beginAbort(
     readonly ignoredSignal: boolean;
     readonly powerState?: PowerState | null;
     readonly isStepOver?: boolean;
-    readonly isUndone?: boolean;
+    readonly undone?: LeftAs;
   } = { ignoredSignal: false },
 ): AbortMachine {
   return {
@@ -61,7 +61,7 @@ export function beginAbort(
     ignoredSignal: outcome.ignoredSignal,
     power: outcome.powerState ?? null,
     isStepOver: outcome.isStepOver ?? false,
-    isUndone: outcome.isUndone ?? false,
+    undone: outcome.undone ?? null,
   };
 }
 

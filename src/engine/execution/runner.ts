@@ -221,7 +221,7 @@ export class Runner {
   }
 
   async #abort(directive: AbortMachine): Promise<RunDirective> {
-    const { claimed, attempt, ignoredSignal, isUndone, power } = directive;
+    const { claimed, attempt, ignoredSignal, undone, power } = directive;
     const step = attempt && claimed.plan.steps[attempt.step];
     const stepLog = attempt && this.#commits.stepLog(claimed, attempt);
     // The driver's `abort` does not run beside a step that must not be interrupted and may still be running. The end of
@@ -230,7 +230,7 @@ export class Runner {
     const mayBeWorking = ignoredSignal || (code !== undefined && MACHINE_MAY_WORK.has(code));
     const isLeftAlone = mayBeWorking && code !== undefined && step?.interruptible === "NEVER";
     const call =
-      attempt && stepLog && step && !isUndone && !isLeftAlone && !(ignoredSignal && step.interruptible !== "ALWAYS")
+      attempt && stepLog && step && !undone && !isLeftAlone && !(ignoredSignal && step.interruptible !== "ALWAYS")
         ? this.#callOf(
             { claimed, step, attempt, generation: claimed.run.generation, leftMs: this.#parts.abortCleanUpMs },
             stepLog,
@@ -238,10 +238,9 @@ export class Runner {
         : null;
     const confirm = this.#ownershipCheck(claimed);
     const { cancel: end, kill } = this.#activeRuns.enterStep(claimed, { interruptible: "NEVER" });
-    const left = await abortMachine(this.#parts, { claimed, attempt, call, isLeftAlone, power, end, kill, confirm });
-    return this.#commits.settle(claimed, stepLog, (context) =>
-      settleAbort(context, { ...directive, isLeftAlone }, left),
-    );
+    const abort = { claimed, attempt, call, isLeftAlone, undone, power, end, kill, confirm };
+    const aborted = await abortMachine(this.#parts, abort);
+    return this.#commits.settle(claimed, stepLog, (context) => settleAbort(context, directive, aborted));
   }
 
   /** `leftMs` sets the deadline, because the stored one is by the database's clock, and this process's may be wrong. */

@@ -9,13 +9,14 @@ import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import { isPoweredOffByAbort } from "../../lifecycle/verbs.ts";
 import { latestAttempt } from "../../store/attempts.ts";
 import { lockNodes } from "../../store/nodes.ts";
-import type { Failure, LeftAs, PlannedStep, StoredJson } from "../../store/records.ts";
+import type { Failure, PlannedStep, StoredJson } from "../../store/records.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { nextPosition } from "../plans/plan.ts";
 import { isReservedWait } from "../plans/reserved-steps.ts";
+import type { AbortedMachine } from "./abort-machine.ts";
 import { enterAgain, parked, passBoundary } from "./boundary.ts";
 import { RELEASE, changeNode, describeFault, moveNode, noteInventory, notePower, toFailure } from "./claimed-run.ts";
-import type { AbortMachine, ClaimedRun, EnterStep, RunContext, RunDirective, StepContext } from "./claimed-run.ts";
+import type { AbortMachine, EnterStep, RunContext, RunDirective, StepContext } from "./claimed-run.ts";
 import type { Fault } from "./driver-result.ts";
 import { beginAbort, endAborted } from "./end-run.ts";
 import type { StepOutcome } from "./perform-step.ts";
@@ -156,26 +157,19 @@ export function giveUpStep(context: StepContext, failure: Failure, ignoredSignal
   return beginAbort(claimed, { ...attempt, failure }, { ignoredSignal });
 }
 
-/** Whether an abort that was accepted while a failure was undone asks for a power-off, which the failure did not. */
-function hasMissedPowerOff({ run, node, plan, leg }: ClaimedRun, { power, tearDownError }: LeftAs): boolean {
-  return (
-    power !== "OFF" && tearDownError === null && isPoweredOffByAbort(run.powerOff, node.state, plan.legs[leg]?.phase)
-  );
-}
-
 /** Settles an abort or a failure after it was carried out on the machine. */
 export async function settleAbort(
   context: RunContext,
-  directive: AbortMachine & { readonly isLeftAlone: boolean },
-  left: LeftAs,
+  directive: AbortMachine,
+  { left, mayCutPower }: AbortedMachine,
 ): Promise<RunDirective> {
   const { ledger, claimed, interrupt } = context;
-  const { run, plan } = claimed;
+  const { run, plan, node, leg } = claimed;
   const { interruptFailure: failure } = run;
   const { attempt } = directive;
-  const isPowerDecided = interrupt !== "ABORT" || directive.isLeftAlone || directive.isUndone;
-  if (attempt && !isPowerDecided && hasMissedPowerOff(claimed, left))
-    return beginAbort(claimed, attempt, { ...directive, powerState: left.power, isUndone: true });
+  // An abort was accepted while a failure was undone that leaves the power as it is.
+  if (interrupt === "ABORT" && mayCutPower && isPoweredOffByAbort(run.powerOff, node.state, plan.legs[leg]?.phase))
+    return beginAbort(claimed, attempt, { ...directive, powerState: left.power, undone: left });
   if (!plan.bestEffort || interrupt === "ABORT") return endAborted(context, directive, left);
   // An earlier commit succeeded although its answer was lost, as in `settleStep`.
   if (run.owner !== claimed.job.id) return RELEASE;
