@@ -4,12 +4,8 @@ import type { OperationChangeField } from "../store/change-fields.ts";
 import type { ChangeRow } from "../store/changes.ts";
 import { operationTest } from "../store/operation-filter.ts";
 import type { OperationFilter } from "../store/operation-filter.ts";
-import {
-  operationVersionsAfter,
-  operationsByIds,
-  operationsListedWith,
-  relatedOperations,
-} from "../store/operations.ts";
+import { operationVersionsAfter, operationsListedWith, relatedOperations } from "../store/operation-lists.ts";
+import { operationsByIds } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { Reader } from "../store/postgres/database.ts";
 import type { ObjectChange, View } from "./change-items.ts";

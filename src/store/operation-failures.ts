@@ -1,9 +1,10 @@
-/** Failed runs of operations, in groups with the same cause. One statement for several operations. */
-import { sql } from "drizzle-orm";
+/** Failures of operations: of their work, in groups with the same cause, and of their clean-ups. */
+import { and, eq, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { AttentionGroup } from "./attention.ts";
 import type { Reader } from "./postgres/database.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
+import type { Failure } from "./records.ts";
 import { attempts, discoveries, nodes, operations, runs } from "./tables.ts";
 
 export interface OperationFailures {
@@ -65,4 +66,23 @@ export async function operationFailures(
       count(*)::int as "groupCount", (select count(distinct subject)::int from failed where failed.operation_id = ordered.operation_id) as "nodeCount", sum(open_count)::int as "openCount"
     from ordered group by operation_id`);
   return new Map([...rows].map(({ id, ...failures }) => [id, failures]));
+}
+
+/** Failures of clean-up runs by operation, apart from the failures that caused the clean-up. */
+export async function cleanUpFailures(
+  reader: Reader,
+  operationIds: readonly string[],
+): Promise<Map<string, readonly Failure[]>> {
+  if (operationIds.length === 0) return new Map();
+  const rows = await reader
+    .select({ operationId: runs.operationId, failure: runs.failure })
+    .from(runs)
+    .where(
+      and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "CLEAN_UP"), sql`${runs.failure} is not null`),
+    )
+    .orderBy(runs.ordinal);
+  const failures = new Map<string, Failure[]>();
+  for (const { operationId, failure } of rows)
+    if (failure) failures.set(operationId, [...(failures.get(operationId) ?? []), failure]);
+  return failures;
 }

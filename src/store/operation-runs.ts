@@ -1,6 +1,8 @@
-/** The runs of one operation, by how far they are: what waves, failure policies and interrupts ask. */
+/** The runs of operations, by how far they are: what waves, failure policies, interrupts and progress ask. */
 import { and, asc, eq, gt, inArray, isNull, lte, ne, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
+import type { FinalRunState, RunCounts, RunState } from "../lifecycle/operation-states.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import type { RunRow } from "./runs.ts";
 import { runs } from "./tables.ts";
@@ -160,6 +162,98 @@ export async function steeredRuns(
     waiting: queued - starting,
     nodeIds: rows.map(({ nodeId }) => nodeId),
   };
+}
+
+/** Number of runs of each operation by state, without clean-up runs. */
+export async function runStateCounts(
+  reader: Reader,
+  operationIds: readonly string[],
+): Promise<Map<string, Partial<Record<RunState, number>>>> {
+  if (operationIds.length === 0) return new Map();
+  const rows = await reader
+    .select({ operationId: runs.operationId, state: runs.state, count: sql<number>`count(*)::int` })
+    .from(runs)
+    .where(and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "WORK")))
+    .groupBy(runs.operationId, runs.state)
+    .orderBy(asc(runs.state));
+  const counts = new Map<string, Partial<Record<RunState, number>>>();
+  for (const { operationId, state, count } of rows)
+    counts.set(operationId, { ...counts.get(operationId), [state]: count });
+  return counts;
+}
+
+/** Runs of an operation's work that are equally far in the same plan. */
+export interface RunGroup {
+  readonly operationId: string;
+  readonly planHash: string;
+  readonly state: RunState;
+  readonly wave: number;
+  readonly position: number;
+  readonly count: number;
+  /** The runs among them whose node was cleaned up afterwards. */
+  readonly undone: number;
+}
+
+/** The runs of each operation's work, by how far they are. */
+export async function runGroups(reader: Reader, operationIds: readonly string[]): Promise<Map<string, RunGroup[]>> {
+  if (operationIds.length === 0) return new Map();
+  const isUndone = sql`exists (select from runs c where c.operation_id = ${runs.operationId} and c.node_id = ${runs.nodeId} and c.purpose = 'CLEAN_UP')`;
+  const rows = await reader
+    .select({
+      operationId: runs.operationId,
+      planHash: runs.planHash,
+      state: runs.state,
+      wave: runs.wave,
+      position: runs.position,
+      count: sql<number>`count(*)::int`,
+      undone: sql<number>`count(*) filter (where ${runs.state} = 'SUCCEEDED' and ${isUndone})::int`,
+    })
+    .from(runs)
+    .where(and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "WORK")))
+    .groupBy(runs.operationId, runs.planHash, runs.state, runs.wave, runs.position);
+  return Map.groupBy(rows, ({ operationId }) => operationId);
+}
+
+/** Counts from which the outcome of an operation is derived. */
+export async function finalCounts(
+  tx: Tx,
+  operationId: string,
+): Promise<RunCounts & { readonly unfinished: number; readonly cleanUps: number }> {
+  const ended = (state: FinalRunState) =>
+    sql<number>`count(*) filter (where ${runs.state} = ${state} and ${runs.purpose} = 'WORK')::int`;
+  const [row] = await tx
+    .select({
+      succeeded: ended("SUCCEEDED"),
+      failed: ended("FAILED"),
+      aborted: ended("ABORTED"),
+      stopped: ended("STOPPED"),
+      succeededWithErrors: sql<number>`count(*) filter (where ${runs.state} = 'SUCCEEDED' and ${runs.purpose} = 'WORK' and jsonb_array_length(${runs.errors}) > 0)::int`,
+      unfinished: sql<number>`count(*) filter (where ${runs.finishedAt} is null)::int`,
+      cleanUps: sql<number>`count(*) filter (where ${runs.purpose} = 'CLEAN_UP')::int`,
+    })
+    .from(runs)
+    .where(eq(runs.operationId, operationId));
+  return row ?? { succeeded: 0, failed: 0, aborted: 0, stopped: 0, succeededWithErrors: 0, unfinished: 0, cleanUps: 0 };
+}
+
+/**
+ * Number of an operation's unfinished runs that were started, which `maxParallel` limits. They may still wait for a
+ * capacity limit.
+ */
+export async function countStartedRuns(tx: Tx, operationId: string): Promise<number> {
+  return tx.$count(
+    runs,
+    and(
+      eq(runs.operationId, operationId),
+      sql`${runs.finishedAt} is null`,
+      sql`(${runs.state} <> 'QUEUED' or ${runs.waitFor} is not null or ${runs.waitReason} is not null)`,
+    ),
+  );
+}
+
+/** Whether a run of the operation is unfinished: one index look-up, unlike counting. */
+export async function hasUnfinishedRun(tx: Tx, operationId: string): Promise<boolean> {
+  return exists(tx, and(eq(runs.operationId, operationId), isNull(runs.finishedAt)));
 }
 
 /** A run that has not started. The index of unfinished runs serves the condition. */

@@ -12,7 +12,7 @@ import { nodeCondition } from "../../src/store/node-filter.ts";
 import { inventoriesPages, nodesPage, nodesPages, naturalKey } from "../../src/store/nodes.ts";
 import type { NodeFilter } from "../../src/store/node-filter.ts";
 import type { NodeOrder } from "../../src/store/nodes.ts";
-import { operationsOfClusters, operationsOfNodes, operationsPage } from "../../src/store/operations.ts";
+import { operationsOfClusters, operationsOfNodes, operationsPage } from "../../src/store/operation-lists.ts";
 import type { PageRequest } from "../../src/store/postgres/pagination.ts";
 import { runsPages } from "../../src/store/runs.ts";
 import {

@@ -6,13 +6,8 @@
 import type { Refusal } from "../../errors.ts";
 import { stopForecast } from "../../lifecycle/forecast.ts";
 import { isFinalOperation } from "../../lifecycle/operation-states.ts";
-import {
-  interruptOperation,
-  lockOperation,
-  noteFirstFailure,
-  operationsByIds,
-  unfinishedOperationsOfCluster,
-} from "../../store/operations.ts";
+import { interruptOperation, lockOperation, noteFirstFailure, operationsByIds } from "../../store/operations.ts";
+import { unfinishedOperationsOfCluster } from "../../store/operation-lists.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { keepReadOnly } from "../../store/postgres/transactions.ts";

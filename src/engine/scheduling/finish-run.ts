@@ -14,11 +14,10 @@ import { insertRuns } from "../../store/new-runs.ts";
 import type { NewRun } from "../../store/new-runs.ts";
 import { lockNodes } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
+import { finalCounts, hasUnfinishedRun } from "../../store/operation-runs.ts";
 import {
-  finalCounts,
   finishOperation,
   finishSucceeded,
-  hasUnfinishedRun,
   lockOperation,
   lockOperations,
   noteFirstFailure,

@@ -4,7 +4,7 @@
  * which slot-scheduler.ts grants. With its job it counts as started, but it stays QUEUED, and its node untouched, until
  * a worker takes the job and begins the first step (execution/claim.ts).
  */
-import { countStartedRuns } from "../../store/operations.ts";
+import { countStartedRuns } from "../../store/operation-runs.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import { lockRunsToStart } from "../../store/operation-runs.ts";

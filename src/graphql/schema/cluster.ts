@@ -2,7 +2,7 @@
 import type { ClusterEdited } from "../../engine/inventory/clusters.ts";
 import { clusterByName, clustersPage, countClusters } from "../../store/clusters.ts";
 import { CLUSTER_FIELDS } from "../../store/node-fields.ts";
-import { operationCountsOfClusters, operationsOfClusters } from "../../store/operations.ts";
+import { operationCountsOfClusters, operationsOfClusters } from "../../store/operation-lists.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import { builder, given, needs } from "../base/builder.ts";
 import { connectionOf, connectionType, EMPTY_PAGE, pageArgs, pageRequest } from "../base/connection.ts";

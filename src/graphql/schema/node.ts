@@ -2,7 +2,7 @@
 import { NODE_FIELDS } from "../../store/node-fields.ts";
 import type { NodeFault } from "../../lifecycle/faults.ts";
 import { inventoriesPages, inventoryCounts } from "../../store/nodes.ts";
-import { operationCountsOfNodes, operationsOfNodes } from "../../store/operations.ts";
+import { operationCountsOfNodes, operationsOfNodes } from "../../store/operation-lists.ts";
 import { transitionCountsOfNodes, transitionsOfNodes } from "../../store/transitions.ts";
 import { builder } from "../base/builder.ts";
 import {

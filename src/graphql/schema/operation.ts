@@ -1,7 +1,8 @@
 /** Operations: the type and its queries. verbs.ts and work.ts have the mutations that start them. */
 import { UNFINISHED_RUN_STATES } from "../../lifecycle/operation-states.ts";
 import type { RunState } from "../../lifecycle/operation-states.ts";
-import { countOperations, operationsPage, restartedBy } from "../../store/operations.ts";
+import { countOperations, operationsPage } from "../../store/operation-lists.ts";
+import { restartedBy } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { Failure, Waves } from "../../store/records.ts";
 import { runCountsOf, runsPages } from "../../store/runs.ts";
