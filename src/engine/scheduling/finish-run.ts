@@ -14,7 +14,7 @@ import { insertRuns } from "../../store/new-runs.ts";
 import type { NewRun } from "../../store/new-runs.ts";
 import { lockNodes } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
-import { finalCounts, hasUnfinishedRun } from "../../store/operation-runs.ts";
+import { finalCounts, hasUnfinishedRun, lockQueuedRuns, parkedRuns } from "../../store/operation-runs.ts";
 import {
   finishOperation,
   finishSucceeded,
@@ -26,7 +26,6 @@ import {
 import type { OperationRow } from "../../store/operations.ts";
 import type { Failure, Plan, SitePolicy } from "../../store/records.ts";
 import { storePlans } from "../../store/plans.ts";
-import { lockQueuedRuns, parkedRuns } from "../../store/operation-runs.ts";
 import { UNTOUCHED, busyNodes, finishRuns, newestWork, runsOfOperation } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { cleansAutomatically, readSite } from "../../store/site.ts";

@@ -1,7 +1,7 @@
 /**
  * Slots below the capacity limits: a maximum of runs in a phase, and of runs on one management controller. A run that
- * finds its limit full waits without a job (QUEUED before its first step, else WAITING between two steps) and gets
- * its slot here; the longest waiting runs go first. It keeps its phase's slot until it leaves the phase, and its
+ * finds its limit full waits without a job (QUEUED before its first step, else WAITING between two steps) and gets its
+ * slot here; the longest waiting runs go first. It keeps its phase's slot until it leaves the phase, and its
  * controller's slot until it ends, parked or not. A hold and a maintenance release both.
  *
  * One transaction at a time, over all replicas, grants slots: it locks the site's row, so its counts are exact. It

@@ -4,10 +4,9 @@
  * which slot-scheduler.ts grants. With its job it counts as started, but it stays QUEUED, and its node untouched, until
  * a worker takes the job and begins the first step (execution/claim.ts).
  */
-import { countStartedRuns } from "../../store/operation-runs.ts";
+import { countStartedRuns, lockRunsToStart } from "../../store/operation-runs.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import { plansByHashes } from "../../store/plans.ts";
-import { lockRunsToStart } from "../../store/operation-runs.ts";
 import { changeClaimedRuns } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { readSite } from "../../store/site.ts";
