@@ -1,9 +1,8 @@
 /**
  * Subject `admission`: one mutation that commissions a whole fleet, over HTTP, from the request to the response, in a
  * service in a separate process. In addition to the time: the CPU of the service and of PostgreSQL, the peak memory of
- * the
- * service, and for how long the positions of the logs were locked, measured in the database by a transaction that locks
- * them again and again: what any other writer would have waited for.
+ * the service, and for how long the positions of the logs were locked, measured in the database by a transaction that
+ * locks them again and again: what any other writer would have waited for.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";

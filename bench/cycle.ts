@@ -2,8 +2,7 @@
  * Subject `cycle`: what one node costs from managed to inspected, available, active and available again, in each
  * process: the service, its drivers and PostgreSQL. Once with one request for all nodes, once with one request for each
  * node, 16 in flight. With `--against`, a second build of Ostler is measured in the same minutes, in alternating
- * passes,
- * so that their ratio does not depend on other load of the machine.
+ * passes, so that their ratio does not depend on other load of the machine.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,8 +1,7 @@
 /**
  * Subject `recording`: what the triggers that record changes cost PostgreSQL, per changed row, and what numbering
- * costs,
- * per change. CPU time of the session that writes, on two databases in alternating rounds; one of them has no triggers
- * that record.
+ * costs, per change. CPU time of the session that writes, on two databases in alternating rounds; one of them has no
+ * triggers that record.
  */
 import { readFileSync } from "node:fs";
 import postgres from "postgres";

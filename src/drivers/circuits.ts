@@ -33,8 +33,7 @@ export interface Circuit {
 
 /**
  * PROMPT: it answered the last call, or was never called. SLOW: its last answer took long. FAILING: the last call had
- * no
- * answer in time.
+ * no answer in time.
  */
 export type Pace = "PROMPT" | "SLOW" | "FAILING";
 

@@ -1,7 +1,6 @@
 /**
  * A deadline on the monotonic clock: setting the system clock does not move it. It can be put on hold. The deadline of
- * a
- * part of the time holds that of the whole too.
+ * a part of the time holds that of the whole too.
  */
 
 export class Deadline extends Date {

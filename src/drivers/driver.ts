@@ -241,11 +241,9 @@ export interface NodeAgent {
   close(): Promise<void>;
   /**
    * An address to which the installed system can report (by GET or POST) until the agent is booted on the node again.
-   * It
-   * contains a secret, and replaces the one that was created before. A report ends a wait with `callback: true` of a
-   * step
-   * without a task; `StepCall.callback` is then `{ home: <body> }`, and `AgentStatus` has it too. The run must have
-   * opened a session.
+   * It contains a secret, and replaces the one that was created before. A report ends a wait with `callback: true` of a
+   * step without a task; `StepCall.callback` is then `{ home: <body> }`, and `AgentStatus` has it too. The run must
+   * have opened a session.
    */
   homeUrl(): Promise<string>;
 }

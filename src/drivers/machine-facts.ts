@@ -1,6 +1,6 @@
 /**
- * Checks what a driver reads of a machine: firmware, BIOS settings, boot device and console. Drivers are not
- * trusted, so each value is checked member by member, and unknown members are dropped.
+ * Checks what a driver reads of a machine: firmware, BIOS settings, boot device and console. Drivers are not trusted,
+ * so each value is checked member by member, and unknown members are dropped.
  */
 import { isRecord } from "../runtime/json-values.ts";
 import type { BiosAttribute, BiosValue, BootOverride, FirmwareComponent } from "./driver.ts";

@@ -8,8 +8,7 @@ import { setImmediate as nextTurn, setTimeout as delay } from "node:timers/promi
 
 /**
  * Rest after a turn, as a multiple of its duration, while the process writes. Streams that catch up then have a sixth
- * of
- * the time of the event loop, so that other work takes at most a fifth longer.
+ * of the time of the event loop, so that other work takes at most a fifth longer.
  */
 const REST = 5;
 /**

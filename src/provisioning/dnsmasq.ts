@@ -1,7 +1,6 @@
 /**
  * The configuration of a dnsmasq that lets machines boot the agent over the network: DHCP, TFTP for the program of
- * iPXE,
- * and the address of the boot script for iPXE itself. Also the script with which it reports leases.
+ * iPXE, and the address of the boot script for iPXE itself. Also the script with which it reports leases.
  */
 import { BOOT_SCRIPT_PATH } from "./boot-script.ts";
 

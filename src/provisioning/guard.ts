@@ -1,7 +1,6 @@
 /**
  * The limits that every request of a machine passes: on rejected requests, on requests that use the database at the
- * same
- * time, and on transfers. Machines have no login before they have a session, so anything can call.
+ * same time, and on transfers. Machines have no login before they have a session, so anything can call.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { readBody, refuseBody, sendJson } from "../http/respond.ts";

@@ -25,8 +25,7 @@ export function compileFolder(name: string): string | null {
 
 /**
  * Modules that are imported from now on are taken from the cache of the service, or compiled and kept.
- * NODE_COMPILE_CACHE
- * has priority, and NODE_DISABLE_COMPILE_CACHE turns it off. Child processes do not inherit it.
+ * NODE_COMPILE_CACHE has priority, and NODE_DISABLE_COMPILE_CACHE turns it off. Child processes do not inherit it.
  */
 export function cacheCompiledModules(): void {
   const folder = compileFolder("service");

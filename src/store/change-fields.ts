@@ -1,7 +1,6 @@
 /**
- * Recorded changes: the fields by which the API names changes, each with the columns behind it. The triggers
- * of
- * the migration `changes` contain the same lists as SQL. The test `test/store/changes.test.ts` changes every column and
+ * Recorded changes: the fields by which the API names changes, each with the columns behind it. The triggers of the
+ * migration `changes` contain the same lists as SQL. The test `test/store/changes.test.ts` changes every column and
  * compares, and fails for a column that is in no list.
  */
 import type { nodes, clusters, operations, runs } from "./tables.ts";

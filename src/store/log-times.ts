@@ -8,8 +8,7 @@ import type { SQL } from "drizzle-orm";
 
 /**
  * SQL of the position of the last transition before a time; the one before the oldest transition that is kept if all
- * are later. About twenty look-ups for a million transitions; without the limit, PostgreSQL
- * would join the whole log.
+ * are later. About twenty look-ups for a million transitions; without the limit, PostgreSQL would join the whole log.
  */
 export function positionBefore(time: Date): SQL {
   const isBefore = sql`t.at < ${time.toISOString()}::timestamptz`;

@@ -3,8 +3,8 @@
  * that each failure stays with its node. docs/e2e.md describes it.
  *
  * `--short` installs one machine, `--only NAME,NAME` runs these scenarios, `--list` prints them, `--keep` keeps the
- * files of the machines, `--rebuild` builds the image and the agent again. Prints a line for each check, the seconds
- * of each scenario, then `N passed, N failed`.
+ * files of the machines, `--rebuild` builds the image and the agent again. Prints a line for each check, the seconds of
+ * each scenario, then `N passed, N failed`.
  *
  * Needs root and the Debian packages that it names. Everything runs in namespaces of its own.
  */

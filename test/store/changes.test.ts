@@ -181,8 +181,7 @@ describe("a change of an operation or of a run", () => {
       .begin(async (tx) => {
         await tx.unsafe(`delete from change_inbox`);
         // Columns that otherwise change only together. Foreign keys stay: to drop one locks a second table, and the
-        // engine
-        // may lock both in the other order.
+        // engine may lock both in the other order.
         const checks = await tx`
           select conname from pg_constraint where contype = 'c' and conrelid = ${getTableName(table)}::regclass`;
         for (const { conname } of checks)

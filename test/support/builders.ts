@@ -1,7 +1,7 @@
 /**
- * Builders for tests: an engine with a database of its own (`engineUnderTest`), nodes in whatever state a test
- * begins with (`aNode().in("AVAILABLE")`), gates that hold a step until the test opens them, and questions that wait
- * for their answer.
+ * Builders for tests: an engine with a database of its own (`engineUnderTest`), nodes in whatever state a test begins
+ * with (`aNode().in("AVAILABLE")`), gates that hold a step until the test opens them, and questions that wait for their
+ * answer.
  */
 import { randomUUID } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";

@@ -1,7 +1,6 @@
 /**
  * Serves the built page and hands /graphql to the service, as a reverse proxy in front of both does. Counts what
- * passes,
- * and cuts connections.
+ * passes, and cuts connections.
  */
 import { readFile } from "node:fs/promises";
 import { createServer, request } from "node:http";

@@ -1,7 +1,6 @@
 /**
  * An archive in the format newc, as the kernel unpacks it into the ramdisk. The files are sorted and all times are 0,
- * so
- * the same files always give the same bytes. All files belong to root, also if another user builds.
+ * so the same files always give the same bytes. All files belong to root, also if another user builds.
  */
 import { readFileSync } from "node:fs";
 import { dirname } from "node:path";

@@ -1,8 +1,7 @@
 /**
  * Debian packages, fetched and unpacked without root: apt works in a folder of its own, with its own list of sources
- * and
- * an empty list of installed packages. No maintainer script runs: these need root, and those of another architecture
- * need programs that this machine cannot execute.
+ * and an empty list of installed packages. No maintainer script runs: these need root, and those of another
+ * architecture need programs that this machine cannot execute.
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { userInfo } from "node:os";

@@ -91,8 +91,7 @@ export async function receiveCallback(
 
 /**
  * Gives a callback to the present entry of the step that a locked run is at, and wakes it if it waits for one. False:
- * no
- * step is under way, or this entry has got a callback.
+ * no step is under way, or this entry has got a callback.
  */
 export async function deliverCallback(
   transaction: Transaction,

@@ -262,9 +262,9 @@ function recoverStep(parts: ClaimParts, context: TimedContext): RunDirective {
   const { ledger, claimed, step, attempt, interrupt } = context;
   const wasNeverEntered = parts.wasNeverEntered(claimed.run, attempt);
   const isLost = !wasNeverEntered && !step.idempotent && attempt.memo === null && attempt.part === "RUN";
-  // After a takeover too, an abort waits for the end of a step that must not be interrupted, or that has left a
-  // memo because its machine may still work. A lost step has ended, and one that ends at its boundary was cut by the
-  // death of its process.
+  // After a takeover too, an abort waits for the end of a step that must not be interrupted, or that has left a memo
+  // because its machine may still work. A lost step has ended, and one that ends at its boundary was cut by the death
+  // of its process.
   if (
     attempt.part === "ABORT" ||
     isCancelledBy(interrupt, step, claimed.run) ||

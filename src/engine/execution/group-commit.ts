@@ -18,8 +18,7 @@
  *
  * ## In a transaction of its own
  * At most `OWN_MAX` at a time; the others wait in order. The transaction waits for the run's lock, and the change may
- * take long and lock other runs.
- * Left with the result of the change, or with its error.
+ * take long and lock other runs. Left with the result of the change, or with its error.
  */
 import { isConnectionLoss, sqlState } from "../../store/postgres/connection-errors.ts";
 import type { LockedRun } from "../../store/run-locks.ts";

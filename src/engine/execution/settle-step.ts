@@ -1,7 +1,7 @@
 /**
  * The outcome of a step: notes it in the run's ledger and continues the run. A step that is done passes the boundary or
- * enters its verify part, one that waits is parked, and one that failed is retried, or undone like an
- * aborted one before it ends the run.
+ * enters its verify part, one that waits is parked, and one that failed is retried, or undone like an aborted one
+ * before it ends the run.
  */
 import { cancels } from "../../lifecycle/interrupts.ts";
 import { edge } from "../../lifecycle/machine.ts";

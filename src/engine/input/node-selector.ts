@@ -53,8 +53,8 @@ interface Refused {
 const PATH: readonly string[] = ["input", "nodes"];
 
 /**
- * The selected nodes, or a refusal that names every one that does not exist. `lockIn`: the transaction in which
- * picked nodes are locked; they are not locked without it.
+ * The selected nodes, or a refusal that names every one that does not exist. `lockIn`: the transaction in which picked
+ * nodes are locked; they are not locked without it.
  */
 export async function selectNodes(
   reader: Reader,

@@ -1,6 +1,5 @@
 /**
- * A change that is applied to many nodes: its flaws, whatever the nodes are, and its effect on one node. Pure,
- * except
+ * A change that is applied to many nodes: its flaws, whatever the nodes are, and its effect on one node. Pure, except
  * for the checks of settings, which the drivers provide.
  */
 import type { Refusal } from "../../errors.ts";

@@ -1,9 +1,7 @@
 /**
  * Deletes old transitions and changes: at the start and then once an hour, the oldest first, in batches small enough
- * not
- * to block other statements. Positions and the sequence numbers of each node continue unchanged; a reader whose cursor
- * is older
- * than the remaining transitions gets CURSOR_EXPIRED. Several replicas may sweep at the same time.
+ * not to block other statements. Positions and the sequence numbers of each node continue unchanged; a reader whose
+ * cursor is older than the remaining transitions gets CURSOR_EXPIRED. Several replicas may sweep at the same time.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../../log.ts";

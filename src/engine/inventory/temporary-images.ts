@@ -1,8 +1,7 @@
 /**
  * Temporary files in the image folder: `ostler image add --store` copies an image under such a name, and renames it
  * when it is complete. A command that was killed, or a host that crashed, leaves the file behind; the service deletes
- * it
- * at a later start.
+ * it at a later start.
  */
 import { randomUUID } from "node:crypto";
 import { readdir, stat, unlink } from "node:fs/promises";

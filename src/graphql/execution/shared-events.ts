@@ -4,11 +4,10 @@
  * CPU time.
  *
  * A field takes part by an extension `eventKey`, which is equal for events that look the same; events of other fields
- * are executed for each subscriber. Subscribers are in one
- * group if document, operation and caller are the same, and so are the variables below the root field: variables in its
- * arguments, such as a cursor or a filter, only select events. The first subscriber of a group that reaches an event
- * executes it; others that reach it within `FRESH_MS` get its result with its text (`stringify`). Later the event is
- * executed again.
+ * are executed for each subscriber. Subscribers are in one group if document, operation and caller are the same, and so
+ * are the variables below the root field: variables in its arguments, such as a cursor or a filter, only select events.
+ * The first subscriber of a group that reaches an event executes it; others that reach it within `FRESH_MS` get its
+ * result with its text (`stringify`). Later the event is executed again.
  *
  * A subscriber never goes back in time: it shares a result only if it subscribed before that execution began and has
  * not received a later one. Otherwise it executes the event again, and later subscribers share that result. So a client

@@ -2,9 +2,9 @@
 import { renderGraphiQL } from "@graphql-yoga/render-graphiql";
 
 /**
- * The tabs are numbered, and take several lines if they do not fit on one; without a height of
- * their own, the lines would cover the editor and its button. An animation moves a tab while the pointer
- * is down, so the click ends beside the tab and only the second click works; without the transform no tab moves.
+ * The tabs are numbered, and take several lines if they do not fit on one; without a height of their own, the lines
+ * would cover the editor and its button. An animation moves a tab while the pointer is down, so the click ends beside
+ * the tab and only the second click works; without the transform no tab moves.
  */
 const STYLE = `<style>
   .graphiql-tab { transform: none !important; counter-increment: tab; }

@@ -1,7 +1,6 @@
 /**
  * The filters of the table, as the page's address keeps them and as the service takes them. The service evaluates the
- * filter:
- * of nodes that do not match, nothing is sent.
+ * filter: of nodes that do not match, nothing is sent.
  */
 import type { NodeFilter, NodeState, PowerState } from "../api/generated/graphql.ts";
 

@@ -75,8 +75,7 @@ function isLongList(value: unknown): boolean {
 /**
  * Prepares the statements of transactions that recur: Drizzle would have each parsed, described and planned again. Does
  * nothing in a pool that does not prepare. `hasGenericPlans`: as of the connections; a transaction that sends a long
- * list
- * is planned for its values from there on.
+ * list is planned for its values from there on.
  */
 export function prepareTransactions(sql: Sql, { hasGenericPlans }: { readonly hasGenericPlans: boolean }): Sql {
   const isPrepared = createPreparedPolicy(undefined, PREPARED_IN_TRANSACTIONS_MAX);
