@@ -8,6 +8,7 @@ import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
 import { check } from "./checker/check.ts";
+import { mayBeRefused } from "./checker/conditions.ts";
 import { summaryOf } from "./checker/summary.ts";
 import { goodHistory, iso, writeHistory } from "./good-history.ts";
 import type { Made, Values } from "./good-history.ts";
@@ -105,6 +106,31 @@ const addFault = (made: Made, what: Nemesis["what"], target: string, from: numbe
     { t: from, k: "nemesis", id: `planted-${from}`, what, target, phase: "begin", detail: null },
     { t: to, k: "nemesis", id: `planted-${from}`, what, target, phase: "end", detail: null },
   );
+/** A refusal of one node by a request of its own. */
+function refuse(
+  made: Made,
+  t: number,
+  verb: string,
+  node: string,
+  [code, message]: readonly [string, string],
+): Request {
+  const { request, answer } = exchangeOf(made, "cleanNodes", "n1");
+  const asked = { ...request, id: `planted-${made.requests.length}`, t, verb, nodes: [node], input: {} };
+  made.requests.push(asked, {
+    ...answer,
+    id: asked.id,
+    t: t + 40,
+    operationId: null,
+    results: [{ node, accepted: false, runId: null, effect: null, refusal: { code, message } }],
+  });
+  return asked;
+}
+const DISAPPEARED = ["INVALID_STATE", "Monitoring has reported node n4 as disappeared. Wait."] as const;
+const UNREACHABLE = ["INVALID_STATE", "Node n1 has had the fault BMC_UNREACHABLE since then: No answer."] as const;
+const DIRTY = ["INVALID_STATE", "Node n1 has had the fault CLEAN_UP_FAILED since then: It failed."] as const;
+const INSTALLED = ["INVALID_STATE", "Node n1 is MANAGEABLE with an installed system (stage PROVISIONED)."] as const;
+const WRONG_STATE = ["INVALID_STATE", "Node n4 is CLEAN_FAILED. DEPLOY is allowed from AVAILABLE."] as const;
+const MAINTAINED = ["IN_MAINTENANCE", "Node n1 is in maintenance."] as const;
 const transition = (made: Made, node: string, event: string) => row(made, "transitions", { node_name: node, event });
 /** A step of the plan that cleans. */
 const planned = (made: Made, step: number) => (row(made, "plans", { hash: "p" })["steps"] as Values[])[step] ?? {};
@@ -1001,26 +1027,110 @@ const FAULTS: readonly (readonly [fault: string, promise: string, message: RegEx
     "P14",
     /was refused for its state, but is allowed in every state that the node had: MANAGEABLE/,
     (made) => {
-      const { request, answer } = exchangeOf(made, "cleanNodes", "n1");
-      made.requests.push(
-        { ...request, id: "state", t: 60_000 },
-        {
-          ...answer,
-          id: "state",
-          t: 60_040,
-          operationId: null,
-          results: [
-            {
-              node: "n1",
-              accepted: false,
-              runId: null,
-              effect: null,
-              refusal: { code: "INVALID_STATE", message: "No." },
-            },
-          ],
-        },
-      );
+      refuse(made, 60_000, "cleanNodes", "n1", ["INVALID_STATE", "No."]);
     },
+  ],
+  [
+    "a node is refused as disappeared long after it was seen again",
+    "P14",
+    /cleanNodes on node n4 was refused for its state, but is allowed/,
+    (made) => void refuse(made, 75_000, "cleanNodes", "n4", DISAPPEARED),
+  ],
+  [
+    "a node is refused as disappeared before it has disappeared",
+    "P14",
+    /decommissionNodes on node n4 was refused for its state/,
+    (made) => void refuse(made, 40_000, "decommissionNodes", "n4", DISAPPEARED),
+  ],
+  [
+    "a node that is in the wrong state is refused as disappeared",
+    "P14",
+    /deployNodes on node n4 was refused for its state/,
+    (made) => void refuse(made, 75_000, "deployNodes", "n4", DISAPPEARED),
+  ],
+  [
+    "a disappeared node is refused for a state that allows the verb",
+    "P14",
+    /cleanNodes on node n4 was refused for its state/,
+    (made) => void refuse(made, 55_000, "cleanNodes", "n4", WRONG_STATE),
+  ],
+  [
+    "a request with force is refused because the node has disappeared",
+    "P14",
+    /cleanNodes on node n4 was refused for its state/,
+    (made) => set(refuse(made, 55_000, "cleanNodes", "n4", DISAPPEARED), { input: { force: true } }),
+  ],
+  [
+    "a node is refused for a fault that it does not have",
+    "P14",
+    /cleanNodes on node n1 was refused for its state/,
+    (made) => {
+      set(row(made, "nodes", { name: "n1" }), { fault_kind: "CLEAN_UP_FAILED" });
+      refuse(made, 60_000, "cleanNodes", "n1", UNREACHABLE);
+    },
+  ],
+  [
+    "a verification is refused because the BMC is unreachable",
+    "P14",
+    /manageNodes on node n1 was refused for its state/,
+    (made) => {
+      set(row(made, "nodes", { name: "n1" }), { fault_kind: "BMC_UNREACHABLE" });
+      refuse(made, 60_000, "manageNodes", "n1", UNREACHABLE);
+    },
+  ],
+  [
+    "a cleaning is refused because a clean-up failed",
+    "P14",
+    /cleanNodes on node n1 was refused for its state/,
+    (made) => {
+      set(row(made, "nodes", { name: "n1" }), { fault_kind: "CLEAN_UP_FAILED" });
+      refuse(made, 60_000, "cleanNodes", "n1", DIRTY);
+    },
+  ],
+  [
+    "a commission is refused for an installed system on a node that was never deployed",
+    "P14",
+    /commissionNodes on node n1 was refused for its state/,
+    (made) => void refuse(made, 60_000, "commissionNodes", "n1", INSTALLED),
+  ],
+  [
+    "a node is refused as in maintenance without one",
+    "P14",
+    /cleanNodes on node n1 was refused with IN_MAINTENANCE/,
+    (made) => void refuse(made, 60_000, "cleanNodes", "n1", MAINTAINED),
+  ],
+  [
+    "a verb that maintenance allows is refused because of it",
+    "P14",
+    /inspectNodes on node n2 was refused with IN_MAINTENANCE/,
+    (made) => {
+      set(row(made, "nodes", { name: "n2" }), { maintenance_reason: "disk" });
+      refuse(made, 60_000, "inspectNodes", "n2", MAINTAINED);
+    },
+  ],
+  [
+    "a node is refused as protected although it is not",
+    "P14",
+    /cleanNodes on node n1 was refused with PROTECTED/,
+    (made) => void refuse(made, 60_000, "cleanNodes", "n1", ["PROTECTED", "Node n1 is protected."]),
+  ],
+  [
+    "work is accepted on a node that had disappeared",
+    "P14",
+    /cleanNodes was accepted on node n5, which was disappeared all the time/,
+    (made) => set(row(made, "nodes", { name: "n5" }), { presence: "DISAPPEARED" }),
+  ],
+  [
+    "work is accepted on a node whose BMC is unreachable",
+    "P14",
+    /cleanNodes was accepted on node n5, which was without a reachable BMC all the time/,
+    (made) => set(row(made, "nodes", { name: "n5" }), { fault_kind: "BMC_UNREACHABLE" }),
+  ],
+  [
+    "work is accepted on a node in maintenance",
+    "P14",
+    /cleanNodes was accepted on node n5, which was in maintenance all the time/,
+    (made) => set(row(made, "nodes", { name: "n5" }), { maintenance_reason: "disk" }),
   ],
   [
     "a verb is accepted from a state that forbids it",
@@ -1274,6 +1384,48 @@ describe("checker with a planted fault", () => {
 
 const CORRECT: readonly (readonly [what: string, change: (made: Made) => void])[] = [
   [
+    "a node is refused as disappeared while the report that it is back is being stored",
+    (made) => void refuse(made, 65_000, "decommissionNodes", "n4", DISAPPEARED),
+  ],
+  [
+    "work is accepted while a report that the node has disappeared is being stored",
+    (made) => {
+      set(row(made, "nodes", { name: "n5" }), { presence: "DISAPPEARED" });
+      made.final.conditions.push({ node_id: "id-n5", at: iso(95_000), presence: "UNSEEN" });
+    },
+  ],
+  [
+    "a node is refused for its fault",
+    (made) => {
+      set(row(made, "nodes", { name: "n1" }), { fault_kind: "BMC_UNREACHABLE" });
+      made.final.conditions.push({ node_id: "id-n1", at: iso(90_000) });
+      refuse(made, 95_000, "cleanNodes", "n1", UNREACHABLE);
+    },
+  ],
+  [
+    "a verification is accepted on a node whose BMC is unreachable, and work with force",
+    (made) => {
+      set(row(made, "nodes", { name: "n5" }), { fault_kind: "BMC_UNREACHABLE" });
+      for (const one of made.requests)
+        if (one.k === "request" && one.verb === "cleanNodes" && one.nodes.includes("n5"))
+          set(one, { input: { ...(one.input as Values), force: true } });
+    },
+  ],
+  [
+    "a node in maintenance is refused",
+    (made) => {
+      made.final.conditions.push({ node_id: "id-n4", at: iso(75_000), in_maintenance: true, presence: "DISCOVERED" });
+      refuse(made, 70_000, "cleanNodes", "n4", MAINTAINED);
+    },
+  ],
+  [
+    "a commission is refused for the system that a deployment installed",
+    (made) => {
+      set(row(made, "attempts", { run_id: "run-n1-4000", step: 0 }), { label: "deploy.wipe" });
+      refuse(made, 60_000, "commissionNodes", "n1", INSTALLED);
+    },
+  ],
+  [
     "an unanswered request takes effect",
     (made) => {
       const { answer } = exchangeOf(made, "cleanNodes", "n1");
@@ -1454,6 +1606,7 @@ const CORRECT: readonly (readonly [what: string, change: (made: Made) => void])[
         { ...answer, id: "other" },
       );
       set(row(made, "nodes", { name: "n1" }), { maintenance_reason: "moved" });
+      made.final.conditions.push({ node_id: "id-n1", at: iso(111_500), in_maintenance: false });
     },
   ],
   [
@@ -1469,6 +1622,26 @@ describe("checker with an unusual but correct run", () => {
   test.each(CORRECT)('"%s" is not reported', async (_what, change) => {
     const results = await resultsOf(change);
     expect(results.flatMap(({ id, first }) => first.map(({ message }) => `${id} ${message}`))).toEqual([]);
+  });
+});
+
+describe("refusal for a failed clean-up", () => {
+  const is = { presence: null, fault: "CLEAN_UP_FAILED", inMaintenance: false, isProtected: false, isRetired: false };
+  const mayBe = (kind: "DEPLOY" | "COMMISSION" | null, states: readonly string[]) =>
+    mayBeRefused(
+      { code: DIRTY[0], message: DIRTY[1] },
+      { kind, options: {} },
+      { states, conditions: [is], mayHaveSystem: false },
+    );
+
+  test("is right for work that deploys without cleaning, in one of the states that the node may have had", () => {
+    expect(mayBe("DEPLOY", ["AVAILABLE"])).toBe(true);
+    expect(mayBe("COMMISSION", ["CLEANING", "DEPLOY_FAILED"])).toBe(true);
+  });
+
+  test("is wrong for work that cleans, and for a restart", () => {
+    expect(mayBe("COMMISSION", ["MANAGEABLE", "CLEAN_FAILED"])).toBe(false);
+    expect(mayBe(null, ["AVAILABLE"])).toBe(false);
   });
 });
 

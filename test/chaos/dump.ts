@@ -2,12 +2,23 @@
 import type { Sql } from "postgres";
 import { record } from "./records.ts";
 
-/** Tables and their order. `select *` reads all columns. */
+/**
+ * Tables and their order. `select *` reads all columns. `conditions` are the values before each change of what refuses
+ * verbs on a node; changes without a position are the newest.
+ */
 const TABLES: Readonly<Record<string, string>> = {
   feed_position: "select * from feed_position",
   lifecycle_edges: "select * from lifecycle_edges",
   clusters: "select * from clusters order by name",
   nodes: "select * from nodes order by name",
+  conditions: `select subject_id as node_id, at, before->>'presence' as presence, before->>'faultKind' as fault,
+      (before->'maintenance')::boolean as in_maintenance, (before->'isProtected')::boolean as is_protected,
+      (before->'retired')::boolean as is_retired
+    from (select position, 0 as id, subject, subject_id, at, fields, before from changes
+      union all select null, id, subject, subject_id, at, fields, before from change_inbox) as change
+    where subject = 'NODE' and before is not null
+      and fields && array['PRESENCE', 'FAULT', 'MAINTENANCE', 'PROTECTED', 'RETIRED']
+    order by position nulls last, id`,
   operations: "select * from operations order by created_at, id",
   plans: "select hash, plan->'steps' as steps, plan from plans",
   runs: "select * from runs order by created_at, id",

@@ -45,6 +45,7 @@ export interface Made {
   readonly final: Record<
     | "clusters"
     | "nodes"
+    | "conditions"
     | "operations"
     | "runs"
     | "plans"
@@ -97,6 +98,7 @@ export function goodHistory(): Made {
     final: {
       clusters: [],
       nodes: [],
+      conditions: [],
       operations: [],
       runs: [],
       plans: [],
@@ -147,11 +149,11 @@ export function goodHistory(): Made {
     refusal: null,
     effect,
   });
-  const refused = (node: string, code: string): NodeAnswer => ({
+  const refused = (node: string, code: string, message = "No."): NodeAnswer => ({
     node,
     accepted: false,
     runId: null,
-    refusal: { code, message: "No." },
+    refusal: { code, message },
     effect: null,
   });
 
@@ -530,6 +532,27 @@ export function goodHistory(): Made {
   end(42_210, thrown, WIPE, { state: "FAILED", failure: fault });
   move(42_210, "n5", "fail", "CLEAN_FAILED", thrown);
   endRun(42_210, thrown, "FAILED", { failure: fault });
+
+  // Monitoring reports the fourth as disappeared for a while, and so it refuses work.
+  const report = (t: number, event: string) => {
+    const row = final.nodes.find(({ name }) => name === "n4") ?? {};
+    final.conditions.push({ node_id: row["id"], at: iso(t), presence: row["presence"], fault: null });
+    Object.assign(row, { presence: event });
+    ask(t - 10, "r1", "reportPresence", ["n4"], { event, nodes: [{ name: "n4" }] }, null, {
+      operationId: null,
+      replayed: null,
+      refusals: [],
+      results: [],
+    });
+  };
+  report(43_000, "DISAPPEARED");
+  ask(54_000, "r1", "cleanNodes", ["n4"], { nodes: { names: ["n4"] } }, "key-disappeared", {
+    operationId: null,
+    replayed: false,
+    refusals: [],
+    results: [refused("n4", "INVALID_STATE", "Monitoring has reported node n4 as disappeared. Wait.")],
+  });
+  report(60_000, "DISCOVERED");
 
   // The process of the sixth is frozen inside a step; another enters it. The stale one leaves late and enters nothing
   // more.

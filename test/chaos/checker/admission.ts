@@ -6,18 +6,17 @@
  * A run certainly exists from its first sign (the answer that names it, an entry, a transition) to its `finished_at`,
  * which is never later than the moment at which others see its end. It may exist from its `created_at`, and for some
  * time after its end. A node may be seen in every state that its transitions show between some time before the request
- * and the answer.
+ * and the answer, and under every condition (conditions.ts) that its changes show for that time.
  */
 import { phasesOf } from "../../durability/expectations.ts";
 import type { Kind, Options } from "../../durability/expectations.ts";
 import { AT_REST } from "../../durability/rules.ts";
+import type { Refusal } from "../records.ts";
+import { SEEN_MS, certainlyRefused, conditionsDuring, mayBeRefused } from "./conditions.ts";
 import { TOLERANCE_MS, answerOf, keyOf } from "./history.ts";
 import type { Exchange, History, RunRow, TransitionRow } from "./history.ts";
 import type { Findings } from "./findings.ts";
 import { overlap } from "./intervals.ts";
-
-/** Longest delay until others see a transition or the end of a run, in milliseconds: duration of a slow transaction. */
-export const SEEN_MS = 10_000;
 
 /** Kind of operation that each verb starts. A restart starts one of the kind that it continues. */
 export const KINDS: Readonly<Record<string, Kind>> = {
@@ -49,10 +48,14 @@ export function checkAdmission(history: History, findings: Findings): void {
     );
   for (const exchange of history.exchange) {
     for (const { node, refusal, accepted, runId } of answerOf(exchange)?.results ?? []) {
-      if (accepted && runId !== null) checkAccepted(history, findings, exchange, runId);
+      if (accepted && runId !== null) {
+        checkAccepted(history, findings, exchange, runId);
+        checkAllowed(history, findings, exchange, runId);
+      }
       if (refusal?.code === "NOTHING_RUNNING") checkNothingRunning(history, findings, exchange, node, surelyFrom);
       if (refusal?.code === "BUSY") checkBusy(history, findings, exchange, node);
-      if (refusal?.code === "INVALID_STATE") checkState(findings, exchange, node, moves.get(node) ?? []);
+      if (refusal && CONDITIONAL.has(refusal.code))
+        checkCondition(history, findings, exchange, { node, refusal, moves: moves.get(node) ?? [] });
     }
   }
   checkOneRunAtATime(history, findings, named);
@@ -108,41 +111,85 @@ function checkBusy(history: History, findings: Findings, { request, answer }: Ex
     findings.violation("other", `The answer says that node ${node} is busy, but it had no run.`, request, answer);
 }
 
-/** A refusal with INVALID_STATE requires a state, between the request and the answer, that does not allow the verb. */
-function checkState(
+/** Codes of refusals for the state or a condition of a node. */
+const CONDITIONAL: ReadonlySet<string> = new Set(["INVALID_STATE", "IN_MAINTENANCE", "PROTECTED"]);
+
+/**
+ * A refusal for a state or a condition requires, between the request and the answer, a state that does not allow the
+ * verb, or the condition.
+ */
+function checkCondition(
+  history: History,
   findings: Findings,
   { request, answer }: Exchange,
-  node: string,
-  moves: readonly TransitionRow[],
+  {
+    node,
+    refusal,
+    moves,
+  }: { readonly node: string; readonly refusal: Refusal; readonly moves: readonly TransitionRow[] },
 ): void {
-  const kind = KINDS[request.verb];
-  // A node that has disappeared is refused with the same code.
-  if (kind === undefined || kind === "DECOMMISSION") return;
-  findings.fact("answers INVALID_STATE");
+  const kind = KINDS[request.verb] ?? null;
+  if (kind === null && request.verb !== "restart") return;
+  findings.fact(`answers ${refusal.code}`);
   const begin = Math.max(
     0,
     moves.findLastIndex(({ t }) => t < request.t - SEEN_MS),
   );
-  const states = moves
-    .slice(begin)
-    .filter(({ t }) => t <= (answer?.t ?? 0) + TOLERANCE_MS)
-    .map(({ to }) => to ?? "");
-  const refusing = states.some(
-    (state) => !AT_REST.has(state) || phasesOf(kind, state, optionsOf(request.input)) === null,
+  const to = answer?.t ?? 0;
+  const seen = moves.slice(begin).filter(({ t }) => t <= to + TOLERANCE_MS);
+  const states = seen.map(({ to: state }) => state ?? "");
+  const conditions = conditionsDuring(history, node, { from: request.t, to });
+  const mayHaveSystem = (history.runsAt.get(node) ?? []).some(({ id }) =>
+    history.attemptsOf
+      .get(id)
+      ?.some(
+        ({ label, state, startedAt }) =>
+          label?.startsWith("deploy.") === true && state === "SUCCEEDED" && startedAt <= to + TOLERANCE_MS,
+      ),
   );
-  if (!refusing)
+  const asked = { kind, options: optionsOf(request.input) };
+  if (!mayBeRefused(refusal, asked, { states, conditions, mayHaveSystem }))
     findings.violation(
       "other",
-      `${request.verb} on node ${node} was refused for its state, but is allowed in every state that the node had: ${states.join(", ")}.`,
+      refusal.code === "INVALID_STATE"
+        ? `${request.verb} on node ${node} was refused for its state, but is allowed in every state that the node had: ${states.join(", ")}.`
+        : `${request.verb} on node ${node} was refused with ${refusal.code}, but the node was not so at any moment.`,
       request,
       answer,
-      ...moves.slice(begin, begin + states.length),
+      ...conditions,
+      ...seen,
     );
 }
 
+/** New work is not accepted on a node that certainly had a condition that refuses it. */
+function checkAllowed(history: History, findings: Findings, { request, answer }: Exchange, runId: string): void {
+  const run = history.runs.get(runId);
+  const operation = run && history.operations.get(run.operationId);
+  const isWork = KINDS[request.verb] !== undefined || request.verb === "restart";
+  if (!run || !isWork || answer?.ok !== true || answer.replayed !== false) return;
+  findings.fact("accepted runs compared with the conditions of the node");
+  const kind = KINDS[request.verb] ?? Object.values(KINDS).find((one) => one === operation?.kind) ?? null;
+  const conditions = conditionsDuring(history, run.nodeName, { from: request.t, to: answer.t });
+  const why = certainlyRefused({ kind, options: optionsOf(request.input) }, conditions);
+  if (why !== null)
+    findings.violation(
+      "illegal",
+      `${request.verb} was accepted on node ${run.nodeName}, which was ${why} all the time.`,
+      request,
+      answer,
+      ...conditions,
+    );
+}
+
+/** The options of a request that decide its admission. Verbs ignore those that they do not have. */
 function optionsOf(input: unknown): Options {
-  const { until, reinstall } = (input ?? {}) as Pick<Options, "until" | "reinstall">;
-  return { ...(until !== undefined && { until }), ...(reinstall !== undefined && { reinstall }) };
+  const { until, from, reinstall, force } = (input ?? {}) as Pick<Options, "until" | "from" | "reinstall" | "force">;
+  return {
+    ...(until !== undefined && { until }),
+    ...(from !== undefined && { from }),
+    ...(reinstall !== undefined && { reinstall }),
+    ...(force !== undefined && { force }),
+  };
 }
 
 /**

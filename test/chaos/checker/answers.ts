@@ -70,7 +70,7 @@ const SETTINGS: readonly Setting[] = [
   },
   {
     verbs: ["reportPresence"],
-    at: ({ nodes }) => nodes.values().map(({ name, presence }) => [name, presence]),
+    at: ({ nodes }) => nodes.values().map(({ name, conditions }) => [name, conditions.presence]),
     named: ({ nodes }) => nodes,
     valueIn: ({ event }) => event,
   },

@@ -119,9 +119,25 @@ export interface NodeRow {
   readonly state: string;
   readonly count: number;
   readonly labels: Readonly<Record<string, string>>;
-  readonly presence: string | null;
   /** Reason of the maintenance; null if the node is not in maintenance. */
   readonly maintenance: string | null;
+  /** At the end. */
+  readonly conditions: Conditions;
+}
+
+/** What refuses verbs on a node, besides its state and its work. */
+export interface Conditions {
+  readonly presence: string | null;
+  readonly fault: string | null;
+  readonly inMaintenance: boolean;
+  readonly isProtected: boolean;
+  readonly isRetired: boolean;
+}
+
+/** A change of the conditions of a node. */
+export interface ConditionChange {
+  readonly t: number;
+  readonly before: Conditions;
 }
 
 export interface OperationRow {
@@ -244,6 +260,9 @@ export interface History {
   readonly samples: readonly Sample[];
   readonly clusters: readonly ClusterRow[];
   readonly nodes: ReadonlyMap<string, NodeRow>;
+  readonly nodesByName: ReadonlyMap<string, NodeRow>;
+  /** Changes of the conditions, by name of the node, in their order. */
+  readonly conditionsAt: ReadonlyMap<string, readonly ConditionChange[]>;
   readonly operations: ReadonlyMap<string, OperationRow>;
   readonly runs: ReadonlyMap<string, RunRow>;
   readonly runsAt: ReadonlyMap<string, readonly RunRow[]>;
@@ -478,6 +497,7 @@ function createGenerations(
 async function readFinal(folder: string, wall: (iso: unknown) => number) {
   const clusters: ClusterRow[] = [];
   const nodes = new Map<string, NodeRow>();
+  const conditions: (ConditionChange & { readonly nodeId: string })[] = [];
   const operations = new Map<string, OperationRow>();
   const runs = new Map<string, RunRow>();
   const plans = new Map<string, Plan>();
@@ -510,8 +530,27 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
           state: text(row["state"]),
           count: Number(row["transition_count"]),
           labels: (row["labels"] ?? {}) as NodeRow["labels"],
-          presence: textOrNull(row["presence"]),
           maintenance: textOrNull(row["maintenance_reason"]),
+          conditions: {
+            presence: textOrNull(row["presence"]),
+            fault: textOrNull(row["fault_kind"]),
+            inMaintenance: row["maintenance_reason"] != null,
+            isProtected: row["is_protected"] === true,
+            isRetired: row["retired_reason"] != null,
+          },
+        });
+        break;
+      case "conditions":
+        conditions.push({
+          nodeId: text(row["node_id"]),
+          t: wall(row["at"]),
+          before: {
+            presence: textOrNull(row["presence"]),
+            fault: textOrNull(row["fault"]),
+            inMaintenance: row["in_maintenance"] === true,
+            isProtected: row["is_protected"] === true,
+            isRetired: row["is_retired"] === true,
+          },
         });
         break;
       case "operations":
@@ -611,6 +650,8 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
   return {
     clusters,
     nodes,
+    nodesByName: new Map(nodes.values().map((node) => [node.name, node])),
+    conditionsAt: Map.groupBy(conditions, ({ nodeId }) => nodes.get(nodeId)?.name ?? nodeId),
     operations,
     runs,
     plans,

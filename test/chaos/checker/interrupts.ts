@@ -3,7 +3,8 @@
  * been recorded or not: it may explain an effect, but never requires one.
  */
 import { AT_REST } from "../../durability/rules.ts";
-import { SEEN_MS, checkAdmission, operationOf } from "./admission.ts";
+import { checkAdmission, operationOf } from "./admission.ts";
+import { SEEN_MS } from "./conditions.ts";
 import type { Exchange, History, OperationRow, RunRow, Answered } from "./history.ts";
 import { TOLERANCE_MS, answerOf, shown } from "./history.ts";
 import { Findings } from "./findings.ts";
