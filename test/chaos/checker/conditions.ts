@@ -20,7 +20,7 @@ export interface Moment {
   readonly to: number;
 }
 
-/** What a node may have been at some moment between a request and its answer. */
+/** States and conditions that a node may have had at some moment between a request and its answer. */
 export interface Seen {
   readonly states: readonly string[];
   readonly conditions: readonly Conditions[];

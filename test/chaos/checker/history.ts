@@ -125,7 +125,7 @@ export interface NodeRow {
   readonly conditions: Conditions;
 }
 
-/** What refuses verbs on a node, besides its state and its work. */
+/** Facts about a node that refuse verbs in every state. */
 export interface Conditions {
   readonly presence: string | null;
   readonly fault: string | null;
