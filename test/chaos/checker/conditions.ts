@@ -1,8 +1,8 @@
 /**
- * Conditions of nodes that refuse verbs whatever their state: presence, faults, maintenance, protection, retirement. The
- * log of changes has the conditions before each change, and the row of the node those at the end; so the conditions at
- * every moment are known. Between the moment of a change and `SEEN_MS` later, others may see either value: a refusal is
- * right if a condition that requires it may have been seen, and an acceptance is wrong if one was certainly seen.
+ * Conditions of nodes that refuse verbs whatever their state: presence, faults, maintenance, protection, retirement.
+ * The log of changes has the conditions before each change, and the row of the node those at the end; so the conditions
+ * at every moment are known. Between the moment of a change and `SEEN_MS` later, others may see either value: a refusal
+ * is right if a condition that requires it may have been seen, and an acceptance is wrong if one was certainly seen.
  */
 import { deploysWithoutCleaning, phasesOf } from "../../durability/expectations.ts";
 import type { Kind, Options } from "../../durability/expectations.ts";
