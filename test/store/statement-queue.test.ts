@@ -93,6 +93,21 @@ test("snapshot whose connection is lost releases its slot", async () => {
   });
 });
 
+test("snapshot whose connection was lost left its later statements unanswered forever, and a stream that read in it silent", async () => {
+  await using own = await openDatabase({ connection: database.connection, connectionsMax: 4 });
+  const { reader: one, close } = own.lazySnapshot();
+  const [row] = await one.execute<{ pid: number }>("select pg_backend_pid() as pid");
+  const running = outcome(one.execute(text`select pg_sleep(${60})`));
+  // Its parameters keep postgres.js from sending it before the first one is answered.
+  const waiting = outcome(one.execute(text`select ${1}::int`));
+  await eventually("the first statement runs", async () => (await runningCount()) === 1);
+  await reader.execute(text`select pg_terminate_backend(${row?.pid})`);
+  expect(await Promise.all([running, waiting])).not.toContain("read");
+  expect(await outcome(one.execute("select 1"))).not.toBe("read");
+  close();
+  expect(await outcome(own.bounded.execute("select 1"))).toBe("read");
+});
+
 test("bounded reads run on the available connections only, and are not sent after waiting too long", async () => {
   const reads = Array.from({ length: 12 }, () => outcome(bounded.execute("select pg_sleep(60)")));
   const quick = outcome(bounded.execute("select 'never sent'"));

@@ -4,7 +4,8 @@
  *
  * Modes:
  * - unopened: no connection is used. Left by the first statement.
- * - open: the transaction holds a connection. A failed statement ends its use: later ones fail with the same error.
+ * - open: the transaction holds a connection. A failed statement ends its use: later ones fail with the same error. If
+ *   the connection is lost, all statements without an answer fail.
  * - closed: entered by `close`. The transaction ends after the statements that were sent; later ones are refused.
  */
 import { drizzle } from "drizzle-orm/postgres-js";
@@ -32,6 +33,10 @@ export function lazySnapshot(sql: Sql, statementSeconds?: number): LazySnapshot 
   const closing = Promise.withResolvers<void>();
   // Without a transaction, nothing waits for it.
   closing.promise.catch(() => {});
+  // postgres.js 3.4.9 keeps statements of a transaction that wait behind another, and never settles them if the
+  // connection is lost. The end of the transaction does.
+  const failed = Promise.withResolvers<never>();
+  failed.promise.catch(() => {});
   let opened: Promise<TransactionSql> | undefined;
   let isClosed = false;
   let failure: unknown;
@@ -45,7 +50,10 @@ export function lazySnapshot(sql: Sql, statementSeconds?: number): LazySnapshot 
         resolve(tx);
         return closing.promise;
       })
-      .catch(reject);
+      .catch((error: unknown) => {
+        reject(error);
+        failed.reject(error);
+      });
     return promise;
   }
 
@@ -54,7 +62,7 @@ export function lazySnapshot(sql: Sql, statementSeconds?: number): LazySnapshot 
     const tx = await (opened ??= open());
     if (isClosed) throw new Error("The request is over; its snapshot of the database is closed.");
     try {
-      return await answerOf(tx.unsafe(...given));
+      return await Promise.race([answerOf(tx.unsafe(...given)), failed.promise]);
     } catch (error) {
       failure ??= error;
       throw sqlState(error) === TRANSACTION_ABORTED ? failure : error;
