@@ -5,8 +5,8 @@ import type { ChangeBefore, NodeBefore } from "../store/change-records.ts";
 import type { ChangeRow } from "../store/changes.ts";
 import { nodesWithClusters } from "../store/node-facts.ts";
 import type { NodeFacts } from "../store/node-facts.ts";
-import { nodeCondition, nodeTest } from "../store/node-filter.ts";
-import type { NodeFilter } from "../store/node-filter.ts";
+import { changeTimes, nodeCondition, nodeTest } from "../store/node-filter.ts";
+import type { NodeFilter, NodeTest } from "../store/node-filter.ts";
 import { nodeVersionsAfterName, nodesByIds } from "../store/nodes.ts";
 import type { NodeRow } from "../store/nodes.ts";
 import type { Reader } from "../store/postgres/database.ts";
@@ -54,29 +54,48 @@ const FIELDS = Object.keys(NODE_CHANGE_COLUMNS) as NodeChangeField[];
 
 export function viewOfNodes(filter: NodeFilter | undefined): View<KnownNode, NodeChangeField> {
   const test = filter && nodeCondition(filter) ? nodeTest(filter) : () => true;
+  const times = filter ? changeTimes(filter) : [];
+  // Any change can end or begin a match of `changedSince`.
+  const factsAt = ({ id, row: { subject, before } }: ObjectChange<NodeChangeField>, known: KnownNode | null) => {
+    if (isOfNode(before)) return factsBefore(id, before);
+    return times.length > 0 && subject === "NODE" ? known?.facts : undefined;
+  };
   return {
     fields: FIELDS,
     matches: ({ facts }) => test(facts),
-    before({ id, row: { before, at } }, known) {
-      if (!isOfNode(before)) return null;
-      const facts = factsBefore(id, before, known?.facts.updatedAt ?? at);
-      return { matched: test(facts), name: known?.row.name ?? before.name };
+    before(change, known) {
+      const facts = factsAt(change, known);
+      if (!facts) return null;
+      const latest = known?.facts.updatedAt ?? change.row.at;
+      return { matched: matchedBefore(test, facts, earlierTimes(times, latest)), name: known?.row.name ?? facts.name };
     },
     begins: ({ row: { subject, event } }) => subject === "NODE" && event === "CREATED",
   };
+}
+
+/** The log does not record when a node had changed before: `MAYBE` if the filter depends on it. */
+function matchedBefore(test: NodeTest, facts: NodeFacts, times: readonly Date[]): boolean | "MAYBE" {
+  const [first = false, ...others] = times.map((updatedAt) => test({ ...facts, updatedAt }));
+  return others.every((one) => one === first) ? first : "MAYBE";
+}
+
+/** A time for each way in which a filter with these times sees a node that was last changed at `latest` or before. */
+function earlierTimes(times: readonly Date[], latest: Date): readonly Date[] {
+  return times.length === 0 ? [latest] : [new Date(0), ...times.filter((time) => time < latest), latest];
 }
 
 function isOfNode(before: ChangeBefore | null): before is NodeBefore {
   return before !== null && "driver" in before;
 }
 
-/** The time of the last change is not recorded, because it only increases. */
-function factsBefore(id: string, { maintenance, retired, ...facts }: NodeBefore, updatedAt: Date): NodeFacts {
+/** What filters saw of a node, except the time of its last change. */
+function factsBefore(id: string, { maintenance, retired, ...facts }: NodeBefore): NodeFacts {
+  const unknown = new Date(0);
   return {
     ...facts,
     id,
-    maintenanceSince: maintenance ? updatedAt : null,
+    maintenanceSince: maintenance ? unknown : null,
     retiredReason: retired ? "" : null,
-    updatedAt,
+    updatedAt: unknown,
   };
 }

@@ -73,6 +73,12 @@ export function hasClusterCondition(filter: NodeFilter): boolean {
   return CLUSTER_CONDITIONS.some((field) => filter[field] !== undefined) || inner.some(hasClusterCondition);
 }
 
+/** The times of `changedSince` in the filter and in those within it. */
+export function changeTimes({ changedSince, or: some = [], not }: NodeFilter): readonly Date[] {
+  const inner = [...some, ...(not ? [not] : [])];
+  return [...(changedSince ? [changedSince] : []), ...inner.flatMap(changeTimes)];
+}
+
 export type NodeTest = (node: NodeFacts) => boolean;
 
 /** A condition. `sql`: undefined if the value matches all nodes. */

@@ -83,6 +83,26 @@ describe("stream of changes", () => {
     expect(await since(from, { labels: { doomed: "no" } })).toEqual([]);
   });
 
+  test("stream of changes with a filter by the time of the last change emits what may have left, whatever changed [R-540]", async () => {
+    const node = await ostler.aNode().labelled({ aged: "yes" }).made();
+    await sql`update nodes set updated_at = '2026-01-01' where id = ${node.id}`;
+    const from = await newest();
+    await sql`update nodes set description = 'noisy fan', updated_at = '2026-01-03' where id = ${node.id}`;
+    const changedLater = { changedSince: new Date("2026-01-02") };
+    const ofNode = { labels: { aged: "yes" } };
+    expect(await since(from, { ...ofNode, not: changedLater })).toEqual([{ left: node.name, deleted: false }]);
+    expect(await since(from, { ...ofNode, ...changedLater })).toEqual([{ is: node.name, changed: null }]);
+    expect(await since(from, { labels: { aged: "no" }, not: changedLater })).toEqual([]);
+    const between = await newest();
+    await sql`update nodes set presence = 'DISAPPEARED', updated_at = '2026-01-04' where id = ${node.id}`;
+    expect(await since(between, { not: { changedSince: new Date("2026-01-05") } })).toEqual([
+      { is: node.name, changed: ["PRESENCE"] },
+    ]);
+    expect(await since(from, { ...ofNode, or: [{ not: changedLater }] })).toEqual([
+      { left: node.name, deleted: false },
+    ]);
+  });
+
   test("stream of changes from a cursor of the future ends with CURSOR_EXPIRED [R-541]", async () => {
     const cursor = await newest();
     const after = { ...cursor, position: cursor.position + 1_000 };

@@ -14,7 +14,8 @@ const NodeChangeRef = changeUnion({
   bring: (brought, node) => brought.node(node),
   texts: {
     upserted: "Node that matches the filter, as it is after a change, or as it was when the stream started.",
-    isNew: "it is part of a snapshot, was registered, or has begun to match the filter",
+    isNew:
+      "it is part of a snapshot, was registered, or has begun to match the filter (may have, if the filter has `changedSince`)",
     left: "Node that no longer matches the filter, or was deleted. Ignore it if you do not have the node: it may have matched for a moment only.",
   },
   leftMembers: ["uuid", "name", "deleted"],
