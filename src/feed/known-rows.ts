@@ -1,8 +1,8 @@
 /**
  * Objects as streams of changes emit them, read once for all streams: of 1,000 streams that receive a change, one reads
  * the database and the others share the row. A row serves a change only if it was read after the change was numbered,
- * and a stream only if it was read after the stream began, so that no stream goes back in time. Rows are kept for a
- * moment only.
+ * and a stream only if it was read after the stream began, so that no stream goes back in time. Old rows are dropped
+ * at the next reading.
  */
 
 export interface Wanted {

@@ -34,7 +34,7 @@ export interface AttentionGroup {
   readonly code: ErrorCode | null;
   readonly step: string | null;
   readonly driver: string | null;
-  /** The kind of a fault, the power that is wanted, or null. */
+  /** Kind of the fault, wanted power, state of the waves, reason of the wait, or CLEAN_UP; null for other kinds. */
   readonly detail: string | null;
   readonly operationId: string | null;
   readonly nodeCount: number;

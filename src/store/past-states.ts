@@ -102,7 +102,7 @@ export async function pastTime(reader: Reader, time: Date): Promise<PastTime> {
   const earliest =
     row.oldest === null
       ? new Date(now.getTime() - KEPT_MS)
-      : // Times have milliseconds, the log microseconds: the next millisecond is after the oldest transition.
+      : // At its own time the oldest transition has not happened yet, and what led to the state before is deleted.
         new Date(Date.parse(row.oldest) + 1);
   return {
     cursor: { position: row.position, at },
