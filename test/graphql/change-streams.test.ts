@@ -139,7 +139,7 @@ describe("runChanges", () => {
     const ofOperation = ostler.overSocket<AnyItem>(RUN_CHANGES, { operation, snapshot: true });
     const ended = new Set<string>();
     await takeUntil(ofOperation, ({ items: { run } }) => {
-      if (run && !["QUEUED", "RUNNING", "PARKED"].includes(run.state)) ended.add(run.nodeName);
+      if (run?.state === "SUCCEEDED") ended.add(run.nodeName);
       return ended.size === 2;
     });
     await ofOperation.return?.();

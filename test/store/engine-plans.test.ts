@@ -163,14 +163,5 @@ test("statements of the engine read no table as a whole that holds finished work
     const found = [...readAsAWhole(plan, partial), ...comparedInPairs(plan)];
     if (found.length > 0) poor.set(text, found);
   }
-  if (process.env["DUMP"]) {
-    const { writeFileSync } = await import("node:fs");
-    const out: string[] = [];
-    for (const text of texts) {
-      const rows = await ostler.test.sql.unsafe(`explain (generic_plan) ${text}`).simple();
-      out.push(`${text}\n----\n${rows.map((row) => String(row["QUERY PLAN"])).join("\n")}\n\n====`);
-    }
-    writeFileSync(process.env["DUMP"], out.join("\n"));
-  }
   expect([...poor]).toEqual([]);
 }, 120_000);
