@@ -1381,7 +1381,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-632",
-        rule: "A stream that begins with `after: <asOf of a list>` emits all that changed after the list was read, and nothing that the list has.",
+        rule: "A stream that begins with `after: <asOf of a list>` emits all that changed after the list was read. What had changed just before may be emitted too, although the list has it.",
       },
       {
         id: "R-633",
