@@ -84,7 +84,7 @@ export function createChangeTail({
 }): DrivenChangeTail {
   // What was written while there was no stream is read from the table, by those who ask for it.
   let isIdle = true;
-  let numbering: Promise<unknown> = Promise.resolve();
+  let numbering: Promise<void> | null = null;
   const numberAll = async () => {
     while ((await numberChanges(database.reader, NUMBERED_AT_ONCE)) === NUMBERED_AT_ONCE && !reader.isClosed);
   };
@@ -135,9 +135,12 @@ export function createChangeTail({
       if (reader.isClosed) return;
       if (reader.advanceListeners.size > 0) return look();
       isIdle = true;
-      numbering = numberAll().catch((error: unknown) =>
-        log.warn({ err: error }, "changes cannot be numbered; retrying"),
-      );
+      // One at a time: while the position is locked elsewhere, each would hold a connection.
+      numbering ??= numberAll()
+        .catch((error: unknown) => log.warn({ err: error }, "changes cannot be numbered; retrying"))
+        .finally(() => {
+          numbering = null;
+        });
     },
     close() {
       reads.cancel();
