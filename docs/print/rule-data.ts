@@ -1344,7 +1344,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-622",
-        rule: "`operationChanges` refuses cursors of other streams and names that do not exist, and ends with CURSOR_EXPIRED after a cursor of the future, of deleted changes or of another log.",
+        rule: "`operationChanges` refuses cursors of other streams, names that do not exist and snapshots above a limit, and ends with CURSOR_EXPIRED after a cursor of the future, of deleted changes or of another log.",
       },
       { id: "R-623", rule: "A stream of operations makes at most five items a second of each operation." },
       {

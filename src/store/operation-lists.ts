@@ -35,6 +35,21 @@ export async function countOperations(reader: Reader, filter: OperationFilter | 
   return reader.$count(operations, matching(filter));
 }
 
+/** Whether more operations match than `max`; reads no more than those. */
+export async function exceedsOperations(
+  reader: Reader,
+  filter: OperationFilter | undefined,
+  max: number,
+): Promise<boolean> {
+  const beyond = await reader
+    .select({ id: operations.id })
+    .from(operations)
+    .where(matching(filter))
+    .offset(max)
+    .limit(1);
+  return beyond.length > 0;
+}
+
 /** Up to `limit` matching operations after one, newest first. The version differs after each change of the row. */
 export async function operationVersionsAfter(
   reader: Reader,

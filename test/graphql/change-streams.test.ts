@@ -1,6 +1,7 @@
 /** Streams of operations, runs and clusters over the wire: their items, their arguments and what they refuse. */
 import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";
+import { LIMITS } from "../../src/graphql/base/request-limits.ts";
 import { serviceUnderTest, takeUntil } from "../support/service.ts";
 
 const ostler = await serviceUnderTest();
@@ -40,7 +41,9 @@ describe("operationChanges", () => {
       await ostler.commission(names, "AVAILABLE");
       const items = await takeUntil(stream, isEnd);
       await stream.return?.();
-      const [first, ...rest] = items.map(({ operationChanges: item }) => item);
+      const [first, ...rest] = items.flatMap(({ operationChanges: item }) =>
+        item.type === "OperationUpserted" ? item : [],
+      );
       expect(first).toMatchObject({ type: "OperationUpserted", changed: null, operation: { kind: "COMMISSION" } });
       expect(items.at(-1)?.operationChanges).toMatchObject({ operation: { totalCount: 2, finishedCount: 2 } });
       expect(rest.map(({ changed }) => changed)).not.toContain(null);
@@ -80,6 +83,25 @@ describe("operationChanges", () => {
     ["a filter that is too long", { filter: { ids: Array.from({ length: 2_000 }, () => randomUUID()) } }, "filter"],
   ])("operationChanges with %s is refused [R-622]", async (_what, variables, message) => {
     await expect(ostler.overSocket<Item>(OPERATION_CHANGES, variables).next()).rejects.toThrow(message);
+  });
+
+  test("operationChanges with a snapshot of more operations than the limit is refused, and a filter helps [R-622]", async () => {
+    const limits: { snapshot: number } = LIMITS;
+    const { snapshot } = limits;
+    const names = await ostler.register(2);
+    const [first = ""] = await Promise.all(names.map((name) => ostler.begin("manageNodes", [name])));
+    const begin = (filter: object) => ostler.overSocket<Item>(OPERATION_CHANGES, { snapshot: true, filter });
+    try {
+      limits.snapshot = 1;
+      await expect(begin({}).next()).rejects.toThrow(
+        /LIMIT_EXCEEDED: At most 1 operations in a snapshot are allowed\. Filter by/,
+      );
+      const stream = begin({ ids: [first] });
+      expect((await stream.next()).value).toMatchObject({ operationChanges: { type: "OperationUpserted" } });
+      await stream.return?.();
+    } finally {
+      limits.snapshot = snapshot;
+    }
   });
 
   test("operationChanges after a cursor of the future ends with CURSOR_EXPIRED, over the wire too [R-622]", async () => {

@@ -23,6 +23,8 @@ export const LIMITS = {
   alternatives: 100,
   /** Characters of a stream's filter as JSON: memory holds it several times as long as the stream is open. */
   streamFilter: 65_536,
+  /** Operations in a snapshot, which memory holds until it is sent: nothing else bounds their number. */
+  snapshot: 50_000,
   /** Values in the results of verbs and plans: the number of nodes times the number of selected fields. */
   values: 500_000,
   /** Approximate number of characters of the response to a query or a mutation. */
@@ -50,6 +52,11 @@ const UNITS: Readonly<Record<Limit, { readonly what: string; readonly advice: st
   streamFilter: {
     what: "characters in the JSON of a stream's filter",
     advice: "Filter by `cluster` or `labels`, or subscribe without a filter and filter on the client.",
+  },
+  snapshot: {
+    what: "operations in a snapshot",
+    advice:
+      "Filter by `states` or `createdSince`, or read pages of `operations` and subscribe after `asOf` of the first one.",
   },
   values: {
     what: "values in the results of verbs and plans (nodes times fields)",

@@ -1,8 +1,10 @@
 /** The subscription `operationChanges`. */
 import { operationChanges } from "../../feed/change-kinds.ts";
+import { exceedsOperations } from "../../store/operation-lists.ts";
 import { builder, needs } from "../base/builder.ts";
 import { OperationChangeFieldEnum } from "../base/enums.ts";
 import { OperationRef } from "../base/refs.ts";
+import { LIMITS, beyond } from "../base/request-limits.ts";
 import { beginArgs, beginning, changeKey, changeUnion } from "./change-streams.ts";
 import { OperationFilterInput, streamOperationFilter } from "./operation-filter.ts";
 
@@ -25,7 +27,7 @@ builder.subscriptionField("operationChanges", (t) =>
     type: OperationChangeRef,
     ...needs("READ"),
     description:
-      "Every visible change of matching operations, in commit order and without gaps: their beginning and end, state, progress, waves and interrupts. With `snapshot: true`, all matching operations come first, newest first: filter by `states` or `createdSince` unless you need the whole history. With `after`, the stream continues after a cursor. With neither, it starts now. Several changes of an operation are one item, at most five a second.",
+      "Every visible change of matching operations, in commit order and without gaps: their beginning and end, state, progress, waves and interrupts. With `snapshot: true`, all matching operations come first, newest first, at most 50,000: filter by `states` or `createdSince`, because all operations since the installation match otherwise; more are the error LIMIT_EXCEEDED. With `after`, the stream continues after a cursor. With neither, it starts now. Several changes of an operation are one item, at most five a second.",
     args: {
       filter: t.arg({
         type: OperationFilterInput,
@@ -34,11 +36,13 @@ builder.subscriptionField("operationChanges", (t) =>
       }),
       ...beginArgs(t.arg, "a snapshot of all matching operations"),
     },
-    subscribe: async (_root, { filter, ...begin }, { services }) =>
-      operationChanges(services, {
-        ...beginning(begin),
-        filter: await streamOperationFilter(filter, services.database.reader),
-      }),
+    subscribe: async (_root, { filter, ...begin }, { services }) => {
+      const { reader } = services.database;
+      const request = { ...beginning(begin), filter: await streamOperationFilter(filter, reader) };
+      if (request.snapshot && (await exceedsOperations(reader, request.filter, LIMITS.snapshot)))
+        throw beyond("snapshot");
+      return operationChanges(services, request);
+    },
     resolve: (item) => item,
     extensions: { ...needs("READ").extensions, eventKey: changeKey },
   }),
