@@ -88,7 +88,7 @@ function isOfNode(before: ChangeBefore | null): before is NodeBefore {
   return before !== null && "driver" in before;
 }
 
-/** What filters saw of a node, except the time of its last change. */
+/** The values that filters saw of a node, except the time of its last change. */
 function factsBefore(id: string, { maintenance, retired, ...facts }: NodeBefore): NodeFacts {
   const unknown = new Date(0);
   return {
