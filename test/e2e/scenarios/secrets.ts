@@ -48,7 +48,7 @@ export async function hidesSecrets(lab: Lab): Promise<void> {
   const uuid = await api.work("commissionNodes", "CommissionNodesInput", {
     nodes: { names: [name] },
     image: { name: "good" },
-    userData: `#cloud-config\nwrite_files:\n  - path: /root/canary\n    content: ${userData}\n`,
+    userData: `#cloud-config\nwrite_files:\n  - path: /etc/canary\n    content: ${userData}\n`,
     variables: { ssh_keys: [lab.key.publicKey] },
   });
   await api.working(uuid, name, "write_image", WRITTEN_PERCENT, INSTALL_MS);
