@@ -29,7 +29,7 @@ export interface ListedFields {
  * the name of the node apart from them, so that nodes with equal facts share what is made of them.
  */
 export interface ComposedField {
-  /** The facts, as any text without `COMPOSED_MARK`. */
+  /** The facts as a text. It does not contain `COMPOSED_MARK`, which separates it from the texts around it. */
   readonly facts: SQL;
   readonly nodeName: SQL;
   /** Members of its objects, by name. */

@@ -8,13 +8,13 @@ import type { SelectedField } from "../../store/json-text.ts";
 import type { ComposedSelection } from "./json-list-plan.ts";
 
 /**
- * Makes the objects of a composed field, with the values that the response has. `nodeName` is a placeholder; it may
- * only be put into texts unchanged.
+ * Makes the objects of a composed field, with the values that the response has. `nodeName` stands for the name of each
+ * node with these facts, which replaces it later. So it may only be put into texts unchanged.
  */
 export type Composer = (facts: string, nodeName: string) => readonly Readonly<Record<string, unknown>>[];
 
-/** It is random, so it occurs in no other text, and has no characters that JSON escapes. */
-const NAME_PLACEHOLDER = randomBytes(16).toString("hex");
+/** Stands for a node's name. It is random, so it occurs in no other text, and has no characters that JSON escapes. */
+const NAME_MARK = randomBytes(16).toString("hex");
 
 /** Texts of items with their composed fields. */
 export function composeTexts(
@@ -42,8 +42,8 @@ function writerOf(compose: Composer, selection: readonly SelectedField[]): (fact
   return (facts, nodeName) => {
     let around = made.get(facts);
     if (!around) {
-      const objects = compose(facts, NAME_PLACEHOLDER).map((object) => objectText(object, selection));
-      around = `[${objects.join(",")}]`.split(NAME_PLACEHOLDER);
+      const objects = compose(facts, NAME_MARK).map((object) => objectText(object, selection));
+      around = `[${objects.join(",")}]`.split(NAME_MARK);
       made.set(facts, around);
     }
     // Without its quotes.

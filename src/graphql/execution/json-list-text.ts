@@ -6,9 +6,10 @@ import type { ListPlan, PageInfo } from "./json-list-plan.ts";
 
 /** Key of a text in a result. It is random, so it occurs nowhere else. */
 export const TEXT_KEY = `ready_${randomBytes(16).toString("hex")}`;
-const PLACEHOLDER = 0;
-/** Placeholder that `JSON.stringify` writes for a text. */
-const PLACEHOLDER_TEXT = `{"${TEXT_KEY}":${PLACEHOLDER}}`;
+/** What a text is for `JSON.stringify`: any short value. */
+const TEXT_VALUE = 0;
+/** What `JSON.stringify` writes in the place of a text. */
+const TEXT_MARK = `{"${TEXT_KEY}":${TEXT_VALUE}}`;
 
 /** Texts that the running `JSON.stringify` has met, in order. `toJSON` has no other way to pass them on. */
 let metTexts: string[] | null = null;
@@ -24,9 +25,9 @@ export class JsonText implements Connection<never> {
     this.text = text;
   }
 
-  toJSON(): typeof PLACEHOLDER {
+  toJSON(): typeof TEXT_VALUE {
     metTexts?.push(this.text);
-    return PLACEHOLDER;
+    return TEXT_VALUE;
   }
 }
 
@@ -56,7 +57,7 @@ export function listText(
   return new JsonText(`{${members.join(",")}}`);
 }
 
-/** `JSON.stringify`, with texts in the places of their placeholders. */
+/** `JSON.stringify`, with texts in the places of their marks. */
 export function stringifyWithTexts(result: unknown): string {
   const texts: string[] = [];
   metTexts = texts;
@@ -66,5 +67,5 @@ export function stringifyWithTexts(result: unknown): string {
   } finally {
     metTexts = null;
   }
-  return json.split(PLACEHOLDER_TEXT).reduce((text, piece, index) => text + (texts[index - 1] ?? "") + piece);
+  return json.split(TEXT_MARK).reduce((text, piece, index) => text + (texts[index - 1] ?? "") + piece);
 }
