@@ -5,9 +5,7 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-/**
- * A path from the root of the repository. Placeholders such as `docs/decisions/NNNN-title.md` and `src/<…>` are not.
- */
+/** A path from the root of the repository. Patterns such as `docs/decisions/NNNN-title.md` and `src/<…>` are not. */
 const PATH = /(?<![\w./<-])(?:src|plugins|test|bench|docs|packages|drizzle|\.ci)\/[\w./-]*[\w/](?![\w<*…{])/g;
 
 const pathsIn = (text: string) =>
@@ -22,7 +20,7 @@ test.each(["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md", "READM
   },
 );
 
-test("the check of paths finds paths in prose, code and tables, and leaves placeholders out", () => {
+test("the check of paths finds paths in prose, code and tables, and leaves patterns out", () => {
   expect(
     pathsIn("`src/a.ts`, [b](docs/b.md) src/c/d.ts. docs/decisions/NNNN-title.md test/<name>.ts xsrc/e.ts"),
   ).toEqual(["src/a.ts", "docs/b.md", "src/c/d.ts"]);

@@ -11,7 +11,7 @@ const HELD = /(?:\(|^\s+)(["'`])((?:\\.|(?!\1)[^\\\n])*) \[(R-\d+(?:, R-\d+)*)\]
 export interface RuleTest {
   /** Path from the root of the repository. */
   readonly file: string;
-  /** Without the ids, placeholders as they are written. */
+  /** Without the ids, and with parameters such as `$name` and `%s` as they are written. */
   readonly title: string;
   readonly rules: readonly string[];
 }

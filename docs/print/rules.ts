@@ -29,7 +29,7 @@ function rulesPage(): string {
   );
 }
 
-/** The title of a table of tests keeps its placeholders. */
+/** The title of a table of tests keeps its parameters, such as `$name`. */
 function linkOf({ file, title }: RuleTest): string {
   const name = file.replace(/^test\//, "").replace(/\.test\.ts$/, "");
   return `[${name}](../${file}): “${title.replaceAll("<", "&lt;")}”`;

@@ -55,7 +55,7 @@ const EFI_NAMES: Readonly<Record<IsoInput["architecture"], EfiNames>> = {
 };
 
 /** Text that is unique on the ISO, so that its place is found, followed by spaces. */
-function placeholder(name: string, length: number): string {
+function emptySlot(name: string, length: number): string {
   return `ostler.slot=${name}`.padEnd(length, " ");
 }
 
@@ -63,7 +63,7 @@ function grubConfig(kernelArguments: string): string {
   return [
     "set timeout=0",
     "search --no-floppy --set=root --file /ostler/session.cpio",
-    `linux /ostler/vmlinuz ${kernelArguments} ${placeholder("grub", ARGUMENT_BYTES)}`,
+    `linux /ostler/vmlinuz ${kernelArguments} ${emptySlot("grub", ARGUMENT_BYTES)}`,
     "initrd /ostler/initrd /ostler/session.cpio",
     "boot",
     "",
@@ -78,19 +78,19 @@ function isolinuxConfig(kernelArguments: string): string {
     "LABEL agent",
     "  LINUX /ostler/vmlinuz",
     "  INITRD /ostler/initrd,/ostler/session.cpio",
-    `  APPEND ${kernelArguments} ${placeholder("isolinux", ARGUMENT_BYTES)}`,
+    `  APPEND ${kernelArguments} ${emptySlot("isolinux", ARGUMENT_BYTES)}`,
     "",
   ].join("\n");
 }
 
 function sessionArchive(): Buffer {
   const archive = new Archive();
-  archive.file("etc/ostler/session.json", placeholder("session", SLOT_BYTES), 0o600);
+  archive.file("etc/ostler/session.json", emptySlot("session", SLOT_BYTES), 0o600);
   return archive.bytes();
 }
 
 function slotOf(iso: Buffer, name: string, length: number): Slot {
-  const text = placeholder(name, length);
+  const text = emptySlot(name, length);
   const offset = iso.indexOf(text);
   if (offset < 0 || iso.includes(text, offset + 1)) throw new BuildError(`The slot ${name} is not once on the ISO.`);
   return { offset, length };

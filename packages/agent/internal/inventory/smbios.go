@@ -65,14 +65,14 @@ func parseSMBIOS(data []byte) []structure {
 	return list
 }
 
-// placeholders are texts that manufacturers leave in their firmware.
-var placeholders = map[string]bool{
+// fillers are texts that manufacturers leave in their firmware in place of a value.
+var fillers = map[string]bool{
 	"": true, "not specified": true, "to be filled by o.e.m.": true, "default string": true, "none": true, "n/a": true,
 	"unknown": true, "not provided": true, "no dimm": true, "system serial number": true, "0123456789": true, "empty": true,
 	"not available": true, "undefined": true, "system product name": true, "system manufacturer": true, "...": true,
 }
 
-// at returns the text whose number is at an offset, or nothing if it is a placeholder.
+// at returns the text whose number is at an offset, or nothing if it is a filler.
 func (s structure) at(offset int) string {
 	if offset >= len(s.data) {
 		return ""
@@ -82,7 +82,7 @@ func (s structure) at(offset int) string {
 		return ""
 	}
 	text := strings.TrimSpace(s.text[number-1])
-	if placeholders[strings.ToLower(text)] {
+	if fillers[strings.ToLower(text)] {
 		return ""
 	}
 	return text
