@@ -32,7 +32,6 @@ async function download(): Promise<void> {
     if (response.statusCode !== 200) throw new Error(`The listener answered with status ${response.statusCode}.`);
     if (isFirst && (receiving += 1) === clients) {
       bytes = 0;
-      // oxlint-disable-next-line unicorn/require-post-message-target-origin -- the rule is for windows
       parentPort?.postMessage("receiving");
     }
     isFirst = false;
@@ -45,7 +44,6 @@ async function download(): Promise<void> {
 
 parentPort?.once("message", () => {
   isOver = true;
-  // oxlint-disable-next-line unicorn/require-post-message-target-origin -- the rule is for windows
   parentPort?.postMessage(bytes);
 });
 await Promise.all(Array.from({ length: clients }, download));

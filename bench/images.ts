@@ -59,7 +59,6 @@ export async function measureImages(testbed: Testbed, options: ImagesOptions): P
   const start = performance.now();
   const loaded = await latenciesMs(ask, options.seconds);
   const elapsed = (performance.now() - start) / 1000;
-  // oxlint-disable-next-line unicorn/require-post-message-target-origin -- the rule is for windows
   clients.postMessage("stop");
   const [bytes] = (await once(clients, "message")) as [number];
   await clients.terminate();

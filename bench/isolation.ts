@@ -103,7 +103,6 @@ async function inThread(calls: number): Promise<Cost> {
   };
   try {
     return await costOf(calls, 1, () => {
-      // oxlint-disable-next-line unicorn/require-post-message-target-origin -- the rule is for windows
       thread.postMessage(given);
       return once(thread, "message");
     });

@@ -92,7 +92,6 @@ export interface Edge {
 
 type Row = readonly [NodeState, NodeEvent, NodeState, EdgeCause];
 
-// oxfmt-ignore
 const ROWS: readonly Row[] = [
   ["ENROLLED", "verify", "VERIFYING", "verb"],
   ["ENROLLED", "retire", "DECOMMISSIONED", "verb"],

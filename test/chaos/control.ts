@@ -60,7 +60,7 @@ export async function startHelper<Command>(script: string, first: Command): Prom
 }
 
 /** The child's side: carries out commands one after the other. Runs `end` and exits when the parent disconnects. */
-// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- names the commands where it is called
+// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- messages have no type: the caller names it
 export function obey<Command>(work: (command: Command) => Promise<unknown>, end: () => Promise<void>): void {
   const answer = (reply: Reply) => void process.send?.(reply);
   process.on("message", ({ number, command }: Envelope<Command>) => {
