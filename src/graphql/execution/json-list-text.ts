@@ -6,9 +6,9 @@ import type { ListPlan, PageInfo } from "./json-list-plan.ts";
 
 /** Key of a text in a result. It is random, so it occurs nowhere else. */
 export const TEXT_KEY = `ready_${randomBytes(16).toString("hex")}`;
-/** What a text is for `JSON.stringify`: any short value. */
+/** Any short value: `JSON.stringify` writes it for a text. */
 const TEXT_VALUE = 0;
-/** What `JSON.stringify` writes in the place of a text. */
+/** Stands in the written JSON where a text belongs. */
 const TEXT_MARK = `{"${TEXT_KEY}":${TEXT_VALUE}}`;
 
 /** Texts that the running `JSON.stringify` has met, in order. `toJSON` has no other way to pass them on. */
