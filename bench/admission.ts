@@ -8,8 +8,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
 import { median, printTable, shown } from "./figures.ts";
 import { PLUGIN } from "./fleet.ts";
+import { request } from "./request.ts";
 import { startServed } from "./service.ts";
-import type { Served } from "./service.ts";
 import { DRIVER } from "./six-step-driver.ts";
 import { cpuMs, rssMb } from "./testbed.ts";
 import type { Testbed } from "./testbed.ts";
@@ -103,12 +103,12 @@ async function admit(testbed: Testbed, count: number, concurrency: number): Prom
     },
     nodeArgs: ["--max-semi-space-size=16"],
   });
-  await post(service, "{ __typename }");
+  await request(service, "{ __typename }");
   await using probe = probeLocks(url);
   await delay(AFTERWARDS_MS);
   probe.taken();
   const [cpuBefore, postgresBefore, start] = [cpuMs(service.pid), testbed.postgresCpuMs(), performance.now()];
-  const data = await post<{ commissionNodes: { operation: { totalCount: number } | null } }>(service, MUTATION);
+  const data = await request<{ commissionNodes: { operation: { totalCount: number } | null } }>(service, MUTATION);
   const answerMs = performance.now() - start;
   const [cpuAfter, postgresAfter] = [cpuMs(service.pid), testbed.postgresCpuMs()];
   const peakMb = rssMb(service.pid, "peak");
@@ -178,15 +178,4 @@ function probeLocks(url: string): Probe {
       await sql.end();
     },
   };
-}
-
-async function post<Data>({ url }: Served, query: string): Promise<Data> {
-  const response = await fetch(`${url}/graphql`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({ query }),
-  });
-  const { data, errors } = (await response.json()) as { data?: Data; errors?: unknown };
-  if (errors !== undefined || data === undefined) throw new Error(`The service answered ${JSON.stringify(errors)}.`);
-  return data;
 }

@@ -9,6 +9,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { mapConcurrently } from "../src/runtime/concurrency.ts";
 import { printTable, shown } from "./figures.ts";
+import { mutate, request } from "./request.ts";
 import { startServed } from "./service.ts";
 import type { Served } from "./service.ts";
 import { cpuMs, cpuMsOfTree, end, memoryMbOfTree } from "./testbed.ts";
@@ -155,27 +156,23 @@ async function register(service: Served, nodes: readonly BmcNode[]): Promise<voi
       interfaces: [{ kinds: ["DEPLOY", "CLEAN"], driver: { fake: { delayMs: 0 } } }],
     })),
   };
-  const { registerNodes } = await post<{ registerNodes: { errors: readonly object[] } }>(
+  await mutate(
     service,
     "mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { code message } } }",
     { input },
   );
-  if (registerNodes.errors.length > 0) throw new Error(JSON.stringify(registerNodes.errors[0]));
 }
 
 /** Commissions nodes and waits for the end of the operation. */
 async function commissioned(service: Served, names: readonly string[]): Promise<void> {
-  const { commissionNodes } = await post<{
-    commissionNodes: { operation: { id: string } | null; errors: readonly object[] };
-  }>(
+  const { commissionNodes } = await mutate<{ commissionNodes: { operation: { id: string } } }>(
     service,
     "mutation Commission($input: CommissionNodesInput!) { commissionNodes(input: $input) { operation { id } errors { code message } } }",
     { input: { nodes: { names } } },
   );
-  const id = commissionNodes.operation?.id;
-  if (id === undefined) throw new Error(JSON.stringify(commissionNodes.errors));
+  const { id } = commissionNodes.operation;
   for (;;) {
-    const { operation } = await post<{
+    const { operation } = await request<{
       operation: { finishedAt: string | null; state: string; firstFailure: object | null };
     }>(service, "query Ended($id: ID!) { operation(id: $id) { finishedAt state firstFailure { message } } }", { id });
     if (operation.finishedAt !== null) {
@@ -238,15 +235,4 @@ function cells({ seconds, requests, cpuMs: used, memoryMb }: Cost, fetchMs: numb
     shown(each === null ? null : each / fetchMs),
     shown(memoryMb, 0),
   ];
-}
-
-async function post<Data>({ url }: Served, query: string, variables: object): Promise<Data> {
-  const response = await fetch(`${url}/graphql`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({ query, variables }),
-  });
-  const { data, errors } = (await response.json()) as { data?: Data; errors?: unknown };
-  if (errors !== undefined || data === undefined) throw new Error(`The service answered ${JSON.stringify(errors)}.`);
-  return data;
 }

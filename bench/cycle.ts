@@ -11,6 +11,7 @@ import postgres from "postgres";
 import { socketFolderOf } from "../src/store/postgres/embedded-folder.ts";
 import { USER, passwordOf } from "../src/store/postgres/embedded-setup.ts";
 import { median, printTable, shown } from "./figures.ts";
+import { mutate } from "./request.ts";
 import { startServed } from "./service.ts";
 import type { Served } from "./service.ts";
 import { cpuMs, cpuMsOfTree, memoryMbOfTree, pssMb } from "./testbed.ts";
@@ -189,10 +190,11 @@ async function enroll({ service, sql }: Build, { nodes }: CycleOptions): Promise
       name: nameOf(from + index),
       driver: { fake: {} },
     }));
-    await request(
+    await mutate(
       service,
       "mutation ($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }",
-      { nodes: list },
+      { input: { nodes: list } },
+      AbortSignal.timeout(REQUEST_MS),
     );
   }
   await cycleAll({ service, sql });
@@ -293,26 +295,13 @@ async function cycleEach({ service, sql }: Build, count: number): Promise<void> 
 }
 
 async function submit(service: Served, verb: keyof typeof VERBS, nodes: object): Promise<string> {
-  const data = await request<{ work: { operation: { uuid: string } } }>(
+  const data = await mutate<{ work: { operation: { uuid: string } } }>(
     service,
     `mutation ($input: ${VERBS[verb]}!) { work: ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
-    { nodes },
+    { input: { nodes } },
+    AbortSignal.timeout(REQUEST_MS),
   );
   return data.work.operation.uuid;
-}
-
-async function request<Data>({ url }: Served, query: string, input: object): Promise<Data> {
-  const response = await fetch(`${url}/graphql`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({ query, variables: { input } }),
-    signal: AbortSignal.timeout(REQUEST_MS),
-  });
-  const text = await response.text();
-  const { data, errors } = JSON.parse(text) as { data?: Data; errors?: unknown };
-  if (errors !== undefined || data === undefined || /"errors":\[\{/.test(text))
-    throw new Error(`The service answered ${text.slice(0, 1_000)}`);
-  return data;
 }
 
 // ---- counters

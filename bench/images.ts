@@ -13,7 +13,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import postgres from "postgres";
 import { percentile, printTable, shown } from "./figures.ts";
+import { mutate, request } from "./request.ts";
 import { startServed } from "./service.ts";
+import type { Served } from "./service.ts";
 import type { Testbed } from "./testbed.ts";
 
 const SECRET = randomBytes(32).toString("base64url");
@@ -43,11 +45,10 @@ export async function measureImages(testbed: Testbed, options: ImagesOptions): P
     },
     args: ["--plugins", "fake"],
   });
-  const ask = graphqlOf(service.url);
-  const image = await storeImage(ask, folder, options.megabytes);
-  const session = await openSession(ask, connection.url);
-  for (let count = 0; count < WARM_UP; count += 1) await ask(QUERY);
-  const idle = await latenciesMs(ask, options.seconds);
+  const image = await storeImage(service, folder, options.megabytes);
+  const session = await openSession(service, connection.url);
+  for (let count = 0; count < WARM_UP; count += 1) await request(service, QUERY);
+  const idle = await latenciesMs(service, options.seconds);
   const clients = new Worker(new URL("image-clients.ts", import.meta.url), {
     workerData: {
       url: `http://127.0.0.1:${port}/images/${image}`,
@@ -57,7 +58,7 @@ export async function measureImages(testbed: Testbed, options: ImagesOptions): P
   });
   await once(clients, "message");
   const start = performance.now();
-  const loaded = await latenciesMs(ask, options.seconds);
+  const loaded = await latenciesMs(service, options.seconds);
   const elapsed = (performance.now() - start) / 1000;
   clients.postMessage("stop");
   const [bytes] = (await once(clients, "message")) as [number];
@@ -77,26 +78,11 @@ function row(name: string, values: readonly number[]): string[] {
   return [name, String(values.length), ...figures.map((value) => shown(value))];
 }
 
-type Ask = <Data>(query: string, variables?: object) => Promise<Data>;
-
-function graphqlOf(url: string): Ask {
-  return async <Data>(query: string, variables: object = {}) => {
-    const response = await fetch(`${url}/graphql`, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ query, variables }),
-    });
-    const { data, errors } = (await response.json()) as { data: Data; errors?: unknown };
-    if (errors !== undefined) throw new Error(JSON.stringify(errors));
-    return data;
-  };
-}
-
-async function latenciesMs(ask: Ask, seconds: number): Promise<number[]> {
+async function latenciesMs(service: Served, seconds: number): Promise<number[]> {
   const values: number[] = [];
   for (const end = performance.now() + seconds * 1000; performance.now() < end;) {
     const start = performance.now();
-    await ask(QUERY);
+    await request(service, QUERY);
     values.push(performance.now() - start);
     await delay(EVERY_MS);
   }
@@ -104,14 +90,15 @@ async function latenciesMs(ask: Ask, seconds: number): Promise<number[]> {
 }
 
 /** Returns the UUID of the image. */
-async function storeImage(ask: Ask, folder: string, megabytes: number): Promise<string> {
+async function storeImage(service: Served, folder: string, megabytes: number): Promise<string> {
   mkdirSync(folder, { recursive: true });
   const content = Buffer.alloc(megabytes * 1_000_000, randomBytes(1_000_000));
   const value = createHash("sha256").update(content).digest("hex");
   writeFileSync(join(folder, `sha256-${value}`), content);
-  const { registerImages } = await ask<{
+  const { registerImages } = await mutate<{
     registerImages: { images: readonly { uuid: string }[]; errors: readonly unknown[] };
   }>(
+    service,
     "mutation Register($input: RegisterImagesInput!) { registerImages(input: $input) { images { uuid } errors { message } } }",
     {
       input: {
@@ -125,16 +112,17 @@ async function storeImage(ask: Ask, folder: string, megabytes: number): Promise<
 }
 
 /** Starts work that does not end on one of 50 nodes, with a session of an agent. Returns the session. */
-async function openSession(ask: Ask, database: string): Promise<string> {
+async function openSession(service: Served, database: string): Promise<string> {
   const nodes = Array.from({ length: 50 }, (_, index) => ({
     name: `node-${index}`,
     driver: { fake: { steps: { "inspect.collect_inventory": { silent: true } } } },
     labels: [{ key: "room", value: String(index % 5) }],
   }));
-  await ask("mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { count } }", {
+  await mutate(service, "mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { count } }", {
     input: { nodes },
   });
-  await ask(
+  await mutate(
+    service,
     'mutation { commissionNodes(input: { nodes: { names: ["node-0"] }, until: AVAILABLE }) { operation { uuid } } }',
   );
   const sql = postgres(database, { max: 1, onnotice: () => {} });

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { median, printTable, shown } from "./figures.ts";
+import { mutate, request } from "./request.ts";
 import { startServed } from "./service.ts";
 import type { Served } from "./service.ts";
 import { cpuMs } from "./testbed.ts";
@@ -146,7 +147,7 @@ async function enroll({ service }: Build, nodes: number, delayMs: number): Promi
   const names = Array.from({ length: nodes }, (_, index) => `delay-${delayMs}-${index}`);
   for (let from = 0; from < nodes; from += REGISTER_AT_ONCE) {
     const list = names.slice(from, from + REGISTER_AT_ONCE).map((name) => ({ name, driver: { fake: { delayMs } } }));
-    await request(
+    await mutate(
       service,
       "mutation ($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }",
       { input: { nodes: list } },
@@ -174,18 +175,16 @@ async function measurePass({ service }: Build, names: readonly string[]): Promis
 }
 
 async function completed(service: Served, verb: (typeof VERBS)[number], names: readonly string[]): Promise<void> {
-  const { work } = await request<{ work: { operation: { id: string } | null; errors: readonly object[] } }>(
+  const { work } = await mutate<{ work: { operation: { id: string } } }>(
     service,
     `mutation ($input: NodeWorkInput!) { work: ${verb}(input: $input) { operation { id } errors { code message } } }`,
     { input: { nodes: { names } } },
   );
-  const id = work.operation?.id;
-  if (id === undefined) throw new Error(JSON.stringify(work.errors));
   for (;;) {
     const { operation } = await request<{ operation: { finishedAt: string | null; state: string } }>(
       service,
       "query ($id: ID!) { operation(id: $id) { finishedAt state } }",
-      { id },
+      { id: work.operation.id },
     );
     if (operation.finishedAt !== null) {
       if (operation.state !== "SUCCEEDED") throw new Error(`${verb} of ${names.length} nodes: ${operation.state}`);
@@ -193,18 +192,6 @@ async function completed(service: Served, verb: (typeof VERBS)[number], names: r
     }
     await delay(POLL_MS);
   }
-}
-
-async function request<Data>({ url }: Served, query: string, variables: object): Promise<Data> {
-  const response = await fetch(`${url}/graphql`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({ query, variables }),
-  });
-  const text = await response.text();
-  const { data } = JSON.parse(text) as { data?: Data };
-  if (data === undefined || /"errors":\[\{/.test(text)) throw new Error(`The service answered ${text.slice(0, 1_000)}`);
-  return data;
 }
 
 // ---- processes

@@ -11,6 +11,7 @@ import { createTransact, move } from "../src/engine/transaction.ts";
 import { percentile, printTable, shown } from "./figures.ts";
 import { PLUGIN, openFleet, registerFleet } from "./fleet.ts";
 import type { FromReaders, ToReaders } from "./reader-clients.ts";
+import { mutate } from "./request.ts";
 import { startServed } from "./service.ts";
 import type { Served } from "./service.ts";
 import { DRIVER } from "./six-step-driver.ts";
@@ -105,19 +106,10 @@ async function writeTimes(service: Served, count: number): Promise<number[]> {
   return times;
 }
 
-async function write({ url }: Served, name: string): Promise<void> {
-  const post = async (query: string) => {
-    const response = await fetch(`${url}/graphql`, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ query }),
-    });
-    const { data } = (await response.json()) as { data: Record<string, { errors: readonly unknown[] }> | null };
-    if (Object.values(data ?? { failed: { errors: [0] } }).some(({ errors }) => errors.length > 0))
-      throw new Error(`A write failed: ${JSON.stringify(data)}`);
-  };
-  await post(
+async function write(service: Served, name: string): Promise<void> {
+  await mutate(
+    service,
     `mutation { registerNodes(input: { nodes: [{ name: "${name}", driver: { ${DRIVER}: {} } }] }) { errors { message } } }`,
   );
-  await post(`mutation { deleteNodes(input: { nodes: { names: ["${name}"] } }) { errors { message } } }`);
+  await mutate(service, `mutation { deleteNodes(input: { nodes: { names: ["${name}"] } }) { errors { message } } }`);
 }

@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import postgres from "postgres";
 import { WebSocket } from "ws";
 import { median, printTable, shown } from "./figures.ts";
+import { request } from "./request.ts";
 import { startServed } from "./service.ts";
 import type { Served } from "./service.ts";
 import type { Testbed } from "./testbed.ts";
@@ -105,28 +106,20 @@ function cpuMs({ child }: Served): Promise<number> {
 }
 
 interface Page {
-  readonly data?: {
-    readonly nodes: {
-      readonly nodes: readonly { readonly name: string }[];
-      readonly pageInfo: { readonly endCursor: string; readonly hasNextPage: boolean };
-    };
+  readonly nodes: {
+    readonly nodes: readonly { readonly name: string }[];
+    readonly pageInfo: { readonly endCursor: string; readonly hasNextPage: boolean };
   };
 }
 
-async function readPages({ url }: Served, selection: string, nodes: number): Promise<void> {
+async function readPages(service: Served, selection: string, nodes: number): Promise<void> {
   const query = `query Page($after: String) { nodes(first: ${PAGE}, after: $after) { nodes { ${selection} } pageInfo { endCursor hasNextPage } } }`;
   let count = 0;
   for (let after: string | null = null; ;) {
-    const response = await fetch(`${url}/graphql`, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ query, variables: { after } }),
-    });
-    const answer = (await response.json()) as Page;
-    if (!answer.data) throw new Error(`A page failed: ${JSON.stringify(answer).slice(0, 500)}`);
-    count += answer.data.nodes.nodes.length;
-    if (!answer.data.nodes.pageInfo.hasNextPage) break;
-    after = answer.data.nodes.pageInfo.endCursor;
+    const page: Page = await request<Page>(service, query, { after });
+    count += page.nodes.nodes.length;
+    if (!page.nodes.pageInfo.hasNextPage) break;
+    after = page.nodes.pageInfo.endCursor;
   }
   if (count !== nodes) throw new Error(`${count} nodes came by pages, not ${nodes}.`);
 }

@@ -4,6 +4,7 @@
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { WebSocket } from "ws";
+import { mutate, request } from "./request.ts";
 
 export interface Traffic {
   /** Action → number of times it was done. */
@@ -59,20 +60,10 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
   let over = false;
   let newest = "";
 
-  async function post<Data>(query: string, variables: object = {}): Promise<Data> {
-    const response = await fetch(`${url}/graphql`, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ query, variables }),
-    });
-    const { data, errors } = (await response.json()) as { data?: Data; errors?: unknown };
-    if (errors !== undefined || data === undefined) throw new Error(`The service answered ${JSON.stringify(errors)}.`);
-    return data;
-  }
-
   /** Requests work; returns the operation, or null if it was refused. */
   async function requestWork(verb: string, inputType: string, input: object): Promise<string | null> {
-    const data = await post<Record<string, Payload>>(
+    const data = await request<Record<string, Payload>>(
+      { url },
       `mutation Request($input: ${inputType}!) { ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
       { input },
     );
@@ -84,7 +75,8 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
 
   async function ended(id: string | null): Promise<void> {
     while (id !== null) {
-      const { operation } = await post<{ operation: { finishedAt: string | null } | null }>(
+      const { operation } = await request<{ operation: { finishedAt: string | null } | null }>(
+        { url },
         "query Look($id: ID!) { operation(id: $id) { finishedAt } }",
         { id },
       );
@@ -174,13 +166,11 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
         .slice(from, from + REGISTRATION_BATCH)
         .map((name, index) => ({ name, driver: { fake: { delayMs: STEP_MS + (index % STEP_MS) } } })),
     };
-    const {
-      registerNodes: { errors },
-    } = await post<{ registerNodes: Payload }>(
+    await mutate(
+      { url },
       "mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { code message } } }",
       { input },
     );
-    if (errors[0]) throw new Error(errors[0].message);
   }
   const groups = Array.from({ length: Math.ceil(nodes / GROUP) }, (_, index) =>
     names.slice(index * GROUP, (index + 1) * GROUP),
@@ -189,12 +179,12 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
     ...groups.map((group) => untilOver(() => cycle(group))),
     ...Array.from({ length: streams }, (_, index) =>
       untilOver(async () => {
-        const request =
+        const stream =
           index % 3 === 0 && newest !== ""
             ? { query: OPERATION_STREAM, variables: { id: newest } }
             : { query: NODE_STREAM };
         await (index % 2 === 0 ? bySocket : byEvents)(
-          request,
+          stream,
           Math.round(500 + Math.random() * STREAM_SECONDS_MAX * 1_000),
         );
         note("streams");

@@ -7,6 +7,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { countNodes } from "../src/store/nodes.ts";
 import { percentile, printTable, shown } from "./figures.ts";
 import { PLUGIN, openFleet, registerFleet } from "./fleet.ts";
+import { request } from "./request.ts";
 import { startServed } from "./service.ts";
 import type { Served } from "./service.ts";
 import { cpuMs, rssMb } from "./testbed.ts";
@@ -42,7 +43,7 @@ export async function measureWholeFleet(
   const start = performance.now();
   let admittedMs = 0;
   const during = await latenciesDuring(service, async () => {
-    const data = await post<{ commissionNodes: { operation: { totalCount: number } | null } }>(service, MUTATION);
+    const data = await request<{ commissionNodes: { operation: { totalCount: number } | null } }>(service, MUTATION);
     admittedMs = performance.now() - start;
     if (data.commissionNodes.operation?.totalCount !== nodes)
       throw new Error(`Fewer than ${nodes} nodes were admitted: ${JSON.stringify(data)}`);
@@ -80,7 +81,7 @@ async function latenciesDuring(service: Served, work: () => Promise<void>): Prom
   const client = (async () => {
     while (!over) {
       const start = performance.now();
-      await post(service, TRIVIAL);
+      await request(service, TRIVIAL);
       all.push(performance.now() - start);
       await delay(REQUEST_PAUSE_MS);
     }
@@ -92,15 +93,4 @@ async function latenciesDuring(service: Served, work: () => Promise<void>): Prom
     await client;
   }
   return all;
-}
-
-async function post<Data>({ url }: Served, query: string): Promise<Data> {
-  const response = await fetch(`${url}/graphql`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({ query }),
-  });
-  const { data, errors } = (await response.json()) as { data?: Data; errors?: unknown };
-  if (errors !== undefined || data === undefined) throw new Error(`The service answered ${JSON.stringify(errors)}.`);
-  return data;
 }

@@ -1,0 +1,28 @@
+/** Requests to a service that a benchmark measures. */
+
+/** The data of the answer to a request. Throws if it has errors. */
+export async function request<Data>(
+  { url }: { readonly url: string },
+  query: string,
+  variables: object = {},
+  signal?: AbortSignal,
+): Promise<Data> {
+  const response = await fetch(`${url}/graphql`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ query, variables }),
+    ...(signal && { signal }),
+  });
+  const answer = (await response.json()) as { data?: Data | null; errors?: unknown };
+  if (answer.errors !== undefined || answer.data === undefined || answer.data === null)
+    throw new Error(`The service answered ${JSON.stringify(answer).slice(0, 1_000)}`);
+  return answer.data;
+}
+
+/** As `request`, for mutations: also throws if a payload has `errors`. */
+export async function mutate<Data extends object>(...given: Parameters<typeof request>): Promise<Data> {
+  const data = await request<Data>(...given);
+  const isRefused = Object.values(data).some((payload: { errors?: readonly unknown[] }) => payload.errors?.length);
+  if (isRefused) throw new Error(`The service refused: ${JSON.stringify(data).slice(0, 1_000)}`);
+  return data;
+}
