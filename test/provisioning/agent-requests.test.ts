@@ -6,17 +6,8 @@ import type { AgentReport, Agents } from "../../src/engine/engine.ts";
 import type { AgentResult } from "../../src/drivers/driver.ts";
 import type { StoredJson } from "../../src/store/records.ts";
 import { eventually } from "../support/eventually.ts";
-import { BEARER, SECRET, SESSION, startLab } from "./lab.ts";
+import { BEARER, REPORT, SECRET, SESSION, startLab } from "./lab.ts";
 
-const REPORT = {
-  instance: "0123456789abcdef",
-  version: "1.0.0",
-  protocol: 1,
-  architecture: "X64",
-  bootMode: "UEFI",
-  address: "10.77.0.101",
-  macs: ["52:54:00:77:00:01"],
-};
 const RESULT = { instance: REPORT.instance, task: "t1", ok: true, output: { disks: 2 } };
 
 const labs = new AsyncDisposableStack();

@@ -28,6 +28,17 @@ export const SLOT = { offset: 300_000, length: 512 };
 export const ARGUMENT_SLOT = { offset: 100, length: 64 };
 export const ISO_BYTES = 600_000;
 
+/** First report of an agent. */
+export const REPORT = {
+  instance: "0123456789abcdef",
+  version: "1.0.0",
+  protocol: 1,
+  architecture: "X64",
+  bootMode: "UEFI",
+  address: "10.77.0.101",
+  macs: ["52:54:00:77:00:01"],
+};
+
 /** An engine that knows nothing; `given` replaces functions. */
 export function agentsWith(given: Partial<Agents>): Agents {
   return {

@@ -7,7 +7,7 @@ import { afterAll, expect, test } from "vitest";
 import { noopObserver } from "../../src/observer.ts";
 import type { Observer } from "../../src/observer.ts";
 import { eventually } from "../support/eventually.ts";
-import { BEARER, SECRET, SESSION, TICKET, startLab, writeMedia } from "./lab.ts";
+import { BEARER, REPORT, SECRET, SESSION, TICKET, startLab, writeMedia } from "./lab.ts";
 import type { Lab } from "./lab.ts";
 
 const labs = new AsyncDisposableStack();
@@ -16,15 +16,6 @@ afterAll(() => labs[Symbol.asyncDispose]());
 const IMAGE = "2b671a64-40d5-491e-99b0-da01ff1f3341";
 const IMAGE_BYTES = 300_000;
 const MEDIUM = `/media/${SESSION}.${SECRET}/agent.iso`;
-const REPORT = {
-  instance: "0123456789abcdef",
-  version: "1.0.0",
-  protocol: 1,
-  architecture: "X64",
-  bootMode: "UEFI",
-  address: "10.77.0.101",
-  macs: ["52:54:00:77:00:01"],
-};
 
 interface WatchedLab extends Lab {
   /** Requests with their status, in the order in which they ended. */
