@@ -99,6 +99,13 @@ const PARTS: readonly Part[] = [
     short: ["test/durability/cuts.ts", "--seed", SEED, "--clients", "10", "--cuts", "40", "--transitions", "3000"],
   },
   {
+    name: "change-cuts",
+    about: "streams of changes while connections are cut and the service is killed",
+    command: ["test/durability/change-cuts.ts", "--seed", SEED],
+    // Its short form is a test of `npm test`.
+    short: null,
+  },
+  {
     name: "stalled",
     about: "memory while clients do not read",
     command: ["test/durability/stalled.ts"],
@@ -228,7 +235,7 @@ async function main(): Promise<void> {
   console.log("");
   for (const { name, seconds, passed, failed, skipped } of results)
     console.log(
-      `${name.padEnd(9)} ${seconds.toFixed(0).padStart(5)} s  ${skipped === null ? `${passed} passed, ${failed} failed` : `skipped: ${skipped}`}`,
+      `${name.padEnd(11)} ${seconds.toFixed(0).padStart(5)} s  ${skipped === null ? `${passed} passed, ${failed} failed` : `skipped: ${skipped}`}`,
     );
   const total = (count: keyof Counts) => results.reduce((sum, result) => sum + result[count], 0);
   console.log(`\n${total("passed")} passed, ${total("failed")} failed`);

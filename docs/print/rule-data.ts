@@ -877,6 +877,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-671",
         rule: "A change of any field of a node is an item of `nodeChanges` with the field and its new value, except those that docs/changes.md names.",
       },
+      {
+        id: "R-690",
+        rule: "A client of the streams of changes that is cut at any time and resumes by its last cursor, or begins again with a snapshot, has what the lists have, field by field; no revision goes back, and no object leaves that matches.",
+      },
       { id: "R-129", rule: "WebSocket and server-sent events deliver the same items." },
       { id: "R-130", rule: "A cursor is valid at every replica." },
     ],

@@ -1,11 +1,12 @@
 /**
- * The short form of `npm run cuts` and `npm run stalled`: what those show over a long time, for a moment and by
+ * The short form of `npm run cuts`, `npm run change-cuts` and `npm run stalled`: what those show over a long time, for a moment and by
  * counting.
  */
 import { connect } from "node:net";
 import { expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
 import { move } from "../../src/engine/transaction.ts";
+import { runChangeCuts } from "../durability/change-cuts.ts";
 import { runCuts } from "../durability/cuts.ts";
 import { eventually } from "../support/eventually.ts";
 import { takeUntil, serviceUnderTest } from "../support/service.ts";
@@ -27,6 +28,19 @@ test(
       outOfOrderInNode: 0,
       surprises: [],
     });
+    await eventually("no stream listens", () => ostler.listeners() === 0);
+  },
+);
+
+test(
+  "streams of changes: clients that are cut at any time, also during a snapshot, have what the lists have, and nothing goes back [R-690]",
+  { timeout: 120_000 },
+  async () => {
+    await using ostler = await serviceUnderTest();
+    const options = { seed: SEED, cuts: 20, kills: 0, nodes: 30 };
+    const { items, cuts, unused, faults, differences } = await runChangeCuts(ostler, options);
+    expect({ unused, faults, differences }).toEqual({ unused: [], faults: [], differences: [] });
+    expect([items > 300, cuts >= 20]).toEqual([true, true]);
     await eventually("no stream listens", () => ostler.listeners() === 0);
   },
 );
