@@ -48,7 +48,7 @@ export interface ChangeCutsReport {
   readonly seconds: number;
   /** Mutations of which no request was accepted. */
   readonly unused: readonly string[];
-  /** What a correct stream does not send. */
+  /** Items that a correct stream does not send. */
   readonly faults: readonly string[];
   /** Objects that a client has otherwise than the list, or that one of both lacks. */
   readonly differences: readonly string[];
@@ -182,10 +182,10 @@ interface KillableService extends AsyncDisposable {
 async function startKillable(seed: number): Promise<KillableService> {
   const folder = mkdtempSync(join(tmpdir(), "ostler-change-cuts-"));
   const port = 20_000 + (seed % 10_000);
-  const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+  const program = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
   let service: ChildProcess;
   const start = async () => {
-    service = spawn(process.execPath, [main, "--data", folder, "--port", String(port), "--log", "error"], {
+    service = spawn(process.execPath, [program, "--data", folder, "--port", String(port), "--log", "error"], {
       env: { PATH: process.env["PATH"], OSTLER_POWER_SECONDS: "0", OSTLER_PLUGINS: "fake" },
       stdio: ["ignore", "pipe", "inherit"],
     });

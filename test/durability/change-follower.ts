@@ -54,7 +54,7 @@ export interface ChangeFollower {
   readonly title: string;
   readonly followed: Followed;
   readonly rows: ReadonlyMap<string, Row>;
-  /** What a correct stream does not send. */
+  /** Items that a correct stream does not send. */
   readonly faults: readonly string[];
   readonly counts: { readonly items: number; readonly snapshots: number };
   /** Whether it has received everything up to a position, over its present connection. */
@@ -151,7 +151,7 @@ interface Beginning {
   readonly snapshot: boolean;
 }
 
-/** What a client keeps, and what it has seen. */
+/** The objects of a client, and the revisions that it has seen. */
 class FollowerState {
   rows = new Map<string, Row>();
   readonly faults: string[] = [];
