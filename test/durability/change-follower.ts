@@ -1,7 +1,7 @@
 /**
- * A client of a stream of changes, over WebSocket or server-sent events, that does what docs/changes.md says and nothing
- * more: it keeps objects by id, and resumes by its last cursor. Its connection can be cut at any time. It reports
- * everything that a correct stream cannot send.
+ * A client of a stream of changes, over WebSocket or server-sent events, that does what docs/changes.md says and
+ * nothing more: it keeps objects by id, and resumes by its last cursor. Its connection can be cut at any time. It
+ * reports everything that a correct stream cannot send.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { createClient } from "graphql-ws";

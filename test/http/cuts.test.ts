@@ -1,6 +1,6 @@
 /**
- * The short form of `npm run cuts`, `npm run change-cuts` and `npm run stalled`: what those show over a long time, for a moment and by
- * counting.
+ * The short form of `npm run cuts`, `npm run change-cuts` and `npm run stalled`: what those show over a long time, for
+ * a moment and by counting.
  */
 import { connect } from "node:net";
 import { expect, test, vi } from "vitest";
