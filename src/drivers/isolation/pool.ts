@@ -92,10 +92,7 @@ class WorkerPool implements Pool {
   readonly #checkTimer: NodeJS.Timeout;
   #checkedAt = performance.now();
   #assignTimer: NodeJS.Timeout | undefined;
-  /**
-   * By how much the last assignment was late. On a machine that lacks CPU, calls seem to last, and more processes would
-   * make it worse.
-   */
+  /** By how much the last assignment was late: for so long, this process may not have read that calls have ended. */
   #lateMs = 0;
   #isClosed = false;
 
@@ -230,11 +227,11 @@ class WorkerPool implements Pool {
   #neededFor(plugin: Plugin, waiters: readonly Waiter[], now: number): number {
     let processes = 0;
     let prompt = 0;
-    for (const [worker, changedAt] of this.#changedAt) {
+    for (const worker of this.#changedAt.keys()) {
       const { state } = worker;
       if (worker.plugin !== plugin || worker.isSpent || state === "starting" || this.#retiring.has(worker)) continue;
       processes += 1;
-      if (state !== "busy" && now - changedAt < WAIT_MAX_MS + 2 * this.#lateMs) prompt += 1;
+      if (state !== "busy" && worker.calledMs < WAIT_MAX_MS + 2 * this.#lateMs) prompt += 1;
     }
     return neededWorkers({
       waitedMs: waiters.map(({ since }) => now - since - this.#lateMs),

@@ -21,6 +21,7 @@ import { createMask } from "../secret-masking.ts";
 import { HEAP_MB, launch } from "./launch.ts";
 import { IsolationError, SILENCE_SECONDS, HeartbeatLostError, errorOf, openWire, shorten, unpack } from "./protocol.ts";
 import type { FromWorker, OfCall, OfDriver, SerializedError, ToWorker, Wire } from "./protocol.ts";
+import { RunDelay } from "./run-delay.ts";
 import { WorkerCall, replyOf, serializeCall } from "./worker-call.ts";
 import type { Job } from "./worker-call.ts";
 import { readLines } from "./worker-output.ts";
@@ -45,6 +46,8 @@ export interface Handle {
   readonly state: "starting" | "idle" | "called" | "busy" | "ended";
   /** The worker must not be called again. */
   readonly isSpent: boolean;
+  /** How long the call has lasted, without the time for which its process waited for a processor; 0 without a call. */
+  readonly calledMs: number;
   /**
    * Makes a call; allowed only when idle. Throws the driver's error, `IsolationError`, `HeartbeatLostError` or
    * `CallNotStartedError`.
@@ -65,7 +68,10 @@ export interface HandleOptions {
   readonly graceMs: number;
   /** The worker became idle, busy or ended. `why`: it failed to start. */
   changed(handle: Handle, why?: IsolationError): void;
-  /** A call has ended; its duration in the worker, without the time for which it waited for the driver's memory. */
+  /**
+   * A call has ended; its duration in the worker, without the time for which it waited for a processor or for the
+   * driver's memory.
+   */
   measured?(ms: number): void;
 }
 
@@ -103,12 +109,15 @@ class WorkerHandle implements Handle {
   readonly #child: ChildProcess;
   readonly #socket: Socket;
   readonly #wire: Wire<ToWorker>;
+  readonly #runDelay: RunDelay;
   readonly #exit = Promise.withResolvers<void>();
   readonly #startTimer: NodeJS.Timeout;
   readonly #aliveTimer: NodeJS.Timeout;
   #state: Handle["state"] = "starting";
   #isSpent = false;
   #call: WorkerCall | null = null;
+  /** When the call was sent, and the run delay of the process then. */
+  #calledAt = { time: 0, runDelayMs: 0 };
   #calls = 0;
   /** Why it was killed; null if it was not; empty if the reason is reported elsewhere. */
   #killReason: string | null = null;
@@ -128,6 +137,7 @@ class WorkerHandle implements Handle {
     this.#changed = changed;
     this.#measured = measured;
     this.#child = launch(plugin, hidden, log);
+    this.#runDelay = new RunDelay(this.#child.pid);
     this.#socket = this.#child.stdio[3] as Socket;
     this.#wire = openWire<ToWorker>(
       this.#socket,
@@ -146,6 +156,15 @@ class WorkerHandle implements Handle {
 
   get isSpent(): boolean {
     return this.#isSpent || this.#killReason !== null;
+  }
+
+  get calledMs(): number {
+    return this.#call ? Math.max(0, performance.now() - this.#calledAt.time - this.#runDelayMs) : 0;
+  }
+
+  /** Run delay of the process since the call was sent. */
+  get #runDelayMs(): number {
+    return this.#runDelay.ms - this.#calledAt.runDelayMs;
   }
 
   async call(job: Job): Promise<unknown> {
@@ -169,6 +188,7 @@ class WorkerHandle implements Handle {
       kill: (why) => this.kill(why),
     });
     this.#call = call;
+    this.#calledAt = { time: performance.now(), runDelayMs: this.#runDelay.ms };
     this.#noteSilence();
     this.#wasSilent = false;
     this.#become("called");
@@ -253,7 +273,7 @@ class WorkerHandle implements Handle {
       }
       case "ended": {
         this.#isSpent ||= message.left === "SPENT";
-        this.#measured?.(message.ms);
+        this.#measured?.(Math.max(0, message.ms - this.#runDelayMs));
         if (message.trace !== undefined)
           this.#log.warn(
             { node: call.job.given.node?.name ?? call.job.given.address, step: call.job.what },
@@ -368,6 +388,7 @@ class WorkerHandle implements Handle {
       this.#log.error({ cause }, "a driver's process failed to start; calls of this driver fail until one starts");
     else if (!this.#isClosing && this.#killReason !== "") this.#log.warn({ cause }, "a driver's process ended");
     this.#socket.destroy();
+    this.#runDelay.close();
     this.#exit.resolve();
     this.#become("ended", isStarting ? this.#errorOfStart(how, cause) : undefined);
   }
