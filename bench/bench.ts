@@ -7,7 +7,6 @@ import { parseArgs } from "node:util";
 import { messageOf } from "../src/errors.ts";
 import { measureAdmission } from "./admission.ts";
 import { measureBmcs } from "./bmcs.ts";
-import { measureChanges } from "./changes.ts";
 import { measureColdStart } from "./cold-start.ts";
 import { measureCycle } from "./cycle.ts";
 import { measureCycles } from "./cycles.ts";
@@ -49,7 +48,7 @@ const FLAGS = {
   },
   fleets: { type: "string", default: "100,1000,10000", help: "cycles: sizes of the fleets" },
   cycles: { type: "string", default: "10000", help: "cycles: number of cycles of each fleet" },
-  fleet: { type: "string", default: "10000", help: "fleet, snapshots, changes: number of nodes" },
+  fleet: { type: "string", default: "10000", help: "fleet, snapshots: number of nodes" },
   nodes: { type: "string", default: "2000,10000", help: "admission: sizes of the fleets" },
   subscribers: { type: "string", default: "1,100", help: "latency: numbers of subscribers" },
   transitions: { type: "string", default: "300", help: "latency: number of transitions" },
@@ -67,7 +66,6 @@ const FLAGS = {
   megabytes: { type: "string", default: "500", help: "images: size of the image" },
   seconds: { type: "string", default: "10", help: "images: duration of each measurement" },
   changes: { type: "string", default: "2000", help: "recording: changed rows per round" },
-  followers: { type: "string", default: "1,100,1000", help: "changes: numbers of clients" },
   held: { type: "string", default: "200", help: "memory: number of nodes" },
   delays: { type: "string", default: "0,1000", help: "memory: durations of calls, in ms" },
   help: { type: "boolean" },
@@ -124,10 +122,6 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
         writes: Number(flags.writes),
         rounds,
       }),
-  },
-  changes: {
-    flags: ["followers", "fleet"],
-    measure: (testbed) => measureChanges(testbed, { followers: numbers(flags.followers), nodes: Number(flags.fleet) }),
   },
   images: {
     flags: ["clients", "megabytes", "seconds"],
