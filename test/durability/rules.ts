@@ -127,7 +127,7 @@ export function flawsOfRun(
     ...interruptFlaws(run, operation, world),
     ...leftFlaws(run),
     ...visitFlaws(run, asks, world),
-    ...asks.flatMap((ask) => answerFlaws(run, ask, world)),
+    ...asks.flatMap((ask) => answerFlaws(run, ask, { ...world, operation })),
   ].map((flaw) => `${run.purpose === "WORK" ? "run" : "clean-up"} on ${run.nodeName} (${run.state}): ${flaw}`);
 }
 
@@ -316,7 +316,11 @@ function visitFlaws(run: RunAccount, asks: readonly Ask[], world: Circumstances)
 
 // ---- answers
 
-function answerFlaws(run: RunAccount, ask: Ask, world: Circumstances): string[] {
+interface RunCircumstances extends Circumstances {
+  readonly operation: OperationAccount;
+}
+
+function answerFlaws(run: RunAccount, ask: Ask, world: RunCircumstances): string[] {
   // A refusal names no run: it was about the one that there was at that time.
   const answer = ask.answers.find(
     ({ nodeId, runId, code }) =>
@@ -396,7 +400,7 @@ function withdrawalAnswerFlaws(run: RunAccount, _ask: Ask, answer: Answer): stri
   return answer.code === "NOTHING_RUNNING" || answer.code === "INVALID_STATE" ? [] : ["no rule gives that answer"];
 }
 
-function stopAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circumstances): string[] {
+function stopAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: RunCircumstances): string[] {
   if (!answer.accepted) {
     if (answer.code !== "NOTHING_RUNNING") return ["no rule gives that answer"];
     return run.purpose === "CLEAN_UP" ? [] : endedBefore(run, ask, world);
@@ -410,7 +414,7 @@ function stopAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circu
     (run.state === "STOPPED" && endedBefore(run, ask, world).length === 0);
   return [
     ...(answer.runId !== run.id || recorded || over ? [] : ["the interrupt was not recorded"]),
-    ...(run.purpose === "WORK" ? begunAfter(run, ask.answeredAt + world.toleranceMs) : []),
+    ...(run.purpose === "WORK" ? begunAfter(run, ask, world) : []),
   ];
 }
 
@@ -424,14 +428,38 @@ function stopWithdrawnAt({ seen }: RunAccount): number {
 }
 
 /**
- * Every transaction that begins after a stop was answered knows of it, whether the run or only its operation has the
- * stop: it begins no step, and repeats none that failed, unless the stop was withdrawn with an abort that had replaced
- * it (docs/verbs/withdrawAbort.md).
+ * When an abort was withdrawn that was pending at some moment of the question, in the order of `seq`; else never. A stop
+ * changes nothing then, because the abort is to end the work, and is withdrawn with it.
  */
-function begunAfter(run: RunAccount, answeredAt: number): string[] {
-  const withdrawnAt = stopWithdrawnAt(run);
+function pendingAbortWithdrawnAt(seen: readonly Seen[], ask: Ask, { toleranceMs }: Circumstances): number {
+  const interrupts = seen.filter(({ what }) => what === "INTERRUPT" || what === "OPERATION_INTERRUPT");
+  const withdrawal = interrupts.findLast(
+    ({ was, becomes, at }, index) =>
+      was === "ABORT" &&
+      becomes === null &&
+      at >= ask.askedAt - toleranceMs &&
+      (interrupts[index - 1]?.begunAt ?? Infinity) <= ask.answeredAt + toleranceMs,
+  );
+  return withdrawal?.seq ?? Infinity;
+}
+
+/** As above; a stop of the whole operation is recorded if the abort does not concern the whole operation. */
+function absorbedStopWithdrawnAt({ seen }: RunAccount, ask: Ask, world: RunCircumstances): number {
+  const isWhole = pendingAbortWithdrawnAt(world.operation.seen, ask, world) < Infinity;
+  return ask.by === "operation" && !isWhole ? Infinity : pendingAbortWithdrawnAt(seen, ask, world);
+}
+
+/**
+ * Every transaction that begins after a stop was answered knows of it, whether the run or only its operation has the
+ * stop: it begins no step, and repeats none that failed, unless the stop was withdrawn with an abort
+ * (docs/verbs/withdrawAbort.md).
+ */
+function begunAfter(run: RunAccount, ask: Ask, world: RunCircumstances): string[] {
+  const withdrawnAt = Math.min(stopWithdrawnAt(run), absorbedStopWithdrawnAt(run, ask, world));
   return run.seen
-    .filter(({ what, was, begunAt }) => what === "ATTEMPT" && was === null && begunAt > answeredAt)
+    .filter(
+      ({ what, was, begunAt }) => what === "ATTEMPT" && was === null && begunAt > ask.answeredAt + world.toleranceMs,
+    )
     .filter(({ seq }) => seq < withdrawnAt)
     .map(({ more }) => `attempt ${more.number} at ${labelOf(run, more.step ?? -1)} was begun afterwards`);
 }

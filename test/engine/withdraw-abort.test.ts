@@ -129,6 +129,22 @@ describe("withdrawn abort", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
+  test.each(["operation", "node"] as const)(
+    "withdrawn abort withdraws a stop of the %s that was accepted while it was pending",
+    async (what) => {
+      const { gate, node, id } = await blockedAtBoundary();
+      await abort(node, { mode: "AFTER_STEP" });
+      const work = what === "operation" ? { operationId: id } : { ids: [node.id] };
+      const stopped = await ostler.engine.stop(ALICE, { work });
+      expect(stopped.results).toMatchObject([{ accepted: true }]);
+      const { results } = await withdraw(node);
+      expect(results).toMatchObject([{ accepted: true }]);
+      gate.open();
+      expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+      expect(await unsound(ostler)).toEqual([]);
+    },
+  );
+
   test("withdrawn abort of a step that must not be interrupted lets the run continue", async () => {
     const gate = aGate();
     const node = await ostler

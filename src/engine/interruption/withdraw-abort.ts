@@ -1,8 +1,8 @@
 /**
  * Withdrawing a pending abort: until the running step ends, nothing of the abort has been carried out, and the work can
- * continue as if the abort had never been requested. A stop that was requested before the abort is withdrawn with it.
- * Two stops stay: one of the whole operation, if the abort did not concern the whole operation, and the engine's own
- * stop before it cleans up all nodes.
+ * continue as if the abort had never been requested. A stop that was requested before the abort, or while it was
+ * pending, is withdrawn with it. Two stops stay: one of the whole operation, if the abort did not concern the whole
+ * operation, and the engine's own stop before it cleans up all nodes.
  */
 import type { Refusal } from "../../errors.ts";
 import { continues, stopForecast } from "../../lifecycle/forecast.ts";

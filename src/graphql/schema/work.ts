@@ -175,7 +175,7 @@ builder.mutationField("withdrawAbort", (t) =>
     type: NodeWorkPayloadRef,
     ...needs("OPERATE"),
     description:
-      "Withdraw a pending abort: the step that it waits for ends, and the work continues. Refused if the abort has already started. Also withdraws a stop that was requested before the abort.",
+      "Withdraw a pending abort: the step that it waits for ends, and the work continues. Refused if the abort has already started. Also withdraws a stop that was requested before the abort or while it was pending.",
     args: { input: t.arg({ type: WorkInput, required: true, description: "Work whose abort to withdraw." }) },
     resolve: (_root, { input }, context) =>
       interrupted(context.services.engine.withdrawAbort(callerOf(context), workOf(input))),
