@@ -5,16 +5,7 @@
  */
 import { spawn, spawnSync } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import {
-  appendFileSync,
-  existsSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  readdirSync,
-  statfsSync,
-  writeFileSync,
-} from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, openSync, readFileSync, statfsSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -88,6 +79,8 @@ export interface Database {
   /** Starts PostgreSQL unless it is running. */
   start(): Promise<void>;
   isUp(): boolean;
+  /** Current postmaster; null while it is stopped. */
+  pid(): number | null;
   /** Fills the disk, or frees it. False if the data has no disk of its own. */
   fill(isFull: boolean): boolean;
 }
@@ -146,6 +139,7 @@ async function startDatabase(
     sql,
     url,
     isUp: () => server !== null && isAlive(server.pid),
+    pid: () => server?.pid ?? null,
     async stop() {
       const running = server;
       server = null;
@@ -307,16 +301,6 @@ function startReplica(
       await exited;
     },
   };
-}
-
-/** Resident bytes and open descriptors of a process; null if it has ended. */
-export function sampleOf(pid: number): { readonly memory: number; readonly handles: number } | null {
-  try {
-    const pages = Number(readFileSync(`/proc/${pid}/statm`, "latin1").split(" ")[1]);
-    return { memory: pages * 4096, handles: readdirSync(`/proc/${pid}/fd`).length };
-  } catch {
-    return null;
-  }
 }
 
 // ---- small things

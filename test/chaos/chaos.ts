@@ -15,7 +15,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { anySeed, chance } from "../durability/lab.ts";
-import { sampleOf, startArena, within } from "./arena.ts";
+import { startArena, within } from "./arena.ts";
 import type { Arena } from "./arena.ts";
 import { startHelper } from "./control.ts";
 import { dump } from "./dump.ts";
@@ -23,6 +23,7 @@ import type { MachinesCommand } from "./machines.ts";
 import { storm } from "./nemeses.ts";
 import { NEMESES, clock, record } from "./records.ts";
 import type { Run } from "./records.ts";
+import { startSampling } from "./samples.ts";
 import { driverCalls, takeOver } from "./summary.ts";
 import type { WatchersCommand, WatchersCount } from "./watchers.ts";
 import type { WorkloadCommand, WorkloadCount } from "./workload.ts";
@@ -51,7 +52,6 @@ const KILL_EVERY_S = 2.2;
 const DATABASE_RESTART_EVERY_S = 27;
 /** Time for all replicas to become ready after the storm. */
 const READY_AGAIN_MS = 180_000;
-const SAMPLE_MS = 5_000;
 /** Limits of the quiet phase: longest time without any change while work is unfinished, and longest duration. */
 const NO_CHANGE_MS = 100_000;
 const QUIET_MS = 900_000;
@@ -141,23 +141,7 @@ async function main(folder: string): Promise<boolean> {
   const watchers = parts.use(
     await startHelper<WatchersCommand>("watchers.ts", { ...basis, streams: Number(values.streams) }),
   );
-  const sampling = setInterval(() => {
-    for (const { name, pid } of arena.replicas) {
-      const id = pid();
-      const sample = id === null ? null : sampleOf(id);
-      if (id === null || !sample) continue;
-      replicaRecorder.write({ t: clock(), k: "sample", what: "memory", replica: name, pid: id, value: sample.memory });
-      replicaRecorder.write({
-        t: clock(),
-        k: "sample",
-        what: "handles",
-        replica: name,
-        pid: id,
-        value: sample.handles,
-      });
-    }
-  }, SAMPLE_MS);
-  parts.defer(() => clearInterval(sampling));
+  parts.use(startSampling(arena, watchers.child.pid, replicaRecorder));
 
   phase("storm");
   print("storm");

@@ -125,6 +125,15 @@ function refuse(
   });
   return asked;
 }
+/** A process waits for a CPU for some milliseconds, evenly from one moment to another. */
+function waitForCpu(made: Made, replica: string, from: number, to: number, ms: number): void {
+  for (let t = from; t <= to; t += 1_000)
+    made.replicas.push({ t, k: "sample", what: "waited", replica, pid: 1, value: (ms * (t - from)) / (to - from) });
+}
+/** A stream of the replica r2 receives nothing for 25 s. */
+function silence(made: Made): void {
+  for (const mark of marksOf(made, "some-2").filter(({ t }) => t > 18_000 && t < 43_000)) drop(made, mark);
+}
 const DISAPPEARED = ["INVALID_STATE", "Monitoring has reported node n4 as disappeared. Wait."] as const;
 const UNREACHABLE = ["INVALID_STATE", "Node n1 has had the fault BMC_UNREACHABLE since then: No answer."] as const;
 const DIRTY = ["INVALID_STATE", "Node n1 has had the fault CLEAN_UP_FAILED since then: It failed."] as const;
@@ -695,12 +704,24 @@ const FAULTS: readonly (readonly [fault: string, promise: string, message: RegEx
     /log of run run-n1-4000 has 2 lines, numbered from 1 to 3/,
     (made) => set(row(made, "step_log", { run_id: "run-n1-4000" }), { lines: 2 }),
   ],
+  ["a stream is silent for more than 15 s", "P8", /received nothing for 2\d/, silence],
   [
-    "a stream is silent for more than 15 s",
+    "a stream is silent while its replica runs and another one waits for a CPU",
     "P8",
     /received nothing for 2\d/,
     (made) => {
-      for (const mark of marksOf(made, "some-2").filter(({ t }) => t > 18_000 && t < 43_000)) drop(made, mark);
+      silence(made);
+      waitForCpu(made, "r1", 17_000, 44_000, 25_000);
+      waitForCpu(made, "r2", 17_000, 44_000, 3_000);
+    },
+  ],
+  [
+    "a stream is silent after its replica waited for a CPU",
+    "P8",
+    /received nothing for 2\d/,
+    (made) => {
+      silence(made);
+      waitForCpu(made, "r2", 2_000, 17_000, 14_000);
     },
   ],
   [
@@ -1479,6 +1500,26 @@ const CORRECT: readonly (readonly [what: string, change: (made: Made) => void])[
     },
   ],
   [
+    "a stream is silent while its replica, the proxies and the subscribers wait for a CPU",
+    (made) => {
+      silence(made);
+      waitForCpu(made, "r2", 17_000, 44_000, 8_000);
+      waitForCpu(made, "proxies", 17_000, 44_000, 4_000);
+      waitForCpu(made, "watchers", 17_000, 44_000, 4_000);
+    },
+  ],
+  [
+    "a stream receives items late while PostgreSQL waits for a CPU",
+    (made) => {
+      const item = itemsOf(made, "all-3").at(-2) as Item;
+      const mark = marksOf(made, "all-3").at(-1) as Mark;
+      waitForCpu(made, "postgres", item.t - 1_000, item.t + 26_000, 22_000);
+      const between = { ...mark, t: item.t + 12_000, position: item.position - 1 };
+      made.streams.splice(made.streams.indexOf(item), 0, between);
+      set(item, { t: item.t + 25_000 });
+    },
+  ],
+  [
     "a reader stalls on purpose",
     (made) => {
       set(made.streams.find((one) => one.k === "open" && one.stream === "some-2") ?? {}, { stalls: true });
@@ -1623,6 +1664,19 @@ describe("checker with an unusual but correct run", () => {
     const results = await resultsOf(change);
     expect(results.flatMap(({ id, first }) => first.map(({ message }) => `${id} ${message}`))).toEqual([]);
   });
+});
+
+test("a step may time out while its replica, which is to store the result, waits for a CPU", async () => {
+  const messages = async (waitedMs: number) => {
+    const results = await resultsOf((made) => {
+      waitForCpu(made, "r1", 70_000, 80_000, waitedMs);
+      set(row(made, "attempts", { run_id: "run-n1-69900", step: 0 }), { deadline_at: iso(73_400) });
+      fail(made, "run-n1-69900", failure("TIMEOUT", "clean.wipe did not end within 3 s"));
+    });
+    return results.flatMap(({ first }) => first.map(({ message }) => message)).join("\n");
+  };
+  expect(await messages(10_000)).not.toMatch(/its result was lost/);
+  expect(await messages(6_000)).toMatch(/its result was lost/);
 });
 
 describe("refusal for a failed clean-up", () => {

@@ -273,10 +273,12 @@ export interface Replica extends Stamped {
 
 export interface Sample extends Stamped {
   readonly k: "sample";
-  readonly what: "memory" | "handles";
+  /** waited: the time in which the process was ready to run and had no CPU, since its start. */
+  readonly what: "memory" | "handles" | "waited";
+  /** waited also has `proxies` and `watchers`, and `postgres`: the longest wait of one of its processes. */
   readonly replica: string;
   readonly pid: number;
-  /** Resident bytes, or open file descriptors. */
+  /** Resident bytes, open file descriptors, or milliseconds. */
   readonly value: number;
 }
 

@@ -8,6 +8,7 @@ import { Findings } from "./findings.ts";
 import { TOLERANCE_MS, isDrivers, shown, stepOf, waitOf } from "./history.ts";
 import type { AttemptRow, Entry, FailureRow, History, Lifetime } from "./history.ts";
 import { joined, overlap, touches, widened } from "./intervals.ts";
+import { waitedForCpu } from "./starvation.ts";
 
 /** The driver reported the failure, or misbehaved as ordered. */
 const CAUSED_BY_DRIVER = new Set<Entry["how"]>(["retry", "fail", "throw", "junk", "hang", "block", "exit"]);
@@ -206,10 +207,13 @@ function causeOf(
   const step = stepOf(history, attempt);
   if (failure?.code === "TIMEOUT" && finishedAt !== null && finishedAt >= attempt.deadlineAt - EARLY_MS) {
     const last = entries.at(-1);
+    const left = last?.how === "done" && last.left !== null ? last.left : Infinity;
+    // The replica has to store the result, or to begin the verification that follows, before the deadline.
+    const waited =
+      last && left < Infinity ? waitedForCpu(history, [last.replica, "postgres"], left, attempt.deadlineAt) : 0;
     const wasDone =
       last !== undefined &&
-      last.how === "done" &&
-      (last.left ?? Infinity) < attempt.deadlineAt - TOLERANCE_MS &&
+      left < attempt.deadlineAt - Math.max(TOLERANCE_MS, waited) &&
       !isFollowedByPower(history, last);
     return wasDone ? { caused: false, message: "the step was done in time, but its result was lost" } : caused;
   }

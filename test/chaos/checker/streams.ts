@@ -9,6 +9,7 @@ import { Findings } from "./findings.ts";
 import type { Fault, History, TransitionRow } from "./history.ts";
 import { joined, overlap, percentile, touches, widened, without } from "./intervals.ts";
 import type { Interval } from "./intervals.ts";
+import { waitedForCpu } from "./starvation.ts";
 
 /** State of a connection after the records read so far. */
 interface Stream {
@@ -40,7 +41,9 @@ interface Stream {
  * excluded, and so is the time in which the replica was frozen or its connection to clients was impaired, with some
  * time to recover. An outage of the database does not excuse silence: the replica can report it. A stream that has
  * caught up is never far behind: no row that it should have received, and no item that it receives, is older than 15 s,
- * unless the replicas had no database. It is not disconnected while its replica is healthy.
+ * unless the replicas had no database. It is not disconnected while its replica is healthy. The slack beyond the 15 s
+ * is at least as long as the processes on the way waited for a CPU (starvation.ts): of a silence that of the replica,
+ * the proxies and the subscribers, and of a delay also that of PostgreSQL.
  *
  * P9, for others. While a reader stalls, others receive transitions without additional delay. Compared are the delays
  * from transition to reader of streams that had caught up, outside other faults, if there are enough of both.
@@ -379,7 +382,7 @@ function checkLate(
   findings.fact("items of streams that had caught up");
   const at = history.wall(item.at);
   const age = item.t - at - overlap(history.down, at, item.t) - overlap(replicaFaults(open.replica), at, item.t);
-  if (age > SILENCE_MS + history.options.slackMs)
+  if (isTooLate(history, open.replica, age, [at, item.t]))
     findings.violation(
       "stuck",
       `Stream ${item.stream} had caught up, and received position ${item.position} ${Math.round(age / 1000)} s after it was written.`,
@@ -387,6 +390,20 @@ function checkLate(
       last,
       item,
     );
+}
+
+/** The slack for what these processes, the proxies and the subscribers have to do between two moments. */
+function slackOf(history: History, names: readonly string[], from: number, to: number): number {
+  return Math.max(history.options.slackMs, waitedForCpu(history, [...names, "proxies", "watchers"], from, to));
+}
+
+function isTooLate(
+  history: History,
+  replica: string,
+  age: number,
+  [from, to]: readonly [from: number, to: number],
+): boolean {
+  return age > SILENCE_MS && age > SILENCE_MS + slackOf(history, [replica, "postgres"], from, to);
 }
 
 function checkSilence(
@@ -399,9 +416,13 @@ function checkSilence(
   if (stream.open.stalls) return;
   const from = stream.last.t;
   const silent = now.t - from - overlap(faultTimes(stream.open.replica), from, now.t);
-  if (silent > SILENCE_MS) findings.fact("silences beyond 15 s within the slack");
-  else if (now.k !== "end") findings.fact("intervals between two items");
-  if (silent > SILENCE_MS + history.options.slackMs) {
+  if (now.k !== "end" && silent <= SILENCE_MS) findings.fact("intervals between two items");
+  if (silent <= SILENCE_MS) return;
+  const slack = slackOf(history, [stream.open.replica], from, now.t);
+  if (silent <= SILENCE_MS + slack) {
+    findings.fact("silences beyond 15 s within the slack");
+    if (silent > SILENCE_MS + history.options.slackMs) findings.fact("of them while its processes waited for a CPU");
+  } else {
     findings.violation(
       "stuck",
       `Stream ${stream.open.stream} of ${stream.open.replica} (${stream.open.transport}) received nothing for ${Math.round(silent / 100) / 10} s.`,
@@ -430,7 +451,7 @@ function checkBehind(
       row.t -
       overlap(history.down, row.t, mark.t) -
       overlap(replicaFaults(stream.open.replica), row.t, mark.t);
-    if (age > SILENCE_MS + history.options.slackMs)
+    if (isTooLate(history, stream.open.replica, age, [row.t, mark.t]))
       findings.violation(
         "stuck",
         `Stream ${mark.stream} received the bookmark ${mark.position} ${Math.round(age / 1000)} s after position ${row.position} was written.`,
