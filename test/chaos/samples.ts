@@ -1,7 +1,7 @@
 /**
  * Samples of processes during a run: memory and open files of the replicas, and the time in which the processes between
- * a change and a subscriber waited for a CPU. The checker needs it to tell a service that is silent from a computer that
- * is overloaded.
+ * a change and a subscriber waited for a CPU. The checker needs it to distinguish a silent service from an overloaded
+ * computer.
  */
 import { readFileSync, readdirSync } from "node:fs";
 import type { Arena } from "./arena.ts";
