@@ -60,8 +60,8 @@ function sizesOf(pid: number): { readonly memory: number; readonly handles: numb
 }
 
 /**
- * Milliseconds, since its start, in which the first thread of a process was ready to run and had no CPU: in a process of
- * Node the thread of the event loop. Null if it has ended, or on a system that does not count this.
+ * Milliseconds, since its start, in which the first thread of a process was ready to run and had no CPU: in Node the
+ * thread of the event loop. Null if the process has ended, or on a system that does not count this.
  */
 function waitedMs(pid: number): number | null {
   try {
@@ -71,7 +71,7 @@ function waitedMs(pid: number): number | null {
   }
 }
 
-/** A sum over the samples of the longest time that one process of PostgreSQL has waited for a CPU since the last one. */
+/** Sums up, over the samples, the longest time that one process of PostgreSQL has waited for a CPU since the last. */
 function createSlowestBackend(): (postmaster: number) => number | null {
   let before = new Map<number, number>();
   let sum = 0;

@@ -428,8 +428,8 @@ function stopWithdrawnAt({ seen }: RunAccount): number {
 }
 
 /**
- * When an abort was withdrawn that was pending at some moment of the question, in the order of `seq`; else never. A stop
- * changes nothing then, because the abort is to end the work, and is withdrawn with it.
+ * When an abort was withdrawn that was pending at some moment of the question, in the order of `seq`; else never. A
+ * stop changes nothing then, because the abort is to end the work, and is withdrawn with it.
  */
 function pendingAbortWithdrawnAt(seen: readonly Seen[], ask: Ask, { toleranceMs }: Circumstances): number {
   const interrupts = seen.filter(({ what }) => what === "INTERRUPT" || what === "OPERATION_INTERRUPT");
