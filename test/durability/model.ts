@@ -91,6 +91,7 @@ const HISTORY = 30;
 const ENDS_WITHIN_MS = 90_000;
 const STORY_LINES_MAX = 400;
 const LIMIT_HOLDS_AFTER_MS = 250;
+const OLD_LIMIT_ENDS_WITHIN_MS = 10_000;
 const FIRMWARE_MS = 400;
 const FIRMWARE = { interface: "clean", name: "update_firmware", args: { version: "2.1" } } as const;
 const CLEANINGS: readonly NonNullable<Options["steps"]>[] = [
@@ -666,11 +667,28 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     const to = await newestPosition();
     limits = limits.map((one) => ({ ...one, to: one.to ?? to }));
     await engine.updateSite(caller(), { phaseLimits: next && [{ phase: next.phase, limit: next.most }] });
-    // What read the old limit may commit after the new one.
     await delay(LIMIT_HOLDS_AFTER_MS);
+    await oldLimitIsOver();
     if (next) limits.push({ ...next, from: await newestPosition(), to: null });
     note(`limit ${JSON.stringify(next)}`);
     count("limits");
+  }
+
+  /**
+   * Transactions that read the old limit may commit after the new one, and a run that was started under the old one
+   * enters its phase only when a worker has claimed it. Runs in place never enter one, hence the limit.
+   */
+  async function oldLimitIsOver(): Promise<void> {
+    const until = Date.now() + OLD_LIMIT_ENDS_WITHIN_MS;
+    const begun = await sql<{ at: string }[]>`select clock_timestamp()::text as at`;
+    const writing = async () =>
+      sql`select from pg_stat_activity where datname = current_database() and xact_start < ${begun[0]?.at ?? ""}::timestamptz and pid <> pg_backend_pid()`;
+    while ((await writing()).length > 0 && Date.now() < until) await delay(20);
+    const started = await sql<{ id: string }[]>`select id from runs where finished_at is null and state = 'RUNNING'`;
+    const ids = started.map(({ id }) => id);
+    const outside = async () =>
+      sql`select from runs join nodes on nodes.id = runs.node_id where runs.id = any(${ids}) and runs.finished_at is null and runs.state = 'RUNNING' and nodes.state = any(${[...AT_REST]})`;
+    while ((await outside()).length > 0 && Date.now() < until) await delay(20);
   }
 
   async function newestPosition(): Promise<number> {
