@@ -37,9 +37,9 @@ tail.onAdvance(() => {
     const transition = {
       __typename: "Transition",
       cursor: String(position),
-      nodeUuid: nodeId,
-      nodeName,
+      uuid: nodeId,
       sequence,
+      nodeName,
       from: fromState,
       to: toState,
       event,

@@ -8,6 +8,7 @@ import { messageOf } from "../src/errors.ts";
 import { measureAdmission } from "./admission.ts";
 import { measureBmcs } from "./bmcs.ts";
 import { measureColdStart } from "./cold-start.ts";
+import { measureChanges } from "./changes.ts";
 import { measureCycle } from "./cycle.ts";
 import { measureCycles } from "./cycles.ts";
 import { measureImages } from "./images.ts";
@@ -54,8 +55,8 @@ const FLAGS = {
   transitions: { type: "string", default: "300", help: "latency: number of transitions" },
   tables: { type: "string", default: "1000,100000", help: "lists: nodes in the table" },
   requests: { type: "string", default: "200", help: "lists: requests per round" },
-  fanout: { type: "string", default: "1,100,1000,5000", help: "streams: numbers of subscribers" },
-  events: { type: "string", default: "40", help: "streams: number of transitions" },
+  fanout: { type: "string", default: "1,100,1000,5000", help: "streams, changes: numbers of subscribers" },
+  events: { type: "string", default: "40", help: "streams, changes: number of transitions" },
   readers: { type: "string", default: "20", help: "readers: number of streams that catch up" },
   log: { type: "string", default: "30000", help: "readers: transitions that each of them catches up over" },
   writes: { type: "string", default: "200", help: "readers: writes per measurement" },
@@ -112,6 +113,10 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   streams: {
     flags: ["fanout", "events"],
     measure: (testbed) => measureStreams(testbed, { subscribers: numbers(flags.fanout), events: Number(flags.events) }),
+  },
+  changes: {
+    flags: ["fanout", "events"],
+    measure: (testbed) => measureChanges(testbed, { subscribers: numbers(flags.fanout), events: Number(flags.events) }),
   },
   readers: {
     flags: ["readers", "log", "writes", "rounds"],

@@ -2,7 +2,8 @@
  * Subject `cycle`: what one node costs from managed to inspected, available, active and available again, in each
  * process: the service, its drivers and PostgreSQL. Once with one request for all nodes, once with one request for each
  * node, 16 in flight. With `--against`, a second build of Ostler is measured in the same minutes, in alternating
- * passes, so that their ratio does not depend on other load of the machine.
+ * passes, so that their ratio does not depend on other load of the machine. Nodes are selected by name, which older
+ * builds know too; with one that has no `provideNodes`, nodes of both builds become available by `commissionNodes`.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +12,7 @@ import postgres from "postgres";
 import { socketFolderOf } from "../src/store/postgres/embedded-folder.ts";
 import { USER, passwordOf } from "../src/store/postgres/embedded-setup.ts";
 import { median, printTable, shown } from "./figures.ts";
-import { mutate } from "./request.ts";
+import { mutate, request } from "./request.ts";
 import { startServed } from "./service.ts";
 import type { Served } from "./service.ts";
 import { cpuMs, cpuMsOfTree, memoryMbOfTree, pssMb } from "./testbed.ts";
@@ -27,15 +28,16 @@ export interface CycleOptions {
   readonly against: string;
 }
 
-/** The mutations of a cycle, with their input types. */
+/** Mutations, with their input types. */
 const VERBS = {
   manageNodes: "NodeWorkInput",
   inspectNodes: "NodeWorkInput",
   provideNodes: "NodeWorkInput",
+  commissionNodes: "CommissionNodesInput",
   deployNodes: "DeployNodesInput",
   undeployNodes: "NodeWorkInput",
 } as const;
-const VERB_NAMES = Object.keys(VERBS) as (keyof typeof VERBS)[];
+type Verb = keyof typeof VERBS;
 const MODES = ["bulk", "single"] as const;
 type Mode = (typeof MODES)[number];
 
@@ -68,11 +70,15 @@ interface Build extends AsyncDisposable {
   readonly logFile: string;
 }
 
-export async function measureCycle(testbed: Testbed, options: CycleOptions): Promise<void> {
+interface Passes extends CycleOptions {
+  readonly verbs: readonly Verb[];
+}
+
+export async function measureCycle(testbed: Testbed, given: CycleOptions): Promise<void> {
   await using parts = new AsyncDisposableStack();
-  const builds = [parts.use(await openBuild(testbed, "this build", new URL("../", import.meta.url).pathname, options))];
-  if (options.against !== "")
-    builds.push(parts.use(await openBuild(testbed, options.against, options.against, options)));
+  const builds = [parts.use(await openBuild(testbed, "this build", new URL("../", import.meta.url).pathname, given))];
+  if (given.against !== "") builds.push(parts.use(await openBuild(testbed, given.against, given.against, given)));
+  const options: Passes = { ...given, verbs: await verbsOf(builds) };
   const costs = new Map(builds.flatMap((build) => MODES.map((mode) => [keyOf(build, mode), [] as Cost[]])));
   for (const build of builds) await enroll(build, options);
   for (let round = 1; round <= options.rounds; round += 1) {
@@ -82,7 +88,8 @@ export async function measureCycle(testbed: Testbed, options: CycleOptions): Pro
         costs.get(keyOf(build, mode))?.push(await measurePass(build, mode, options));
     }
   }
-  console.log(`  ${options.nodes} nodes, per node and cycle of five operations; medians of ${options.rounds} rounds`);
+  console.log(`  ${options.nodes} nodes, per node and cycle of ${options.verbs.join(", ")}`);
+  console.log(`  medians of ${options.rounds} rounds`);
   for (const mode of MODES) await printMode(mode, builds, costs, options);
 }
 
@@ -94,7 +101,7 @@ async function printMode(
   mode: Mode,
   builds: readonly Build[],
   costs: ReadonlyMap<string, readonly Cost[]>,
-  options: CycleOptions,
+  options: Passes,
 ): Promise<void> {
   const rows: string[][] = [];
   for (const build of builds) {
@@ -184,20 +191,36 @@ async function openBuild(
 }
 
 /** Registers the nodes and takes them through a cycle, so that plans, processes and caches are warm. */
-async function enroll({ service, sql }: Build, { nodes }: CycleOptions): Promise<void> {
+async function enroll(build: Build, passes: Passes): Promise<void> {
+  const { nodes } = passes;
   for (let from = 0; from < nodes; from += 500) {
     const list = Array.from({ length: Math.min(500, nodes - from) }, (_, index) => ({
       name: nameOf(from + index),
       driver: { fake: {} },
     }));
     await mutate(
-      service,
+      build.service,
       "mutation ($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }",
       { input: { nodes: list } },
       AbortSignal.timeout(REQUEST_MS),
     );
   }
-  await cycleAll({ service, sql });
+  await cycleAll(build, passes);
+}
+
+/** The verbs of a cycle, which all builds have. */
+async function verbsOf(builds: readonly Build[]): Promise<readonly Verb[]> {
+  const has = await Promise.all(builds.map(async ({ service }) => (await mutationsOf(service)).has("provideNodes")));
+  const provide = has.every(Boolean) ? "provideNodes" : "commissionNodes";
+  return ["manageNodes", "inspectNodes", provide, "deployNodes", "undeployNodes"];
+}
+
+async function mutationsOf(service: Served): Promise<ReadonlySet<string>> {
+  const { __schema: schema } = await request<{ __schema: { mutationType: { fields: readonly { name: string }[] } } }>(
+    service,
+    "{ __schema { mutationType { fields { name } } } }",
+  );
+  return new Set(schema.mutationType.fields.map(({ name }) => name));
 }
 
 function nameOf(index: number): string {
@@ -206,7 +229,7 @@ function nameOf(index: number): string {
 
 // ---- passes
 
-async function measurePass(build: Build, mode: Mode, options: CycleOptions): Promise<Cost> {
+async function measurePass(build: Build, mode: Mode, options: Passes): Promise<Cost> {
   const { sql, service, postmaster } = build;
   await sql`vacuum analyze`;
   await sql`checkpoint`;
@@ -227,7 +250,7 @@ async function measurePass(build: Build, mode: Mode, options: CycleOptions): Pro
 }
 
 /** Runs a pass with all statements logged, and counts them. */
-async function countPass(build: Build, mode: Mode, options: CycleOptions): Promise<Counts> {
+async function countPass(build: Build, mode: Mode, options: Passes): Promise<Counts> {
   const { sql, logFile } = build;
   await sql`alter system set log_statement = 'all'`;
   await sql`select pg_reload_conf()`;
@@ -244,26 +267,28 @@ async function countPass(build: Build, mode: Mode, options: CycleOptions): Promi
 }
 
 /** Returns the number of cycles. */
-async function runPass(build: Build, mode: Mode, { nodes, singles }: CycleOptions): Promise<number> {
+async function runPass(build: Build, mode: Mode, passes: Passes): Promise<number> {
+  const { nodes, singles } = passes;
   if (mode === "bulk") {
-    await cycleAll(build);
+    await cycleAll(build, passes);
     return nodes;
   }
   const count = Math.min(nodes, singles);
-  await cycleEach(build, count);
+  await cycleEach(build, { ...passes, nodes: count });
   return count;
 }
 
 /** All nodes through one cycle, with one request for each verb. */
-async function cycleAll({ service, sql }: Pick<Build, "service" | "sql">): Promise<void> {
-  for (const verb of VERB_NAMES) {
-    await submit(service, verb, { all: true });
+async function cycleAll({ service, sql }: Build, { nodes, verbs }: Passes): Promise<void> {
+  const names = Array.from({ length: nodes }, (_, index) => nameOf(index));
+  for (const verb of verbs) {
+    await submit(service, verb, { names });
     while ((await sql`select 1 from operations where finished_at is null limit 1`).length > 0) await delay(POLL_MS);
   }
 }
 
 /** Nodes through one cycle, each with its own requests. */
-async function cycleEach({ service, sql }: Build, count: number): Promise<void> {
+async function cycleEach({ service, sql }: Build, { nodes, verbs }: Passes): Promise<void> {
   const waiting = new Map<string, () => void>();
   let isOver = false;
   const poll = (async () => {
@@ -279,8 +304,8 @@ async function cycleEach({ service, sql }: Build, count: number): Promise<void> 
   })();
   let next = 0;
   const work = async () => {
-    for (let index = next++; index < count; index = next++) {
-      for (const verb of VERB_NAMES) {
+    for (let index = next++; index < nodes; index = next++) {
+      for (const verb of verbs) {
         const id = await submit(service, verb, { names: [nameOf(index)] });
         await new Promise<void>((resolve) => waiting.set(id, resolve));
       }
@@ -294,11 +319,11 @@ async function cycleEach({ service, sql }: Build, count: number): Promise<void> 
   }
 }
 
-async function submit(service: Served, verb: keyof typeof VERBS, nodes: object): Promise<string> {
+async function submit(service: Served, verb: Verb, nodes: object): Promise<string> {
   const data = await mutate<{ work: { operation: { uuid: string } } }>(
     service,
     `mutation ($input: ${VERBS[verb]}!) { work: ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
-    { input: { nodes } },
+    { input: { nodes, ...(verb === "commissionNodes" && { until: "AVAILABLE" }) } },
     AbortSignal.timeout(REQUEST_MS),
   );
   return data.work.operation.uuid;
