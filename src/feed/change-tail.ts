@@ -8,6 +8,7 @@
  *   in case one was lost.
  */
 import type { Log } from "../log.ts";
+import { createSpacedCalls } from "../runtime/spaced-calls.ts";
 import { changesAfter, newestChange, numberChanges } from "../store/changes.ts";
 import type { ChangeRow } from "../store/changes.ts";
 import type { Database, Reader } from "../store/postgres/database.ts";
@@ -26,7 +27,6 @@ import { knownRuns } from "./run-changes.ts";
 import type { KnownRun } from "./run-changes.ts";
 import { createSharedPages } from "./shared-pages.ts";
 import type { SharedPages } from "./shared-pages.ts";
-import { createSpacedCalls } from "./spaced-calls.ts";
 
 /** Objects of each kind as streams read them. */
 export interface KnownObjects {

@@ -3,8 +3,8 @@
  * advances at once, and then not again for a while, so that such a stream makes few items of many changes. All streams
  * see the same heads, and so read the same pages.
  */
+import { createSpacedCalls } from "../runtime/spaced-calls.ts";
 import { notifyAll, subscribe } from "./log-reader.ts";
-import { createSpacedCalls } from "./spaced-calls.ts";
 
 export interface Head {
   readonly position: number;

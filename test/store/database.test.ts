@@ -2,7 +2,7 @@
 import { globSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, onTestFinished, vi } from "vitest";
 import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { connectionsTaken, migrateDatabase, openDatabase } from "../../src/store/postgres/database.ts";
 import { hashOf } from "../../src/runtime/canonical-json.ts";
@@ -180,6 +180,27 @@ test("notifier reaches its own process and others, and again after its connectio
     here.notify();
     return heard.there > restored;
   });
+});
+
+test("notifier sends the first notification at once, and one for all that follow within 20 ms", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const sent: string[] = [];
+  const listening: AsyncDisposable = { [Symbol.asyncDispose]: async () => {} };
+  {
+    await using notifier = await createNotifier(
+      { listen: async () => listening, notify: async (channel) => void sent.push(channel) },
+      () => {},
+    );
+    notifier.notify();
+    expect(sent).toHaveLength(1);
+    for (let commit = 0; commit < 10; commit += 1) notifier.notify();
+    expect(sent).toHaveLength(1);
+    vi.advanceTimersByTime(20);
+    expect(sent).toHaveLength(2);
+    notifier.notify();
+  }
+  expect(sent, "what is due is sent when the process ends").toHaveLength(3);
 });
 
 test("notification that is sent just before its process ends reaches the others", async () => {

@@ -3,9 +3,10 @@
  * notification has no content and may be lost, so every subscriber polls as well.
  *
  * It is sent after a commit, never inside a transaction: NOTIFY takes a lock of the whole server at commit and costs
- * two commits out of three. A process sends at most one notification in 20 ms.
+ * two commits out of three. A process sends one at once, and further ones 20 ms apart.
  */
 import { randomUUID } from "node:crypto";
+import { createSpacedCalls } from "../../runtime/spaced-calls.ts";
 import type { Database } from "./database.ts";
 
 export interface Notifier extends AsyncDisposable {
@@ -20,11 +21,13 @@ export interface Notifier extends AsyncDisposable {
 const CHANNEL = "ostler";
 const NOTIFY_EVERY_MS = 20;
 
-export async function createNotifier(database: Database, onError: (error: unknown) => void): Promise<Notifier> {
+export async function createNotifier(
+  database: Pick<Database, "listen" | "notify">,
+  onError: (error: unknown) => void,
+): Promise<Notifier> {
   const self = randomUUID();
   const listeners = new Set<() => void>();
   let isScheduled = false;
-  let timer: NodeJS.Timeout | undefined;
   let sending: Promise<void> = Promise.resolve();
 
   const wakeUp = () => {
@@ -38,17 +41,15 @@ export async function createNotifier(database: Database, onError: (error: unknow
   const receive = (payload: string) => {
     if (payload !== self) wakeUp();
   };
-  const send = () => {
-    clearTimeout(timer);
-    timer = undefined;
+  const sends = createSpacedCalls(NOTIFY_EVERY_MS, () => {
     sending = database.notify(CHANNEL, self).catch(onError);
-  };
+  });
   const listening = await database.listen(CHANNEL, receive, onError);
 
   return {
     notify() {
       wakeUp();
-      timer ??= setTimeout(send, NOTIFY_EVERY_MS);
+      sends.request();
     },
     subscribe(listener) {
       listeners.add(listener);
@@ -57,7 +58,7 @@ export async function createNotifier(database: Database, onError: (error: unknow
     async [Symbol.asyncDispose]() {
       listeners.clear();
       // Other replicas continue what this process committed last: the runs that it released.
-      if (timer) send();
+      sends.flush();
       await sending;
       await listening[Symbol.asyncDispose]();
     },

@@ -2,6 +2,8 @@
 export interface SpacedCalls {
   /** Calls at once, or as soon as the time has passed. */
   request(): void;
+  /** Makes the call that is due, if there is one. */
+  flush(): void;
   cancel(): void;
 }
 
@@ -19,6 +21,11 @@ export function createSpacedCalls(everyMs: number, call: () => void): SpacedCall
       const early = calledAt + everyMs - performance.now();
       if (early > 0) timer = setTimeout(callNow, early).unref();
       else callNow();
+    },
+    flush() {
+      if (!timer) return;
+      clearTimeout(timer);
+      callNow();
     },
     cancel() {
       clearTimeout(timer);
