@@ -20,7 +20,7 @@ import type { Testbed } from "./testbed.ts";
 export interface FanOut {
   /** Program with the streams, relative to this folder; absent: the service. */
   readonly broadcast?: string;
-  /** What subscribers send; subscriber n sends the n-th, and those after the last begin again. */
+  /** Requests of the subscribers, in turns. */
   readonly subscriptions: readonly Subscription[];
   readonly subscribers: number;
   /** Transitions that are written. */
