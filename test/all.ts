@@ -74,7 +74,7 @@ const TCP_SAMPLE = [
   "test/feed/tail.test.ts",
 ];
 const CHAOS = "test/chaos/chaos.long.test.ts";
-/** All but the chaos run, which needs both cores: its promises with limits in seconds mean little beside other tests. */
+/** All but the chaos run, whose promises with limits in seconds mean little beside other tests. */
 const LONG_FILES = globSync("test/**/*.long.test.ts", { cwd: ROOT }).filter((file) => file !== CHAOS);
 const LONG_SAMPLE = ["test/clients/", "test/client/", "test/drivers/", "test/durability/races.long.test.ts"];
 
