@@ -4,12 +4,17 @@ import type { Service } from "./service.ts";
 
 const PAUSE_MS = 250;
 
-/** One change after the other until the signal fires. Returns how many were made. */
+/** One change after the other until the signal fires, also while the service is down. Returns how many were made. */
 export async function makeChanges(service: Service, nodes: number, signal: AbortSignal): Promise<number> {
   let count = 0;
   while (!signal.aborted) {
-    await change(service, nodes, count);
-    count += 1;
+    try {
+      await change(service, nodes, count);
+      count += 1;
+    } catch (error) {
+      // `fetch` throws it for a connection that is refused or breaks.
+      if (!(error instanceof TypeError)) throw error;
+    }
     await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
   }
   return count;
@@ -49,6 +54,16 @@ async function change(service: Service, nodes: number, count: number): Promise<v
         labels: [{ key: "rack", value: `moved-${count}` }],
       });
   }
+}
+
+/** Begins work on nodes, and returns the global ID of the operation. */
+export async function begin(service: Service, mutation: string, type: string, input: object): Promise<string> {
+  const { answer } = await service.ask<{ answer: { operation: { id: string } | null } }>(
+    `mutation($input: ${type}) { answer: ${mutation}(input: $input) { operation { id } } }`,
+    { input },
+  );
+  if (!answer.operation) throw new Error(`${mutation} began nothing.`);
+  return answer.operation.id;
 }
 
 export async function send(service: Service, mutation: string, type: string, input: object): Promise<void> {

@@ -1,10 +1,13 @@
-import { useCallback, useDeferredValue, useEffect, useState, useSyncExternalStore } from "react";
+import { useCallback, useDeferredValue, useMemo, useState, useSyncExternalStore } from "react";
 import { connection, signIn } from "./api/connection.ts";
+import { useChanges } from "./api/follow.ts";
+import type { View } from "./api/follow.ts";
 import { nodeFilterOf } from "./fleet/filters.ts";
 import type { Filters } from "./fleet/filters.ts";
+import { FLEET } from "./fleet/fleet.ts";
+import type { Row } from "./fleet/fleet.ts";
+import { comparing } from "./fleet/order.ts";
 import type { Order } from "./fleet/order.ts";
-import { fleet } from "./fleet/store.ts";
-import type { FleetView } from "./fleet/store.ts";
 import { VERBS } from "./fleet/verbs.ts";
 import type { Verb } from "./fleet/verbs.ts";
 import { FilterBar, StateCounts } from "./parts/filter-bar.tsx";
@@ -17,13 +20,14 @@ const NONE: ReadonlySet<string> = new Set();
 
 export function App() {
   const [{ filters, operation }, changeAddress] = useAddress();
-  const view = useFleet(filters);
+  // Under load React finishes a scroll before it renders changes.
+  const view = useDeferredValue(useChanges(FLEET, { filter: nodeFilterOf(filters) }));
   const [order, setOrder] = useState<Order>({ by: "name", descending: false });
+  const rows = useMemo(() => [...view.objects.values()].toSorted(comparing(order)), [view.objects, order]);
   const [selected, setSelected] = useState(NONE);
   /** The verb that is asked for, and the nodes that were selected at that moment. */
   const [request, setRequest] = useState<{ readonly verb: Verb; readonly ids: readonly string[] } | null>(null);
 
-  useEffect(() => fleet.orderBy(order), [order]);
   const toggle = useCallback((id: string) => setSelected((before) => toggled(before, id)), []);
   const changeFilters = useCallback((next: Filters) => changeAddress({ filters: next }), [changeAddress]);
   const open = useCallback((id: string | null) => changeAddress({ operation: id }), [changeAddress]);
@@ -32,7 +36,7 @@ export function App() {
     <div className="page">
       <header className="top">
         <h1>Fleet</h1>
-        <RunningOperations ids={view.operations} onOpen={open} />
+        <RunningOperations onOpen={open} />
         <Status view={view} />
       </header>
       <FilterBar filters={filters} onChange={changeFilters} />
@@ -41,14 +45,15 @@ export function App() {
       <main>
         <section className="nodes">
           <FleetTable
-            view={view}
+            rows={rows}
+            isWhole={view.isWhole}
             order={order}
             selected={selected}
             onOrder={setOrder}
             onToggle={toggle}
             onSelect={setSelected}
           />
-          {view.isWhole && view.rows.length === 0 && <p className="empty">No node matches.</p>}
+          {view.isWhole && rows.length === 0 && <p className="empty">No node matches.</p>}
           <SelectionBar
             selected={selected}
             onVerb={(verb) => setRequest({ verb, ids: [...selected] })}
@@ -72,34 +77,22 @@ export function App() {
   );
 }
 
-/** The nodes that match the filters, live while the page is open. */
-function useFleet(filters: Filters): FleetView {
-  const text = JSON.stringify(nodeFilterOf(filters));
-  useEffect(() => fleet.follow(JSON.parse(text) as ReturnType<typeof nodeFilterOf>), [text]);
-  // Under load React finishes a scroll before it renders changes.
-  return useDeferredValue(useSyncExternalStore(fleet.subscribe, fleet.getSnapshot));
-}
-
 function toggled(selected: ReadonlySet<string>, id: string): ReadonlySet<string> {
   const next = new Set(selected);
   if (!next.delete(id)) next.add(id);
   return next;
 }
 
-function Status({ view }: { readonly view: FleetView }) {
-  const state = useSyncExternalStore(connection.subscribe, connection.getSnapshot);
-  useEffect(() => {
-    if (state !== "connected") fleet.broken();
-  }, [state]);
+function Status({ view }: { readonly view: View<Row> }) {
+  const { state, since } = useSyncExternalStore(connection.subscribe, connection.getSnapshot);
   if (state === "forbidden") return <SignIn />;
-  const asOf = view.asOf?.toLocaleTimeString("en-GB");
   const text = view.isLive
     ? "Live"
-    : state === "connected"
-      ? `Loading ${view.rows.length.toLocaleString("en")}`
-      : asOf === undefined
-        ? "Connecting"
-        : `Reconnecting – as of ${asOf}`;
+    : state === "broken"
+      ? view.isWhole
+        ? `Reconnecting – as of ${since.toLocaleTimeString("en-GB")}`
+        : "Connecting"
+      : `Loading ${view.objects.size.toLocaleString("en")}`;
   return (
     <span className="status" role="status" data-live={view.isLive}>
       {text}

@@ -1,6 +1,6 @@
 /**
- * The one connection of the page: queries and mutations over HTTP, every stream over one WebSocket. urql reads and
- * follows single objects; the fleet is followed by src/fleet/follow.ts over the same socket.
+ * The connections of the page: queries and mutations over HTTP, every stream over one WebSocket. urql reads and follows
+ * single values; nodes, operations and runs are followed by src/api/follow.ts over the same socket.
  */
 import { Client, fetchExchange, subscriptionExchange } from "urql";
 import { createClient } from "graphql-ws";
@@ -15,22 +15,27 @@ const PONG_MS = 5_000;
 const FORBIDDEN = 4403;
 const TOKEN = "ostler-token";
 
-export type ConnectionState = "connecting" | "connected" | "broken" | "forbidden";
+export interface Connection {
+  readonly state: "connecting" | "connected" | "broken" | "forbidden";
+  readonly since: Date;
+}
 
 const listeners = new Set<() => void>();
-let state: ConnectionState = "connecting";
+let present: Connection = { state: "connecting", since: new Date() };
 let pong: ReturnType<typeof setTimeout> | undefined;
 
 export const connection = {
-  getSnapshot: () => state,
+  getSnapshot: () => present,
   subscribe(listener: () => void): () => void {
     listeners.add(listener);
     return () => listeners.delete(listener);
   },
 };
 
-function become(next: ConnectionState): void {
-  state = next;
+function become(state: Connection["state"]): void {
+  // Attempts to connect fail again and again while the service is down.
+  if (state === present.state) return;
+  present = { state, since: new Date() };
   for (const listener of listeners) listener();
 }
 
@@ -48,7 +53,7 @@ export const socket = createClient({
   url: new URL(PATH, location.href).href.replace(/^http/, "ws"),
   connectionParams: () => ({ ...(token() !== null && { authorization: `Bearer ${token() ?? ""}` }) }),
   retryAttempts: Infinity,
-  shouldRetry: () => state !== "forbidden",
+  shouldRetry: () => present.state !== "forbidden",
   retryWait: (attempt) =>
     new Promise((resolve) =>
       setTimeout(resolve, Math.random() * Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempt)),

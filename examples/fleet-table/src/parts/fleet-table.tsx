@@ -1,13 +1,15 @@
 /** The table: only the rows in view are in the document, whatever the number of nodes. */
 import { memo, useRef } from "react";
 import { useVirtualizer } from "@tanstack/react-virtual";
+import type { Row } from "../fleet/fleet.ts";
 import type { Order, OrderKey } from "../fleet/order.ts";
-import type { FleetView, Row } from "../fleet/store.ts";
 import { sentenceCase } from "../fleet/states.ts";
 import { StateBadge } from "./state-badge.tsx";
 
 interface TableProps {
-  readonly view: FleetView;
+  readonly rows: readonly Row[];
+  /** The rows are all that match. */
+  readonly isWhole: boolean;
   readonly order: Order;
   readonly selected: ReadonlySet<string>;
   readonly onOrder: (order: Order) => void;
@@ -26,8 +28,7 @@ const COLUMNS: readonly { readonly title: string; readonly key?: OrderKey }[] = 
   { title: "Notes" },
 ];
 
-export function FleetTable({ view, order, selected, onOrder, onToggle, onSelect }: TableProps) {
-  const { rows } = view;
+export function FleetTable({ rows, isWhole, order, selected, onOrder, onToggle, onSelect }: TableProps) {
   const scroller = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({
     count: rows.length,
@@ -43,7 +44,7 @@ export function FleetTable({ view, order, selected, onOrder, onToggle, onSelect 
       role="table"
       aria-label="Nodes"
       aria-rowcount={rows.length + 1}
-      aria-busy={!view.isWhole}
+      aria-busy={!isWhole}
       tabIndex={0}
     >
       <div className="row head" role="row" aria-rowindex={1}>
@@ -154,7 +155,6 @@ function notesOf(row: Row): string[] {
     row.presence === "DISAPPEARED" && "Disappeared",
     row.protected && "Protected",
     row.retired && "Retired",
-    row.currentRun?.waiting?.description,
     row.lastError?.message,
   ].filter((note) => typeof note === "string");
 }

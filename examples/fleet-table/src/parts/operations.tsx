@@ -1,19 +1,31 @@
-/** The operations that are running, and the one that is open. */
+/** The operations that are running, and the one that is open with its runs. All of it is followed. */
 import { useState } from "react";
-import { useClient, useSubscription } from "urql";
-import {
-  AbortDocument,
-  OperationHeadDocument,
-  OperationProgressDocument,
-  StopDocument,
-} from "../api/generated/graphql.ts";
-import type { OperationProgressSubscription, OperationRowFragment, RunState } from "../api/generated/graphql.ts";
+import { useClient } from "urql";
+import { useChanges } from "../api/follow.ts";
+import type { Stream } from "../api/follow.ts";
+import { AbortDocument, OperationChangesDocument, RunChangesDocument, StopDocument } from "../api/generated/graphql.ts";
+import type { OperationFilter, OperationRowFragment, RunRowFragment, RunState } from "../api/generated/graphql.ts";
 import { sentenceCase } from "../fleet/states.ts";
 
-type LatestRun = NonNullable<OperationProgressSubscription["operationUpdates"]["run"]>;
+const OPERATIONS: Stream<OperationRowFragment, { readonly filter: OperationFilter }> = {
+  document: OperationChangesDocument,
+};
+const RUNS: Stream<RunRowFragment, { readonly operation: string }> = { document: RunChangesDocument };
+const UNFINISHED: OperationFilter = { states: ["QUEUED", "RUNNING", "ABORTING", "STOPPING"] };
 
-const HEADS_SHOWN = 4;
+const OPERATIONS_SHOWN = 4;
 const RUNS_SHOWN = 100;
+/** What needs attention comes first. A state of a newer service comes before all. */
+const RUN_ORDER: readonly RunState[] = [
+  "FAILED",
+  "ABORTED",
+  "HOLDING",
+  "WAITING",
+  "RUNNING",
+  "QUEUED",
+  "STOPPED",
+  "SUCCEEDED",
+];
 const RUN_FAMILY: Readonly<Partial<Record<RunState, string>>> = {
   SUCCEEDED: "active",
   FAILED: "failed",
@@ -23,51 +35,29 @@ const RUN_FAMILY: Readonly<Partial<Record<RunState, string>>> = {
   HOLDING: "waiting",
 };
 
-interface RunningProps {
-  readonly ids: readonly string[];
-  readonly onOpen: (id: string) => void;
-}
-
-/** One stream for each: the rows say which operations there are, and a stream says how far each is. */
-export function RunningOperations({ ids, onOpen }: RunningProps) {
+export function RunningOperations({ onOpen }: { readonly onOpen: (id: string) => void }) {
+  const { objects } = useChanges(OPERATIONS, { filter: UNFINISHED });
+  // The newest first.
+  const running = [...objects.values()].toSorted((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
   return (
     <nav className="running" aria-label="Running operations">
-      {ids.slice(0, HEADS_SHOWN).map((id) => (
-        <RunningOperation key={id} id={id} onOpen={onOpen} />
+      {running.slice(0, OPERATIONS_SHOWN).map((operation) => (
+        <button key={operation.id} type="button" onClick={() => onOpen(operation.id)}>
+          {sentenceCase(operation.kind)} {operation.totalCount.toLocaleString("en")} <Bar operation={operation} />
+        </button>
       ))}
-      {ids.length > HEADS_SHOWN && <span>and {ids.length - HEADS_SHOWN} more</span>}
+      {running.length > OPERATIONS_SHOWN && <span>and {running.length - OPERATIONS_SHOWN} more</span>}
     </nav>
   );
 }
 
-function RunningOperation({ id, onOpen }: { readonly id: string; readonly onOpen: (id: string) => void }) {
-  const [{ data }] = useSubscription({ query: OperationHeadDocument, variables: { id } });
-  const operation = data?.operationUpdates.operation;
-  if (!operation) return null;
-  return (
-    <button type="button" onClick={() => onOpen(id)}>
-      {sentenceCase(operation.kind)} {operation.totalCount.toLocaleString("en")} <Bar operation={operation} />
-    </button>
-  );
-}
-
-interface ViewState {
-  readonly operation: OperationRowFragment | null;
-  /** Runs that have changed since the view was opened, the newest last. */
-  readonly runs: ReadonlyMap<string, LatestRun>;
-}
-
 export function OperationView({ id, onClose }: { readonly id: string; readonly onClose: () => void }) {
-  const [{ data, error }] = useSubscription(
-    { query: OperationProgressDocument, variables: { id } },
-    (before: ViewState = { operation: null, runs: new Map() }, item) => {
-      const { operation, run } = item.operationUpdates;
-      return { operation, runs: run ? latest(before.runs, run) : before.runs };
-    },
-  );
-  const operation = data?.operation;
+  // By id: it stays when it has ended.
+  const { objects, isLive, error } = useChanges(OPERATIONS, { filter: { ids: [id] } });
+  const runs = useChanges(RUNS, { operation: id });
+  const operation = objects.get(id);
   return (
-    <aside className="operation" aria-label="Operation">
+    <aside className="operation" aria-label="Operation" aria-busy={!(isLive && runs.isLive)}>
       <header>
         <h2>
           {operation ? `${sentenceCase(operation.kind)} ${operation.totalCount.toLocaleString("en")} nodes` : "…"}
@@ -76,23 +66,12 @@ export function OperationView({ id, onClose }: { readonly id: string; readonly o
           ✕
         </button>
       </header>
-      {error && <p role="alert">{error.message}</p>}
+      {(error ?? runs.error) !== null && <p role="alert">{error ?? runs.error}</p>}
       {operation && <Summary operation={operation} />}
       {operation && operation.finishedAt === null && <Interrupts id={id} operation={operation} />}
-      <RunList runs={[...(data?.runs.values() ?? [])].toReversed()} />
+      <RunList runs={runs.objects} />
     </aside>
   );
-}
-
-function latest(runs: ReadonlyMap<string, LatestRun>, run: LatestRun): ReadonlyMap<string, LatestRun> {
-  const next = new Map(runs);
-  next.delete(run.id);
-  next.set(run.id, run);
-  for (const oldest of next.keys()) {
-    if (next.size <= RUNS_SHOWN) break;
-    next.delete(oldest);
-  }
-  return next;
 }
 
 function Summary({ operation }: { readonly operation: OperationRowFragment }) {
@@ -174,10 +153,12 @@ function Interrupts({ id, operation }: { readonly id: string; readonly operation
   );
 }
 
-function RunList({ runs }: { readonly runs: readonly LatestRun[] }) {
+function RunList({ runs }: { readonly runs: ReadonlyMap<string, RunRowFragment> }) {
+  const rank = ({ state }: RunRowFragment) => RUN_ORDER.indexOf(state);
+  const ordered = [...runs.values()].toSorted((a, b) => rank(a) - rank(b) || (a.nodeName < b.nodeName ? -1 : 1));
   return (
     <ol className="runs">
-      {runs.map(({ id, nodeName, state, currentStep, waiting, failure }) => (
+      {ordered.slice(0, RUNS_SHOWN).map(({ id, nodeName, state, currentStep, waiting, failure }) => (
         <li key={id}>
           <b>{nodeName}</b>{" "}
           <span className="state" data-family={RUN_FAMILY[state] ?? "rest"}>
@@ -187,6 +168,7 @@ function RunList({ runs }: { readonly runs: readonly LatestRun[] }) {
           {currentStep?.progressPercent != null && ` ${currentStep.progressPercent} %`}
         </li>
       ))}
+      {ordered.length > RUNS_SHOWN && <li>and {(ordered.length - RUNS_SHOWN).toLocaleString("en")} more</li>}
     </ol>
   );
 }
