@@ -33,9 +33,9 @@ export async function pagesAgree(lab: Lab): Promise<void> {
   await service.kill();
   await Promise.all(pages.map((page) => page.getByText("Reconnecting – as of").waitFor()));
   await service.start();
-  await Promise.all(pages.map(live));
   ended.abort();
   await changes;
+  await Promise.all(pages.map(live));
   await makeChanges(service, nodes, AbortSignal.timeout(CHANGES_MS));
   await untilQuiet(service);
 

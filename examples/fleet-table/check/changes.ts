@@ -4,10 +4,16 @@ import type { Service } from "./service.ts";
 
 const PAUSE_MS = 250;
 
-/** One change after the other until the signal fires, also while the service is down. Returns how many were made. */
+/** Each kind of change twice. */
+const CHANGES_MIN = 16;
+
+/**
+ * One change after the other until the signal fires and each kind was made, also while the service is down. Returns how
+ * many were made.
+ */
 export async function makeChanges(service: Service, nodes: number, signal: AbortSignal): Promise<number> {
   let count = 0;
-  while (!signal.aborted) {
+  while (!signal.aborted || count < CHANGES_MIN) {
     try {
       await change(service, nodes, count);
       count += 1;

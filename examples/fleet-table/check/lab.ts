@@ -1,4 +1,4 @@
-/** What the scenarios share, and comparisons of a page with the database. */
+/** The parts that the scenarios drive, and comparisons of a page with the database. */
 import type { Browser, Page } from "playwright-core";
 import { sentenceCase } from "../src/fleet/states.ts";
 import type { Front } from "./front.ts";

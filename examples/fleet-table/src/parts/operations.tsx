@@ -15,7 +15,7 @@ const UNFINISHED: OperationFilter = { states: ["QUEUED", "RUNNING", "ABORTING", 
 
 const OPERATIONS_SHOWN = 4;
 const RUNS_SHOWN = 100;
-/** What needs attention comes first. A state of a newer service comes before all. */
+/** Runs that need attention come first; those in a state of a newer service come before all. */
 const RUN_ORDER: readonly RunState[] = [
   "FAILED",
   "ABORTED",
