@@ -26,6 +26,12 @@ export async function makeChanges(service: Service, nodes: number, signal: Abort
   return count;
 }
 
+/** Edits one node again and again, without a pause, until the signal fires. */
+export async function editWithoutPause(service: Service, name: string, signal: AbortSignal): Promise<void> {
+  for (let count = 0; !signal.aborted; count += 1)
+    await send(service, "updateNode", "UpdateNodeInput!", { node: { name }, hostGroup: `group-${count}` });
+}
+
 /** Different nodes for each kind, so that none is refused because of another. */
 async function change(service: Service, nodes: number, count: number): Promise<void> {
   const node = (offset: number) => nameOf((count * 37 + offset) % Math.floor(nodes / 2));

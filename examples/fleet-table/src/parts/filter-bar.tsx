@@ -1,5 +1,5 @@
 /** The filters, with live counts: each menu counts what it would show, with the other filters applied. */
-import { useEffect, useState } from "react";
+import { useCallback, useEffect, useState } from "react";
 import { useSubscription } from "urql";
 import { LiveCountsDocument } from "../api/generated/graphql.ts";
 import type { NodeCountField, NodeFilter, NodeState, PowerState } from "../api/generated/graphql.ts";
@@ -22,9 +22,10 @@ const TYPING_PAUSE_MS = 200;
 export function FilterBar({ filters, onChange }: FilterProps) {
   const clusters = useCounts("CLUSTER", nodeFilterOf({ ...filters, cluster: "" }));
   const powers = useCounts("POWER", nodeFilterOf({ ...filters, power: "" }));
+  const changeText = useCallback((text: string) => onChange({ ...filters, text }), [filters, onChange]);
   return (
     <form className="filters" role="search" onSubmit={(event) => event.preventDefault()}>
-      <NameField value={filters.text} onChange={(text) => onChange({ ...filters, text })} />
+      <NameField value={filters.text} onChange={changeText} />
       <Menu
         label="Cluster"
         value={filters.cluster}
@@ -126,8 +127,14 @@ function Menu({ label, value, options, onChange }: MenuProps) {
   );
 }
 
+interface NameFieldProps {
+  readonly value: string;
+  /** The same function in every render: with another one the pause begins again, and rows can change all the time. */
+  readonly onChange: (value: string) => void;
+}
+
 /** The service is asked when the typing pauses, not at each letter. */
-function NameField({ value, onChange }: { readonly value: string; readonly onChange: (value: string) => void }) {
+function NameField({ value, onChange }: NameFieldProps) {
   const [typed, setTyped] = useState(value);
   useEffect(() => setTyped(value), [value]);
   useEffect(() => {
