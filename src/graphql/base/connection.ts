@@ -9,7 +9,6 @@ import type { ChangeCursor } from "../../store/changes.ts";
 import type { LogCursor } from "../../store/transitions.ts";
 import type { NumberedRequest, Page, PageKey, PageRequest } from "../../store/postgres/pagination.ts";
 import { builder } from "./builder.ts";
-export { logCursorText } from "./log-cursor.ts";
 import type { FieldArgs } from "./builder.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { isStorableText } from "../../runtime/text.ts";

@@ -33,9 +33,9 @@ import { readSite } from "../../store/site.ts";
 import type { SiteRow } from "../../store/site.ts";
 import { logTails } from "../../store/step-log.ts";
 import type { StepLogRow } from "../../store/step-log.ts";
-import { cursorOfLists } from "./list-cursor.ts";
 import { belowOf, byKey, whileOthersRead } from "./batching.ts";
 import type { Below } from "./batching.ts";
+import { cursorOfLists } from "./log-cursor.ts";
 
 export interface ClusterFacts {
   readonly state: ClusterState;

@@ -1,5 +1,8 @@
-/** Cursors of the logs as text. */
+/** Cursors of the logs as text. connection.ts reads them. */
+import { newestChange } from "../../store/changes.ts";
 import type { ChangeCursor } from "../../store/changes.ts";
+import type { Reader } from "../../store/postgres/database.ts";
+import { newestCursor } from "../../store/transitions.ts";
 import type { LogCursor } from "../../store/transitions.ts";
 
 /** A cursor of a log as text: `284-mf3k2a9x` of the log of transitions, `c993-mf3k2a9y` of the log of changes. */
@@ -8,7 +11,8 @@ export function logCursorText(cursor: LogCursor | ChangeCursor): string {
   return `${"log" in cursor ? "c" : ""}${at === null ? position : `${position}-${at.getTime().toString(36)}`}`;
 }
 
-/** The cursor of a list: both logs as of the moment at which it was read. */
-export function bothCursorsText(transition: LogCursor, change: ChangeCursor): string {
-  return `${logCursorText(transition)}~${logCursorText(change)}`;
+/** The cursor of lists: both logs as of the moment at which the reader sees the database. */
+export async function cursorOfLists(reader: Reader): Promise<string> {
+  const both = await Promise.all([newestCursor(reader), newestChange(reader)]);
+  return both.map(logCursorText).join("~");
 }

@@ -2,7 +2,7 @@
 import { attentionGroups } from "../../store/attention.ts";
 import type { Attention } from "../../store/attention.ts";
 import { builder, given, needs } from "../base/builder.ts";
-import { logCursorText } from "../base/connection.ts";
+import { logCursorText } from "../base/log-cursor.ts";
 import { AttentionGroupRef, AttentionKindEnum, groupArgs, groupLimits } from "./attention-groups.ts";
 import { NodeFilterInput, nodeFilter } from "./selectors.ts";
 import type { NodeFilterShape } from "./selectors.ts";

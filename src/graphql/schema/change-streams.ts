@@ -2,7 +2,8 @@
 import type { ChangeStreamItem } from "../../feed/change-stream.ts";
 import { builder } from "../base/builder.ts";
 import type { FieldArgs } from "../base/builder.ts";
-import { badInput, changeCursorOf, logCursorText } from "../base/connection.ts";
+import { badInput, changeCursorOf } from "../base/connection.ts";
+import { logCursorText } from "../base/log-cursor.ts";
 import type { BroughtRows } from "../base/context.ts";
 import { globalId } from "../base/ids.ts";
 import type { EventKey } from "../execution/event-scope.ts";

@@ -4,15 +4,8 @@ import { pastNodesPage, pastStateCounts, pastTime } from "../../store/past-state
 import type { PastNode, PastStates } from "../../store/past-states.ts";
 import type { LogCursor } from "../../store/transitions.ts";
 import { builder, given, needs } from "../base/builder.ts";
-import {
-  badInput,
-  connectionOf,
-  connectionType,
-  logCursorText,
-  NODES_PAGE_MAX,
-  pageArgs,
-  pageRequest,
-} from "../base/connection.ts";
+import { badInput, connectionOf, connectionType, NODES_PAGE_MAX, pageArgs, pageRequest } from "../base/connection.ts";
+import { logCursorText } from "../base/log-cursor.ts";
 import { NodeStateEnum } from "../base/enums.ts";
 import { NodeRef } from "../base/refs.ts";
 import { NodeStateCountRef } from "./cluster.ts";

@@ -16,12 +16,12 @@ import {
   connectionType,
   connectionWith,
   logCursorOf,
-  logCursorText,
   logPositionOf,
   pageArgs,
   pageSize,
   TRANSITIONS_PAGE_MAX,
 } from "../base/connection.ts";
+import { logCursorText } from "../base/log-cursor.ts";
 import type { PageArgs } from "../base/connection.ts";
 import { NodeEventEnum, NodeStateEnum, OperationKindEnum } from "../base/enums.ts";
 import { globalId, keyOf, uuidOrNone } from "../base/ids.ts";
