@@ -10,7 +10,7 @@ import type { OperationAccount, RunAccount, Seen } from "./witness.ts";
 // ---- the lifecycle, as it was designed
 
 /** Where the table of the product differs from the design on purpose, and the decision that says why. */
-export const DIFFERENCES: readonly {
+const DIFFERENCES: readonly {
   readonly decision: string;
   readonly event: string;
   readonly edges: readonly (readonly [from: string, to: string])[];

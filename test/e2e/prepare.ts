@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const AGENT = join(ROOT, "packages/agent");
 /** Not part of the repository; `npm ci` removes it. */
-export const CACHE = process.env["E2E_CACHE"] ?? join(ROOT, "node_modules/.cache/ostler-e2e");
+const CACHE = process.env["E2E_CACHE"] ?? join(ROOT, "node_modules/.cache/ostler-e2e");
 
 export interface Artifacts {
   /** The image as it is on a disk. */

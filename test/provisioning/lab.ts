@@ -40,7 +40,7 @@ export const REPORT = {
 };
 
 /** An engine that knows nothing; `given` replaces functions. */
-export function agentsWith(given: Partial<Agents>): Agents {
+function agentsWith(given: Partial<Agents>): Agents {
   return {
     poll: async () => "UNKNOWN",
     result: async () => "UNKNOWN",

@@ -9,7 +9,7 @@ import { run } from "./commands.ts";
 import { BEHAVIOURS } from "./image-server.ts";
 import type { ImageServer } from "./image-server.ts";
 
-export const COMPRESSED = "debian.raw.zst";
+const COMPRESSED = "debian.raw.zst";
 /** Unpacked, it is larger than the disks. */
 export const LARGE = "large.raw.zst";
 const LARGE_BYTES = 3 * 2 ** 30;

@@ -11,7 +11,7 @@ const HOST_V6 = `${HOST_V6_PREFIX}1`;
 
 /** Address that the DHCP server gives to a machine. */
 export const machineAddress = (number: number): string => `10.77.0.${10 + number}`;
-export const tapName = (number: number): string => `tap${number}`;
+const tapName = (number: number): string => `tap${number}`;
 export const bridgeName = (): string => BRIDGE;
 
 export async function createNetwork(machines: number): Promise<void> {
