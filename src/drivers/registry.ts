@@ -4,6 +4,7 @@
  */
 import type { InspectInterface, Json, Schema } from "./driver.ts";
 import type { IpNetworks } from "../runtime/ip-networks.ts";
+import { LruMap } from "../runtime/lru-map.ts";
 import { Circuits } from "./circuits.ts";
 import { addressProblems } from "./address-settings.ts";
 import { FUNCTION_INTERFACES, INTERFACES, isFunctionInterface, isInterfaceName } from "./interfaces.ts";
@@ -67,7 +68,7 @@ const KEPT_MAX = 1_000;
 
 export function createRegistry(drivers: readonly AnyDriver[], networks: IpNetworks | null = null): Registry {
   const byName = new Map(drivers.map((driver) => [driver.name, driver]));
-  const kept = new Map<string, Composed>();
+  const kept = new LruMap<string, Composed>(KEPT_MAX);
 
   return {
     drivers,
@@ -80,7 +81,6 @@ export function createRegistry(drivers: readonly AnyDriver[], networks: IpNetwor
       const known = kept.get(key);
       if (known) return known;
       const made = composeOf(byName, { driver, borrowed, fallbacks });
-      if (kept.size >= KEPT_MAX) kept.clear();
       kept.set(key, made);
       return made;
     },
