@@ -6,7 +6,7 @@ import type { Ability, MachineCall } from "../../src/drivers/driver.ts";
 import { readFlags } from "./boot.ts";
 import { IpmiError } from "./failure.ts";
 import type { Ipmitool } from "./ipmitool.ts";
-import { bmcName } from "./settings.ts";
+import { bmcName } from "../bmc-settings.ts";
 import type { IpmiSettings } from "./settings.ts";
 
 /** Devices of `mc info` (IPMI 2.0, Get Device ID), and the abilities that need them. */

@@ -2,7 +2,7 @@
 import type { BootDevice, BootOptions, BootOverride, Call } from "../../src/drivers/driver.ts";
 import { IpmiError } from "./failure.ts";
 import type { Ipmitool } from "./ipmitool.ts";
-import { bmcName } from "./settings.ts";
+import { bmcName } from "../bmc-settings.ts";
 import type { IpmiSettings } from "./settings.ts";
 
 const WORDS: Readonly<Record<Exclude<BootDevice, "HTTP">, string>> = {

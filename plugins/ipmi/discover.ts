@@ -9,7 +9,8 @@ import { IpmiError } from "./failure.ts";
 import { addressOf } from "./ipmitool.ts";
 import type { Ipmitool } from "./ipmitool.ts";
 import { PRESENCE_MILLISECONDS, bmcAnswers } from "./presence.ts";
-import { bmcName, ipmiSettings } from "./settings.ts";
+import { bmcName } from "../bmc-settings.ts";
+import { ipmiSettings } from "./settings.ts";
 import type { IpmiSettings } from "./settings.ts";
 
 const discoverSettings = lazySchema((z) => {

@@ -16,7 +16,8 @@ import { IpmiError, beforeChange } from "./failure.ts";
 import { healthOf, parseBmcInfo, parseFru, parseSensors } from "./inventory.ts";
 import { createIpmitool, deadlinePassed, noIpmitool } from "./ipmitool.ts";
 import type { Command, Ipmitool } from "./ipmitool.ts";
-import { bmcName, ipmiSettings } from "./settings.ts";
+import { bmcName } from "../bmc-settings.ts";
+import { ipmiSettings } from "./settings.ts";
 import type { IpmiSettings } from "./settings.ts";
 import { timeLeft } from "./time-left.ts";
 

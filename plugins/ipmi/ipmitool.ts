@@ -10,7 +10,8 @@ import { delimiter, join } from "node:path";
 import type { Call } from "../../src/drivers/driver.ts";
 import { IpmiError, beforeChange, classifyFailure } from "./failure.ts";
 import { PRESENCE_MILLISECONDS, bmcAnswers } from "./presence.ts";
-import { bmcName, silentSeconds } from "./settings.ts";
+import { bmcName } from "../bmc-settings.ts";
+import { silentSeconds } from "./settings.ts";
 import type { IpmiSettings } from "./settings.ts";
 import { timeLeft } from "./time-left.ts";
 

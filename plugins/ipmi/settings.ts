@@ -1,11 +1,7 @@
 /** Settings of a node with an IPMI BMC. */
+import { bmcAddress, printableText } from "../bmc-settings.ts";
 import { lazySchema } from "../lazy-schema.ts";
 import type { Output } from "../lazy-schema.ts";
-
-/** Does not begin with a dash, so that a program cannot mistake an address for an option. */
-const ADDRESS = /^[0-9A-Za-z:][0-9A-Za-z.:_%-]*$/;
-/** Environment variables and C strings end at NUL, and keyboards produce no control characters. */
-const PRINTABLE = /^[^\p{Cc}]+$/u;
 
 function bytesAtMost(bytes: number): (text: string) => boolean {
   return (text) => Buffer.byteLength(text) <= bytes;
@@ -13,27 +9,13 @@ function bytesAtMost(bytes: number): (text: string) => boolean {
 
 export const ipmiSettings = lazySchema((z) =>
   z.strictObject({
-    address: z
-      .string()
-      .min(1)
-      .max(253)
-      .regex(ADDRESS, "is not a host name or IP address")
-      .meta({ address: true, bindsSecret: true, description: "Host name or IP address of the BMC, without a port." }),
+    address: bmcAddress(z),
     port: z.int().min(1).max(65535).default(623).meta({ bindsSecret: true, description: "UDP port of the BMC." }),
-    // An invalid length ends the validation of a text, so that one problem is reported once.
-    username: z
-      .string()
-      .min(1, { abort: true })
-      .max(16, { abort: true })
-      .regex(PRINTABLE, "holds a control character")
+    username: printableText(z, 16)
       .refine((text) => !text.startsWith("-"), "begins with a dash, like an option of a program")
       .refine(bytesAtMost(16), "is longer than the 16 bytes of IPMI 2.0")
       .meta({ bindsSecret: true, description: "User name on the BMC, at most 16 bytes." }),
-    password: z
-      .string()
-      .min(1, { abort: true })
-      .max(20, { abort: true })
-      .regex(PRINTABLE, "holds a control character")
+    password: printableText(z, 20)
       .refine(bytesAtMost(20), "is longer than the 20 bytes of IPMI 2.0")
       .meta({ writeOnly: true, description: "Password of that user, at most 20 bytes." }),
     // Suite 0 accepts any login, 1, 2, 15 and 16 do not encrypt, the others use MD5 and RC4; some crash ipmitool
@@ -62,13 +44,6 @@ export const ipmiSettings = lazySchema((z) =>
 );
 
 export type IpmiSettings = Output<typeof ipmiSettings>;
-
-/** Address and port of the BMC in the usual notation. */
-export function bmcName(settings: Pick<IpmiSettings, "address" | "port">): string {
-  return settings.address.includes(":")
-    ? `[${settings.address}]:${settings.port}`
-    : `${settings.address}:${settings.port}`;
-}
 
 /**
  * Seconds until ipmitool gives up on a silent BMC: it sends two forms of the request, `sessionTries` times each, and

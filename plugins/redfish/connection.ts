@@ -7,7 +7,8 @@ import { Agent, buildConnector, request as sendRequest } from "undici";
 import type { MachineCall } from "../../src/drivers/driver.ts";
 import { RedfishError, connectionError } from "./error.ts";
 import { pause } from "./poll.ts";
-import { bmcName, originOf } from "./settings.ts";
+import { bmcName } from "../bmc-settings.ts";
+import { originOf } from "./settings.ts";
 import type { Login } from "./settings.ts";
 
 /** The part of a driver's call that requests need. */

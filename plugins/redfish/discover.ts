@@ -4,7 +4,8 @@ import type { DiscoverInterface, DriverMemory } from "../../src/drivers/driver.t
 import { RedfishError } from "./error.ts";
 import { text } from "./resource.ts";
 import { withService } from "./service.ts";
-import { bmcName, redfishSettings } from "./settings.ts";
+import { bmcName } from "../bmc-settings.ts";
+import { redfishSettings } from "./settings.ts";
 import type { RedfishSettings } from "./settings.ts";
 import { findSystem } from "./system.ts";
 

@@ -11,7 +11,7 @@ import { at, boolean, isResource, items, link, number, text } from "./resource.t
 import type { Resource } from "./resource.ts";
 import { authenticate } from "./session.ts";
 import type { Authenticator } from "./session.ts";
-import { bmcName } from "./settings.ts";
+import { bmcName } from "../bmc-settings.ts";
 
 /** The answer to a change or an action. */
 export interface Outcome {

@@ -9,7 +9,7 @@ import { createHash } from "node:crypto";
 import type { DriverMemory, Json } from "../../src/drivers/driver.ts";
 import type { Connection, HttpAnswer, RedfishCall } from "./connection.ts";
 import { RedfishError } from "./error.ts";
-import { bmcName } from "./settings.ts";
+import { bmcName } from "../bmc-settings.ts";
 import type { Login } from "./settings.ts";
 
 /** The headers that authenticate a request. */

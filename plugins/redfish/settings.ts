@@ -1,38 +1,22 @@
 /** Settings of a node with a Redfish service. */
 import { isIPv6 } from "node:net";
+import { bmcAddress, bmcName, printableText } from "../bmc-settings.ts";
 import { lazySchema } from "../lazy-schema.ts";
 import type { Output } from "../lazy-schema.ts";
 
-const ADDRESS = /^[0-9A-Za-z:][0-9A-Za-z.:_%-]*$/;
-const PRINTABLE = /^[^\p{Cc}]+$/u;
-
 export const redfishSettings = lazySchema((z) =>
   z.strictObject({
-    address: z
-      .string()
-      .min(1)
-      .max(253)
-      .regex(ADDRESS, "is not a host name or IP address")
-      .meta({ address: true, bindsSecret: true, description: "Host name or IP address of the BMC, without a port." }),
+    address: bmcAddress(z),
     port: z.int().min(1).max(65535).default(443).meta({ bindsSecret: true, description: "TCP port of the BMC." }),
     scheme: z
       .enum(["HTTPS", "HTTP"])
       .default("HTTPS")
       .meta({ bindsSecret: true, description: "HTTP sends the password unencrypted: for simulated machines only." }),
-    username: z
-      .string()
-      .min(1)
-      .max(128)
-      .regex(PRINTABLE, "holds a control character")
+    username: printableText(z, 128)
       .refine((text) => !text.includes(":"), "contains a colon, which basic authentication does not allow")
       .meta({ bindsSecret: true, description: "User name on the BMC, without a colon." }),
-    password: z
-      .string()
-      .min(1)
-      .max(256)
-      .regex(PRINTABLE, "holds a control character")
-      .meta({ writeOnly: true, description: "Password of that user." }),
-    nextPassword: z.string().min(1).max(256).regex(PRINTABLE, "holds a control character").optional().meta({
+    password: printableText(z, 256).meta({ writeOnly: true, description: "Password of that user." }),
+    nextPassword: printableText(z, 256).optional().meta({
       writeOnly: true,
       description:
         "Password that the clean step rotate_password gives the user. While it is set, a login that fails with `password` is tried with it.",
@@ -83,11 +67,6 @@ export type Login = Pick<
   | "fingerprint"
   | "verifyCertificate"
 >;
-
-/** Address and port of the BMC in the usual notation. */
-export function bmcName({ address, port }: Pick<RedfishSettings, "address" | "port">): string {
-  return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
-}
 
 /** Identity of a BMC, the same for every notation of its address. */
 export function controllerOf({ address, port }: Pick<RedfishSettings, "address" | "port">): string {
