@@ -6,9 +6,7 @@ import { abortForecast } from "../../lifecycle/forecast.ts";
 import type { Forecast } from "../../lifecycle/forecast.ts";
 import { goesFurther, judgeAbort } from "../../lifecycle/interrupts.ts";
 import type { AbortMode, RunFacts } from "../../lifecycle/interrupts.ts";
-import { attemptsUnderWay } from "../../store/attempts.ts";
 import type { Reader } from "../../store/postgres/database.ts";
-import { plansByHashes } from "../../store/plans.ts";
 import { lockUnfinishedRuns } from "../../store/run-locks.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";
@@ -20,7 +18,7 @@ import type { ForecastRun } from "./forecast.ts";
 import { interruptWork } from "./interrupt-runs.ts";
 import type { Accepted, Target } from "./interrupt-runs.ts";
 import { interruptLockedRuns, interruptWholeOperations, logPendingAbort } from "./record-interrupt.ts";
-import { stepUnderWay } from "./step-under-way.ts";
+import { stepUnderWay, stepsOfRuns } from "./step-under-way.ts";
 
 export async function abortWork(context: EngineContext, caller: Caller, request: AbortRequest): Promise<AbortResult> {
   const answer = await interruptWork(context, request, abortFlaws(request), {
@@ -48,16 +46,13 @@ function forecastAborts(
 }
 
 async function decideAborts(reader: Reader, targets: readonly Target[], mode: AbortMode): Promise<AbortAnswer[]> {
-  const runs = targets.flatMap(({ run }) => (run ? [run] : []));
-  const plans = await plansByHashes(reader, [...new Set(runs.map(({ planHash }) => planHash))]);
-  const attempts = await attemptsUnderWay(
+  const steps = await stepsOfRuns(
     reader,
-    runs.map(({ id }) => id),
+    targets.flatMap(({ run }) => run ?? []),
   );
   return targets.map((target) => {
-    const { run } = target;
-    const step = run && stepUnderWay(plans.get(run.planHash)?.steps[run.position], attempts.get(run.id));
-    return decideAbort(target, step ?? null, mode);
+    const { step, attempt } = steps.get(target.run?.id ?? "") ?? {};
+    return decideAbort(target, stepUnderWay(step, attempt), mode);
   });
 }
 

@@ -1,7 +1,11 @@
 /** The step of a run that an interrupt has to end, or to wait for. */
 import type { RunFacts } from "../../lifecycle/interrupts.ts";
+import { attemptsUnderWay } from "../../store/attempts.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
+import { plansByHashes } from "../../store/plans.ts";
+import type { Reader } from "../../store/postgres/database.ts";
 import type { PlannedStep } from "../../store/records.ts";
+import type { RunRow } from "../../store/runs.ts";
 import { stepLabel } from "../plans/plan.ts";
 
 /**
@@ -19,4 +23,24 @@ export function stepUnderWay(
     interruptible: step.interruptible,
     supportsAbort: step.supportsAbort,
   };
+}
+
+interface StepOfRun {
+  readonly step: PlannedStep | undefined;
+  readonly attempt: AttemptRow | undefined;
+}
+
+/** The steps that runs are at, by run. */
+export async function stepsOfRuns(reader: Reader, runs: readonly RunRow[]): Promise<ReadonlyMap<string, StepOfRun>> {
+  const plans = await plansByHashes(reader, [...new Set(runs.map(({ planHash }) => planHash))]);
+  const attempts = await attemptsUnderWay(
+    reader,
+    runs.map(({ id }) => id),
+  );
+  return new Map(
+    runs.map(({ id, planHash, position }) => [
+      id,
+      { step: plans.get(planHash)?.steps[position], attempt: attempts.get(id) },
+    ]),
+  );
 }

@@ -9,12 +9,10 @@ import { continues, stopForecast } from "../../lifecycle/forecast.ts";
 import type { Forecast } from "../../lifecycle/forecast.ts";
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import { judgeAbort } from "../../lifecycle/interrupts.ts";
-import { attemptsUnderWay } from "../../store/attempts.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import { lockOperation, operationsByIds, updateOperation, interruptOperation } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
-import { plansByHashes } from "../../store/plans.ts";
 import type { PlannedStep } from "../../store/records.ts";
 import { countFailed } from "../../store/operation-runs.ts";
 import { lockBegunRuns } from "../../store/run-locks.ts";
@@ -32,7 +30,7 @@ import type { ForecastRun } from "./forecast.ts";
 import { interruptWork } from "./interrupt-runs.ts";
 import type { Accepted, Target } from "./interrupt-runs.ts";
 import { logPendingAbort } from "./record-interrupt.ts";
-import { stepUnderWay } from "./step-under-way.ts";
+import { stepUnderWay, stepsOfRuns } from "./step-under-way.ts";
 
 /** The answer for one node, with the step that the abort waits for. */
 interface Withdrawal extends NodeAnswer {
@@ -53,15 +51,13 @@ export async function withdrawAbort(
 }
 
 async function decideWithdrawals(reader: Reader, targets: readonly Target[]): Promise<Withdrawal[]> {
-  const runs = targets.flatMap(({ run }) => (run ? [run] : []));
-  const plans = await plansByHashes(reader, [...new Set(runs.map(({ planHash }) => planHash))]);
-  const attempts = await attemptsUnderWay(
+  const steps = await stepsOfRuns(
     reader,
-    runs.map(({ id }) => id),
+    targets.flatMap(({ run }) => run ?? []),
   );
   return targets.map(({ ref, nodeId, run }): Withdrawal => {
-    const step = run && plans.get(run.planHash)?.steps[run.position];
-    const refusal = refusalOfWithdrawal({ ref, nodeId, run }, step, run && attempts.get(run.id));
+    const { step, attempt } = steps.get(run?.id ?? "") ?? {};
+    const refusal = refusalOfWithdrawal({ ref, nodeId, run }, step, attempt);
     const runId = run?.id ?? null;
     const answer = refusal ? refusedNode(ref, nodeId, runId, refusal) : acceptedNode(ref, nodeId, runId);
     return { ...answer, step: stepLabel(step) };

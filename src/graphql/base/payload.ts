@@ -1,8 +1,9 @@
-/** Fields that every answer to a mutation has. */
+/** Fields that answers to mutations share. */
 import type { Refusal } from "../../errors.ts";
 import { QueryRef } from "./builder.ts";
 import type { OutputFields } from "./builder.ts";
 import { UserErrorRef } from "./errors.ts";
+import { NodeRef } from "./refs.ts";
 
 /** Why the request was refused, in words of the mutation, and the root query. */
 export function refusalFields<Answer extends { readonly refusals: readonly Refusal[] }>(
@@ -15,6 +16,25 @@ export function refusalFields<Answer extends { readonly refusals: readonly Refus
       type: QueryRef,
       description: "Root query, to read more in the same request.",
       resolve: () => ({}),
+    }),
+  };
+}
+
+/** The node of a result: as the request named it, and as it is. */
+export function nodeFields<Result extends { readonly ref: string; readonly nodeId: string | null }>(
+  t: OutputFields<Result>,
+  description: string,
+) {
+  return {
+    ref: t.string({
+      description: "Name or UUID of the node as the request gave it.",
+      resolve: ({ ref }) => ref,
+    }),
+    node: t.field({
+      type: NodeRef,
+      nullable: true,
+      description,
+      resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)),
     }),
   };
 }

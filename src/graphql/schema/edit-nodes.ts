@@ -9,13 +9,14 @@ import type {
 } from "../../engine/inventory/bulk-edit.ts";
 import { builder, given, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
-import { AcceptanceEnum, EditOutcomeEnum } from "../base/enums.ts";
+import { EditOutcomeEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
 import { keyOf } from "../base/ids.ts";
-import { refusalFields } from "../base/payload.ts";
+import { nodeFields, refusalFields } from "../base/payload.ts";
 import { NodeRef } from "../base/refs.ts";
 import { DriverSettingsChangeInput, chosenDriver } from "./driver-settings.ts";
 import { LabelInput, NodeSelectorInput, nodeSelector } from "./selectors.ts";
+import { acceptanceField } from "./verb-terms.ts";
 
 /** Nodes named in a group. */
 const EXAMPLES_MAX = 10;
@@ -43,12 +44,7 @@ const EditNodesInput = builder.inputType("EditNodesInput", {
     expectedCount: t.int({
       description: "Refuse the request with STALE_REVISION if it selects another number of nodes.",
     }),
-    acceptance: t.field({
-      type: AcceptanceEnum,
-      required: true,
-      defaultValue: "ALL_OR_NOTHING",
-      description: "Effect of a refused node on the whole request.",
-    }),
+    ...acceptanceField(t),
     dryRun: t.boolean({
       required: true,
       defaultValue: false,
@@ -103,13 +99,7 @@ const NodeEditGroupRef = builder.objectRef<EditGroup>("NodeEditGroup").implement
 const NodeEditResultRef = builder.objectRef<EditAnswer>("NodeEditResult").implement({
   description: "What a request to `editNodes` does to one node, and why not.",
   fields: (t) => ({
-    ref: t.exposeString("ref", { description: "Name or UUID of the node as the request gave it." }),
-    node: t.field({
-      type: NodeRef,
-      nullable: true,
-      description: "The node after the request; null if it does not exist.",
-      resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)),
-    }),
+    ...nodeFields(t, "The node after the request; null if it does not exist."),
     outcome: t.field({
       type: EditOutcomeEnum,
       description: "What the request does to the node; nothing is stored unless `stored` is true.",

@@ -14,8 +14,7 @@ import type { StoredJson } from "../../store/records.ts";
 import { builder, enumValues, needs } from "../base/builder.ts";
 import { BootDeviceEnum, BootModeEnum, FailureKindEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
-import { refusalFields } from "../base/payload.ts";
-import { NodeRef } from "../base/refs.ts";
+import { nodeFields, refusalFields } from "../base/payload.ts";
 import { NodeSelectorInput, nodeSelector } from "./selectors.ts";
 import { DriverCallRef } from "./step.ts";
 
@@ -146,13 +145,7 @@ function valueOf<Fact extends MachineFact>({ readings }: MachineAnswer, fact: Fa
 const NodeReadingRef = builder.objectRef<MachineAnswer>("NodeReading").implement({
   description: "What was read of one node. A field is null if it was not requested or could not be read.",
   fields: (t) => ({
-    ref: t.exposeString("ref", { description: "Name or UUID of the node as the request gave it." }),
-    node: t.field({
-      type: NodeRef,
-      nullable: true,
-      description: "The node; null if it has been deleted.",
-      resolve: ({ nodeId }, _args, { load }) => load.node.load(nodeId),
-    }),
+    ...nodeFields(t, "The node; null if it has been deleted."),
     firmware: t.field({
       type: [FirmwareComponentRef],
       nullable: true,

@@ -4,8 +4,8 @@ import type { AbortEffect } from "../../lifecycle/interrupts.ts";
 import { builder } from "../base/builder.ts";
 import { AbortEffectEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
-import { refusalFields } from "../base/payload.ts";
-import { NodeRef, OperationRef, RunRef } from "../base/refs.ts";
+import { nodeFields, refusalFields } from "../base/payload.ts";
+import { OperationRef, RunRef } from "../base/refs.ts";
 import { StepRef } from "./step.ts";
 import type { StepView } from "./step.ts";
 
@@ -19,13 +19,7 @@ export function plannedSteps({ plan, nodeId }: NodeResult): StepView[] | null {
 export const NodeResultRef = builder.objectRef<NodeResult>("NodeResult").implement({
   description: "Result for one node of a request.",
   fields: (t) => ({
-    ref: t.exposeString("ref", { description: "Name or UUID of the node as the request gave it." }),
-    node: t.field({
-      type: NodeRef,
-      nullable: true,
-      description: "The node; null if it does not exist or has been deleted.",
-      resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)),
-    }),
+    ...nodeFields(t, "The node; null if it does not exist or has been deleted."),
     run: t.field({
       type: RunRef,
       nullable: true,

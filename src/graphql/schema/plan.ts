@@ -15,7 +15,6 @@ import { builder, given, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import type { Context } from "../base/context.ts";
 import {
-  AcceptanceEnum,
   BootDeviceEnum,
   BootModeEnum,
   CommissionFromEnum,
@@ -25,7 +24,6 @@ import {
   PowerActionEnum,
   PowerOnFailureEnum,
   MachinePartEnum,
-  UnknownVariablesEnum,
   UntilEnum,
   VariableSourceEnum,
 } from "../base/enums.ts";
@@ -38,6 +36,7 @@ import { StepInput, stepChoices } from "./runbook.ts";
 import { NodeSelectorInput, nodeSelector } from "./selectors.ts";
 import { NodeResultRef, NodeWorkPayloadRef, plannedSteps } from "./node-work.ts";
 import { WavesInput, wavesOf } from "./waves.ts";
+import { acceptanceField, variableFields } from "./verb-terms.ts";
 
 // ---- estimates
 
@@ -233,12 +232,7 @@ const PlanInput = builder.inputType("PlanInput", {
   fields: (t) => ({
     kind: t.field({ type: OperationKindEnum, required: true, description: "Verb to plan." }),
     nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
-    acceptance: t.field({
-      type: AcceptanceEnum,
-      required: true,
-      defaultValue: "ALL_OR_NOTHING",
-      description: "Effect of a refused node on the whole request.",
-    }),
+    ...acceptanceField(t),
     until: t.field({ type: UntilEnum, description: "For COMMISSION: state in which it ends; ACTIVE by default." }),
     from: t.field({
       type: CommissionFromEnum,
@@ -267,16 +261,7 @@ const PlanInput = builder.inputType("PlanInput", {
     waves: t.field({ type: WavesInput, description: "Start the nodes in waves; by default all at once." }),
     ...installFields(t),
     hostGroup: t.string({ description: "For UPDATE: host group to deploy the nodes for." }),
-    variables: t.field({
-      type: "JSON",
-      description: "Variables for the drivers, a JSON object. Merged into the cluster's settings; null removes a key.",
-    }),
-    unknownVariables: t.field({
-      type: UnknownVariablesEnum,
-      required: true,
-      defaultValue: "REFUSE_SIMILAR",
-      description: "Effect of a variable that no driver of a node reads.",
-    }),
+    ...variableFields(t),
     onFailure: t.field({ type: FailurePolicyEnum, description: "Effect of a failed node on the others." }),
     powerOnFailure: t.field({
       type: PowerOnFailureEnum,

@@ -3,8 +3,7 @@ import type { PowerAnswer, PowerAnswers } from "../../engine/power/power-reader.
 import { builder, needs } from "../base/builder.ts";
 import { PowerStateEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
-import { refusalFields } from "../base/payload.ts";
-import { NodeRef } from "../base/refs.ts";
+import { nodeFields, refusalFields } from "../base/payload.ts";
 import { NodeSelectorInput, nodeSelector } from "./selectors.ts";
 import { DriverCallRef } from "./step.ts";
 
@@ -18,13 +17,7 @@ const ReadPowerInput = builder.inputType("ReadPowerInput", {
 const PowerReadingRef = builder.objectRef<PowerAnswer>("PowerReading").implement({
   description: "Power reading of one node.",
   fields: (t) => ({
-    ref: t.exposeString("ref", { description: "Name or UUID of the node as the request gave it." }),
-    node: t.field({
-      type: NodeRef,
-      nullable: true,
-      description: "The node; null if it has been deleted.",
-      resolve: ({ nodeId }, _args, { load }) => load.node.load(nodeId),
-    }),
+    ...nodeFields(t, "The node; null if it has been deleted."),
     powerState: t.field({
       type: PowerStateEnum,
       nullable: true,

@@ -6,14 +6,32 @@ import { AcceptanceEnum, FailurePolicyEnum, PowerOnFailureEnum, UnknownVariables
 import { NodeSelectorInput } from "./selectors.ts";
 import { WavesInput, wavesOf } from "./waves.ts";
 
-/** Fields of every verb's input, those of a restart included. */
-export const termFields = (t: InputFields) => ({
+/** Effect of a refused node, in requests that take all nodes or none by default. */
+export const acceptanceField = (t: InputFields) => ({
   acceptance: t.field({
     type: AcceptanceEnum,
     required: true,
     defaultValue: "ALL_OR_NOTHING",
     description: "Effect of a refused node on the whole request.",
   }),
+});
+
+export const variableFields = (t: InputFields) => ({
+  variables: t.field({
+    type: "JSON",
+    description: "Variables for the drivers, a JSON object. Merged into the cluster's settings; null removes a key.",
+  }),
+  unknownVariables: t.field({
+    type: UnknownVariablesEnum,
+    required: true,
+    defaultValue: "REFUSE_SIMILAR",
+    description: "Effect of a variable that no driver of a node reads.",
+  }),
+});
+
+/** Fields of every verb's input, those of a restart included. */
+export const termFields = (t: InputFields) => ({
+  ...acceptanceField(t),
   idempotencyKey: t.string({
     description:
       "Makes the request safe to repeat: the same key with the same input by the same caller returns the same operation and starts no second one. 1–200 characters.",
@@ -28,16 +46,7 @@ export const termFields = (t: InputFields) => ({
     description:
       "Power of a node whose cleaning or deployment fails. By default as `Site.powerOnFailure` says; a restart keeps the choice of the earlier request.",
   }),
-  variables: t.field({
-    type: "JSON",
-    description: "Variables for the drivers, a JSON object. Merged into the cluster's settings; null removes a key.",
-  }),
-  unknownVariables: t.field({
-    type: UnknownVariablesEnum,
-    required: true,
-    defaultValue: "REFUSE_SIMILAR",
-    description: "Effect of a variable that no driver of a node reads.",
-  }),
+  ...variableFields(t),
   maxParallel: t.int({
     description:
       "Maximum number of nodes worked on at the same time; the others are QUEUED in the order of the request.",
