@@ -16,6 +16,8 @@ import { parseArgs } from "node:util";
 import { createClient } from "graphql-ws";
 import { WebSocket } from "ws";
 import { ask } from "../support/ask.ts";
+import { TRANSITION_FIELDS, wholeLog } from "../support/transition-log.ts";
+import type { LoggedTransition } from "../support/transition-log.ts";
 import { anySeed, chance } from "./lab.ts";
 
 const { values } = parseArgs({
@@ -30,6 +32,7 @@ const KILLS = Number(values.kills);
 /** Nodes that run a step which must not run twice, while the service is killed; their runs fit on one page. */
 const FIRMWARE_NODES = Math.min(100, Math.max(20, Math.ceil(NODES / 10)));
 const PORT = 20_000 + (Number(values.seed) % 10_000);
+const URL_OF_SERVICE = `http://127.0.0.1:${PORT}`;
 const END_MS = 300_000;
 
 const random = chance(Number(values.seed));
@@ -71,29 +74,20 @@ async function kill(): Promise<void> {
 }
 
 function query<Data>(text: string, variables: Record<string, unknown> = {}): Promise<Data> {
-  return ask<Data>(`http://127.0.0.1:${PORT}`, text, { variables });
-}
-
-interface Transition {
-  readonly cursor: string;
-  readonly nodeName: string;
-  readonly sequence: number;
-  readonly from: string | null;
-  readonly to: string | null;
-  readonly event: string;
+  return ask<Data>(URL_OF_SERVICE, text, { variables });
 }
 
 /** Follows the log across kills and keeps the items in the order of arrival. */
-function follow(): { readonly seen: Transition[]; close(): Promise<void> } {
-  const seen: Transition[] = [];
+function follow(): { readonly seen: LoggedTransition[]; close(): Promise<void> } {
+  const seen: LoggedTransition[] = [];
   const client = createClient({ url: `ws://127.0.0.1:${PORT}/graphql`, webSocketImpl: WebSocket, retryAttempts: 0 });
   let over = false;
   const loop = (async () => {
     while (!over) {
       try {
         const after = seen.at(-1)?.cursor ?? "0";
-        for await (const { data } of client.iterate<{ nodeTransitions: Transition & { __typename: string } }>({
-          query: `subscription ($after: String) { nodeTransitions(after: $after) { __typename ... on Transition { cursor nodeName sequence from to event } } }`,
+        for await (const { data } of client.iterate<{ nodeTransitions: LoggedTransition & { __typename: string } }>({
+          query: `subscription ($after: String) { nodeTransitions(after: $after) { __typename ... on Transition { ${TRANSITION_FIELDS} } } }`,
           variables: { after },
         })) {
           if (data?.nodeTransitions.__typename === "Transition") seen.push(data.nodeTransitions);
@@ -168,20 +162,6 @@ async function everyNode(): Promise<Map<string, { state: string; transitionCount
   }
 }
 
-async function everyTransition(): Promise<Transition[]> {
-  const all: Transition[] = [];
-  for (;;) {
-    const {
-      transitions,
-    }: { transitions: { edges: readonly { node: Transition }[]; pageInfo: { hasNextPage: boolean } } } = await query(
-      "query ($after: String) { transitions(first: 500, after: $after) { edges { node { cursor nodeName sequence from to event } } pageInfo { hasNextPage } } }",
-      { after: all.at(-1)?.cursor ?? "0" },
-    );
-    all.push(...transitions.edges.map(({ node }) => node));
-    if (!transitions.pageInfo.hasNextPage) return all;
-  }
-}
-
 /** Number of entries of each attempt, and number of runs in which each node's step began. */
 function entriesOf(step: string): Map<string, number> {
   const entries = new Map<string, number>();
@@ -248,7 +228,7 @@ async function main(): Promise<void> {
     ),
   );
 
-  const log = await everyTransition();
+  const log = await wholeLog(URL_OF_SERVICE);
   check(
     "positions begin at 1 and have no hole",
     log.every(({ cursor }, index) => Number.parseInt(cursor, 10) === index + 1),

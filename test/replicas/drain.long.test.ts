@@ -3,7 +3,8 @@ import { afterAll, expect, test } from "vitest";
 import { startProxy } from "../chaos/proxy.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
-import { ask, commission, entered, operationOf, register, scratch, startReplica, wholeLog } from "./lab.ts";
+import { wholeLog } from "../support/transition-log.ts";
+import { ask, commission, entered, operationOf, register, scratch, startReplica } from "./lab.ts";
 import type { Replica } from "./lab.ts";
 
 const parts = new AsyncDisposableStack();

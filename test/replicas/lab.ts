@@ -13,6 +13,8 @@ import { createClient } from "graphql-ws";
 import { WebSocket } from "ws";
 import { startEmbedded } from "../../src/store/postgres/embedded.ts";
 import { ask as askService } from "../support/ask.ts";
+import { TRANSITION_FIELDS } from "../support/transition-log.ts";
+import type { LoggedTransition } from "../support/transition-log.ts";
 
 export interface ReplicaSetup {
   readonly databaseUrl: string;
@@ -195,37 +197,9 @@ export async function operationOf(url: string, uuid: string): Promise<SeenOperat
   ).operation;
 }
 
-/** A transition of the log. */
-export interface Seen {
-  readonly cursor: string;
-  readonly nodeName: string;
-  readonly sequence: number;
-  readonly from: string | null;
-  readonly to: string | null;
-  readonly event: string;
-}
-
-const FIELDS = "cursor nodeName sequence from to event";
-
-/** Reads the whole log, page by page. */
-export async function wholeLog(url: string): Promise<Seen[]> {
-  const all: Seen[] = [];
-  for (;;) {
-    const { transitions } = await ask<{
-      transitions: { edges: readonly { node: Seen }[]; pageInfo: { hasNextPage: boolean } };
-    }>(
-      url,
-      `query ($after: String) { transitions(first: 500, after: $after) { edges { node { ${FIELDS} } } pageInfo { hasNextPage } } }`,
-      { after: all.at(-1)?.cursor ?? "0" },
-    );
-    all.push(...transitions.edges.map(({ node }) => node));
-    if (!transitions.pageInfo.hasNextPage) return all;
-  }
-}
-
 /** A subscriber that follows the log from its beginning, at one replica after another, with its last cursor. */
 export interface Follower {
-  readonly seen: readonly Seen[];
+  readonly seen: readonly LoggedTransition[];
   /** Codes of the errors that ended its streams; a broken connection has none. */
   readonly resets: readonly string[];
   /** Continues at another replica as soon as the current stream is over. */
@@ -235,7 +209,7 @@ export interface Follower {
 }
 
 type Item =
-  | ({ readonly __typename: "Transition" } & Seen)
+  | ({ readonly __typename: "Transition" } & LoggedTransition)
   | { readonly __typename: "StreamBookmark"; readonly cursor: string }
   | { readonly __typename: "StreamReset"; readonly code: string };
 
@@ -248,7 +222,7 @@ class Quiet extends WebSocket {
 }
 
 export function follow(first: string): Follower {
-  const seen: Seen[] = [];
+  const seen: LoggedTransition[] = [];
   const resets: string[] = [];
   let url = first;
   let over = false;
@@ -263,7 +237,7 @@ export function follow(first: string): Follower {
     leave = () => client.terminate();
     try {
       for await (const { data, errors } of client.iterate<{ nodeTransitions: Item }>({
-        query: `subscription ($after: String) { nodeTransitions(after: $after) { __typename ... on Transition { ${FIELDS} } ... on StreamBookmark { cursor } ... on StreamReset { code } } }`,
+        query: `subscription ($after: String) { nodeTransitions(after: $after) { __typename ... on Transition { ${TRANSITION_FIELDS} } ... on StreamBookmark { cursor } ... on StreamReset { code } } }`,
         variables: { after: cursor },
       })) {
         if (errors) resets.push(...errors.map(({ message }) => message));

@@ -3,18 +3,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
-import {
-  ask,
-  commission,
-  entered,
-  follow,
-  operationOf,
-  register,
-  scratch,
-  startReplica,
-  startServer,
-  wholeLog,
-} from "./lab.ts";
+import { wholeLog } from "../support/transition-log.ts";
+import { ask, commission, entered, follow, operationOf, register, scratch, startReplica, startServer } from "./lab.ts";
 import type { Follower, Replica, Server } from "./lab.ts";
 
 const parts = new AsyncDisposableStack();

@@ -16,18 +16,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
 import { eventually } from "../support/eventually.ts";
 import { check, prove } from "../support/proof.ts";
-import {
-  ask,
-  commission,
-  entered,
-  follow,
-  operationOf,
-  register,
-  scratch,
-  startReplica,
-  startServer,
-  wholeLog,
-} from "./lab.ts";
+import { wholeLog } from "../support/transition-log.ts";
+import { ask, commission, entered, follow, operationOf, register, scratch, startReplica, startServer } from "./lab.ts";
 
 const NODES = 100;
 /** Connections from PgBouncer to the server: fewer than one replica would open. */

@@ -8,7 +8,8 @@ import { newestCursor } from "../../src/store/transitions.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
-import { commission, follow, operationOf, register, scratch, startReplica, wholeLog } from "./lab.ts";
+import { wholeLog } from "../support/transition-log.ts";
+import { commission, follow, operationOf, register, scratch, startReplica } from "./lab.ts";
 
 const parts = new AsyncDisposableStack();
 afterAll(() => parts.disposeAsync());

@@ -7,8 +7,9 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { testDatabase } from "../support/database.ts";
 import type { TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
-import { commission, entered, operationOf, register, scratch, startReplica, wholeLog } from "./lab.ts";
-import type { Entry, Replica, Seen } from "./lab.ts";
+import { logFlaws, wholeLog } from "../support/transition-log.ts";
+import { commission, entered, operationOf, register, scratch, startReplica } from "./lab.ts";
+import type { Entry, Replica } from "./lab.ts";
 
 /** P11. */
 const TAKEN_OVER_MS = 45_000;
@@ -44,20 +45,6 @@ async function succeeds(replica: Replica, operation: string): Promise<void> {
   expect((await operationOf(replica.url, operation)).state).toBe("SUCCEEDED");
 }
 
-/** Flaws of a log: gaps between positions, and transitions of a node that do not connect. */
-function flaws(log: readonly Seen[]): Seen[] {
-  const last = new Map<string, Seen>();
-  return log.filter((one, index) => {
-    const before = last.get(one.nodeName);
-    last.set(one.nodeName, one);
-    return (
-      Number.parseInt(one.cursor, 10) !== index + 1 ||
-      (before?.to ?? null) !== one.from ||
-      (before?.sequence ?? 0) + 1 !== one.sequence
-    );
-  });
-}
-
 test("after a kill of one of three replicas inside many steps, the others enter exactly these steps again [R-132]", async () => {
   const replicas = await Promise.all([startOne(4), startOne(4), startOne(4)]);
   const names = named(8);
@@ -87,7 +74,7 @@ test("after a kill of one of three replicas inside many steps, the others enter 
   const all = attempts(replicas.flatMap((replica) => entered(replica.journal())));
   expect(all.filter((attempt, index) => all[index - 1] === attempt)).toEqual(attempts(lost));
   const log = await wholeLog(survivor.url);
-  expect(flaws(log)).toEqual([]);
+  expect(logFlaws(log)).toEqual([]);
   expect(
     log
       .filter(({ event }) => event === "RECOVER")
@@ -125,7 +112,7 @@ test("a replica that was paused for longer than its leases writes nothing and se
     () => sleeper.log().split("another process has taken over the run").length > names.length,
   );
   expect(sleeper.journal().slice(before.length)).toEqual([]);
-  expect(flaws(await wholeLog(other.url))).toEqual([]);
+  expect(logFlaws(await wholeLog(other.url))).toEqual([]);
   expect(await wholeLog(other.url)).toEqual(log);
 }, 180_000);
 
@@ -152,7 +139,7 @@ test("a replica that was paused for longer than the timeout of its driver proces
   expect(entries.length).toBe(2 * names.length);
   // The attempts are the same, so none of them failed.
   expect(new Set(attempts(entries)).size).toBe(names.length);
-  expect(flaws(await wholeLog(sleeper.url))).toEqual([]);
+  expect(logFlaws(await wholeLog(sleeper.url))).toEqual([]);
 }, 180_000);
 
 /** Child processes of this process that have not ended or have not been waited for. */

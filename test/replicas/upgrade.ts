@@ -14,18 +14,9 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { eventually } from "../support/eventually.ts";
 import { check, prove } from "../support/proof.ts";
-import {
-  commission,
-  entered,
-  follow,
-  operationOf,
-  register,
-  scratch,
-  startReplica,
-  startServer,
-  wholeLog,
-} from "./lab.ts";
-import type { Replica, Seen } from "./lab.ts";
+import { logFlaws, wholeLog } from "../support/transition-log.ts";
+import { commission, entered, follow, operationOf, register, scratch, startReplica, startServer } from "./lab.ts";
+import type { Replica } from "./lab.ts";
 
 const { values } = parseArgs({
   options: { from: { type: "string", default: "c03df33" }, nodes: { type: "string", default: "1000" } },
@@ -54,20 +45,6 @@ function addMigration(root: string): void {
   const folder = join(root, "drizzle", "20990101000000_for_the_test");
   mkdirSync(folder);
   writeFileSync(join(folder, "migration.sql"), 'ALTER TABLE "nodes" ADD COLUMN "for_the_test" text;');
-}
-
-/** Transitions that do not connect with the previous one, and gaps between positions. */
-function flaws(log: readonly Seen[]): number {
-  const last = new Map<string, Seen>();
-  return log.filter((one, index) => {
-    const before = last.get(one.nodeName);
-    last.set(one.nodeName, one);
-    return (
-      Number.parseInt(one.cursor, 10) !== index + 1 ||
-      (before?.to ?? null) !== one.from ||
-      (before?.sequence ?? 0) + 1 !== one.sequence
-    );
-  }).length;
 }
 
 async function main(): Promise<void> {
@@ -124,7 +101,7 @@ async function main(): Promise<void> {
   check("the commission succeeds", state === "SUCCEEDED", `${state}, ${((Date.now() - began) / 1_000).toFixed(1)} s`);
 
   const log = await wholeLog(fourth.url);
-  check("no transition is lost, doubled, or does not join", flaws(log) === 0, `${log.length} transitions`);
+  check("no transition is lost, doubled, or does not join", logFlaws(log).length === 0, `${log.length} transitions`);
   check(
     "every node is ACTIVE",
     new Map(log.map(({ nodeName, to }) => [nodeName, to])).values().every((to) => to === "ACTIVE"),
