@@ -169,18 +169,19 @@ const writesNoMore = (file: string) => async () => {
 };
 /** Blocks this process. */
 const holdUp = (ms: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+const evilPlugin = (file: string) => ({
+  module: pathToFileURL(file).href,
+  name: "evil",
+  version: "1.0.0",
+  memory: createMemory(),
+  hash: null,
+  permissions: ["FILES", "PROGRAMS"] as const,
+  egress: null,
+});
 /** A single worker, ready for a call. */
 async function openWorker() {
   const states: Handle["state"][] = [];
-  const plugin = {
-    module: pathToFileURL(EVIL).href,
-    name: "evil",
-    version: "1.0.0",
-    memory: createMemory(),
-    hash: null,
-    permissions: ["FILES", "PROGRAMS"] as const,
-    egress: null,
-  };
+  const plugin = evilPlugin(EVIL);
   const worker = startWorker({
     plugin,
     log: pino({ enabled: false }),
@@ -575,15 +576,7 @@ describe("remains of a call", () => {
 
   test("worker that cannot be started is an error in the log", async () => {
     const lines: string[] = [];
-    const plugin = {
-      module: pathToFileURL(join(folder, "nowhere.ts")).href,
-      name: "evil",
-      version: "1.0.0",
-      memory: createMemory(),
-      hash: null,
-      permissions: ["FILES", "PROGRAMS"] as const,
-      egress: null,
-    };
+    const plugin = evilPlugin(join(folder, "nowhere.ts"));
     const worker = startWorker({
       plugin,
       log: pino({ level: "error" }, { write: (line: string) => void lines.push(line) }),
@@ -619,15 +612,7 @@ describe("remains of a call", () => {
       );
       const { job } = await openWorker();
       await using pool = createPool({ workers: 1, log: pino({ level: "silent" }) });
-      const plugin = {
-        module: pathToFileURL(module).href,
-        name: "evil",
-        version: "1.0.0",
-        memory: createMemory(),
-        hash: null,
-        permissions: ["FILES", "PROGRAMS"] as const,
-        egress: null,
-      };
+      const plugin = evilPlugin(module);
       const result = pool.run(plugin, "STEP", job("sound"));
       if (ends === "done") expect(await result).toMatchObject({ kind: "done" });
       else

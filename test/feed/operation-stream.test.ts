@@ -22,6 +22,21 @@ const stream = (id: string) => operationStream({ database, tail }, id);
 const lastStates = (updates: readonly OperationUpdate[]) =>
   Object.fromEntries(updates.flatMap(({ run }) => (run ? [[run.nodeName, run.state]] : [])));
 
+/** A deployment whose node waits in its first step, and its stream after the present state. */
+async function streamOfOneNode() {
+  const gate = aGate();
+  const node = await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "deploy.prepare": { gate: gate.name } })
+    .made();
+  const id = await ostler.begin("DEPLOY", [node]);
+  await gate.arrivals();
+  const updates = stream(id);
+  await updates.next();
+  return { gate, id, updates };
+}
+
 describe("operation stream", () => {
   test("operation stream begins with the present state, emits each change of a run, and completes with the end [R-123]", async () => {
     const gate = aGate();
@@ -103,16 +118,7 @@ describe("operation stream", () => {
   });
 
   test("operation stream emits a stop as soon as it is requested, and the stopped operation", async () => {
-    const gate = aGate();
-    const node = await ostler
-      .aNode()
-      .in("AVAILABLE")
-      .scripted({ "deploy.prepare": { gate: gate.name } })
-      .made();
-    const id = await ostler.begin("DEPLOY", [node]);
-    await gate.arrivals();
-    const updates = stream(id);
-    await updates.next();
+    const { gate, id, updates } = await streamOfOneNode();
     await ostler.engine.stop({ actor: "alice", project: "default" }, { work: { operationId: id } });
     await takeUntil(updates, ({ operation }) => operation.state === "STOPPING");
     gate.open();
@@ -141,16 +147,7 @@ describe("operation stream", () => {
   });
 
   test("operation stream ends at once when its client leaves, although nothing happens", async () => {
-    const gate = aGate();
-    const node = await ostler
-      .aNode()
-      .in("AVAILABLE")
-      .scripted({ "deploy.prepare": { gate: gate.name } })
-      .made();
-    const id = await ostler.begin("DEPLOY", [node]);
-    await gate.arrivals();
-    const updates = stream(id);
-    await updates.next();
+    const { gate, id, updates } = await streamOfOneNode();
     const waiting = updates.next();
     expect(await updates.return?.()).toEqual({ done: true, value: undefined });
     expect(await waiting).toEqual({ done: true, value: undefined });

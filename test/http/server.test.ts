@@ -326,15 +326,14 @@ describe("API request", () => {
     expect(response.status).toBe(413);
   });
 
-  test("API request that exceeds the limit without declaring it is closed", async () => {
+  const chunkedRequest = () => {
     const { hostname, port } = new URL(open.url);
-    const request = httpRequest({
-      hostname,
-      port,
-      path: "/graphql",
-      method: "POST",
-      headers: { ...JSON_TYPE, "transfer-encoding": "chunked" },
-    });
+    const headers = { ...JSON_TYPE, "transfer-encoding": "chunked" };
+    return httpRequest({ hostname, port, path: "/graphql", method: "POST", headers });
+  };
+
+  test("API request that exceeds the limit without declaring it is closed", async () => {
+    const request = chunkedRequest();
     const answered = new Promise<number | string>((answer) => {
       request.on("response", (response) => answer(response.statusCode ?? 0));
       request.on("error", (error: NodeJS.ErrnoException) => answer(error.code ?? ""));
@@ -348,14 +347,7 @@ describe("API request", () => {
   });
 
   test("API request in small pieces is read completely", async () => {
-    const { hostname, port } = new URL(open.url);
-    const request = httpRequest({
-      hostname,
-      port,
-      path: "/graphql",
-      method: "POST",
-      headers: { ...JSON_TYPE, "transfer-encoding": "chunked" },
-    });
+    const request = chunkedRequest();
     for (const letter of VIEWER) await new Promise<void>((done) => void request.write(letter, () => done()));
     const text = await new Promise<string>((answer) => {
       request.on("response", (response) => {

@@ -48,10 +48,8 @@ const queries = (database: Database) =>
     ...transactions(database),
   ].map(async (rows) => (await rows)[0]?.pid);
 
-test("silently dropped connections fail the statements that wait on them as lost, and are replaced", async () => {
-  await using way = await cutter(given.url);
-  await using database = await open(by(way.url));
-  await Promise.all(queries(database));
+/** All connections are dropped silently: statements on them fail as lost, and later ones get new connections. */
+async function losesAndReplaces(database: Database, way: { forget(): number }): Promise<void> {
   expect(way.forget()).toBeGreaterThanOrEqual(9);
   for (const end of await Promise.allSettled(queries(database)))
     expect(end.status === "rejected" && isConnectionLoss(end.reason)).toBe(true);
@@ -61,6 +59,13 @@ test("silently dropped connections fail the statements that wait on them as lost
       () => false,
     ),
   );
+}
+
+test("silently dropped connections fail the statements that wait on them as lost, and are replaced", async () => {
+  await using way = await cutter(given.url);
+  await using database = await open(by(way.url));
+  await Promise.all(queries(database));
+  await losesAndReplaces(database, way);
 }, 30_000);
 
 test("silently dropped idle connections are closed together with one that was detected", async () => {
@@ -189,15 +194,7 @@ describe("TLS", () => {
     await using database = await open(`${way.url}?sslmode=require`);
     await Promise.all(queries(database));
     expect(way.secured()).toBeGreaterThanOrEqual(9);
-    expect(way.forget()).toBeGreaterThanOrEqual(9);
-    for (const end of await Promise.allSettled(queries(database)))
-      expect(end.status === "rejected" && isConnectionLoss(end.reason)).toBe(true);
-    await eventually("all are made again", () =>
-      Promise.all(queries(database)).then(
-        () => true,
-        () => false,
-      ),
-    );
+    await losesAndReplaces(database, way);
   }, 30_000);
 
   test.each([

@@ -5,6 +5,7 @@ import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createLog } from "../../src/log.ts";
 import { createTraces } from "../../src/telemetry/traces.ts";
+import type { Traces } from "../../src/telemetry/traces.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
@@ -151,6 +152,15 @@ describe("traces of a commission", () => {
   });
 });
 
+/** Ends the traces as well, so that all spans are exported. */
+async function traceOneStep(traces: Traces | null): Promise<void> {
+  const ids = { operationId: crypto.randomUUID(), runId: crypto.randomUUID() };
+  await traces?.observer.step({ ...ids, node: "n", step: "a.b", driver: "fake", attempt: 1, part: "RUN" }, () =>
+    Promise.resolve({ kind: "done" }),
+  );
+  await traces?.[Symbol.asyncDispose]();
+}
+
 describe("without traces", () => {
   const made = (environment: NodeJS.ProcessEnv) =>
     createTraces({ version: "0", log: createLog("silent"), environment });
@@ -170,19 +180,7 @@ describe("without traces", () => {
       OTEL_TRACES_SAMPLER: "parentbased_traceidratio",
       OTEL_TRACES_SAMPLER_ARG: "0",
     });
-    await traces?.observer.step(
-      {
-        operationId: crypto.randomUUID(),
-        runId: crypto.randomUUID(),
-        node: "n",
-        step: "a.b",
-        driver: "fake",
-        attempt: 1,
-        part: "RUN",
-      },
-      () => Promise.resolve({ kind: "done" }),
-    );
-    await traces?.[Symbol.asyncDispose]();
+    await traceOneStep(traces);
     expect(collected.spans).toEqual([]);
   });
 });
@@ -199,19 +197,7 @@ test("empty OTEL_ variables count as unset", async () => {
       OTEL_TRACES_SAMPLER_ARG: "",
     },
   });
-  await traces?.observer.step(
-    {
-      operationId: crypto.randomUUID(),
-      runId: crypto.randomUUID(),
-      node: "n",
-      step: "a.b",
-      driver: "fake",
-      attempt: 1,
-      part: "RUN",
-    },
-    () => Promise.resolve({ kind: "done" }),
-  );
-  await traces?.[Symbol.asyncDispose]();
+  await traceOneStep(traces);
   expect(collected.spans).toMatchObject([{ name: "a.b" }]);
 });
 
