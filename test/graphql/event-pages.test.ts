@@ -6,6 +6,7 @@ import { GraphQLError, buildSchema, getNamedType, isLeafType, isObjectType, pars
 import type { ExecutionResult, GraphQLObjectType } from "graphql";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { shareEvents } from "../../src/graphql/execution/shared-events.ts";
+import { executionsOf } from "../support/event-executions.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest, takeUntil } from "../support/service.ts";
 
@@ -143,17 +144,11 @@ function pluginUnderTest() {
       return: async () => ({ done: true, value: undefined }),
       [Symbol.asyncIterator]: () => source,
     };
-    let stream: unknown;
-    const args = {
+    return executionsOf(plugin, {
       schema,
       document: ALL,
       contextValue: { actor: "alice", source, services: { database: ostler.database } },
-    };
-    await plugin.onSubscribe?.({
-      args,
-      setResultAndStopExecution: (result: unknown) => void (stream = result),
-    } as never);
-    return stream as AsyncIterableIterator<ExecutionResult>;
+    });
   }
   return { state, subscriber };
 }

@@ -1,7 +1,7 @@
 /** Plans: steps before execution, points of no return, and estimates from the site's history. */
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { aGate } from "../support/builders.ts";
-import { serviceUnderTest } from "../support/service.ts";
+import { registeredNode, serviceUnderTest } from "../support/service.ts";
 
 const ostler = await serviceUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -61,13 +61,7 @@ async function ask(
 
 type From = "ENROLLED" | "MANAGEABLE" | "AVAILABLE" | "ACTIVE";
 
-/** A node in the state that a commission or a verification leads to. */
-async function aNode(until: From = "ENROLLED", steps: object = {}): Promise<string> {
-  const [name = ""] = await ostler.register(1, { steps });
-  if (until === "MANAGEABLE") await ostler.operationEnds(await ostler.begin("manageNodes", [name]));
-  else if (until !== "ENROLLED") await ostler.commission([name], until);
-  return name;
-}
+const aNode = (state?: From, steps?: object) => registeredNode(ostler, state, steps);
 
 describe("the query plan", () => {
   test.each<{ kind: string; verb: string; type?: string; from?: From; more?: object }>([

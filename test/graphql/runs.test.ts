@@ -329,14 +329,15 @@ describe("interrupt of a run", () => {
           abortWithdrawable: boolean;
         }>(uuid, "interrupt interruptBy interruptReason interruptAt abortPendingAfterStep abortWithdrawable")
       )[0];
-    expect(await interrupt()).toEqual({
+    const none = {
       interrupt: null,
       interruptBy: null,
       interruptReason: null,
       interruptAt: null,
       abortPendingAfterStep: null,
       abortWithdrawable: false,
-    });
+    };
+    expect(await interrupt()).toEqual(none);
     await ask("abort", "AbortInput", { work: { operationId: uuid }, reason: "wrong rack" });
     const pending = await interrupt();
     expect(pending).toMatchObject({
@@ -348,14 +349,7 @@ describe("interrupt of a run", () => {
     });
     expect(Math.abs(Date.now() - Date.parse(pending?.interruptAt ?? ""))).toBeLessThan(60_000);
     await ask("withdrawAbort", "WorkInput", { work: { operationId: uuid } });
-    expect(await interrupt()).toEqual({
-      interrupt: null,
-      interruptBy: null,
-      interruptReason: null,
-      interruptAt: null,
-      abortPendingAfterStep: null,
-      abortWithdrawable: false,
-    });
+    expect(await interrupt()).toEqual(none);
     gate.open();
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
   });

@@ -11,6 +11,7 @@ import type { EventKey } from "../../src/graphql/execution/event-scope.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Database } from "../../src/store/postgres/database.ts";
 import { nodes } from "../../src/store/tables.ts";
+import { executionsOf } from "../support/event-executions.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest, takeAll, takeUntil } from "../support/service.ts";
 import type { Items } from "../support/service.ts";
@@ -365,18 +366,12 @@ function pluginUnderTest() {
       },
       [Symbol.asyncIterator]: () => source,
     };
-    let stream: unknown;
-    const args = {
+    return executionsOf(plugin, {
       schema,
       document,
       variableValues,
       contextValue: { actor: "alice", source, services: { database: ostler.database } },
-    };
-    await plugin.onSubscribe?.({
-      args,
-      setResultAndStopExecution: (result: unknown) => void (stream = result),
-    } as never);
-    return stream as AsyncIterableIterator<ExecutionResult>;
+    });
   }
   return { state, subscriber };
 }

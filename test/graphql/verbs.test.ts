@@ -1,7 +1,7 @@
 /** Verbs through the API: effects, conditions and refusals. */
 import { afterAll, describe, expect, test } from "vitest";
 import { aGate } from "../support/builders.ts";
-import { serviceUnderTest } from "../support/service.ts";
+import { registeredNode, serviceUnderTest } from "../support/service.ts";
 
 const ostler = await serviceUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -63,12 +63,15 @@ const stateOf = async (name = "") =>
 
 type From = "ENROLLED" | "MANAGEABLE" | "AVAILABLE" | "ACTIVE";
 
-/** A node in the state that a commission or a verification leads to; `settings` script its steps. */
-async function aNode(until: From = "ENROLLED", steps: object = {}): Promise<string> {
-  const [name = ""] = await ostler.register(1, { steps });
-  if (until === "MANAGEABLE") await ostler.operationEnds(await ostler.begin("manageNodes", [name]));
-  else if (until !== "ENROLLED") await ostler.commission([name], until);
-  return name;
+const aNode = (state?: From, steps?: object) => registeredNode(ostler, state, steps);
+
+/** Replaces the script of a node's steps. */
+async function script(name: string, steps: object): Promise<void> {
+  const { updateNode } = await ostler.query<{ updateNode: { errors: readonly object[] } }>(
+    "mutation Script($name: String!, $settings: FakeSettingsChangeInput!) { updateNode(input: { node: { name: $name }, driver: { fake: $settings } }) { errors { message } } }",
+    { name, settings: { steps } },
+  );
+  expect(updateNode.errors).toEqual([]);
 }
 
 describe("a verb", () => {
@@ -435,18 +438,7 @@ describe("an abort", () => {
   const held = async (step: string, steps?: object[]) => {
     const gate = aGate();
     const name = await aNode("AVAILABLE");
-    await ostler.query(
-      "mutation Script($id: ID!, $settings: FakeSettingsChangeInput!) { updateNode(input: { node: { id: $id }, driver: { fake: $settings } }) { errors { message } } }",
-      {
-        id: (
-          await ostler.query<{ node: { uuid: string } }>(
-            "query Id($name: String!) { node(by: { name: $name }) { uuid } }",
-            { name },
-          )
-        ).node.uuid,
-        settings: { steps: { [step]: { gate: gate.name } } },
-      },
-    );
+    await script(name, { [step]: { gate: gate.name } });
     const uuid = await ostler.begin(steps ? "cleanNodes" : "deployNodes", [name], steps ? { steps } : {});
     await gate.arrivals();
     return { gate, name, uuid };
@@ -554,18 +546,7 @@ describe("a stop and a restart", () => {
       'mutation Create($name: String!) { createCluster(input: { name: "stopped", variables: { ntp: "old" }, nodes: { names: [$name] } }) { errors { message } } }',
       { name },
     );
-    await ostler.query(
-      "mutation Script($id: ID!, $settings: FakeSettingsChangeInput!) { updateNode(input: { node: { id: $id }, driver: { fake: $settings } }) { errors { message } } }",
-      {
-        id: (
-          await ostler.query<{ node: { uuid: string } }>(
-            "query Id($name: String!) { node(by: { name: $name }) { uuid } }",
-            { name },
-          )
-        ).node.uuid,
-        settings: { steps: { "deploy.write_image": { gate: gate.name } } },
-      },
-    );
+    await script(name, { "deploy.write_image": { gate: gate.name } });
     const first = await ask("deployNodes", { nodes: { cluster: { name: "stopped" } } });
     const uuid = first.operation?.uuid ?? "";
     await gate.arrivals();

@@ -11,10 +11,10 @@ import { ipmiSettings } from "../../plugins/ipmi/settings.ts";
 import type { IpmiSettings } from "../../plugins/ipmi/settings.ts";
 import { conformance } from "../../src/drivers/conformance/conformance.ts";
 import type { ConformanceOptions } from "../../src/drivers/conformance/conformance.ts";
-import type { Call, Driver, Json, StepCall } from "../../src/drivers/driver.ts";
+import type { Call, Driver, Json } from "../../src/drivers/driver.ts";
 import { demandIpmiPrograms, startIpmiLab } from "../support/ipmi-lab.ts";
 import type { IpmiLab, SimulatedBmc } from "../support/ipmi-lab.ts";
-import { noAgent } from "../../src/drivers/no-agent.ts";
+import { stepCallOf } from "../support/step-call.ts";
 
 let lab: IpmiLab;
 let driver: Driver<IpmiSettings>;
@@ -46,25 +46,6 @@ function call(bmc: SimulatedBmc, changes: Partial<IpmiSettings> = {}, seconds = 
     deadline: new Date(Date.now() + seconds * 1000),
     log: () => undefined,
     timed: (_name, work) => work(),
-  };
-}
-
-function stepCall(bmc: SimulatedBmc, name: string): StepCall<IpmiSettings> {
-  const unused = () => Promise.reject(new Error("The step must not touch the power or the media."));
-  return {
-    ...call(bmc),
-    args: {},
-    memo: null,
-    callback: null,
-    callbackPath: "/callback/1",
-    attemptKey: name,
-    variables: {},
-    power: { read: unused, set: unused, setBootDevice: unused },
-    media: { offered: false, insert: unused, eject: unused },
-    agent: noAgent("there is no agent"),
-    image: null,
-    userData: null,
-    progress: () => undefined,
   };
 }
 
@@ -210,7 +191,7 @@ describe("driver ipmi on a simulated BMC: power and inspection", () => {
     const before = (await second.journal()).length;
     const inventory: Record<string, Json> = {};
     for (const step of driver.inspect?.steps ?? []) {
-      const result = await step.run(stepCall(second, step.name));
+      const result = await step.run(stepCallOf(call(second), step.name));
       expect(result.kind).toBe("done");
       if (result.kind === "done") Object.assign(inventory, result.output);
     }
@@ -282,7 +263,8 @@ describe("driver ipmi on a simulated BMC: abilities and event log", () => {
   test("driver ipmi on a simulated BMC clears the event log, twice too [R-451]", async () => {
     const [clear] = driver.clean?.steps ?? [];
     const readLog = driver.inspect?.steps.find(({ name }) => name === "read_event_log");
-    const output = async (step: typeof clear) => (await step?.run(stepCall(second, step.name))) as { output: Json };
+    const output = async (step: typeof clear) =>
+      (await step?.run(stepCallOf(call(second), step.name))) as { output: Json };
     expect(clear).toMatchObject({ name: "clear_logs", group: "management", priority: 0, touches: [] });
     expect((await output(clear)).output).toEqual({ clearedLogs: ["SEL"], clearedEntries: 3 });
     expect((await output(clear)).output).toEqual({ clearedLogs: ["SEL"], clearedEntries: 0 });

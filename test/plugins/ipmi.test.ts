@@ -17,8 +17,8 @@ import { bmcName } from "../../plugins/bmc-settings.ts";
 import { ipmiSettings, silentSeconds } from "../../plugins/ipmi/settings.ts";
 import type { IpmiSettings } from "../../plugins/ipmi/settings.ts";
 import { conformance } from "../../src/drivers/conformance/conformance.ts";
-import type { Call, Driver, Step, StepCall } from "../../src/drivers/driver.ts";
-import { noAgent } from "../../src/drivers/no-agent.ts";
+import type { Call, Driver } from "../../src/drivers/driver.ts";
+import { stepCallOf } from "../support/step-call.ts";
 
 const PASSWORD = "Tr0ub4dor&3";
 const EXAMPLE = { address: "127.0.0.1", username: "admin", password: PASSWORD };
@@ -647,7 +647,7 @@ describe("driver ipmi with a simulated ipmitool", () => {
   test("driver ipmi inspects a machine without FRU data and without sensors", async () => {
     await tool.put("bare", "");
     const outputs = [];
-    for (const step of driver.inspect?.steps ?? []) outputs.push(await step.run(stepCall(step)));
+    for (const step of driver.inspect?.steps ?? []) outputs.push(await step.run(stepCallOf(call(), step.name)));
     expect(outputs).toEqual([
       { kind: "done", output: { bmc: { firmwareVersion: "1.74", ipmiVersion: "2.0", manufacturerId: 10876 } } },
       { kind: "done", output: { sensors: [] } },
@@ -658,7 +658,7 @@ describe("driver ipmi with a simulated ipmitool", () => {
   test("driver ipmi reports why an inspection failed, and whether it is retryable", async () => {
     await tool.put("stderr", "> RAKP 2 HMAC is invalid\nError: Unable to establish IPMI v2 / RMCP+ session\n");
     for (const step of driver.inspect?.steps ?? []) {
-      expect(await step.run(stepCall(step))).toMatchObject({
+      expect(await step.run(stepCallOf(call(), step.name))).toMatchObject({
         kind: "failed",
         retryable: false,
         reason: expect.stringContaining("127.0.0.1:623"),
@@ -756,25 +756,6 @@ function call(
     deadline: new Date(Date.now() + (bounds.milliseconds ?? 10_000)),
     log: () => undefined,
     timed: (_name, work) => work(),
-  };
-}
-
-function stepCall(step: Step<IpmiSettings>): StepCall<IpmiSettings> {
-  const unused = () => Promise.reject(new Error("An inspection must not touch the power."));
-  return {
-    ...call(),
-    args: {},
-    memo: null,
-    callback: null,
-    callbackPath: "/callback/1",
-    attemptKey: step.name,
-    variables: {},
-    power: { read: unused, set: unused, setBootDevice: unused },
-    media: { offered: false, insert: unused, eject: unused },
-    agent: noAgent("there is no agent"),
-    image: null,
-    userData: null,
-    progress: () => undefined,
   };
 }
 

@@ -314,6 +314,18 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
   };
 }
 
+/** A fake node in the state that a verification or a commission leads to; `steps` script its steps. */
+export async function registeredNode(
+  ostler: ServiceUnderTest,
+  state: "ENROLLED" | "MANAGEABLE" | "AVAILABLE" | "ACTIVE" = "ENROLLED",
+  steps: object = {},
+): Promise<string> {
+  const [name = ""] = await ostler.register(1, { steps });
+  if (state === "MANAGEABLE") await ostler.operationEnds(await ostler.begin("manageNodes", [name]));
+  else if (state !== "ENROLLED") await ostler.commission([name], state);
+  return name;
+}
+
 function httpOptions({ introspection, origins, bodyBytesMax, queryMs, requestsMax, waitMs, takeMs }: ServiceSetup) {
   return {
     ...(introspection !== undefined && { introspection }),
