@@ -1679,6 +1679,22 @@ test("a step may time out while its replica, which is to store the result, waits
   expect(await messages(6_000)).toMatch(/its result was lost/);
 });
 
+test("a run may end as failed after an accepted abort only if its step had failed before and was being undone", async () => {
+  const messages = async (left: number, how: Leave["how"], undone: Values | null) => {
+    const results = await resultsOf((made) => {
+      const why = failure("BACKEND_FAILED", "The machine is busy.");
+      set(leaveOf(made, enters(made, "n3")[0] as Enter), { t: left, how });
+      set(row(made, "runs", { id: "run-n3-10000" }), { state: "FAILED", failure: why, wish_failure: undone && why });
+    });
+    return results.flatMap(({ first }) => first.map(({ message }) => message)).join("\n");
+  };
+  const wrong = /n3 was accepted, but the run ended FAILED with BACKEND_FAILED/;
+  expect(await messages(10_140, "retry", {})).not.toMatch(wrong);
+  expect(await messages(10_140, "retry", null)).toMatch(wrong);
+  expect(await messages(10_140, "cut", {})).toMatch(wrong);
+  expect(await messages(12_000, "retry", {})).toMatch(wrong);
+});
+
 describe("refusal for a failed clean-up", () => {
   const is = { presence: null, fault: "CLEAN_UP_FAILED", inMaintenance: false, isProtected: false, isRetired: false };
   const mayBe = (kind: "DEPLOY" | "COMMISSION" | null, states: readonly string[]) =>

@@ -300,6 +300,7 @@ function visitFlaws(run: RunAccount, asks: readonly Ask[], world: Circumstances)
       parked?.attempt === visit.attempt &&
       parked.waits !== null &&
       parked.left !== null &&
+      wasParked(run, parked.left, visit.at, world) &&
       !visit.calledBack &&
       visit.at < parked.left + parked.waits - world.toleranceMs
     ) {
@@ -312,6 +313,14 @@ function visitFlaws(run: RunAccount, asks: readonly Ask[], world: Circumstances)
     if (before) flaws.push(`${visit.owner} entered ${visit.step} while ${before.owner} was inside ${before.step}`);
   }
   return flaws;
+}
+
+/** Whether a wait was stored between two visits. A worker may die after it has left a step, and before that. */
+function wasParked({ seen }: RunAccount, from: number, to: number, { toleranceMs }: Circumstances): boolean {
+  return seen.some(
+    ({ what, becomes, at }) =>
+      what === "ATTEMPT" && becomes === "WAITING" && at >= from - toleranceMs && at <= to + toleranceMs,
+  );
 }
 
 // ---- answers

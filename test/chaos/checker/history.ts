@@ -176,6 +176,8 @@ export interface RunRow {
   readonly secret: string | null;
   readonly generation: number;
   readonly failure: FailureRow | null;
+  /** A failure that was being undone when the run ended. */
+  readonly undoneFailure: FailureRow | null;
   readonly createdAt: number;
   readonly finishedAt: number | null;
 }
@@ -584,6 +586,7 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
           secret: textOrNull(row["callback_secret"]),
           generation: Number(row["generation"]),
           failure: failureOf(row["failure"]),
+          undoneFailure: failureOf(row["wish_failure"]),
           createdAt: wall(row["created_at"]),
           finishedAt: time(row["finished_at"]),
         });

@@ -5,7 +5,7 @@
 import { AT_REST } from "../../durability/rules.ts";
 import { checkAdmission, operationOf } from "./admission.ts";
 import { SEEN_MS } from "./conditions.ts";
-import type { Exchange, History, OperationRow, RunRow, Answered } from "./history.ts";
+import type { Answered, Entry, Exchange, History, OperationRow, RunRow } from "./history.ts";
 import { TOLERANCE_MS, answerOf, shown } from "./history.ts";
 import { Findings } from "./findings.ts";
 
@@ -185,7 +185,7 @@ export function checkOneEnd(history: History): Findings {
         run,
       );
     const wasNotCanceled = run.state === "FAILED" && NOT_CANCELED.has(run.failure?.code ?? "");
-    if (run.state !== "ABORTED" && !wasNotCanceled)
+    if (run.state !== "ABORTED" && !wasNotCanceled && !hadFailed(history, run, answer.t))
       findings.violation(
         "illegal",
         `The abort of run ${run.id} on node ${run.nodeName} was accepted, but the run ended ${run.state}${run.failure ? ` with ${run.failure.code}` : ""}.`,
@@ -209,6 +209,23 @@ export function checkOneEnd(history: History): Findings {
   }
   checkAdmission(history, findings);
   return findings;
+}
+
+/** Ends of an entry that fail its step, if no attempt follows. */
+const FAILING = new Set<Entry["how"]>(["retry", "fail", "throw", "junk", "exit", "lost"]);
+
+/** Whether the step had failed before the abort was accepted, and was being undone: then the run ends as failed. */
+function hadFailed({ entriesOf }: History, { id, state, failure, undoneFailure }: RunRow, t: number): boolean {
+  const last = (entriesOf.get(id) ?? []).findLast(({ part }) => part !== "abort");
+  return (
+    state === "FAILED" &&
+    undoneFailure !== null &&
+    undoneFailure.code === failure?.code &&
+    last !== undefined &&
+    last.how !== null &&
+    FAILING.has(last.how) &&
+    (last.left ?? Infinity) < t + TOLERANCE_MS
+  );
 }
 
 /** Failures of a run with an accepted abort: a stop timed out before, or the step ignored its signal. */
