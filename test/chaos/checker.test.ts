@@ -1666,6 +1666,19 @@ describe("checker with an unusual but correct run", () => {
   });
 });
 
+test("an operation without a key is traced to the request of its batch", async () => {
+  const messages = async (batch: string | null) => {
+    const results = await resultsOf((made) => {
+      set(exchangeOf(made, "cleanNodes", "n2").answer, { operationId: null });
+      set(row(made, "operations", { id: "op-n2-6000" }), { idempotency_key: null, batch });
+      set(row(made, "operations", { id: "op-n1-4000" }), { batch: "b" });
+    });
+    return results.find(({ id }) => id === "P2")?.first.map(({ message }) => message);
+  };
+  expect(await messages("b")).toEqual([]);
+  expect(await messages(null)).toEqual(["No request asked for operation op-n2-6000 (CLEAN)."]);
+});
+
 test("a step may time out while its replica, which is to store the result, waits for a CPU", async () => {
   const messages = async (waitedMs: number) => {
     const results = await resultsOf((made) => {

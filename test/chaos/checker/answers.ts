@@ -302,22 +302,35 @@ function checkRequested(
     );
 }
 
-const keyless = new WeakMap<History, { readonly answered: ReadonlySet<string>; readonly open: readonly Exchange[] }>();
+const keyless = new WeakMap<
+  History,
+  {
+    readonly answered: ReadonlySet<string>;
+    readonly open: readonly Exchange[];
+    readonly keys: ReadonlyMap<string | null, string>;
+  }
+>();
 
 function hasRequest(
   history: History,
   byKey: ReadonlyMap<string, readonly Exchange[]>,
-  { id, key, createdAt }: OperationRow,
+  { id, key: ownKey, batch, createdAt }: OperationRow,
 ): boolean {
-  if (key !== null) return byKey.get(key)?.some(({ request }) => request.t <= createdAt + TOLERANCE_MS) ?? false;
   const known = keyless.get(history) ?? {
     answered: new Set(history.exchange.flatMap((exchange) => answerOf(exchange)?.operationId ?? [])),
+    keys: new Map(
+      history.operations
+        .values()
+        .flatMap((one) => (one.batch !== null && one.key !== null ? [[one.batch, one.key]] : [])),
+    ),
     open: history.exchange.filter(
       (exchange) =>
         exchange.request.verb in KINDS && exchange.request.idempotencyKey === null && answerOf(exchange) === null,
     ),
   };
   keyless.set(history, known);
+  const key = ownKey ?? known.keys.get(batch);
+  if (key !== undefined) return byKey.get(key)?.some(({ request }) => request.t <= createdAt + TOLERANCE_MS) ?? false;
   return known.answered.has(id) || known.open.some(({ request }) => request.t <= createdAt + TOLERANCE_MS);
 }
 

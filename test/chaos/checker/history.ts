@@ -147,6 +147,8 @@ export interface OperationRow {
   readonly interrupt: string | null;
   readonly interruptBy: string | null;
   readonly key: string | null;
+  /** Operations of one request, the first of which has its key; null if there is only one. */
+  readonly batch: string | null;
   readonly onFailure: string;
   readonly firstFailure: FailureRow | null;
   readonly createdAt: number;
@@ -563,6 +565,7 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
           interrupt: textOrNull(row["wish"]),
           interruptBy: textOrNull(row["wish_by"]),
           key: textOrNull(row["idempotency_key"]),
+          batch: textOrNull(row["batch"]),
           onFailure: text(row["on_failure"]),
           firstFailure: failureOf(row["first_failure"]),
           createdAt: wall(row["created_at"]),
