@@ -2,6 +2,8 @@
  * The stream of transitions: from a cursor, or after a snapshot, then live, without a gap and without a repetition
  * (stream.ts).
  */
+import { whenReady } from "../runtime/awaitable.ts";
+import type { Awaitable } from "../runtime/awaitable.ts";
 import { nodeCondition, nodeTest } from "../store/node-filter.ts";
 import type { NodeFilter } from "../store/node-filter.ts";
 import type { NodeRow } from "../store/nodes.ts";
@@ -68,13 +70,15 @@ function transitionsOf(
     isRecent: (after) => tail.recent(after, 1) !== null,
     newest: () => newestCursor(reader),
     check: (cursor) => checkCursor(reader, cursor),
-    async read(after, newest) {
+    read(after, newest) {
       const from = after.position;
       const recent = newest > tail.head ? null : tail.recent(from, BATCH);
-      const page = recent
-        ? { items: await (choose?.(recent) ?? recent), cursor: recent.at(-1) ?? after }
-        : await readTable(after, filter ? Math.min(newest, from + WINDOW) : newest);
-      return page && { ...page, items: page.items.map((row) => ({ kind: "transition", cursor: row, row })) };
+      if (!recent)
+        return readTable(after, filter ? Math.min(newest, from + WINDOW) : newest).then(
+          (page) => page && { items: page.items.map(transitionItem), cursor: page.cursor },
+        );
+      const cursor = recent.at(-1) ?? after;
+      return whenReady(choose?.(recent) ?? recent, (rows) => ({ items: rows.map(transitionItem), cursor }));
     },
     claim() {
       return tail.snapshot(nodeSnapshot(nodeFilter));
@@ -83,9 +87,11 @@ function transitionsOf(
   };
 }
 
-type TransitionChoice = (
-  rows: readonly TransitionRow[],
-) => readonly TransitionRow[] | Promise<readonly TransitionRow[]>;
+function transitionItem(row: TransitionRow): NodeItem {
+  return { kind: "transition", cursor: row, row };
+}
+
+type TransitionChoice = (rows: readonly TransitionRow[]) => Awaitable<readonly TransitionRow[]>;
 
 /**
  * A filter by IDs alone is applied to the log, so it includes deleted nodes; any other is applied to the nodes as they

@@ -1,10 +1,16 @@
 /**
  * An asynchronous iterator that is pulled: it produces a batch when the next item is requested and it has none, and
  * holds no more than that batch. It is written by hand because `return()` of an async generator waits for the promise
- * that the generator awaits, so the stream of a disconnected client would not end.
+ * that the generator awaits, so the stream of a disconnected client would not end, and because a change must reach
+ * thousands of waiting readers with one promise for each.
+ *
+ * Modes of a request for an item:
+ * - producing: the producer makes the next batch. Items, or the end, settle the request; a `Pause` leads to waiting.
+ * - waiting: until a change, the end of the pause, or the reader leaves; then producing again.
  */
+import type { Awaitable } from "../runtime/awaitable.ts";
 
-/** How a producer waits between two reads. */
+/** How an asynchronous producer waits between two reads. */
 export interface Waiter {
   /** Waits for a change, at most this long. Resolves at once when the reader has left. */
   wait(milliseconds: number): Promise<void>;
@@ -14,6 +20,11 @@ export interface Waiter {
   readonly left: boolean;
 }
 
+/** There are no items yet: produce again after a change, or after this time at the latest; 0: at once. */
+export interface Pause {
+  readonly pauseMs: number;
+}
+
 /** A pulled iterator. */
 export interface PulledItems<Item> extends AsyncIterableIterator<Item> {
   /** Takes at most this many further items that exist already; none while another item is requested. */
@@ -21,7 +32,7 @@ export interface PulledItems<Item> extends AsyncIterableIterator<Item> {
 }
 
 /** The next items; an empty batch ends the stream. */
-export type Producer<Item> = (waiter: Waiter) => Promise<readonly Item[]>;
+export type Producer<Item> = (waiter: Waiter) => Awaitable<readonly Item[] | Pause>;
 
 /** `release` is called once, at the end of the stream, whatever ended it. */
 export function pulled<Item>(
@@ -30,6 +41,11 @@ export function pulled<Item>(
   release: () => void = () => {},
 ): PulledItems<Item> {
   return new PulledIterator(onChange, produce, release);
+}
+
+interface Request<Item> {
+  resolve(result: IteratorResult<Item>): void;
+  reject(error: unknown): void;
 }
 
 class PulledIterator<Item> implements PulledItems<Item> {
@@ -42,7 +58,13 @@ class PulledIterator<Item> implements PulledItems<Item> {
   #isEnded = false;
   #hasChanged = false;
   #wake = () => {};
-  #last: Promise<unknown> = Promise.resolve();
+  #timer: NodeJS.Timeout | undefined;
+  /** When the timer is due, by the monotonic clock. */
+  #timerAt = 0;
+  /** Result of the last request. */
+  #last: Promise<IteratorResult<Item>> = Promise.resolve({ done: true, value: undefined });
+  /** The request that is producing or waiting. */
+  #request: Request<Item> | null = null;
   /** Items that were requested and not delivered yet. */
   #requested = 0;
 
@@ -67,10 +89,8 @@ class PulledIterator<Item> implements PulledItems<Item> {
   /** Delivers one item at a time, in the order of the requests. */
   next(): Promise<IteratorResult<Item>> {
     this.#requested += 1;
-    const following = () => this.#next();
-    const result = this.#requested === 1 ? following() : this.#last.then(following, following);
-    this.#last = result;
-    return result;
+    this.#last = this.#requested === 1 ? this.#next() : this.#nextAfter(this.#last);
+    return this.#last;
   }
 
   takeReady(most: number): readonly Item[] {
@@ -93,6 +113,57 @@ class PulledIterator<Item> implements PulledItems<Item> {
     return this;
   }
 
+  #nextAfter(last: Promise<unknown>): Promise<IteratorResult<Item>> {
+    const following = () => this.#next();
+    return last.then(following, following);
+  }
+
+  #next(): Promise<IteratorResult<Item>> {
+    return new Promise((resolve, reject) => {
+      this.#request = { resolve, reject };
+      if (this.#isEnded || this.#index < this.#batch.length) this.#deliver();
+      else this.#produceNext();
+    });
+  }
+
+  #produceNext(): void {
+    this.#wake = () => {};
+    if (this.#isEnded) return this.#deliver();
+    this.#hasChanged = false;
+    try {
+      const produced = this.#produce(this.#waiter);
+      if (!(produced instanceof Promise)) return this.#take(produced);
+      produced.then(
+        (made) => this.#take(made),
+        (error: unknown) => this.#fail(error),
+      );
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  #take(produced: readonly Item[] | Pause): void {
+    if ("pauseMs" in produced) return this.#pause(produced.pauseMs);
+    this.#batch = produced;
+    this.#index = 0;
+    this.#deliver();
+  }
+
+  #pause(milliseconds: number): void {
+    if (this.#hasChanged || this.#isEnded || milliseconds <= 0) return this.#produceNext();
+    this.#wake = () => this.#produceNext();
+    // A timer that is due earlier is kept: the producer then asks for the rest of the pause. So a stream that is woken
+    // often does not start a timer each time.
+    const at = performance.now() + milliseconds;
+    if (this.#timer && this.#timerAt <= at) return;
+    clearTimeout(this.#timer);
+    this.#timerAt = at;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#wake();
+    }, milliseconds);
+  }
+
   async #wait(milliseconds: number): Promise<void> {
     if (!this.#hasChanged && !this.#isEnded) {
       await new Promise<void>((resolve) => {
@@ -107,31 +178,34 @@ class PulledIterator<Item> implements PulledItems<Item> {
     this.#hasChanged = false;
   }
 
+  /** Settles the request with the next item of the batch, or with the end. */
+  #deliver(): void {
+    const item = this.#isEnded ? undefined : this.#batch[this.#index];
+    this.#index += 1;
+    this.#settled()?.resolve(item === undefined ? this.#end() : { done: false, value: item });
+  }
+
+  #fail(error: unknown): void {
+    const request = this.#settled();
+    this.#end();
+    request?.reject(error);
+  }
+
+  /** The request, which is settled now. */
+  #settled(): Request<Item> | null {
+    const request = this.#request;
+    this.#request = null;
+    this.#requested -= 1;
+    return request;
+  }
+
   #end(): IteratorResult<Item> {
     if (!this.#isEnded) this.#release();
     this.#isEnded = true;
     this.#batch = [];
     this.#unsubscribe();
+    clearTimeout(this.#timer);
     this.#wake();
     return { done: true, value: undefined };
-  }
-
-  async #next(): Promise<IteratorResult<Item>> {
-    try {
-      if (this.#index >= this.#batch.length && !this.#isEnded) {
-        this.#batch = await this.#produce(this.#waiter);
-        this.#index = 0;
-      }
-      if (this.#isEnded) return this.#end();
-      const item = this.#batch[this.#index];
-      if (item === undefined) return this.#end();
-      this.#index += 1;
-      return { done: false, value: item };
-    } catch (error) {
-      this.#end();
-      throw error;
-    } finally {
-      this.#requested -= 1;
-    }
   }
 }

@@ -15,9 +15,11 @@
  *
  * In every mode a bookmark is sent when nothing else was sent for ten seconds.
  */
+import { whenReady } from "../runtime/awaitable.ts";
+import type { Awaitable } from "../runtime/awaitable.ts";
 import type { LogCursor } from "../store/transitions.ts";
 import { pulled } from "./pull.ts";
-import type { Waiter } from "./pull.ts";
+import type { Pause, Waiter } from "./pull.ts";
 import type { Tail } from "./tail.ts";
 
 /** Why a stream ended. */
@@ -43,6 +45,8 @@ export interface Reset<Cursor> {
   readonly cursor: Cursor;
   readonly reason: ResetReason;
 }
+
+type StreamItem<Item, Cursor> = Item | Bookmark<Cursor> | Reset<Cursor>;
 
 /** Items up to a cursor. */
 export interface LogPage<Item, Cursor> {
@@ -73,7 +77,7 @@ export interface Source<Row, Item, Cursor extends LogCursor> {
   newest(): Promise<Cursor>;
   check(cursor: LogCursor): Promise<{ readonly isValid: boolean; readonly earliest: Cursor; readonly newest: number }>;
   /** Items after a cursor, at least up to some later one; null if rows after it are deleted. */
-  read(after: Cursor, newest: number): Promise<LogPage<Item, Cursor> | null>;
+  read(after: Cursor, newest: number): Awaitable<LogPage<Item, Cursor> | null>;
   claim(): ClaimOf<Row, Cursor>;
   snapshotItem(row: Row, cursor: Cursor): Item;
 }
@@ -94,7 +98,7 @@ export function streamOf<Row, Item, Cursor extends LogCursor>(
   tail: Tail,
   source: Source<Row, Item, Cursor>,
   request: StreamRequest<Cursor>,
-): AsyncIterableIterator<Item | Bookmark<Cursor> | Reset<Cursor>> {
+): AsyncIterableIterator<StreamItem<Item, Cursor>> {
   const stream = new Stream(tail, source, request);
   return pulled(
     source.onAdvance,
@@ -116,7 +120,7 @@ class Stream<Row, Item, Cursor extends LogCursor> {
   #snapshot: { readonly rows: readonly Row[]; index: number } | null = null;
   #snapshotTimer: NodeJS.Timeout | undefined;
   /** Items of a page that wait for the next turn. */
-  #held: readonly (Item | Bookmark<Cursor> | Reset<Cursor>)[] = [];
+  #held: readonly StreamItem<Item, Cursor>[] = [];
   #failure: { readonly error: unknown } | null = null;
   #isTooSlow = false;
   #hasCaughtUp = false;
@@ -129,19 +133,19 @@ class Stream<Row, Item, Cursor extends LogCursor> {
     this.#request = request;
   }
 
-  /** The next items; waits until there are some. Empty at the end of the stream. */
-  async produce(waiter: Waiter): Promise<readonly (Item | Bookmark<Cursor> | Reset<Cursor>)[]> {
-    for (;;) {
-      if (this.#isOver || waiter.left) return [];
-      if (this.#isTooSlow) return this.#end(await this.#earliest(), "TOO_SLOW");
-      let items = await this.#step(waiter);
-      if (items.length === 0) items = this.#markers();
-      if (items.length > 0) {
-        this.#sentAt = performance.now();
-        return items;
-      }
-      if (!this.#isBehind) await waiter.wait(BOOKMARK_MS - (performance.now() - this.#sentAt));
-    }
+  /** The next items, or how long there will be none. Empty at the end of the stream. */
+  produce(waiter: Waiter): Awaitable<readonly StreamItem<Item, Cursor>[] | Pause> {
+    if (this.#isOver || waiter.left) return [];
+    if (this.#isTooSlow) return this.#endTooSlow();
+    return whenReady(this.#step(waiter), (items) => this.#itemsOrPause(items));
+  }
+
+  #itemsOrPause(found: readonly StreamItem<Item, Cursor>[]): readonly StreamItem<Item, Cursor>[] | Pause {
+    const items = found.length > 0 ? found : this.#markers();
+    if (items.length === 0)
+      return { pauseMs: this.#isBehind ? 0 : BOOKMARK_MS - (performance.now() - this.#sentAt) };
+    this.#sentAt = performance.now();
+    return items;
   }
 
   /** Releases the snapshot. */
@@ -153,7 +157,7 @@ class Stream<Row, Item, Cursor extends LogCursor> {
   }
 
   /** Items of the present mode; empty if there are none yet. A stream that catches up waits for a slot. */
-  async #step(waiter: Waiter) {
+  #step(waiter: Waiter): Awaitable<readonly StreamItem<Item, Cursor>[]> {
     if (!this.#isCatchingUp) return this.#read(waiter);
     return this.#tail.turns.take(async () => {
       if (waiter.left) return [];
@@ -164,7 +168,7 @@ class Stream<Row, Item, Cursor extends LogCursor> {
     });
   }
 
-  async #read(waiter: Waiter): Promise<readonly (Item | Bookmark<Cursor> | Reset<Cursor>)[]> {
+  #read(waiter: Waiter): Awaitable<readonly StreamItem<Item, Cursor>[]> {
     if (this.#snapshot) return this.#snapshotItems();
     if (this.#cursor !== null) return this.#advance(this.#cursor);
     return this.#request.snapshot ? this.#awaitSnapshot(waiter) : this.#begin();
@@ -200,9 +204,10 @@ class Stream<Row, Item, Cursor extends LogCursor> {
     return !this.#hasCaughtUp || !this.#source.isRecent(this.#cursor.position);
   }
 
-  /** The earliest cursor after which everything is kept. */
-  async #earliest(): Promise<Cursor> {
-    return (await this.#source.check(this.#source.beforeFirst)).earliest;
+  /** Ends at the earliest cursor after which everything is kept. */
+  async #endTooSlow(): Promise<readonly Reset<Cursor>[]> {
+    const { earliest } = await this.#source.check(this.#source.beforeFirst);
+    return this.#end(earliest, "TOO_SLOW");
   }
 
   #end(cursor: Cursor, reason: ResetReason): readonly Reset<Cursor>[] {
@@ -267,12 +272,13 @@ class Stream<Row, Item, Cursor extends LogCursor> {
   }
 
   /** Items after the cursor. The cursor also moves over rows that have none. */
-  async #advance(from: Cursor): Promise<readonly (Item | Reset<Cursor>)[]> {
+  #advance(from: Cursor): Awaitable<readonly (Item | Reset<Cursor>)[]> {
     if (from.position >= this.#newest) return [];
-    const page = await this.#source.read(from, this.#newest);
-    if (page === null) return this.#end(await this.#earliest(), "TOO_SLOW");
-    this.#cursor = page.cursor;
-    return page.items;
+    return whenReady(this.#source.read(from, this.#newest), (page): Awaitable<readonly (Item | Reset<Cursor>)[]> => {
+      if (page === null) return this.#endTooSlow();
+      this.#cursor = page.cursor;
+      return page.items;
+    });
   }
 }
 
