@@ -142,8 +142,7 @@ class Stream<Row, Item, Cursor extends LogCursor> {
 
   #itemsOrPause(found: readonly StreamItem<Item, Cursor>[]): readonly StreamItem<Item, Cursor>[] | Pause {
     const items = found.length > 0 ? found : this.#markers();
-    if (items.length === 0)
-      return { pauseMs: this.#isBehind ? 0 : BOOKMARK_MS - (performance.now() - this.#sentAt) };
+    if (items.length === 0) return { pauseMs: this.#isBehind ? 0 : BOOKMARK_MS - (performance.now() - this.#sentAt) };
     this.#sentAt = performance.now();
     return items;
   }

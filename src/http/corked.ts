@@ -4,6 +4,15 @@
 
 import type { Writable } from "node:stream";
 
+/** What is to be uncorked at the end of this turn. */
+let corked: (() => void)[] = [];
+
+function uncorkAll(): void {
+  const ready = corked;
+  corked = [];
+  for (const uncork of ready) uncork();
+}
+
 /** A function to call before each write: writes of the same turn leave together at its end. */
 export function createCork(stream: Writable): () => void {
   let isCorked = false;
@@ -16,6 +25,6 @@ export function createCork(stream: Writable): () => void {
     if (isCorked || stream.writableEnded) return;
     isCorked = true;
     stream.cork();
-    setImmediate(uncork);
+    if (corked.push(uncork) === 1) setImmediate(uncorkAll);
   };
 }

@@ -137,7 +137,7 @@ function createConfiguredYoga(options: GraphqlOptions): Yoga {
       referenceExecutor(),
       ...(observer ? [watched(observer)] : []),
       guards({ introspection }),
-      shareEvents(mask),
+      shareEvents(mask, observer),
       snapshotQueries(),
       jsonLists(schema),
       answerLimit(),

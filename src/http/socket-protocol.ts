@@ -5,7 +5,8 @@
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { GraphQLError } from "graphql";
-import type { ExecutionResult, FormattedExecutionResult, GraphQLFormattedError } from "graphql";
+import type { ExecutionArgs, ExecutionResult, FormattedExecutionResult, GraphQLFormattedError } from "graphql";
+import { isAsyncIterable } from "graphql-yoga";
 import { makeServer } from "graphql-ws";
 import type { ServerOptions, SubscribePayload } from "graphql-ws";
 import { identify } from "../access/access.ts";
@@ -20,6 +21,7 @@ import { withLogged } from "../log.ts";
 import { showsCost } from "./cost-header.ts";
 import type { NoteFailedLogin } from "./failed-logins.ts";
 import type { Yoga } from "./graphql.ts";
+import { SentResults } from "./sent-results.ts";
 
 /** Time within which the first message, `connection_init`, must arrive, in milliseconds. */
 const INIT_MS = 3_000;
@@ -40,8 +42,8 @@ export interface SocketState {
   readonly budget: EventBudget;
   /** Operations that their client has not completed, by id. */
   operations: Readonly<Record<string, unknown>>;
-  /** Text of the message that graphql-ws is about to send, if it is already made. */
-  ready: string | null;
+  /** Sends a message; returns when the next one may follow, undefined if that is at once. */
+  readonly send: (message: string) => Promise<void> | undefined;
   /** Whether reading is paused until an operation has ended. */
   isFull: boolean;
 }
@@ -62,19 +64,15 @@ export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
     client.extra.operations = client.subscriptions;
     return isKnown;
   };
-  const onSubscribe: Options["onSubscribe"] = (client, _id, payload) => {
+  const onSubscribe: Options["onSubscribe"] = (client, id, payload) => {
     const actor = actorOf(parts, client);
     if (!actor) return [refusal("The token is no longer valid. Connect with the present one.", "UNAUTHENTICATED")];
     if (Object.keys(client.subscriptions).length > OPERATIONS_MAX)
       return [
         refusal(`A socket has at most ${OPERATIONS_MAX} operations; end one, or open another socket.`, "CAPACITY"),
       ];
-    return prepare(parts, payload, {
-      actor,
-      requestId: randomUUID(),
-      showsCost: showsCost(client.extra.request),
-      budget: client.extra.budget,
-    });
+    const facts = { actor, requestId: randomUUID(), showsCost: showsCost(client.extra.request) };
+    return prepare(parts, payload, { facts, state: client.extra, id });
   };
   return makeServer<Record<string, unknown>, SocketState>({
     connectionInitWaitTimeout: INIT_MS,
@@ -86,7 +84,7 @@ export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
     onComplete({ subscriptions }, id) {
       if (parts.services.tail.closed && isStream(subscriptions[id])) throw LEFT_OPEN;
     },
-    onNext: (...[{ extra }, id, , , result]) => toSend(extra, id, result),
+    onNext: (_client, _id, _payload, _args, result) => withFormattedErrors(result),
     // An error that ends a stream is wrapped, which would hide its code.
     onError: (_client, _id, _payload, errors) =>
       errors.map((error) => formatted(error.cause instanceof GraphQLError ? error.cause : error)),
@@ -133,10 +131,10 @@ function authorizationOf({ connectionParams, extra }: Connecting): string | unde
 async function prepare(
   { yoga, services }: ProtocolParts,
   payload: SubscribePayload,
-  { budget, ...facts }: RequestFacts & { readonly budget: EventBudget },
+  { facts, state, id }: { readonly facts: RequestFacts; readonly state: SocketState; readonly id: string },
 ) {
   const { schema, parse, validate, execute, subscribe, contextFactory } = yoga.getEnveloped({
-    context: { ...createContext(services, facts), budget },
+    context: { ...createContext(services, facts), budget: state.budget },
   });
   try {
     const document = parse(payload.query);
@@ -150,7 +148,7 @@ async function prepare(
       operationName: payload.operationName,
       variableValues: payload.variables,
       contextValue: await contextFactory(),
-      rootValue: { execute, subscribe },
+      rootValue: { execute, subscribe: (args: ExecutionArgs) => sent(subscribe(args), { state, id }) },
     };
   } catch (error) {
     return [error instanceof GraphQLError ? shown(error) : new GraphQLError("Unexpected error.")];
@@ -166,29 +164,28 @@ function requestOf({ contextValue }: { readonly contextValue?: unknown }): Pick<
   return { requestId: (contextValue as Context).requestId };
 }
 
-/**
- * The payload of a result. A shared result comes with its JSON text, so its message is built from that: graphql-ws
- * stringifies a stand-in, whose `toJSON` stores the complete message for `send`, which follows at once.
- */
-function toSend(state: SocketState, id: string, result: unknown): FormattedExecutionResult | undefined {
-  const { stringify, ...given } = result as ExecutionResult & Partial<ReadyResult>;
-  const errors = given.errors?.map(formatted);
-  if (!stringify) return errors && { ...given, errors };
-  const text = stringify((errors ? { ...given, errors } : given) as ExecutionResult);
-  const standIn = {
-    toJSON() {
-      state.ready = `{"id":${JSON.stringify(id)},"type":"next","payload":${text}}`;
-      return null;
-    },
-  };
-  return standIn as FormattedExecutionResult;
+/** The results of a subscription, sent to the socket as they come; its result if it was refused. */
+async function sent(
+  subscribed: unknown,
+  { state, id }: { readonly state: SocketState; readonly id: string },
+): Promise<unknown> {
+  const results = await subscribed;
+  if (!isAsyncIterable<ExecutionResult>(results)) return results;
+  const begin = `{"id":${JSON.stringify(id)},"type":"next","payload":`;
+  return new SentResults(results[Symbol.asyncIterator](), (result) => state.send(`${begin}${payloadOf(result)}}`));
 }
 
-/** The message to send: the one that `toSend` has stored, or the one of graphql-ws. */
-export function messageToSend(state: SocketState, message: string): string {
-  const { ready } = state;
-  state.ready = null;
-  return ready ?? message;
+/** The text of a result. A shared result comes with it. */
+function payloadOf(result: ExecutionResult & Partial<ReadyResult>): string {
+  if (result.stringify && !result.errors) return result.stringify(result);
+  return JSON.stringify(withFormattedErrors(result));
+}
+
+function withFormattedErrors(result: {
+  readonly errors?: readonly GraphQLError[] | undefined;
+}): FormattedExecutionResult {
+  const { errors, ...rest } = result;
+  return errors ? { ...rest, errors: errors.map(formatted) } : rest;
 }
 
 /** An error as a message over a socket has it, without its HTTP status. */

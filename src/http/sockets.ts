@@ -8,6 +8,7 @@
  */
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { CloseCode, handleProtocols } from "graphql-ws";
 import { WebSocketServer } from "ws";
 import type { WebSocket } from "ws";
@@ -17,7 +18,7 @@ import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
 import { createCork } from "./corked.ts";
 import { BODY_BYTES_MAX } from "./graphql.ts";
-import { LEFT_OPEN, OPERATIONS_MAX, createProtocol, isForServers, messageToSend } from "./socket-protocol.ts";
+import { LEFT_OPEN, OPERATIONS_MAX, createProtocol, isForServers } from "./socket-protocol.ts";
 import type { Client, ProtocolParts, SocketState } from "./socket-protocol.ts";
 import { withReusedIds } from "./workarounds/reused-ids.ts";
 
@@ -96,15 +97,22 @@ interface SocketParts {
 }
 
 function serveSocket({ protocol, log, observer, pingMs }: SocketParts, socket: WebSocket, request: IncomingMessage) {
-  const state: SocketState = { request, budget: createEventBudget(), operations: {}, ready: null, isFull: false };
   const cork = createCork(request.socket);
+  const onSent = () => updateReading(socket, state);
+  const state: SocketState = {
+    request,
+    budget: createEventBudget(),
+    send(message) {
+      cork();
+      return send(socket, message, onSent);
+    },
+    operations: {},
+    isFull: false,
+  };
   const closed = protocol.opened(
     {
       protocol: socket.protocol,
-      send(message) {
-        cork();
-        return send(socket, messageToSend(state, message), () => updateReading(socket, state));
-      },
+      send: state.send,
       close: (code, reason) => socket.close(code, reason),
       onMessage: (take) => receive(socket, state, (text) => takeMessage(socket, text, take, log)),
     },
@@ -159,20 +167,22 @@ async function takeMessage(
 }
 
 /**
- * Resolves at once while less than a page waits for the client, otherwise when the message has left for the kernel, or
- * when the socket is closed. A stream pulls its next item only then.
+ * Sends a message. Returns undefined while less than a page waits for the client; otherwise it settles when the message
+ * has left for the kernel, or when the socket is closed. A stream pulls its next item only then.
  */
-function send(socket: WebSocket, message: string, onSent: () => void): Promise<void> {
+function send(socket: WebSocket, message: string, onSent: () => void): Promise<void> | undefined {
+  // Not at once: a loop that keeps sending would never let the socket close.
+  if (socket.readyState !== socket.OPEN) return nextTurn();
+  if (socket.bufferedAmount + message.length < PAGE_BYTES) {
+    socket.send(message, onSent);
+    return undefined;
+  }
   return new Promise((sent) => {
-    // Not synchronously: a loop that keeps sending would never let the socket close.
-    const end = () => void setImmediate(sent);
-    if (socket.readyState !== socket.OPEN) return end();
     socket.send(message, (error) => {
       onSent();
-      if (error) end();
+      if (error) setImmediate(sent);
       else sent();
     });
-    if (socket.bufferedAmount < PAGE_BYTES) sent();
   });
 }
 

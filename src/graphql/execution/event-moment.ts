@@ -14,13 +14,13 @@
  * all of them. The page ends before the first item that would leave its mode; that item is executed alone.
  */
 import type { ExecutionResult, OperationDefinitionNode } from "graphql";
+import type { Awaitable } from "../../runtime/awaitable.ts";
 import type { BroughtRows, Context } from "../base/context.ts";
 import { createLoaders, rowsOfEvents } from "../base/loaders.ts";
 import type { EventRows, Loaders } from "../base/loaders.ts";
 import { lazily } from "../base/batching.ts";
 import type { Database, LazySnapshot } from "../../store/postgres/database.ts";
 
-type Awaitable<Value> = Value | Promise<Value>;
 type Execute = (context: Context) => Awaitable<ExecutionResult>;
 
 /** Operations of which an execution has read twice. */

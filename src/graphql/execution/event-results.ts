@@ -10,12 +10,11 @@
  * so that a reader that pauses after each item costs little more than in the mode single.
  */
 import type { ExecutionResult, OperationDefinitionNode } from "graphql";
+import type { Awaitable } from "../../runtime/awaitable.ts";
 import type { EventBudget } from "./event-budget.ts";
 import type { EventKey } from "./event-scope.ts";
 import { receive } from "./shared-executions.ts";
 import type { Page, Reader, SharedExecutions } from "./shared-executions.ts";
-
-type Awaitable<Value> = Value | Promise<Value>;
 
 /** Maximum number of events in a page, and of their cost: that of a fifth of the largest request. */
 const PAGE_MAX = 100;
@@ -38,6 +37,10 @@ export interface EventExecution {
   execute(event: unknown): Awaitable<ExecutionResult>;
   /** Executes events together; returns the results of the first ones, none of which has errors. */
   executePage(events: readonly unknown[]): Promise<readonly ExecutionResult[]>;
+  /** Makes an error visible to the caller. */
+  mask(error: unknown): unknown;
+  /** Called at the end, whatever ended the results, possibly more than once. */
+  onEnd(): void;
 }
 
 interface Pending {
@@ -48,13 +51,14 @@ interface Pending {
 /** A source with events that may be ready. */
 type Source = AsyncIterator<unknown> & { takeReady?(most: number): readonly unknown[] };
 
-export class EventResults {
+export class EventResults implements AsyncIterableIterator<ExecutionResult> {
   readonly #source: Source;
   readonly #given: EventExecution;
   readonly #pageMax: number;
   #pageSize: number;
   #pending: Pending[] = [];
-  #last: Promise<unknown> = Promise.resolve();
+  /** The last result that was requested. */
+  #last: Promise<IteratorResult<ExecutionResult>> = Promise.resolve({ done: true, value: undefined });
   /** Results that were requested and not delivered yet. */
   #requested = 0;
 
@@ -65,40 +69,77 @@ export class EventResults {
     this.#pageSize = this.#pageMax;
   }
 
-  /** The result of the next event; null at the end of the source. Delivered in the order of the requests. */
-  next(): Promise<ExecutionResult | null> {
+  /** Delivered in the order of the requests. */
+  next(): Promise<IteratorResult<ExecutionResult>> {
     this.#requested += 1;
+    this.#last = this.#requested === 1 ? this.#next() : this.#nextAfter(this.#last);
+    return this.#last;
+  }
+
+  /** Ends the source too, at once. */
+  async return(): Promise<IteratorResult<ExecutionResult>> {
+    this.#given.onEnd();
+    await this.#source.return?.();
+    return { done: true, value: undefined };
+  }
+
+  async throw(error: unknown): Promise<IteratorResult<ExecutionResult>> {
+    await this.return();
+    throw error;
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  #nextAfter(last: Promise<unknown>): Promise<IteratorResult<ExecutionResult>> {
     const following = () => this.#next();
-    const result = this.#requested === 1 ? following() : this.#last.then(following, following);
-    this.#last = result;
-    return result;
+    return last.then(following, following);
   }
 
-  async #next(): Promise<ExecutionResult | null> {
-    try {
-      return await this.#nextResult();
-    } finally {
-      this.#requested -= 1;
-    }
+  #next(): Promise<IteratorResult<ExecutionResult>> {
+    const result = this.#pending.length === 0 ? this.#source.next().then(this.#take) : this.#nextPending();
+    return result.then(this.#deliver, this.#fail);
   }
 
-  async #nextResult(): Promise<ExecutionResult | null> {
-    if (this.#pending.length === 0) {
-      const { done, value } = await this.#source.next();
-      if (done) return null;
-      const others = reading.has(this.#given.operation) ? this.#source.takeReady?.(this.#pageMax - 1) : undefined;
-      this.#pending = [value, ...(others ?? [])].map((event) => ({ event, ready: null }));
-    }
+  async #nextPending(): Promise<ExecutionResult> {
+    return this.#nextResult();
+  }
+
+  /** Takes the next event, with those that are ready; null at the end of the source. */
+  readonly #take = ({ done, value }: IteratorResult<unknown, unknown>): Awaitable<ExecutionResult | null> => {
+    if (done) return null;
+    const others = reading.has(this.#given.operation) ? this.#source.takeReady?.(this.#pageMax - 1) : undefined;
+    this.#pending = [value, ...(others ?? [])].map((event) => ({ event, ready: null }));
+    return this.#nextResult();
+  };
+
+  readonly #deliver = (value: ExecutionResult | null): IteratorResult<ExecutionResult> => {
+    this.#requested -= 1;
+    if (value) return { done: false, value };
+    this.#given.onEnd();
+    return { done: true, value: undefined };
+  };
+
+  readonly #fail = async (error: unknown): Promise<never> => {
+    this.#requested -= 1;
+    this.#given.onEnd();
+    // If the execution failed, the source would otherwise stay open forever.
+    await Promise.allSettled([this.#source.return?.()]);
+    throw this.#given.mask(error);
+  };
+
+  /** The result of the first event that is pending. */
+  #nextResult(): Awaitable<ExecutionResult> {
     const ready = this.#takeReady();
     if (ready) return ready;
     const paid = this.#given.budget.paid();
-    if (paid) await paid;
-    if (this.#pending.length > 1) {
-      await this.#executePage();
-      const result = this.#takeReady();
-      if (result) return result;
-    }
-    return this.#executeOne();
+    return paid ? paid.then(() => this.#execute()) : this.#execute();
+  }
+
+  #execute(): Awaitable<ExecutionResult> {
+    if (this.#pending.length === 1) return this.#executeOne();
+    return this.#executePage().then(() => this.#takeReady() ?? this.#executeOne());
   }
 
   #takeReady(): ExecutionResult | null {

@@ -1,6 +1,6 @@
 /**
- * A Yoga plugin that reports requests with their outcome and duration, and open streams, to the observer. It comes
- * before the guards, so that it sees refused requests too.
+ * A Yoga plugin that reports requests with their outcome and duration to the observer; shared-events.ts reports open
+ * streams. It comes before the guards, so that it sees refused requests too.
  */
 import { getOperationAST } from "graphql";
 import type { ExecutionArgs, GraphQLError } from "graphql";
@@ -38,14 +38,9 @@ export function watched(observer: Observer): Plugin {
     },
     onSubscribe({ args }) {
       const watch = begin(observer, args);
-      const { transport } = aboutOf(args);
       return {
-        onSubscribeResult({ result, setResult }) {
-          if (!isAsyncIterable(result))
-            return watch.end(outcomeOf((result as { readonly errors?: readonly GraphQLError[] }).errors));
-          watch.end("ok");
-          observer.streamOpened(transport);
-          setResult(untilEnd(result[Symbol.asyncIterator](), () => observer.streamEnded(transport)));
+        onSubscribeResult({ result }) {
+          watch.end(isAsyncIterable(result) ? "ok" : outcomeOf(result.errors));
         },
       };
     },
@@ -61,50 +56,20 @@ function aboutOf({ document, operationName, contextValue }: ExecutionArgs): Requ
   const { requestId, request } = contextValue as Given;
   return {
     type: operation?.operation ?? "query",
-    transport: request ? "http" : "websocket",
+    transport: transportOf(contextValue),
     name: operation?.name?.value ?? null,
     requestId,
     traceparent: request?.headers.get("traceparent") ?? null,
   };
 }
 
+/** How a caller is connected. */
+export function transportOf(contextValue: unknown): RequestAbout["transport"] {
+  return (contextValue as Given).request ? "http" : "websocket";
+}
+
 /** `error` if one of the errors is unexpected. */
 function outcomeOf(errors: readonly GraphQLError[] | undefined): RequestOutcome {
   if (!errors || errors.length === 0) return "ok";
   return errors.every(isForCaller) ? "refused" : "error";
-}
-
-/** The stream, with a call when it ends, whether the source or the reader ends it. */
-function untilEnd<Item>(stream: AsyncIterator<Item>, onEnd: () => void): AsyncIterableIterator<Item> {
-  let isEnded = false;
-  const end = () => {
-    if (isEnded) return;
-    isEnded = true;
-    onEnd();
-  };
-  return {
-    async next() {
-      try {
-        const item = await stream.next();
-        if (item.done) end();
-        return item;
-      } catch (error) {
-        end();
-        throw error;
-      }
-    },
-    async return() {
-      end();
-      await stream.return?.();
-      return { done: true, value: undefined };
-    },
-    async throw(error: unknown) {
-      end();
-      if (stream.throw) return stream.throw(error);
-      throw error;
-    },
-    [Symbol.asyncIterator]() {
-      return this;
-    },
-  };
 }

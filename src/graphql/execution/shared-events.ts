@@ -18,18 +18,21 @@
  * subscriber's connection (event-budget.ts); a shared result is free.
  *
  * Every subscriber reads its own source at its own pace, without a queue here. Plugins after this one do not see these
- * streams, so errors are masked here.
+ * streams, so errors are masked here, and open streams are counted here.
  */
 import { randomUUID } from "node:crypto";
 import { createSourceEventStream, executeSubscriptionEvent, validateSubscriptionArgs } from "graphql";
 import type { ExecutionResult, GraphQLError } from "graphql";
 import type { Plugin } from "graphql-yoga";
+import { noopObserver } from "../../observer.ts";
+import type { Observer } from "../../observer.ts";
 import type { Context } from "../base/context.ts";
 import { executeAtOneMoment, executeTogether } from "./event-moment.ts";
 import { createEventBudget } from "./event-budget.ts";
 import type { EventBudget } from "./event-budget.ts";
 import { EventResults } from "./event-results.ts";
 import { eventKeyOf, scopeOf } from "./event-scope.ts";
+import { transportOf } from "./instrumentation.ts";
 import { SharedExecutions } from "./shared-executions.ts";
 import type { Group, Reader } from "./shared-executions.ts";
 
@@ -49,23 +52,24 @@ class Groups {
   readonly #groups = new Map<string, Group>();
   #made = 0;
 
-  /** Adds a subscriber to its group. */
-  join(key: string): { readonly group: Group; readonly leave: () => void } {
+  /** Adds a subscriber to its group; `leave` returns false if it has left before. */
+  join(key: string): { readonly group: Group; readonly leave: () => boolean } {
     const group = this.#groups.get(key) ?? { id: (this.#made += 1), members: 0 };
     this.#groups.set(key, group);
     group.members += 1;
     let isMember = true;
     const leave = () => {
-      if (!isMember) return;
+      if (!isMember) return false;
       isMember = false;
       group.members -= 1;
       if (group.members === 0) this.#groups.delete(key);
+      return true;
     };
     return { group, leave };
   }
 }
 
-export function shareEvents(mask: Mask): Plugin<Context> {
+export function shareEvents(mask: Mask, observer: Observer = noopObserver): Plugin<Context> {
   const groups = new Groups();
   const executions = new SharedExecutions();
 
@@ -79,6 +83,8 @@ export function shareEvents(mask: Mask): Plugin<Context> {
       const source = await createSourceEventStream(args);
       if (!(Symbol.asyncIterator in source)) return setResultAndStopExecution(masked(source, mask));
       const { group, leave } = groups.join(scope ?? `alone ${randomUUID()}`);
+      const transport = transportOf(given.contextValue);
+      observer.streamOpened(transport);
       const reader: Reader = { group, knows, moment: null };
       const {
         eventCost = 0,
@@ -98,55 +104,16 @@ export function shareEvents(mask: Mask): Plugin<Context> {
           return executed instanceof Promise ? executed.then((result) => masked(result, mask)) : masked(executed, mask);
         },
         executePage: (events) => executeTogether(args.operation, given.contextValue, events.map(executionOf)),
+        mask,
+        onEnd() {
+          if (leave()) observer.streamEnded(transport);
+        },
       });
-      setResultAndStopExecution(mapped(source[Symbol.asyncIterator](), { results, leave, mask }));
+      setResultAndStopExecution(results);
     },
   };
 }
 
 function masked(result: ExecutionResult, mask: Mask): ExecutionResult {
   return result.errors ? { ...result, errors: result.errors.map(mask) } : result;
-}
-
-/** The results of the events of a source. The end of the source, and of the reader, are passed on at once. */
-function mapped(
-  source: AsyncIterator<unknown>,
-  {
-    results,
-    leave,
-    mask,
-  }: {
-    readonly results: EventResults;
-    readonly leave: () => void;
-    readonly mask: Mask;
-  },
-): AsyncIterableIterator<ExecutionResult> {
-  return {
-    async next() {
-      try {
-        const value = await results.next();
-        if (value) return { done: false, value };
-        leave();
-        return { done: true, value: undefined };
-      } catch (error) {
-        leave();
-        // If the execution failed, the source would otherwise stay open forever.
-        await Promise.allSettled([source.return?.()]);
-        throw mask(error);
-      }
-    },
-    async return() {
-      leave();
-      await source.return?.();
-      return { done: true, value: undefined };
-    },
-    async throw(error: unknown) {
-      leave();
-      await source.return?.();
-      throw error;
-    },
-    [Symbol.asyncIterator]() {
-      return this;
-    },
-  };
 }

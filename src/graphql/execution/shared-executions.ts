@@ -3,6 +3,7 @@
  * and moments are ordered by a counter of all starts and ends.
  */
 import type { ExecutionResult } from "graphql";
+import type { Awaitable } from "../../runtime/awaitable.ts";
 
 /** A result with its JSON text, as Yoga uses it. */
 export interface ReadyResult extends ExecutionResult {
@@ -15,7 +16,6 @@ const FRESH_MS = 250;
 const KEPT_MAX = 2_000;
 const CHARACTERS_MAX = 16 * 1024 * 1024;
 
-type Awaitable<Value> = Value | Promise<Value>;
 type Execute = () => Awaitable<ExecutionResult>;
 
 /** Subscribers with the same request. */

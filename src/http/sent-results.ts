@@ -1,0 +1,59 @@
+/**
+ * Results of a subscription that are sent to their socket here. graphql-ws awaits several promises for each result and
+ * makes its text from an object; a shared result has its text already (shared-executions.ts), and its socket decides
+ * when the next one is requested. For graphql-ws this is a stream without results, which ends when the last one is sent.
+ */
+import type { ExecutionResult } from "graphql";
+
+type Results = AsyncIterator<ExecutionResult>;
+/** Sends a result; returns when the next one may be requested, undefined if that is at once. */
+type Send = (result: ExecutionResult) => Promise<void> | undefined;
+
+export class SentResults implements AsyncIterableIterator<never> {
+  readonly #results: Results;
+  readonly #send: Send;
+  #hasLeft = false;
+  #end = Promise.withResolvers<IteratorResult<never>>();
+
+  constructor(results: Results, send: Send) {
+    this.#results = results;
+    this.#send = send;
+  }
+
+  /** Settles when the stream has ended. Called once. */
+  next(): Promise<IteratorResult<never>> {
+    this.#request();
+    return this.#end.promise;
+  }
+
+  /** The client has completed the subscription or is gone: nothing more is sent. */
+  async return(): Promise<IteratorResult<never>> {
+    this.#hasLeft = true;
+    await this.#results.return?.();
+    return { done: true, value: undefined };
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  readonly #request = (): void => {
+    this.#results.next().then(this.#take, this.#end.reject);
+  };
+
+  readonly #take = ({ done, value }: IteratorResult<ExecutionResult, unknown>): void => {
+    if (done || this.#hasLeft) return this.#end.resolve({ done: true, value: undefined });
+    try {
+      const sent = this.#send(value as ExecutionResult);
+      if (sent) void sent.then(this.#request);
+      else this.#request();
+    } catch (error) {
+      void this.#fail(error);
+    }
+  };
+
+  async #fail(error: unknown): Promise<void> {
+    await Promise.allSettled([this.#results.return?.()]);
+    this.#end.reject(error);
+  }
+}
