@@ -109,8 +109,9 @@ export class EventResults implements AsyncIterableIterator<ExecutionResult> {
   /** Takes the next event, with those that are ready; null at the end of the source. */
   readonly #take = ({ done, value }: IteratorResult<unknown, unknown>): Awaitable<ExecutionResult | null> => {
     if (done) return null;
-    const others = reading.has(this.#given.operation) ? this.#source.takeReady?.(this.#pageMax - 1) : undefined;
-    this.#pending = [value, ...(others ?? [])].map((event) => ({ event, ready: null }));
+    this.#pending = [{ event: value, ready: null }];
+    if (reading.has(this.#given.operation))
+      for (const event of this.#source.takeReady?.(this.#pageMax - 1) ?? []) this.#pending.push({ event, ready: null });
     return this.#nextResult();
   };
 

@@ -24,7 +24,6 @@ import { randomUUID } from "node:crypto";
 import { createSourceEventStream, executeSubscriptionEvent, validateSubscriptionArgs } from "graphql";
 import type { ExecutionResult, GraphQLError } from "graphql";
 import type { Plugin } from "graphql-yoga";
-import { noopObserver } from "../../observer.ts";
 import type { Observer } from "../../observer.ts";
 import type { Context } from "../base/context.ts";
 import { executeAtOneMoment, executeTogether } from "./event-moment.ts";
@@ -69,7 +68,7 @@ class Groups {
   }
 }
 
-export function shareEvents(mask: Mask, observer: Observer = noopObserver): Plugin<Context> {
+export function shareEvents(mask: Mask, observer?: Observer): Plugin<Context> {
   const groups = new Groups();
   const executions = new SharedExecutions();
 
@@ -84,7 +83,7 @@ export function shareEvents(mask: Mask, observer: Observer = noopObserver): Plug
       if (!(Symbol.asyncIterator in source)) return setResultAndStopExecution(masked(source, mask));
       const { group, leave } = groups.join(scope ?? `alone ${randomUUID()}`);
       const transport = transportOf(given.contextValue);
-      observer.streamOpened(transport);
+      observer?.streamOpened(transport);
       const reader: Reader = { group, knows, moment: null };
       const {
         eventCost = 0,
@@ -106,7 +105,7 @@ export function shareEvents(mask: Mask, observer: Observer = noopObserver): Plug
         executePage: (events) => executeTogether(args.operation, given.contextValue, events.map(executionOf)),
         mask,
         onEnd() {
-          if (leave()) observer.streamEnded(transport);
+          if (leave()) observer?.streamEnded(transport);
         },
       });
       setResultAndStopExecution(results);
