@@ -4,7 +4,7 @@
 
 import type { Writable } from "node:stream";
 
-/** What is to be uncorked at the end of this turn. */
+/** Functions that uncork the streams of this turn at its end. */
 let corked: (() => void)[] = [];
 
 function uncorkAll(): void {

@@ -44,7 +44,7 @@ export class SentResults implements AsyncIterableIterator<never> {
   readonly #take = ({ done, value }: IteratorResult<ExecutionResult, unknown>): void => {
     if (done || this.#hasLeft) return this.#end.resolve({ done: true, value: undefined });
     try {
-      const sent = this.#send(value as ExecutionResult);
+      const sent = this.#send(value);
       if (sent) void sent.then(this.#request);
       else this.#request();
     } catch (error) {
@@ -52,8 +52,8 @@ export class SentResults implements AsyncIterableIterator<never> {
     }
   };
 
-  async #fail(error: unknown): Promise<void> {
+  async #fail(failure: unknown): Promise<void> {
     await Promise.allSettled([this.#results.return?.()]);
-    this.#end.reject(error);
+    this.#end.reject(failure);
   }
 }

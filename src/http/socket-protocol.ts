@@ -84,7 +84,7 @@ export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
     onComplete({ subscriptions }, id) {
       if (parts.services.tail.closed && isStream(subscriptions[id])) throw LEFT_OPEN;
     },
-    onNext: (_client, _id, _payload, _args, result) => withFormattedErrors(result),
+    onNext: (...[, , , , result]) => withFormattedErrors(result),
     // An error that ends a stream is wrapped, which would hide its code.
     onError: (_client, _id, _payload, errors) =>
       errors.map((error) => formatted(error.cause instanceof GraphQLError ? error.cause : error)),

@@ -122,12 +122,12 @@ export class EventResults implements AsyncIterableIterator<ExecutionResult> {
     return { done: true, value: undefined };
   };
 
-  readonly #fail = async (error: unknown): Promise<never> => {
+  readonly #fail = async (failure: unknown): Promise<never> => {
     this.#requested -= 1;
     this.#given.onEnd();
     // If the execution failed, the source would otherwise stay open forever.
     await Promise.allSettled([this.#source.return?.()]);
-    throw this.#given.mask(error);
+    throw this.#given.mask(failure);
   };
 
   /** The result of the first event that is pending. */
