@@ -1,7 +1,7 @@
 /**
  * Results of a subscription that are sent to their socket here. graphql-ws awaits several promises for each result and
  * makes its text from an object; a shared result has its text already (shared-executions.ts), and its socket decides
- * when the next one is requested. For graphql-ws this is a stream without results, which ends when the last one is sent.
+ * when the next one is requested. For graphql-ws this is a stream without results, which ends after the last one.
  */
 import type { ExecutionResult } from "graphql";
 
