@@ -881,6 +881,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-690",
         rule: "A client of the streams of changes that is cut at any time and resumes by its last cursor, or begins again with a snapshot, has what the lists have, field by field; no revision goes back, and no object leaves that matches.",
       },
+      {
+        id: "R-692",
+        rule: "A hundred streams of changes on one socket, each with a filter of its own, receive what matches; one more is refused with CAPACITY, and the others continue.",
+      },
       { id: "R-129", rule: "WebSocket and server-sent events deliver the same items." },
       { id: "R-130", rule: "A cursor is valid at every replica." },
     ],

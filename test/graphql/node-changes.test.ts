@@ -83,6 +83,48 @@ describe("nodeChanges", () => {
     await expect(ostler.overSocket<Item>(NODE_CHANGES, variables).next()).rejects.toThrow(message);
   });
 
+  test("nodeChanges with a hundred filters on one socket sends each stream its nodes, and refuses one more [R-692]", async () => {
+    const names = await ostler.register(3);
+    const [changed = "", ...others] = names;
+    const client = ostler.client();
+    const filters = [
+      undefined,
+      { labels: [{ key: "no-such", value: "label" }] },
+      ...Array.from({ length: 97 }, (_, index) => ({ name: { in: [changed, `absent-${index}`] } })),
+      { name: { in: others } },
+    ];
+    const open = (filter: object | undefined) =>
+      client.iterate<Item>({ query: NODE_CHANGES, variables: { filter, snapshot: false } });
+    const streams = filters.map(open);
+    const next = async (stream: (typeof streams)[number]) => (await stream.next()).value?.data?.nodeChanges;
+    const first = await Promise.all(streams.map(next));
+    expect(first.map((item) => item?.caughtUp)).toEqual(filters.map(() => true));
+    await expect(open(undefined).next()).rejects.toMatchObject([{ extensions: { code: "CAPACITY" } }]);
+    const description = "follows a hundred filters";
+    await edit(changed, { description });
+    for (const name of others) await edit(name, { description });
+    const matching = streams.filter((_stream, index) => index !== 1);
+    const items = await Promise.all(matching.map(next));
+    expect(items.map((item) => item?.node?.name)).toEqual([...Array.from({ length: 98 }, () => changed), others[0]]);
+    await client.dispose();
+  });
+
+  test.each(["overSocket", "overEvents"] as const)(
+    "nodeChanges %s after a cursor of the future or of a restored database ends with CURSOR_EXPIRED and the earliest cursor [R-541]",
+    async (way) => {
+      await ostler.register(1);
+      const stream = ostler[way]<Item>(NODE_CHANGES);
+      const { cursor } = (await takeUntil(stream, isCaughtUp)).at(-1)?.nodeChanges ?? { cursor: "" };
+      await stream.return?.();
+      const restored = cursor.replace(/-.*/, "-mf3k2a9x");
+      expect(restored).not.toBe(cursor);
+      for (const after of ["c999999999-mf3k2a9x", restored]) {
+        const { value } = (await ostler[way]<Item>(NODE_CHANGES, { after }).next()) as { value: Item };
+        expect(value.nodeChanges).toEqual({ type: "StreamReset", cursor: "c0", code: "CURSOR_EXPIRED" });
+      }
+    },
+  );
+
   test("nodeTransitions with a cursor of changes is refused [R-541]", async () => {
     const text = `subscription { nodeTransitions(after: "c1-mf3k2a9x") { __typename } }`;
     await expect(ostler.overSocket(text).next()).rejects.toThrow("is a cursor of a stream of changes");
