@@ -94,8 +94,11 @@ const BOOKMARK_MS = 10_000;
 /** How long a snapshot is held for its reader; after that the stream ends with TOO_SLOW. */
 const SNAPSHOT_HELD_MS = 300_000;
 
+/** The members of the tail that a stream uses. */
+type StreamTail = Pick<Tail, "turns" | "closed" | "onReset">;
+
 export function streamOf<Row, Item, Cursor extends LogCursor>(
-  tail: Tail,
+  tail: StreamTail,
   source: Source<Row, Item, Cursor>,
   request: StreamRequest<Cursor>,
 ): AsyncIterableIterator<StreamItem<Item, Cursor>> {
@@ -108,7 +111,7 @@ export function streamOf<Row, Item, Cursor extends LogCursor>(
 }
 
 class Stream<Row, Item, Cursor extends LogCursor> {
-  readonly #tail: Tail;
+  readonly #tail: StreamTail;
   readonly #source: Source<Row, Item, Cursor>;
   readonly #request: StreamRequest<Cursor>;
   /** Null in the modes start and waiting. */
@@ -123,11 +126,13 @@ class Stream<Row, Item, Cursor extends LogCursor> {
   #held: readonly StreamItem<Item, Cursor>[] = [];
   #failure: { readonly error: unknown } | null = null;
   #isTooSlow = false;
+  /** Everything that existed when the stream began was sent. */
   #hasCaughtUp = false;
+  #wasLive = false;
   #isOver = false;
   #sentAt = performance.now();
 
-  constructor(tail: Tail, source: Source<Row, Item, Cursor>, request: StreamRequest<Cursor>) {
+  constructor(tail: StreamTail, source: Source<Row, Item, Cursor>, request: StreamRequest<Cursor>) {
     this.#tail = tail;
     this.#source = source;
     this.#request = request;
@@ -141,7 +146,9 @@ class Stream<Row, Item, Cursor extends LogCursor> {
   }
 
   #itemsOrPause(found: readonly StreamItem<Item, Cursor>[]): readonly StreamItem<Item, Cursor>[] | Pause {
-    const items = found.length > 0 ? found : this.#markers();
+    const caughtUp = this.#caughtUp();
+    const sent = caughtUp ? [...found, caughtUp] : found;
+    const items = sent.length > 0 ? sent : this.#markers();
     if (items.length === 0) return { pauseMs: this.#isBehind ? 0 : BOOKMARK_MS - (performance.now() - this.#sentAt) };
     this.#sentAt = performance.now();
     return items;
@@ -173,6 +180,14 @@ class Stream<Row, Item, Cursor extends LogCursor> {
     return this.#request.snapshot ? this.#awaitSnapshot(waiter) : this.#begin();
   }
 
+  /** The bookmark after what existed when the stream began, also while more is being written; null if it is not due. */
+  #caughtUp(): Bookmark<Cursor> | null {
+    if (this.#hasCaughtUp || this.#isOver || this.#snapshot || this.#held.length > 0) return null;
+    if (this.#cursor === null || this.#cursor.position < this.#goal) return null;
+    this.#hasCaughtUp = true;
+    return bookmark(this.#cursor, { caughtUp: true });
+  }
+
   /** Items sent between rows: the end at a shutdown, or a bookmark. */
   #markers(): readonly (Bookmark<Cursor> | Reset<Cursor>)[] {
     const isSilent = performance.now() - this.#sentAt >= BOOKMARK_MS;
@@ -180,10 +195,7 @@ class Stream<Row, Item, Cursor extends LogCursor> {
       if (this.#tail.closed) return this.#end(this.#source.beforeFirst, "SHUTTING_DOWN");
       return isSilent ? [bookmark(this.#source.beforeFirst)] : [];
     }
-    if (!this.#isBehind && !this.#hasCaughtUp) {
-      this.#hasCaughtUp = true;
-      return [bookmark(this.#cursor, { caughtUp: true })];
-    }
+    this.#wasLive ||= !this.#isBehind;
     if (!this.#isBehind && this.#tail.closed) return this.#end(this.#cursor, "SHUTTING_DOWN");
     return isSilent ? [bookmark(this.#cursor)] : [];
   }
@@ -200,7 +212,7 @@ class Stream<Row, Item, Cursor extends LogCursor> {
   get #isCatchingUp(): boolean {
     if (this.#held.length > 0 || this.#snapshot) return true;
     if (this.#cursor === null || !this.#isBehind) return false;
-    return !this.#hasCaughtUp || !this.#source.isRecent(this.#cursor.position);
+    return !this.#wasLive || !this.#source.isRecent(this.#cursor.position);
   }
 
   /** Ends at the earliest cursor after which everything is kept. */
@@ -221,6 +233,7 @@ class Stream<Row, Item, Cursor extends LogCursor> {
       const newest = await this.#source.newest();
       this.#cursor = newest;
       this.#hasCaughtUp = true;
+      this.#wasLive = true;
       return [bookmark(newest, { caughtUp: true })];
     }
     const { isValid, earliest, newest } = await this.#source.check(after);
