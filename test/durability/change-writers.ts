@@ -12,7 +12,7 @@ export interface ChangeWriters {
   readonly accepted: ReadonlyMap<string, number>;
   /** Number of requests that were answered. */
   readonly answered: number;
-  /** Stops writing, and resolves when no request is under way. */
+  /** Stops writing, and ends what pauses work: maintenance, and the absence of nodes. */
   stop(): Promise<void>;
 }
 
@@ -131,6 +131,16 @@ class Requests {
   }
 }
 
+async function resumeWork(url: string): Promise<void> {
+  await send(url, ["clearMaintenance", "ClearMaintenanceInput", { nodes: { filter: { maintenance: true } } }]);
+  const { nodes } = await ask<{ nodes: { nodes: readonly { name: string }[] } }>(
+    url,
+    "{ nodes(filter: { presences: [DISAPPEARED] }, first: 500) { nodes { name } } }",
+  );
+  const event = "DISCOVERED";
+  if (nodes.nodes.length > 0) await must(url, ["reportPresence", "ReportPresenceInput", { event, nodes: nodes.nodes }]);
+}
+
 export function startWriters(
   url: string,
   { random, nodes, steady }: { readonly random: Chance; readonly nodes: number; readonly steady: number },
@@ -156,6 +166,7 @@ export function startWriters(
     async stop() {
       over = true;
       await writing;
+      await resumeWork(url);
     },
   };
 }
