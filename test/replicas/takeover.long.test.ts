@@ -109,7 +109,7 @@ test("a replica that was paused for longer than its leases writes nothing and se
   expect((await wholeLog(sleeper.url)).length).toBe(log.length);
   await eventually(
     "it has noticed, for each of the runs",
-    () => sleeper.log().split("another process has taken over the run").length > names.length,
+    () => sleeper.log().split("another replica has taken over the run").length > names.length,
   );
   expect(sleeper.journal().slice(before.length)).toEqual([]);
   expect(logFlaws(await wholeLog(other.url))).toEqual([]);
