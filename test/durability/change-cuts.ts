@@ -61,6 +61,8 @@ const PAUSE_MS_MAX = 20;
 /** Share of cuts after which a client begins with a snapshot. */
 const SNAPSHOT_SHARE = 0.3;
 const LATE_MS = 90_000;
+/** Time for items that are under way when a client has caught up. */
+const LAST_ITEMS_MS = 5_000;
 const MUTATIONS = [
   "editNodes",
   "updateNode",
@@ -150,17 +152,23 @@ async function cutAtRandom(
   return counts;
 }
 
-/** Differences between what clients have, after each was cut once more, and what the lists have. */
+/**
+ * Differences between what clients have, after each was cut once more, and what the lists have. `asOf` of a list may be
+ * older than its objects, so a client that has caught up to it may still receive what the list has already.
+ */
 async function compare(url: string, followers: readonly ChangeFollower[]): Promise<readonly string[]> {
   const lists = new Map<Followed, ListOf>();
   for (const { followed } of followers) if (!lists.has(followed)) lists.set(followed, await readList(url, followed));
   for (const follower of followers) follower.cut();
   const differences: string[] = [];
-  for (const { title, followed, rows, hasCaughtUp } of followers) {
-    const list = lists.get(followed);
+  for (const follower of followers) {
+    const list = lists.get(follower.followed);
     if (!list) continue;
-    await eventually(`${title} has caught up`, () => hasCaughtUp(list.position), LATE_MS);
-    differences.push(...differencesOf(rows, list.rows).map((text) => `${title}: ${text}`));
+    const { title } = follower;
+    await eventually(`${title} has caught up`, () => follower.hasCaughtUp(list.position), LATE_MS);
+    const remaining = () => differencesOf(follower.rows, list.rows);
+    await eventually(`${title} has what the list has`, () => remaining().length === 0, LAST_ITEMS_MS).catch(() => {});
+    differences.push(...remaining().map((text) => `${title}: ${text}`));
   }
   return differences;
 }
