@@ -1708,6 +1708,19 @@ test("a run may end as failed after an accepted abort only if its step had faile
   expect(await messages(12_000, "retry", {})).toMatch(wrong);
 });
 
+test("a power step of the engine, which has no entries, may be interrupted only by a fault during it", async () => {
+  const messages = async (finishedAt: number) => {
+    const results = await resultsOf((made) => {
+      set(row(made, "attempts", { run_id: "run-n2-2000", step: 0 }), { finished_at: iso(finishedAt) });
+      fail(made, "run-n2-2000", failure("INTERRUPTED", "The process that ran it ended."));
+    });
+    return results.flatMap(({ first }) => first.map(({ message }) => message)).join("\n");
+  };
+  // A process is killed at 6,150.
+  expect(await messages(7_000)).not.toMatch(/interrupted without an entry/);
+  expect(await messages(2_050)).toMatch(/interrupted without an entry/);
+});
+
 describe("refusal for a failed clean-up", () => {
   const is = { presence: null, fault: "CLEAN_UP_FAILED", inMaintenance: false, isProtected: false, isRetired: false };
   const mayBe = (kind: "DEPLOY" | "COMMISSION" | null, states: readonly string[]) =>

@@ -221,6 +221,8 @@ function causeOf(
   if (failure?.code === "STOP_TIMEOUT" || isEarly(attempt)) return caused;
   if (failure?.code === "INTERRUPTED") {
     const last = entries.at(-1);
+    // Power steps of the engine have no entries.
+    if (!last && step?.interface === "power" && wasAnyProcessHit(history, attempt)) return caused;
     if (!last) return { caused: false, message: "it was interrupted without an entry" };
     if (last.idempotent) return { caused: false, message: "it may be entered again, but was not" };
     return wasHit(history, last, finishedAt ?? history.over) || last.how === "exit"
@@ -261,6 +263,16 @@ function wasHit(history: History, entry: Entry, until: number): boolean {
       target === `${entry.replica}/database`;
     return isRelevant && from <= until && to + AFTERMATH_MS >= entry.t;
   });
+}
+
+/** Whether a process ended or was frozen, or the database failed, while an attempt was under way. */
+function wasAnyProcessHit(history: History, { startedAt, finishedAt }: AttemptRow): boolean {
+  const until = finishedAt ?? history.over;
+  const isMeanwhile = (t: number | null) => t !== null && t >= startedAt && t <= until;
+  return (
+    history.lifetimes.some(({ killed, terminated, ended }) => [killed, terminated, ended].some(isMeanwhile)) ||
+    history.faults.some(({ from, to }) => from <= until && to + AFTERMATH_MS >= startedAt)
+  );
 }
 
 /** A failed run has a failed attempt, a failed abort, or a stop that timed out. */
