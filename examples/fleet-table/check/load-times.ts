@@ -12,24 +12,25 @@ export interface LoadTimes {
 }
 
 declare global {
-  // oxlint-disable-next-line eslint/no-var -- `declare let` would not be a member of `window`.
-  var loadTimes: LoadTimes;
+  interface Window {
+    loadTimes: LoadTimes;
+  }
 }
 
 /** To be called before the page navigates. The returned function waits until all is there. */
 export async function watchLoad(page: Page): Promise<() => Promise<Required<LoadTimes>>> {
   await page.addInitScript(() => {
-    globalThis.loadTimes = {};
+    window.loadTimes = {};
     const has = (selector: string) => document.querySelector(selector) !== null;
     new MutationObserver(() => {
       const now = Math.round(performance.now());
-      if (document.querySelectorAll("[data-id]").length >= 20) globalThis.loadTimes.screen ??= now;
-      if (has(".counts button")) globalThis.loadTimes.counts ??= now;
-      if (has('.status[data-live="true"]')) globalThis.loadTimes.live ??= now;
+      if (document.querySelectorAll("[data-id]").length >= 20) window.loadTimes.screen ??= now;
+      if (has(".counts button")) window.loadTimes.counts ??= now;
+      if (has('.status[data-live="true"]')) window.loadTimes.live ??= now;
     }).observe(document, { subtree: true, childList: true, attributes: true });
   });
   return async () => {
-    await page.waitForFunction(() => Object.keys(globalThis.loadTimes).length === 3);
-    return page.evaluate(() => globalThis.loadTimes as Required<LoadTimes>);
+    await page.waitForFunction(() => Object.keys(window.loadTimes).length === 3);
+    return page.evaluate(() => window.loadTimes as Required<LoadTimes>);
   };
 }
