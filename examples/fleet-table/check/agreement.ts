@@ -1,5 +1,5 @@
 /** Two pages show the same, whatever other clients do, and whatever happens to the connections and to the service. */
-import { begin, makeChanges, untilQuiet } from "./changes.ts";
+import { begin, untilQuiet } from "./changes.ts";
 import { countsEqual, nodeCount, tableEquals } from "./lab.ts";
 import type { Lab } from "./lab.ts";
 import { operationEquals } from "./operation-view.ts";
@@ -7,10 +7,9 @@ import { nameOf } from "./service.ts";
 import { live, openTab, whole } from "./tab.ts";
 
 const NODES = 40;
-const CHANGES_MS = 3_000;
 
 export async function pagesAgree(lab: Lab): Promise<void> {
-  const { front, program, check, service, nodes, folder } = lab;
+  const { front, program, check, service, changes, nodes, folder } = lab;
   const first = lab.tab.page;
   const { page: second } = await openTab(program);
   const pages = [first, second];
@@ -25,18 +24,20 @@ export async function pagesAgree(lab: Lab): Promise<void> {
   await Promise.all(pages.map((page) => page.locator(".operation .runs li").first().waitFor()));
   const requests = front.counts.http;
 
-  const ended = new AbortController();
-  const changes = makeChanges(service, nodes, ended.signal);
-  front.cut();
-  await Promise.all(pages.map((page) => page.locator('.status[data-live="false"]').waitFor()));
-  await Promise.all(pages.map(live));
-  await service.kill();
-  await Promise.all(pages.map((page) => page.getByText("Reconnecting – as of").waitFor()));
-  await service.start();
-  ended.abort();
-  await changes;
-  await Promise.all(pages.map(live));
-  await makeChanges(service, nodes, AbortSignal.timeout(CHANGES_MS));
+  await changes.makeDuring(async () => {
+    await changes.further(2);
+    front.cut();
+    await Promise.all(pages.map((page) => page.locator('.status[data-live="false"]').waitFor()));
+    await changes.further(2);
+    await Promise.all(pages.map(live));
+    await service.kill();
+    await Promise.all(pages.map((page) => page.getByText("Reconnecting – as of").waitFor()));
+    await service.start();
+    await changes.further(2);
+    await Promise.all(pages.map(live));
+    // Each kind.
+    await changes.further(8);
+  });
   await untilQuiet(service);
 
   for (const [name, page] of [

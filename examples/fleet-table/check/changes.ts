@@ -1,29 +1,56 @@
 /** Changes that other clients make while the page is open: work, flags, edits, presence, deletion, registration. */
 import { nameOf } from "./service.ts";
 import type { Service } from "./service.ts";
+import { WAIT_MS } from "./tab.ts";
 
 const PAUSE_MS = 250;
 
-/** Each kind of change twice. */
-const CHANGES_MIN = 16;
+export interface Changes {
+  /** One change after the other until the signal fires, also while the service is down. Returns how many were made. */
+  makeUntil(signal: AbortSignal): Promise<number>;
+  /** The same until `work` ends. */
+  makeDuring(work: () => Promise<void>): Promise<void>;
+  /** Resolves when `count` further ones have been made; throws after `WAIT_MS`. */
+  further(count: number): Promise<void>;
+}
 
-/**
- * One change after the other until the signal fires and each kind was made, also while the service is down. Returns how
- * many were made.
- */
-export async function makeChanges(service: Service, nodes: number, signal: AbortSignal): Promise<number> {
-  let count = 0;
-  while (!signal.aborted || count < CHANGES_MIN) {
-    try {
-      await change(service, nodes, count);
-      count += 1;
-    } catch (error) {
-      // `fetch` throws it for a connection that is refused or breaks.
-      if (!(error instanceof TypeError)) throw error;
+export function createChanges(service: Service, nodes: number): Changes {
+  // By all calls together, because a change that is repeated changes nothing.
+  let made = 0;
+
+  async function makeUntil(signal: AbortSignal): Promise<number> {
+    const before = made;
+    while (!signal.aborted) {
+      try {
+        await change(service, nodes, made);
+        made += 1;
+      } catch (error) {
+        // `fetch` throws it for a connection that is refused or breaks.
+        if (!(error instanceof TypeError)) throw error;
+      }
+      await pause();
     }
-    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    return made - before;
   }
-  return count;
+
+  return {
+    makeUntil,
+    async makeDuring(work) {
+      const ended = new AbortController();
+      await Promise.all([makeUntil(ended.signal), work().finally(() => ended.abort())]);
+    },
+    async further(count) {
+      const [before, until] = [made, performance.now() + WAIT_MS];
+      while (made < before + count) {
+        if (performance.now() >= until) throw new Error(`${made - before} of ${count} changes in ${WAIT_MS} ms.`);
+        await pause();
+      }
+    },
+  };
+}
+
+function pause(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
 }
 
 /** Edits one node again and again, without a pause, until the signal fires. */
@@ -88,6 +115,6 @@ export async function untilQuiet(service: Service): Promise<void> {
     const [row] = await service.sql<{ running: number }[]>`
       select count(*)::int as running from operations where finished_at is null`;
     if (row?.running === 0) return;
-    await new Promise((resolve) => setTimeout(resolve, 200));
+    await pause();
   }
 }

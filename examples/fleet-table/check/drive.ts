@@ -1,6 +1,7 @@
 /** Drives the page in a browser, and compares what it shows with the database. */
 import { mkdirSync } from "node:fs";
 import { chromium } from "playwright-core";
+import { createChanges } from "./changes.ts";
 import { startFront } from "./front.ts";
 import { SCENARIOS } from "./scenarios.ts";
 import { startService } from "./service.ts";
@@ -35,7 +36,8 @@ export async function drive(options: DriveOptions): Promise<{ readonly passed: n
   cleanup.defer(() => program.close());
   const tab = await openTab(program);
   tab.page.on("pageerror", (error) => check("the page throws nothing", false, String(error)));
-  const lab = { ...options, service, front, program, tab, check };
+  const changes = createChanges(service, options.nodes);
+  const lab = { ...options, service, changes, front, program, tab, check };
   for (const scenario of SCENARIOS)
     await scenario(lab).catch(async (error: unknown) => {
       check(scenario.name, false, String(error));

@@ -11,8 +11,8 @@ import { extname, join, normalize } from "node:path";
 
 export interface Front extends AsyncDisposable {
   readonly url: string;
-  /** Requests of the API over HTTP, WebSockets that were opened, and their names where the request has one. */
-  readonly counts: { http: number; sockets: number };
+  /** Requests of the API over HTTP, those of them that ask for a page of nodes, and WebSockets that were opened. */
+  readonly counts: { http: number; pages: number; sockets: number };
   /** Cuts the present sockets as a cable does; returns how many there were. */
   cut(): number;
 }
@@ -26,11 +26,14 @@ const TYPES: Readonly<Record<string, string>> = {
 /** `folder`: the built page. `target`: the service, as `http://host:port`. `port`: 0 for a free one. */
 export async function startFront(folder: string, target: string, port = 0): Promise<Front> {
   const { hostname, port: targetPort } = new URL(target);
-  const counts = { http: 0, sockets: 0 };
+  const counts = { http: 0, pages: 0, sockets: 0 };
   const open = new Set<Socket>();
   const server = createServer((asked, answer) => {
     if (!asked.url?.startsWith("/graphql")) return void sendFile(folder, asked, answer);
     counts.http += 1;
+    asked.once("data", (text: Buffer) => {
+      if (text.includes('"operationName":"FleetPage"')) counts.pages += 1;
+    });
     passOn(asked, answer, { hostname, port: targetPort });
   });
   server.on("upgrade", (asked: IncomingMessage, near: Socket, head: Buffer) => {

@@ -1,6 +1,7 @@
 /** The parts that the scenarios drive, and comparisons of a page with the database. */
 import type { Browser, Page } from "playwright-core";
 import { sentenceCase } from "../src/fleet/states.ts";
+import type { Changes } from "./changes.ts";
 import type { Front } from "./front.ts";
 import { differences, readTable, storedTable } from "./table.ts";
 import type { Service } from "./service.ts";
@@ -12,6 +13,8 @@ export interface Lab {
   readonly nodes: number;
   readonly seconds: number;
   readonly service: Service;
+  /** Of other clients. */
+  readonly changes: Changes;
   readonly front: Front;
   readonly program: Browser;
   readonly tab: Tab;

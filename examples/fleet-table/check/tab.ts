@@ -3,7 +3,7 @@ import type { Browser, Page } from "playwright-core";
 
 export const VIEWPORT = { width: 1280, height: 800 };
 /** Generous: the machine may be busy. What is ready earlier is not waited for. */
-export const WAIT_MS = 180_000;
+export const WAIT_MS = 60_000;
 
 export interface Tab {
   readonly page: Page;
