@@ -150,13 +150,10 @@ export function countStream(
         unsubscribe();
       };
     },
-    async (waiter) => {
-      for (;;) {
-        if (waiter.left || tail.closed) return [];
-        if (count.error !== null) throw count.error;
-        if (count.update && count.update !== sent) return [(sent = count.update)];
-        await waiter.wait(LOOK_MS);
-      }
+    () => {
+      if (tail.closed) return [];
+      if (count.error !== null) throw count.error;
+      return count.update && count.update !== sent ? [(sent = count.update)] : { pauseMs: LOOK_MS };
     },
     leave,
   );

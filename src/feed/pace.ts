@@ -2,12 +2,11 @@
  * Throttles a stream of rows that have no position in the log: it reads at most once per interval, however often they
  * change.
  */
-import type { Waiter } from "./pull.ts";
 import type { Tail } from "./tail.ts";
 
 export interface Pace {
-  /** Waits until a read is due, the reader has left, or the tail has ended. It does not wait for a change. */
-  rest(waiter: Waiter): Promise<void>;
+  /** Time until a read is due, in milliseconds; 0 if it is, or if the tail has ended. */
+  readonly restMs: number;
   /** Starts the interval: a read begins. */
   look(): void;
 }
@@ -16,12 +15,8 @@ export function createPace(tail: Pick<Tail, "closed">, everyMs: number): Pace {
   // By a monotonic clock: a wall clock that is set back would pause the stream for as long.
   let lookedAt = -Infinity;
   return {
-    async rest(waiter) {
-      for (;;) {
-        const early = everyMs - (performance.now() - lookedAt);
-        if (early <= 0 || waiter.left || tail.closed) return;
-        await waiter.wait(early);
-      }
+    get restMs() {
+      return tail.closed ? 0 : Math.max(0, everyMs - (performance.now() - lookedAt));
     },
     look() {
       lookedAt = performance.now();

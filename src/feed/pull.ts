@@ -10,14 +10,12 @@
  */
 import type { Awaitable } from "../runtime/awaitable.ts";
 
-/** How an asynchronous producer waits between two reads. */
-export interface Waiter {
-  /** Waits for a change, at most this long. Resolves at once when the reader has left. */
-  wait(milliseconds: number): Promise<void>;
-  /** Ends the wait, or the next one: something else has changed. */
-  wake(): void;
-  /** True when the reader has left. */
+/** The one who requests the items, as the producer sees it. */
+export interface Requester {
+  /** Whether no items are wanted any more, which a producer that waits may ask. */
   readonly left: boolean;
+  /** Ends a pause, as a change does. */
+  wake(): void;
 }
 
 /** There are no items yet: produce again after a change, or after this time at the latest; 0: at once. */
@@ -31,8 +29,8 @@ export interface PulledItems<Item> extends AsyncIterableIterator<Item> {
   takeReady(most: number): readonly Item[];
 }
 
-/** The next items; an empty batch ends the stream. */
-export type Producer<Item> = (waiter: Waiter) => Awaitable<readonly Item[] | Pause>;
+/** The next items; an empty batch ends the stream. Not called after the end. */
+export type Producer<Item> = (requester: Requester) => Awaitable<readonly Item[] | Pause>;
 
 /** `release` is called once, at the end of the stream, whatever ended it. */
 export function pulled<Item>(
@@ -52,7 +50,7 @@ class PulledIterator<Item> implements PulledItems<Item> {
   readonly #produce: Producer<Item>;
   readonly #release: () => void;
   readonly #unsubscribe: () => void;
-  readonly #waiter: Waiter;
+  readonly #requester: Requester;
   #batch: readonly Item[] = [];
   #index = 0;
   #isEnded = false;
@@ -76,11 +74,10 @@ class PulledIterator<Item> implements PulledItems<Item> {
       this.#wake();
     };
     const hasLeft = () => this.#isEnded;
-    this.#waiter = {
+    this.#requester = {
       get left() {
         return hasLeft();
       },
-      wait: (milliseconds) => this.#wait(milliseconds),
       wake: change,
     };
     this.#unsubscribe = onChange(change);
@@ -131,7 +128,7 @@ class PulledIterator<Item> implements PulledItems<Item> {
     if (this.#isEnded) return this.#deliver();
     this.#hasChanged = false;
     try {
-      const produced = this.#produce(this.#waiter);
+      const produced = this.#produce(this.#requester);
       if (!(produced instanceof Promise)) return this.#take(produced);
       produced.then(
         (made) => this.#take(made),
@@ -162,20 +159,6 @@ class PulledIterator<Item> implements PulledItems<Item> {
       this.#timer = undefined;
       this.#wake();
     }, milliseconds);
-  }
-
-  async #wait(milliseconds: number): Promise<void> {
-    if (!this.#hasChanged && !this.#isEnded) {
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, milliseconds);
-        this.#wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
-      this.#wake = () => {};
-    }
-    this.#hasChanged = false;
   }
 
   /** Settles the request with the next item of the batch, or with the end. */

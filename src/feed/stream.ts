@@ -19,7 +19,7 @@ import { whenReady } from "../runtime/awaitable.ts";
 import type { Awaitable } from "../runtime/awaitable.ts";
 import type { LogCursor } from "../store/transitions.ts";
 import { pulled } from "./pull.ts";
-import type { Pause, Waiter } from "./pull.ts";
+import type { Pause, Requester } from "./pull.ts";
 import type { Tail } from "./tail.ts";
 
 /** Why a stream ended. */
@@ -105,7 +105,7 @@ export function streamOf<Row, Item, Cursor extends LogCursor>(
   const stream = new Stream(tail, source, request);
   return pulled(
     source.onAdvance,
-    (waiter) => stream.produce(waiter),
+    (requester) => stream.produce(requester),
     () => stream.release(),
   );
 }
@@ -139,10 +139,10 @@ class Stream<Row, Item, Cursor extends LogCursor> {
   }
 
   /** The next items, or how long there will be none. Empty at the end of the stream. */
-  produce(waiter: Waiter): Awaitable<readonly StreamItem<Item, Cursor>[] | Pause> {
-    if (this.#isOver || waiter.left) return [];
+  produce(requester: Requester): Awaitable<readonly StreamItem<Item, Cursor>[] | Pause> {
+    if (this.#isOver) return [];
     if (this.#isTooSlow) return this.#endTooSlow();
-    return whenReady(this.#step(waiter), (items) => this.#itemsOrPause(items));
+    return whenReady(this.#step(requester), (items) => this.#itemsOrPause(items));
   }
 
   #itemsOrPause(found: readonly StreamItem<Item, Cursor>[]): readonly StreamItem<Item, Cursor>[] | Pause {
@@ -163,21 +163,21 @@ class Stream<Row, Item, Cursor extends LogCursor> {
   }
 
   /** Items of the present mode; empty if there are none yet. A stream that catches up waits for a slot. */
-  #step(waiter: Waiter): Awaitable<readonly StreamItem<Item, Cursor>[]> {
-    if (!this.#isCatchingUp) return this.#read(waiter);
+  #step(requester: Requester): Awaitable<readonly StreamItem<Item, Cursor>[]> {
+    if (!this.#isCatchingUp) return this.#read(requester);
     return this.#tail.turns.take(async () => {
-      if (waiter.left) return [];
-      const page = this.#held.length > 0 ? this.#held : await this.#read(waiter);
+      if (requester.left) return [];
+      const page = this.#held.length > 0 ? this.#held : await this.#read(requester);
       const { items } = this.#tail.turns;
       this.#held = page.slice(items);
       return page.slice(0, items);
     });
   }
 
-  #read(waiter: Waiter): Awaitable<readonly StreamItem<Item, Cursor>[]> {
+  #read(requester: Requester): Awaitable<readonly StreamItem<Item, Cursor>[]> {
     if (this.#snapshot) return this.#snapshotItems();
     if (this.#cursor !== null) return this.#advance(this.#cursor);
-    return this.#request.snapshot ? this.#awaitSnapshot(waiter) : this.#begin();
+    return this.#request.snapshot ? this.#awaitSnapshot(requester) : this.#begin();
   }
 
   /** The bookmark after what existed when the stream began, also while more is being written; null if it is not due. */
@@ -244,18 +244,18 @@ class Stream<Row, Item, Cursor extends LogCursor> {
   }
 
   /** Requests a snapshot the first time. */
-  #awaitSnapshot(waiter: Waiter): readonly never[] {
+  #awaitSnapshot(requester: Requester): readonly never[] {
     if (this.#failure) throw this.#failure.error;
     if (this.#claim) return [];
     this.#claim = this.#source.claim();
     this.#claim.taken.then(
       (taken) => {
         if (this.#claim) this.#hold(taken);
-        waiter.wake();
+        requester.wake();
       },
       (error: unknown) => {
         this.#failure = { error };
-        waiter.wake();
+        requester.wake();
       },
     );
     return [];
