@@ -7,8 +7,8 @@
  */
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import type { Config } from "./config.ts";
-import { configForLog } from "./config.ts";
+import type { Config } from "./config/config.ts";
+import { configForLog } from "./config/config.ts";
 import { registerDemonstrationFleet } from "./commands/demo.ts";
 import { createPool } from "./drivers/isolation/pool.ts";
 import type { Pool } from "./drivers/isolation/pool.ts";

@@ -3,7 +3,9 @@
  * The command line: dispatches to a command. Without a command it runs the service. Each command loads its modules
  * after the configuration is checked, so that a mistake in it is reported within a moment.
  */
-import { ConfigError, helpText, readConfig, readPlugins } from "./config.ts";
+import { ConfigError } from "./config/values.ts";
+import { helpText } from "./config/variables.ts";
+import { readConfig, readPlugins } from "./config/config.ts";
 import { messageOf } from "./errors.ts";
 import { createLog, logDestination } from "./log.ts";
 import { cacheCompiledModules } from "./runtime/compile-cache.ts";

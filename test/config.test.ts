@@ -3,7 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
-import { ConfigError, VARIABLES, isLoopback, readConfig, configForLog } from "../src/config.ts";
+import { ConfigError, isLoopback } from "../src/config/values.ts";
+import { VARIABLES } from "../src/config/variables.ts";
+import { configForLog, readConfig } from "../src/config/config.ts";
 
 const TOKEN = "0123456789abcdef";
 

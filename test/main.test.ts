@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildSchema as parsedSchema, validateSchema } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
-import { VARIABLES } from "../src/config.ts";
+import { VARIABLES } from "../src/config/variables.ts";
 import { describeDrivers } from "../src/drivers/load.ts";
 import { buildSchema, schemaText } from "../src/graphql/schema/schema.ts";
 import { ask } from "./support/ask.ts";

@@ -7,7 +7,7 @@ import { readFileSync } from "node:fs";
 import postgres from "postgres";
 import { afterAll, expect, inject, test } from "vitest";
 import { startService } from "../src/app.ts";
-import { readConfig } from "../src/config.ts";
+import { readConfig } from "../src/config/config.ts";
 import { createLog } from "../src/log.ts";
 import { migrateDatabaseOnly } from "../src/commands/migrate.ts";
 import { ask, scratch, startReplica } from "./replicas/lab.ts";

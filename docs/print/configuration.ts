@@ -1,9 +1,13 @@
 /** docs/configuration.md: every variable and flag. */
-import { VARIABLES } from "../../src/config.ts";
+import { VARIABLES } from "../../src/config/variables.ts";
 import { code, paragraphs, table } from "./markdown.ts";
 import type { Page } from "./markdown.ts";
 
-export const CONFIGURATION_PAGE: Page = { file: "configuration.md", source: "src/config.ts", text: configurationPage };
+export const CONFIGURATION_PAGE: Page = {
+  file: "configuration.md",
+  source: "src/config/variables.ts",
+  text: configurationPage,
+};
 
 function configurationPage(): string {
   return paragraphs(

@@ -37,7 +37,7 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     packages: ["pino", "pino-pretty"],
   },
   "src/observer.ts": { purpose: "The interface through which the other layers report to telemetry." },
-  "src/config.ts": {
+  "src/config": {
     purpose: "Configuration from flags and environment variables.",
     layers: ["src/runtime"],
     files: ["src/errors.ts", "src/log.ts"],
@@ -123,7 +123,7 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
   "src/http": {
     purpose: "The port: HTTP, server-sent events, WebSocket, callbacks of machines, health.",
     layers: ["src/graphql", "src/access", "src/runtime"],
-    files: ["src/engine/engine.ts", "src/config.ts", "src/errors.ts", "src/log.ts", "src/observer.ts"],
+    files: ["src/engine/engine.ts", "src/config/values.ts", "src/errors.ts", "src/log.ts", "src/observer.ts"],
     types: ["src/store/records.ts"],
     packages: ["graphql", "graphql-yoga", "graphql-ws", "@graphql-yoga/*", "ws"],
     node: true,
@@ -145,8 +145,9 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
       "src/provisioning",
       "src/lifecycle",
       "src/runtime",
+      "src/config",
     ],
-    files: ["src/app.ts", "src/config.ts", "src/errors.ts", "src/log.ts"],
+    files: ["src/app.ts", "src/errors.ts", "src/log.ts"],
     node: true,
   },
 };

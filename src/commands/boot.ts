@@ -1,7 +1,9 @@
 /** `ostler boot`: prints what the servers of a provisioning network need. It starts nothing. */
 import { isIP, isIPv4, isIPv6 } from "node:net";
 import { parseArgs } from "node:util";
-import { ConfigError, provisioningOf, VARIABLES } from "../config.ts";
+import { ConfigError } from "../config/values.ts";
+import { provisioningOf } from "../config/provisioning.ts";
+import { VARIABLES } from "../config/variables.ts";
 import { messageOf } from "../errors.ts";
 import { dnsmasqConfig, leaseScriptText } from "../provisioning/dnsmasq.ts";
 

@@ -1,5 +1,5 @@
 /** Requests of commands to the API of a running service. */
-import { ConfigError } from "../config.ts";
+import { ConfigError } from "../config/values.ts";
 import { messageOf } from "../errors.ts";
 
 export interface Endpoint {

@@ -3,7 +3,7 @@ import { createReadStream } from "node:fs";
 import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
-import { ConfigError } from "../config.ts";
+import { ConfigError } from "../config/values.ts";
 import { messageOf } from "../errors.ts";
 import { imageFileName } from "../engine/inventory/image-files.ts";
 import { CHECKSUM_ALGORITHMS, CHECKSUM_DIGITS, IMAGE_ARCHITECTURES, IMAGE_BOOT_MODES } from "../lifecycle/images.ts";

@@ -1,6 +1,6 @@
 /** The flags of `ostler image`. */
 import { parseArgs } from "node:util";
-import { ConfigError } from "../config.ts";
+import { ConfigError } from "../config/values.ts";
 import { messageOf } from "../errors.ts";
 
 export const IMAGE_HELP = `Usage:

@@ -8,7 +8,7 @@ import { once } from "node:events";
 import type { FileHandle } from "node:fs/promises";
 import type { Readable, Writable } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
-import { ConfigError } from "../config.ts";
+import { ConfigError } from "../config/values.ts";
 import { messageOf } from "../errors.ts";
 import type { ImageFormat } from "../lifecycle/images.ts";
 import { HEAD_BYTES, contentOf, formatOf } from "./image-format.ts";

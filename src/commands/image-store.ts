@@ -10,7 +10,7 @@ import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { createZstdCompress } from "node:zlib";
-import { ConfigError } from "../config.ts";
+import { ConfigError } from "../config/values.ts";
 import { imageFileName } from "../engine/inventory/image-files.ts";
 import { temporaryImageName } from "../engine/inventory/temporary-images.ts";
 import type { TemporarySuffix } from "../engine/inventory/temporary-images.ts";

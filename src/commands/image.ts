@@ -1,5 +1,6 @@
 /** `ostler image`: adds, lists and deletes images of a running service, through its API. */
-import { ConfigError, readConfig } from "../config.ts";
+import { ConfigError } from "../config/values.ts";
+import { readConfig } from "../config/config.ts";
 import { graphqlRequest } from "./graphql-request.ts";
 import type { Endpoint } from "./graphql-request.ts";
 import { addImage } from "./image-add.ts";

@@ -2,8 +2,8 @@
  * `ostler migrate`: runs the migrations of a start, and nothing else, with a database role that may change tables. The
  * service's own role then needs no such right.
  */
-import { ConfigError } from "../config.ts";
-import type { Config } from "../config.ts";
+import { ConfigError } from "../config/values.ts";
+import type { Config } from "../config/config.ts";
 import { createQueue } from "../engine/jobs/queue.ts";
 import type { Log } from "../log.ts";
 import { openMigrated, waitForDatabase } from "./startup.ts";

@@ -1,8 +1,8 @@
 /** `ostler`: runs the service until SIGTERM or SIGINT, then shuts it down in order. */
 import { startService } from "../app.ts";
 import type { Service } from "../app.ts";
-import { urlWithoutSecrets } from "../config.ts";
-import type { Config } from "../config.ts";
+import { urlWithoutSecrets } from "../config/config.ts";
+import type { Config } from "../config/config.ts";
 import type { Log } from "../log.ts";
 import { keepCompiledModules } from "../runtime/compile-cache.ts";
 

@@ -2,8 +2,8 @@
  * Start-up steps that the service and `ostler migrate` share: wait for the database, open it, migrate it. Failures name
  * the database and say what to do.
  */
-import type { Config } from "../config.ts";
-import { urlWithoutSecrets } from "../config.ts";
+import type { Config } from "../config/config.ts";
+import { urlWithoutSecrets } from "../config/config.ts";
 import { messageOf } from "../errors.ts";
 import type { Log } from "../log.ts";
 import { isConnectionLoss, sqlState } from "../store/postgres/connection-errors.ts";

@@ -4,7 +4,7 @@
  * requests that need no CORS preflight, or open WebSockets, to which the same-origin policy does not apply.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { isLoopback } from "../config.ts";
+import { isLoopback } from "../config/values.ts";
 
 export interface OriginOptions {
   /** Origins of other pages that may use the API, as `https://name:port`. */

@@ -3,7 +3,7 @@ import { globSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { buildSchema, parse, validate } from "graphql";
 import { expect, test } from "vitest";
-import { readConfig } from "../../src/config.ts";
+import { readConfig } from "../../src/config/config.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 

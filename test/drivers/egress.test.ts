@@ -10,7 +10,7 @@ import { loadPlugins } from "../../src/drivers/load.ts";
 import { createRegistry } from "../../src/drivers/registry.ts";
 import type { AnyDriver } from "../../src/drivers/interfaces.ts";
 import { parseAddresses } from "../../src/engine/discovery/addresses.ts";
-import { readConfig } from "../../src/config.ts";
+import { readConfig } from "../../src/config/config.ts";
 import { createLog } from "../../src/log.ts";
 import { embeddedIPv4 } from "../../src/runtime/ip-addresses.ts";
 import { ipNetworks, isNetwork } from "../../src/runtime/ip-networks.ts";

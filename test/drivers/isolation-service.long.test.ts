@@ -13,7 +13,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startService } from "../../src/app.ts";
 import type { Service } from "../../src/app.ts";
-import { readConfig } from "../../src/config.ts";
+import { readConfig } from "../../src/config/config.ts";
 import { createLog } from "../../src/log.ts";
 import { eventually } from "../support/eventually.ts";
 

@@ -291,7 +291,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M34",
     breaks: "a short token is refused at the start",
-    file: "src/config.ts",
+    file: "src/config/values.ts",
     from: "if (token.length < TOKEN_LENGTH_MIN)",
     to: 'if (token === " ")',
     tests: ["test/config.test.ts"],

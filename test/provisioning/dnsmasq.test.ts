@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
 import { bootText } from "../../src/commands/boot.ts";
-import { ConfigError } from "../../src/config.ts";
+import { ConfigError } from "../../src/config/values.ts";
 import { leaseScriptText } from "../../src/provisioning/dnsmasq.ts";
 import { eventually } from "../support/eventually.ts";
 

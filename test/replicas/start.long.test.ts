@@ -1,7 +1,7 @@
 /** The database fails during a start: the start is retried and leaves no connections behind. */
 import { afterAll, expect, test } from "vitest";
 import { startService } from "../../src/app.ts";
-import { readConfig } from "../../src/config.ts";
+import { readConfig } from "../../src/config/config.ts";
 import { createLog } from "../../src/log.ts";
 import { cutter } from "../support/cutter.ts";
 import { testDatabase } from "../support/database.ts";

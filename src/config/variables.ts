@@ -1,0 +1,196 @@
+/** The variables and flags of the configuration, with their defaults and descriptions. */
+import { parseArgs } from "node:util";
+import { messageOf } from "../errors.ts";
+import { LOG_LEVELS } from "../log.ts";
+import { ConfigError } from "./values.ts";
+
+/** The part of the service that a replica runs, so that API and engine can scale separately. */
+export const ROLES = {
+  all: "serves the API and runs operations",
+  api: "serves the API; operations wait for a replica that runs them",
+  engine: "runs operations; serves only health and metrics",
+} as const;
+export type Role = keyof typeof ROLES;
+
+/** At least one connection per kind of transaction; at most what servers usually allow. */
+export const DB_POOL_MIN = 4;
+export const DB_POOL_MAX = 200;
+
+interface Variable {
+  readonly flag: string;
+  readonly fallback: string;
+  readonly help: string;
+}
+
+/** All variables. Any other name that begins with OSTLER_ is rejected as a typing error. */
+export const VARIABLES: Readonly<Record<string, Variable>> = {
+  OSTLER_ROLE: {
+    flag: "role",
+    fallback: "all",
+    help: `part of the service that this replica runs: ${Object.entries(ROLES)
+      .map(([role, what]) => `${role} (${what})`)
+      .join(", ")}; api and engine need DATABASE_URL`,
+  },
+  OSTLER_HOST: {
+    flag: "host",
+    fallback: "127.0.0.1",
+    help: "address to listen on; an address other than loopback needs OSTLER_TOKEN",
+  },
+  OSTLER_PORT: { flag: "port", fallback: "4000", help: "port; the API is at /graphql; 0 picks a free port" },
+  OSTLER_DATA: { flag: "data", fallback: "./data", help: "folder of the embedded database" },
+  DATABASE_URL: {
+    flag: "database-url",
+    fallback: "",
+    help: "PostgreSQL 15 or later, as postgres://user@host/name, with exactly one host; default: the embedded database",
+  },
+  OSTLER_LISTEN_URL: {
+    flag: "listen-url",
+    fallback: "",
+    help: "the same database without the pooler of DATABASE_URL, for the one LISTEN connection; default: DATABASE_URL",
+  },
+  OSTLER_DB_POOL: {
+    flag: "db-pool",
+    fallback: "20",
+    help: `connections that the engine and the API's writes share, ${DB_POOL_MIN} to ${DB_POOL_MAX}; docs/replicas.md lists all connections of a replica`,
+  },
+  OSTLER_PREPARE: {
+    flag: "prepare",
+    fallback: "auto",
+    help: "prepared statements: auto, on or off; auto uses them unless DATABASE_URL goes through a pooler; PgBouncer before 1.21 in transaction mode needs off",
+  },
+  OSTLER_DB_WAIT_SECONDS: {
+    flag: "db-wait-seconds",
+    fallback: "60",
+    help: "seconds that a start waits for a database that cannot be reached, up to 3600; 0 does not wait",
+  },
+  OSTLER_PLUGINS: {
+    flag: "plugins",
+    fallback: "fake",
+    help: "driver plugins, comma-separated: bundled names, names in the plugin folder, paths of modules or folders, or packages installed in the working folder; a suffix #sha512-… pins the content of a module",
+  },
+  OSTLER_PLUGIN_DIR: {
+    flag: "plugin-dir",
+    fallback: "",
+    help: "folder in which plugins are looked up by name",
+  },
+  OSTLER_BMC_NETWORKS: {
+    flag: "bmc-networks",
+    fallback: "",
+    help: "networks of BMCs, comma-separated, as 10.0.0.0/8,fd00:7::/64: discoveries and addresses in drivers' settings outside of them are refused; default: all networks but loopback, link-local, multicast and broadcast",
+  },
+  OSTLER_PROVISION_HOST: {
+    flag: "provision-host",
+    fallback: "",
+    help: "address of the provisioning network on which the listener for machines serves boot scripts, the agent and images; default: no such listener",
+  },
+  OSTLER_PROVISION_PORT: {
+    flag: "provision-port",
+    fallback: "4010",
+    help: "port of the listener for machines",
+  },
+  OSTLER_PROVISION_URL: {
+    flag: "provision-url",
+    fallback: "",
+    help: "how machines reach the listener, as http://10.0.0.1:4010; default: from OSTLER_PROVISION_HOST and OSTLER_PROVISION_PORT; needed if the host is 0.0.0.0 or ::, and by replicas that run operations without the listener",
+  },
+  OSTLER_AGENT_DIR: {
+    flag: "agent-dir",
+    fallback: "",
+    help: "folder with the boot media of the agent, one folder for each architecture, x64 and arm64; default: agent in OSTLER_DATA",
+  },
+  OSTLER_IMAGE_DIR: {
+    flag: "image-dir",
+    fallback: "",
+    help: "folder of the stored images; default: images in OSTLER_DATA",
+  },
+  OSTLER_TOKEN: {
+    flag: "token",
+    fallback: "",
+    help: "token that callers send as Authorization: Bearer …; at least 16 characters",
+  },
+  OSTLER_TOKEN_FILE: {
+    flag: "token-file",
+    fallback: "",
+    help: "file with the token, in place of OSTLER_TOKEN; a newline at its end is dropped; read once, at the start",
+  },
+  OSTLER_LOG: { flag: "log", fallback: "info", help: `lowest level that is logged: ${LOG_LEVELS.join(", ")}` },
+  OSTLER_LOG_FORMAT: {
+    flag: "log-format",
+    fallback: "auto",
+    help: "format of the log: json (one object per line), text (short lines for people), auto (text on a terminal, else json)",
+  },
+  OSTLER_INTROSPECTION: {
+    flag: "introspection",
+    fallback: "on",
+    help: "introspection: on or off; off also disables GET /schema.graphql and name suggestions in errors",
+  },
+  OSTLER_ORIGINS: {
+    flag: "origins",
+    fallback: "",
+    help: "allowed origins of other web pages, comma-separated, as https://console.example; for HTTP and WebSocket",
+  },
+  OSTLER_BODY_KB: { flag: "body-kb", fallback: "1024", help: "maximum size of a request body in KiB, 64 to 65536" },
+  OSTLER_REQUESTS: {
+    flag: "requests",
+    fallback: "64",
+    help: "maximum concurrent queries of this process, and the same for mutations, 1 to 1024; further requests wait up to 5 seconds",
+  },
+  OSTLER_CONCURRENCY: {
+    flag: "concurrency",
+    fallback: "32",
+    help: "maximum concurrent runs of this process, one per node, 1 to 512",
+  },
+  OSTLER_DRIVER_WORKERS: {
+    flag: "driver-workers",
+    fallback: "",
+    help: "maximum worker processes that run steps of drivers, 1 to 512, 15 to 25 MB each; power readings and probes use additional ones; default: OSTLER_CONCURRENCY; 0 runs drivers inside the service, without isolation",
+  },
+  OSTLER_POWER_SECONDS: {
+    flag: "power-seconds",
+    fallback: "60",
+    help: "seconds between power readings of idle nodes, up to 86400; 0 disables them",
+  },
+  OSTLER_RETENTION_DAYS: {
+    flag: "retention-days",
+    fallback: "0",
+    help: "days that transitions are kept, up to 36500; 0 keeps them indefinitely",
+  },
+};
+
+/** The text of `ostler help`. */
+export function helpText(): string {
+  const flags = Object.entries(VARIABLES).map(
+    ([name, { flag, fallback, help }]) =>
+      `  --${flag} (${name})\n      ${help}${fallback === "" ? "" : `; default ${fallback}`}\n`,
+  );
+  return `Usage:
+  ostler [flags]                    run the service
+  ostler migrate [flags]            migrate the database of DATABASE_URL, and exit
+  ostler schema [--plugins a,b]     print the GraphQL schema with these driver plugins
+  ostler boot dnsmasq [flags]       print the configuration of a dnsmasq for network boot; see ostler boot help
+  ostler image add FILE [flags]     register an image of an operating system; see ostler image help
+  ostler help                       print this
+
+Flags, each with its variable; a flag overrides its variable:
+${flags.join("")}  --demo
+      register a demonstration fleet if there are no nodes
+`;
+}
+
+export function readFlags(args: readonly string[]): {
+  readonly values: Readonly<Record<string, string | undefined>>;
+  readonly demo: boolean;
+} {
+  const options = Object.fromEntries(Object.values(VARIABLES).map(({ flag }) => [flag, { type: "string" as const }]));
+  try {
+    const { demo, ...values } = parseArgs({
+      args: [...args],
+      options: { ...options, demo: { type: "boolean" } },
+      allowPositionals: false,
+    }).values as Record<string, string | boolean | undefined>;
+    return { values: values as Record<string, string | undefined>, demo: demo === true };
+  } catch (error) {
+    const flags = Object.values(VARIABLES).map(({ flag }) => `--${flag}`);
+    throw new ConfigError(`${messageOf(error).replace(/\.?$/, ".")} Known flags: ${flags.join(", ")} and --demo.`);
+  }
+}
