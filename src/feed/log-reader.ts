@@ -27,7 +27,8 @@ export class LogReader<Row extends Position> {
   #recentRows: Row[] = [];
   #newest: LogCursor;
   #isClosed = false;
-  #reading: Promise<void> | null = null;
+  #reading: Promise<void> = Promise.resolve();
+  #isReading = false;
   #readsAgain = false;
 
   constructor(options: LogReaderOptions<Row>, newest: LogCursor) {
@@ -56,11 +57,7 @@ export class LogReader<Row extends Position> {
   /** Starts a read, or repeats the one under way. */
   readNew(): void {
     this.#readsAgain = true;
-    this.#reading ??= this.#read()
-      .catch((error: unknown) => this.#options.log.warn({ err: error }, "the log cannot be read; retrying"))
-      .finally(() => {
-        this.#reading = null;
-      });
+    if (!this.#isReading) this.#reading = this.#read();
   }
 
   /** Continues at a later position, without the rows up to it. */
@@ -81,19 +78,31 @@ export class LogReader<Row extends Position> {
   }
 
   async #read(): Promise<void> {
-    do {
-      this.#readsAgain = false;
-      const rows = await this.#options.rowsAfter(this.#newest.position, PAGE);
-      const [newest] = rows.slice(-1);
-      if (newest) {
-        this.#recentRows.push(...rows);
-        if (this.#recentRows.length > 2 * RECENT_MAX) this.#recentRows = this.#recentRows.slice(-RECENT_MAX);
-        this.#newest = newest;
-        this.#options.onRows(rows);
-        notifyAll(this.advanceListeners);
-      }
-      if (rows.length === PAGE) this.#readsAgain = true;
-    } while (this.#readsAgain && !this.#isClosed);
+    this.#isReading = true;
+    try {
+      do {
+        this.#readsAgain = false;
+        if (await this.#readPage()) this.#readsAgain = true;
+      } while (this.#readsAgain && !this.#isClosed);
+    } catch (error) {
+      this.#options.log.warn({ err: error }, "the log cannot be read; retrying");
+    } finally {
+      // In the turn in which the loop ends: a call of `readNew` in between would be forgotten.
+      this.#isReading = false;
+    }
+  }
+
+  /** Whether there may be more. */
+  async #readPage(): Promise<boolean> {
+    const rows = await this.#options.rowsAfter(this.#newest.position, PAGE);
+    const [newest] = rows.slice(-1);
+    if (!newest) return false;
+    this.#recentRows.push(...rows);
+    if (this.#recentRows.length > 2 * RECENT_MAX) this.#recentRows = this.#recentRows.slice(-RECENT_MAX);
+    this.#newest = newest;
+    this.#options.onRows(rows);
+    notifyAll(this.advanceListeners);
+    return rows.length === PAGE;
   }
 }
 
