@@ -93,9 +93,8 @@ export default defineConfig({
         },
       },
     ],
-    // For a test that hangs. A slow one may need several times as long on a machine with other load.
-    testTimeout: 120_000,
-    hookTimeout: 90_000,
+    testTimeout: 40_000,
+    hookTimeout: 30_000,
     teardownTimeout: 20_000,
     // A test that passes only on its second attempt has failed.
     retry: 0,

@@ -30,8 +30,7 @@ const PORTS = 20_000;
 /** Size of the database's disk while it is not full. */
 const DISK_MIB = 6_000;
 const RESTART_DELAY_MS = 300;
-/** Limit of a start: a computer with other load may need minutes. */
-const READY_MS = 180_000;
+const READY_MS = 60_000;
 
 export interface ArenaOptions {
   readonly folder: string;

@@ -2,8 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 
 const EVERY_MS = 20;
-/** Long, because a machine with other load may need several times as long. */
-const WITHIN_MS = 90_000;
+const WITHIN_MS = 30_000;
 
 /**
  * Asks until the answer is neither undefined nor false, and gives it. Throws, with what was waited for, when that takes
