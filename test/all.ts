@@ -125,7 +125,7 @@ const PARTS: readonly Part[] = [
   {
     name: "takeover",
     about: "time until the steps of a killed replica continue",
-    command: ["test/replicas/takeover.ts", "--kills", "10"],
+    command: ["test/replicas/takeover.ts"],
     short: ["test/replicas/takeover.ts", "--kills", "1", "--nodes", "20"],
   },
   {
