@@ -57,9 +57,7 @@ const PLACES = new Map<string, number>(LONG_FILES.map((file, index) => [file, in
 export class LongestFirst extends BaseSequencer {
   /** Vitest's order, in which the files of a project stand together, with the long ones of each project moved up. */
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    // The rule is about `Array.prototype.sort`, which changes its array. This is a method of vitest's sequencer; it
-    // returns a new list.
-    // oxlint-disable-next-line unicorn/no-array-sort -- not of an array
+    // oxlint-disable-next-line unicorn/no-array-sort -- BaseSequencer.sort returns a new list, and is not an array's
     const projects = Map.groupBy(await super.sort(files), ({ project }) => project.name);
     const place = ({ moduleId }: TestSpecification) =>
       PLACES.get(relative(this.ctx.config.root, moduleId)) ?? LONG_FILES.length;
