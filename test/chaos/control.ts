@@ -59,12 +59,19 @@ export async function startHelper<Command>(script: string, first: Command): Prom
   return helper;
 }
 
-/** The child's side: carries out commands one after the other. Runs `end` and exits when the parent disconnects. */
-// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- messages have no type: the caller names it
-export function obey<Command>(work: (command: Command) => Promise<unknown>, end: () => Promise<void>): void {
+/**
+ * The child's side: carries out commands one after the other. Runs `end` and exits when the parent disconnects. `parse`
+ * throws for a message that is not a command; the parent then receives that error.
+ */
+export function obey<Command>(
+  parse: (message: unknown) => Command,
+  work: (command: Command) => Promise<unknown>,
+  end: () => Promise<void>,
+): void {
   const answer = (reply: Reply) => void process.send?.(reply);
-  process.on("message", ({ number, command }: Envelope<Command>) => {
-    work(command).then(
+  const carryOut = async (message: unknown) => work(parse(message));
+  process.on("message", ({ number, command }: Envelope<unknown>) => {
+    carryOut(command).then(
       (value) => answer({ number, value }),
       (error: unknown) =>
         answer({ number, error: error instanceof Error ? (error.stack ?? error.message) : String(error) }),

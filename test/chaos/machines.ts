@@ -8,28 +8,32 @@ import { createHash, randomUUID } from "node:crypto";
 import { createServer } from "node:net";
 import type { Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
+import { z } from "zod";
 import { chance } from "../durability/lab.ts";
 import type { Chance } from "../durability/lab.ts";
 import { obey } from "./control.ts";
 import { clock, record } from "./records.ts";
 import type { Callback, Enter, Leave } from "./records.ts";
 
-export type MachinesCommand =
-  | {
-      readonly do: "start";
-      readonly seed: number;
-      readonly folder: string;
-      readonly socket: string;
-      readonly urls: Readonly<Record<string, string>>;
-    }
-  /** From now on the drivers of these nodes misbehave at every third entry. An empty list ends the misbehaviour. */
-  | { readonly do: "misbehave"; readonly nodes: readonly string[]; readonly how: Misbehaviour };
-
 /**
  * `hang`: never returns and ignores its signal. `block`: blocks the event loop for up to 30 s. `exit`: ends its
  * process.
  */
-export type Misbehaviour = "throw" | "junk" | "hang" | "block" | "exit";
+const MISBEHAVIOURS = ["throw", "junk", "hang", "block", "exit"] as const;
+export type Misbehaviour = (typeof MISBEHAVIOURS)[number];
+
+const COMMAND = z.discriminatedUnion("do", [
+  z.object({
+    do: z.literal("start"),
+    seed: z.number(),
+    folder: z.string(),
+    socket: z.string(),
+    urls: z.record(z.string(), z.string()),
+  }),
+  // From now on the drivers of these nodes misbehave at every third entry. An empty list ends the misbehaviour.
+  z.object({ do: z.literal("misbehave"), nodes: z.array(z.string()).readonly(), how: z.enum(MISBEHAVIOURS) }),
+]);
+export type MachinesCommand = z.infer<typeof COMMAND>;
 
 /** A message of the driver. `id` is the driver's own number for the call. */
 type DriverMessage = {
@@ -356,7 +360,8 @@ function leaveOf(order: Order): readonly [Leave["how"], string | null] {
   }
 }
 
-obey<MachinesCommand>(
+obey(
+  (message) => COMMAND.parse(message),
   async (command) => {
     if (command.do === "start") await start(command);
     else misbehaving = { nodes: new Set(command.nodes), how: command.how };

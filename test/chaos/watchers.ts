@@ -6,6 +6,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { createClient } from "graphql-ws";
 import { WebSocket } from "ws";
+import { z } from "zod";
 import { chance } from "../durability/lab.ts";
 import type { Chance } from "../durability/lab.ts";
 import { TOKEN, runIdOf } from "./graphql-request.ts";
@@ -13,18 +14,20 @@ import { obey } from "./control.ts";
 import { clock, record } from "./records.ts";
 import type { Open } from "./records.ts";
 
-export type WatchersCommand =
-  | {
-      readonly do: "start";
-      readonly seed: number;
-      readonly folder: string;
-      readonly urls: Readonly<Record<string, string>>;
-      readonly streams: number;
-    }
-  /** Whether some readers stop reading now and then. */
-  | { readonly do: "stall"; readonly stalls: boolean }
-  /** Waits until every subscriber has reached the position, or until the time is over. */
-  | { readonly do: "catch-up"; readonly position: number; readonly withinMs: number };
+const COMMAND = z.discriminatedUnion("do", [
+  z.object({
+    do: z.literal("start"),
+    seed: z.number(),
+    folder: z.string(),
+    urls: z.record(z.string(), z.string()),
+    streams: z.number(),
+  }),
+  // Whether some readers stop reading now and then.
+  z.object({ do: z.literal("stall"), stalls: z.boolean() }),
+  // Waits until every subscriber has reached the position, or until the time is over.
+  z.object({ do: z.literal("catch-up"), position: z.number(), withinMs: z.number() }),
+]);
+export type WatchersCommand = z.infer<typeof COMMAND>;
 
 export interface WatchersCount {
   readonly items: number;
@@ -325,7 +328,8 @@ function itemOf({ data, errors }: Result): StreamMessage {
   return data.nodeTransitions;
 }
 
-obey<WatchersCommand>(
+obey(
+  (message) => COMMAND.parse(message),
   (command) => handle(command),
   () => end(),
 );

@@ -4,6 +4,7 @@
  * answered one as well. Every request is recorded before it is sent, and so is its result.
  */
 import { setTimeout as delay } from "node:timers/promises";
+import { z } from "zod";
 import { chance } from "../durability/lab.ts";
 import type { Chance } from "../durability/lab.ts";
 import { ask, runIdOf } from "./graphql-request.ts";
@@ -11,20 +12,22 @@ import { obey } from "./control.ts";
 import { clock, record } from "./records.ts";
 import type { Answer, NodeAnswer, Refusal } from "./records.ts";
 
-export type WorkloadCommand =
-  | {
-      readonly do: "start";
-      readonly seed: number;
-      readonly folder: string;
-      readonly urls: Readonly<Record<string, string>>;
-      readonly nodes: number;
-      readonly clients: number;
-    }
-  /** Registers the fleet and its cluster, and commissions half of it in one request. */
-  | { readonly do: "warm-up" }
-  | { readonly do: "storm" }
-  /** Sends no new requests, waits for those in progress, and takes every node out of maintenance. */
-  | { readonly do: "quiet" };
+const COMMAND = z.discriminatedUnion("do", [
+  z.object({
+    do: z.literal("start"),
+    seed: z.number(),
+    folder: z.string(),
+    urls: z.record(z.string(), z.string()),
+    nodes: z.number(),
+    clients: z.number(),
+  }),
+  // Registers the fleet and its cluster, and commissions half of it in one request.
+  z.object({ do: z.literal("warm-up") }),
+  z.object({ do: z.literal("storm") }),
+  // Sends no new requests, waits for those in progress, and takes every node out of maintenance.
+  z.object({ do: z.literal("quiet") }),
+]);
+export type WorkloadCommand = z.infer<typeof COMMAND>;
 
 export interface WorkloadCount {
   readonly requests: number;
@@ -383,7 +386,8 @@ function reasonOf(error: unknown): string {
   return cause instanceof Error ? `${message}: ${cause.message}` : message;
 }
 
-obey<WorkloadCommand>(
+obey(
+  (message) => COMMAND.parse(message),
   (command) => handle(command),
   () => end(),
 );
