@@ -87,7 +87,7 @@ export async function runChangeCuts(site: ChangeCutsSite, options: ChangeCutsOpt
   await registerFleet(url, { nodes, steady: STEADY });
   const followers = await Promise.all(
     (await allFollowed(url)).flatMap((followed) =>
-      (["socket", "events"] as const).map((way) => followChanges(url, way, followed)),
+      (["WebSocket", "server-sent events"] as const).map((transport) => followChanges(url, transport, followed)),
     ),
   );
   await eventually("all have a snapshot", () => followers.every(({ counts }) => counts.snapshots > 0), LATE_MS);

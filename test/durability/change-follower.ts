@@ -3,13 +3,9 @@
  * nothing more: it keeps objects by id, and resumes by its last cursor. Its connection can be cut at any time. It
  * reports everything that a correct stream cannot send.
  */
-import { setTimeout as delay } from "node:timers/promises";
-import { createClient } from "graphql-ws";
-import { WebSocket } from "ws";
 import { ask } from "../support/ask.ts";
-import { cutter } from "../support/cutter.ts";
-
-export type Way = "socket" | "events";
+import { subscribe } from "./subscriber.ts";
+import type { Subscriber, Transport } from "./subscriber.ts";
 
 /** A subscription, and the list that has the same objects. */
 export interface Followed {
@@ -50,7 +46,7 @@ export interface ListOf {
   readonly rows: ReadonlyMap<string, Row>;
 }
 
-export interface ChangeFollower {
+export interface ChangeFollower extends Subscriber {
   readonly title: string;
   readonly followed: Followed;
   readonly rows: ReadonlyMap<string, Row>;
@@ -61,21 +57,14 @@ export interface ChangeFollower {
   hasCaughtUp(position: number): boolean;
   /** Whether the items of a snapshot are arriving. */
   readonly isInSnapshot: boolean;
-  /** Cuts the connection; false when there is none at the moment. */
-  cut(): boolean;
   /**
    * Forgets everything, so that the next connection begins with a snapshot, and cuts that one after a share of the
    * objects that there are now.
    */
   startAgain(share: number, onCut: (isInSnapshot: boolean) => void): boolean;
-  close(): Promise<void>;
 }
 
-const REST_MS = 5;
 const CURSOR = /^c(\d+)/;
-
-/** Errors that a cut does not explain. */
-class FaultError extends Error {}
 
 /** The position of changes in a cursor, also in one of both logs. */
 export function positionOf(cursor: string): number {
@@ -102,27 +91,19 @@ export async function readList(url: string, { list, variables }: Followed): Prom
   }
 }
 
-export async function followChanges(url: string, way: Way, followed: Followed): Promise<ChangeFollower> {
-  const proxy = await cutter(url);
+export async function followChanges(url: string, transport: Transport, followed: Followed): Promise<ChangeFollower> {
   const state = new FollowerState(followed);
-  const cut = () => proxy.cut() > 0;
-  let over = false;
-  const run = way === "socket" ? bySocket : byEvents;
-  const loop = (async () => {
-    while (!over) {
-      const begin = state.begin();
-      try {
-        await run(proxy.url, followed, begin, (item) => {
-          if (state.take(item)) cut();
-        });
-      } catch (error) {
-        if (error instanceof FaultError) state.faults.push(error.message);
-      }
-      if (!over) await delay(REST_MS);
-    }
-  })();
+  const { cut, close } = await subscribe<{ readonly items: Item }>({
+    url,
+    transport,
+    next: () => ({ query: followed.subscription, variables: { ...followed.variables, ...state.begin() } }),
+    take({ items }) {
+      if (state.take(items)) cut();
+    },
+    onFault: (message) => state.faults.push(message),
+  });
   return {
-    title: `${followed.title} over ${way === "socket" ? "WebSocket" : "server-sent events"}`,
+    title: `${followed.title} over ${transport}`,
     followed,
     get rows() {
       return state.rows;
@@ -138,11 +119,7 @@ export async function followChanges(url: string, way: Way, followed: Followed): 
       state.startAgain(Math.floor(share * state.rows.size), onCut);
       return cut();
     },
-    async close() {
-      over = true;
-      await proxy[Symbol.asyncDispose]();
-      await loop;
-    },
+    close,
   };
 }
 
@@ -230,52 +207,3 @@ class FollowerState {
     return true;
   }
 }
-
-interface Answer {
-  readonly data?: { readonly items: Item } | null;
-  readonly errors?: readonly { readonly message: string }[];
-}
-
-function itemOf({ data, errors }: Answer): Item | null {
-  if (errors) throw new FaultError(errors.map(({ message }) => message).join(" "));
-  return data?.items ?? null;
-}
-
-type Run = (url: string, followed: Followed, begin: Beginning, take: (item: Item) => void) => Promise<void>;
-
-const bySocket: Run = async (url, { subscription, variables }, begin, take) => {
-  const client = createClient({
-    url: `${url.replace("http", "ws")}/graphql`,
-    webSocketImpl: WebSocket,
-    retryAttempts: 0,
-    lazy: true,
-  });
-  try {
-    const request = { query: subscription, variables: { ...variables, ...begin } };
-    for await (const answer of client.iterate<{ items: Item }>(request)) {
-      const item = itemOf(answer as Answer);
-      if (item) take(item);
-    }
-  } finally {
-    await client.dispose();
-  }
-};
-
-const byEvents: Run = async (url, { subscription, variables }, begin, take) => {
-  const response = await fetch(`${url}/graphql`, {
-    method: "POST",
-    headers: { "content-type": "application/json", accept: "text/event-stream" },
-    body: JSON.stringify({ query: subscription, variables: { ...variables, ...begin } }),
-  });
-  if (!response.ok || !response.body) throw new FaultError(`The stream was answered with ${response.status}.`);
-  let pending = "";
-  for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
-    const whole = (pending + chunk).split("\n\n");
-    pending = whole.pop() ?? "";
-    for (const event of whole) {
-      const text = /^data: (.+)$/m.exec(event)?.[1];
-      const item = text === undefined ? null : itemOf(JSON.parse(text) as Answer);
-      if (item) take(item);
-    }
-  }
-};

@@ -5,19 +5,16 @@
  *
  * Options: --clients 50 --cuts 200 --transitions 20000 --seed N. Prints the seed and a line per check.
  */
-import { once } from "node:events";
-import { connect, createServer } from "node:net";
-import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import { createClient } from "graphql-ws";
-import { WebSocket } from "ws";
 import type { Engine } from "../../src/engine/engine.ts";
 import { move } from "../../src/engine/transaction.ts";
 import type { Transact } from "../../src/engine/transaction.ts";
 import { openServedLab } from "./served-lab.ts";
 import { anySeed, chance } from "./lab.ts";
 import type { Chance } from "./lab.ts";
+import { subscribe } from "./subscriber.ts";
+import type { Subscriber, Transport } from "./subscriber.ts";
 
 /** The service, and access to its database. */
 export interface CutsSite {
@@ -80,12 +77,9 @@ interface Item {
 }
 
 /** A client that follows the log over its own connection, which can be cut. */
-interface Follower {
-  readonly seen: Seen[];
-  readonly surprises: string[];
-  /** Cuts the connection; false when there is none at the moment. */
-  cut(): boolean;
-  close(): Promise<void>;
+interface Follower extends Subscriber {
+  readonly seen: readonly Seen[];
+  readonly surprises: readonly string[];
 }
 
 export async function runCuts(site: CutsSite, options: CutsOptions): Promise<CutsReport> {
@@ -102,7 +96,7 @@ export async function runCuts(site: CutsSite, options: CutsOptions): Promise<Cut
   const until = from + options.transitions;
   const followers = await Promise.all(
     Array.from({ length: options.clients }, (_, index) =>
-      follow(site.url, index % 2 === 0 ? "socket" : "events", from),
+      follow(site.url, index % 2 === 0 ? "WebSocket" : "server-sent events", from),
     ),
   );
   let cuts = 0;
@@ -193,128 +187,21 @@ async function write(
   );
 }
 
-async function follow(url: string, way: "socket" | "events", from: number): Promise<Follower> {
-  const door = await openDoor(url);
+async function follow(url: string, transport: Transport, from: number): Promise<Follower> {
   const seen: Seen[] = [];
   const surprises: string[] = [];
-  let over = false;
-  const take = ({ __typename, cursor, nodeUuid, sequence, code }: Item) => {
-    if (__typename === "Transition")
-      seen.push({ cursor: Number.parseInt(cursor ?? "", 10), node: nodeUuid ?? "", sequence: sequence ?? 0 });
-    if (__typename === "StreamReset") surprises.push(`StreamReset ${code}`);
-  };
-  const run = way === "socket" ? bySocket : byEvents;
-  const loop = (async () => {
-    while (!over) {
-      try {
-        await run(door.url, String(seen.at(-1)?.cursor ?? from), take);
-      } catch (error) {
-        if (error instanceof SurpriseError) surprises.push(error.message);
-      }
-      if (!over) await delay(5);
-    }
-  })();
-  return {
-    seen,
-    surprises,
-    cut: door.slam,
-    async close() {
-      over = true;
-      await door.close();
-      await loop;
+  const subscriber = await subscribe<{ readonly nodeTransitions: Item }>({
+    url,
+    transport,
+    next: () => ({ query: QUERY, variables: { after: String(seen.at(-1)?.cursor ?? from) } }),
+    take({ nodeTransitions: { __typename, cursor, nodeUuid, sequence, code } }) {
+      if (__typename === "Transition")
+        seen.push({ cursor: Number.parseInt(cursor ?? "", 10), node: nodeUuid ?? "", sequence: sequence ?? 0 });
+      if (__typename === "StreamReset") surprises.push(`StreamReset ${code}`);
     },
-  };
-}
-
-/** Errors that a cut does not explain. */
-class SurpriseError extends Error {}
-
-async function bySocket(url: string, after: string, take: (item: Item) => void): Promise<void> {
-  const client = createClient({
-    url: url.replace("http", "ws"),
-    webSocketImpl: WebSocket,
-    retryAttempts: 0,
-    lazy: true,
+    onFault: (message) => surprises.push(message),
   });
-  try {
-    for await (const { data, errors } of client.iterate<{ nodeTransitions: Item }>({
-      query: QUERY,
-      variables: { after },
-    })) {
-      if (errors) throw new SurpriseError(errors.map(({ message }) => message).join(" "));
-      if (data) take(data.nodeTransitions);
-    }
-  } finally {
-    await client.dispose();
-  }
-}
-
-async function byEvents(url: string, after: string, take: (item: Item) => void): Promise<void> {
-  const response = await fetch(url, {
-    method: "POST",
-    headers: { "content-type": "application/json", accept: "text/event-stream" },
-    body: JSON.stringify({ query: QUERY, variables: { after } }),
-  });
-  if (!response.ok || !response.body) throw new SurpriseError(`The stream was answered with ${response.status}.`);
-  let pending = "";
-  for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
-    const whole = (pending + chunk).split("\n\n");
-    pending = whole.pop() ?? "";
-    for (const event of whole) {
-      const text = /^data: (.+)$/m.exec(event)?.[1];
-      if (text === undefined) continue;
-      const { data, errors } = JSON.parse(text) as {
-        data?: { nodeTransitions: Item };
-        errors?: readonly { message: string }[];
-      };
-      if (errors) throw new SurpriseError(errors.map(({ message }) => message).join(" "));
-      if (data) take(data.nodeTransitions);
-    }
-  }
-}
-
-interface Door {
-  readonly url: string;
-  slam(): boolean;
-  close(): Promise<void>;
-}
-
-/** A TCP proxy to the service. It can destroy its connections on both sides, including data in transit. */
-async function openDoor(url: string): Promise<Door> {
-  const { hostname, port } = new URL(url);
-  const open = new Set<Socket>();
-  const server = createServer((outer) => {
-    const inner = connect(Number(port), hostname);
-    const end = () => {
-      for (const socket of [outer, inner]) {
-        socket.destroy();
-        open.delete(socket);
-      }
-    };
-    for (const socket of [outer, inner]) {
-      open.add(socket);
-      socket.on("error", end);
-      socket.on("close", end);
-    }
-    outer.pipe(inner);
-    inner.pipe(outer);
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const slam = () => {
-    const cut = open.size > 0;
-    for (const socket of open) socket.resetAndDestroy();
-    return cut;
-  };
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/graphql`,
-    slam,
-    async close() {
-      const closed = new Promise<void>((done) => server.close(() => done()));
-      slam();
-      await closed;
-    },
-  };
+  return { ...subscriber, seen, surprises };
 }
 
 async function main(): Promise<void> {
