@@ -33,12 +33,12 @@ const FLAGS = {
   rounds: {
     type: "string",
     default: "2",
-    help: "cycle, recording, runs, cycles, admission, lists, snapshots, readers, start: number of rounds",
+    help: "cycle, recording, memory, runs, cycles, admission, lists, snapshots, readers, start: number of rounds",
   },
   concurrency: {
     type: "string",
     default: "32",
-    help: "cycle, runs, cycles, fleet, profile, statements: nodes at a time",
+    help: "cycle, memory, runs, cycles, admission, fleet, profile, statements: nodes at a time",
   },
   bulk: { type: "string", default: "200", help: "cycle: number of nodes" },
   singles: { type: "string", default: "100", help: "cycle: number of nodes with a request each" },

@@ -831,7 +831,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-204",
-        rule: "Streams that catch up read one page at a time in the whole process, in order; while the process writes, they get a quarter of the time.",
+        rule: "Streams that catch up read one page at a time in the whole process, in order; while the process writes, they get a sixth of the time.",
       },
       {
         id: "R-205",
