@@ -1,6 +1,6 @@
 /** Streams that catch up take turns, and leave the event loop and the time to others. */
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { createTurns } from "../../src/feed/turns.ts";
 
 const idle = { isBusy: () => false };
@@ -60,6 +60,18 @@ describe("turns of streams that catch up", () => {
     await turns.take(async () => void done.push("third"));
     expect(done).toEqual(["first", "second", "third"]);
     expect(rests).toHaveLength(1);
+  });
+
+  test("streams that catch up have a sixth of the time while the process writes [R-204]", async () => {
+    let now = 0;
+    using clock = vi.spyOn(performance, "now").mockImplementation(() => now);
+    const rests: number[] = [];
+    const turns = createTurns({ isBusy: () => true, rest: async (milliseconds) => void rests.push(milliseconds) });
+    for (const milliseconds of [4, 1, 30]) await turns.take(async () => void (now += milliseconds));
+    await turns.take(async () => {});
+    // A turn that waited for a busy database must not stop the next ones for long.
+    expect(rests).toEqual([20, 5, 100]);
+    expect(clock).toHaveBeenCalled();
   });
 
   test("turns have fewer items while the process writes", () => {
