@@ -87,8 +87,8 @@ function fleet(filter: NodeFilter | undefined): SQL {
  * after which the run waits (`prior`).
  */
 function unfinished(filter: NodeFilter | undefined): SQL {
-  return sql`select ${runs.nodeId} as id, ${runs.waitReason} as wait_reason, prior.label as prior_label, prior.driver as prior_driver, prior.ended as prior_ended, ${nodes.state} as state, ${runs.state} as run_state, ${runs.operationId} as operation_id, ${runs.waitingSince} as waiting_since, ${runs.createdAt} as created, step.label, step.driver, step.began
-    from ${runs} join ${nodes} on ${nodes.id} = ${runs.nodeId} left join lateral (
+  return sql`select ${runs.nodeId} as id, ${runs.waitReason} as wait_reason, prior.label as prior_label, prior.driver as prior_driver, prior.ended as prior_ended, ${nodes.state} as state, ${runs.state} as run_state, ${runs.operationId} as operation_id, ${runs.waitingSince} as waiting_since, ${runs.createdAt} as created, step.label, step.driver, step.began, ${operations.waveState} as wave_state, ${operations.waveReason} as wave_reason
+    from ${runs} join ${nodes} on ${nodes.id} = ${runs.nodeId} join ${operations} on ${operations.id} = ${runs.operationId} left join lateral (
       select max(label) as label, max(driver) as driver, min(started_at) as began from ${attempts} where ${attempts.runId} = ${runs.id} and ${attempts.step} = ${runs.position}
     ) step on true left join lateral (
       select label, driver, finished_at as ended from ${attempts} where step.began is null and ${attempts.runId} = ${runs.id} and ${attempts.step} = ${runs.position} - 1 and ${attempts.state} = 'SUCCEEDED' order by ${attempts.number} desc limit 1
@@ -108,25 +108,143 @@ const GAPS = sql`
     join ${attempts} later on later.run_id = ended.run_id and later.step = ended.step + 1 and later.number = 1
   ) newest group by 1, 2`;
 
+/** A cause by which nodes are grouped, with the time since which they need a person, and a text about it. */
+interface Concern {
+  /** `fleet` or `work`, each with the `id` of the node. */
+  readonly from: SQL;
+  readonly where: SQL;
+  readonly state?: SQL;
+  readonly code?: SQL;
+  readonly step?: SQL;
+  readonly driver?: SQL;
+  readonly detail?: SQL;
+  readonly operation?: SQL;
+  readonly since: SQL;
+  readonly message?: SQL;
+}
+
+const NO_ID = sql`null::uuid`;
+const NO_TEXT = sql`null::text`;
+const NO_TEXTS = { state: NO_TEXT, code: NO_TEXT, step: NO_TEXT, driver: NO_TEXT, detail: NO_TEXT, message: NO_TEXT };
+
+const FLEET = sql`fleet`;
+const WORK = sql`work`;
+const IS_IDLE = sql`maintained is null and not busy`;
+/** Machines that are given back no longer need these. */
+const IS_IN_USE = sql`maintained is null and state <> 'DECOMMISSIONED'`;
+const WAVES_WAIT = sql`coalesce(wave_state, '') in ('HALTED', 'AWAITING')`;
+
+const CONCERNS: Readonly<Record<AttentionKind, readonly Concern[]>> = {
+  FAILED: [
+    {
+      from: FLEET,
+      where: sql`${IS_IDLE} and state <> 'STOPPED' and (state in ${FAILED_STATES} or error is not null)`,
+      state: sql`state`,
+      code: sql`error ->> 'code'`,
+      step: sql`error ->> 'step'`,
+      driver: sql`driver`,
+      since: sql`coalesce((error ->> 'at')::timestamptz, updated)`,
+      message: sql`error ->> 'message'`,
+    },
+  ],
+  STOPPED: [
+    {
+      from: FLEET,
+      where: sql`${IS_IDLE} and state = 'STOPPED'`,
+      state: sql`state`,
+      driver: sql`driver`,
+      since: sql`updated`,
+    },
+  ],
+  FAULT: [
+    {
+      from: FLEET,
+      where: sql`${IS_IN_USE} and fault is not null`,
+      driver: sql`driver`,
+      detail: sql`fault`,
+      since: sql`fault_since`,
+      message: sql`fault_message`,
+    },
+  ],
+  POWER_DRIFT: [
+    {
+      from: FLEET,
+      where: sql`${IS_IN_USE} and not busy and wanted is not null`,
+      driver: sql`driver`,
+      detail: sql`wanted`,
+      since: sql`coalesce(power_at, updated)`,
+    },
+  ],
+  DISAPPEARED: [
+    { from: FLEET, where: sql`${IS_IN_USE} and presence = 'DISAPPEARED'`, driver: sql`driver`, since: sql`updated` },
+  ],
+  MAINTENANCE: [
+    {
+      from: FLEET,
+      where: sql`maintained < now() - make_interval(days => ${MAINTENANCE_DAYS})`,
+      since: sql`maintained`,
+      message: sql`maintained_why`,
+    },
+  ],
+  ON_HOLD: [
+    {
+      from: WORK,
+      where: sql`run_state = 'HOLDING'`,
+      state: sql`state`,
+      step: sql`label`,
+      operation: sql`operation_id`,
+      since: sql`waiting_since`,
+    },
+  ],
+  WAVES_HALTED: [
+    {
+      from: WORK,
+      where: sql`run_state = 'QUEUED' and ${WAVES_WAIT}`,
+      detail: sql`wave_state`,
+      operation: sql`operation_id`,
+      since: sql`created`,
+      message: sql`wave_reason`,
+    },
+  ],
+  STUCK: [
+    {
+      from: sql`work left join history using (driver, label)`,
+      where: sql`run_state in ('RUNNING', 'WAITING') and label <> 'engine.wait' and began < ${LONG_AGO}`,
+      state: sql`state`,
+      step: sql`label`,
+      driver: sql`driver`,
+      since: sql`began`,
+    },
+    {
+      from: sql`work left join gaps on gaps.driver = prior_driver and gaps.label = prior_label`,
+      where: sql`run_state <> 'HOLDING' and began is null and prior_ended < ${LONG_AGO}`,
+      state: sql`state`,
+      step: sql`prior_label`,
+      driver: sql`prior_driver`,
+      detail: sql`coalesce(wait_reason, 'NEXT_STEP')`,
+      since: sql`prior_ended`,
+    },
+  ],
+  WAITING: [
+    {
+      from: WORK,
+      where: sql`run_state <> 'HOLDING' and began is null and prior_ended is null and created < now() - make_interval(secs => ${SECONDS_WITHOUT_HISTORY}) and not ${WAVES_WAIT}`,
+      detail: sql`coalesce(wait_reason, 'QUEUED')`,
+      operation: sql`operation_id`,
+      since: sql`created`,
+    },
+  ],
+};
+
 /** One row per node and kind. */
 function concerned(): SQL {
-  return sql`
-    select 'FAILED' as kind, id, state, error ->> 'code' as code, error ->> 'step' as step, driver, null as detail, null::uuid as operation_id, coalesce((error ->> 'at')::timestamptz, updated) as since, error ->> 'message' as message
-      from fleet where maintained is null and not busy and state <> 'STOPPED' and (state in ${FAILED_STATES} or error is not null)
-    union all select 'STOPPED', id, state, null, null, driver, null, null, updated, null from fleet where maintained is null and not busy and state = 'STOPPED'
-    union all select 'FAULT', id, null, null, null, driver, fault, null, fault_since, fault_message from fleet where maintained is null and fault is not null and state <> 'DECOMMISSIONED'
-    union all select 'POWER_DRIFT', id, null, null, null, driver, wanted, null, coalesce(power_at, updated), null from fleet where maintained is null and not busy and wanted is not null and state <> 'DECOMMISSIONED'
-    union all select 'DISAPPEARED', id, null, null, null, driver, null, null, updated, null from fleet where maintained is null and presence = 'DISAPPEARED' and state <> 'DECOMMISSIONED'
-    union all select 'MAINTENANCE', id, null, null, null, null, null, null, maintained, maintained_why from fleet where maintained < now() - make_interval(days => ${MAINTENANCE_DAYS})
-    union all select 'ON_HOLD', id, state, null, label, null, null, operation_id, waiting_since, null from work where run_state = 'HOLDING'
-    union all select 'WAVES_HALTED', work.id, null, null, null, null, wave_state, o.id, work.created, wave_reason from work join ${operations} o on o.id = work.operation_id where run_state = 'QUEUED' and wave_state in ('HALTED', 'AWAITING')
-    union all select 'STUCK', work.id, work.state, null, label, driver, null, null, began, null from work left join history using (driver, label)
-      where run_state in ('RUNNING', 'WAITING') and label <> 'engine.wait' and began < ${LONG_AGO}
-    union all select 'STUCK', work.id, work.state, null, prior_label, prior_driver, coalesce(wait_reason, 'NEXT_STEP'), null, prior_ended, null
-      from work left join gaps on gaps.driver = prior_driver and gaps.label = prior_label
-      where run_state <> 'HOLDING' and began is null and prior_ended < ${LONG_AGO}
-    union all select 'WAITING', work.id, null, null, null, null, coalesce(wait_reason, 'QUEUED'), o.id, work.created, null from work join ${operations} o on o.id = work.operation_id
-      where run_state <> 'HOLDING' and began is null and prior_ended is null and work.created < now() - make_interval(secs => ${SECONDS_WITHOUT_HISTORY}) and coalesce(wave_state, '') not in ('HALTED', 'AWAITING')`;
+  const rows = Object.entries(CONCERNS).flatMap(([kind, concerns]) =>
+    concerns.map(({ from, where, since, ...of }) => {
+      const { state, code, step, driver, detail, message } = { ...NO_TEXTS, ...of };
+      return sql`select ${sql.raw(`'${kind}'`)} as kind, id, ${state} as state, ${code} as code, ${step} as step, ${driver} as driver, ${detail} as detail, ${of.operation ?? NO_ID} as operation_id, ${since} as since, ${message} as message from ${from} where ${where}`;
+    }),
+  );
+  return sql.join(rows, sql` union all `);
 }
 
 /** The groups of most nodes first; groups of the same size by kind and cause. */
