@@ -163,3 +163,40 @@ test("the package follows a server across interruptions without gaps or duplicat
     child.kill();
   }
 });
+
+test("the README's program of streams of changes ended when a connection failed before it was open [R-634]", async () => {
+  const readme = readFileSync(join(ROOT, "packages/client/README.md"), "utf8");
+  const program = [...readme.matchAll(/^```ts\n([\s\S]*?)^```$/gm)].find(([, text = ""]) =>
+    text.includes("createChangeMap"),
+  );
+  await using proxy = await cutter(ostler.url, (count) => {
+    // The first connection is cut later, and the one after it before it is open.
+    if (count === 2) proxy.cut();
+  });
+  writeFileSync(
+    join(folder, "work.ts"),
+    `${(program?.[1] ?? "").replace("wss://ostler.example", proxy.url.replace("http", "ws"))}
+     setInterval(() => console.log([...operations.objects.values()].map(({ id }) => id).join()), 50);`,
+  );
+  const child = spawn(process.execPath, ["work.ts"], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
+  try {
+    let shown: readonly string[] = [];
+    createInterface({ input: child.stdout }).on("line", (line) => (shown = line.split(",")));
+    const [before = "", after = ""] = await ostler.register(["before-cut", "after-cut"], { waitSeconds: 3_600 });
+    const begin = async (name: string) => {
+      const { commissionNodes } = await ostler.query<{ commissionNodes: { operation: { id: string } } }>(
+        "mutation Begin($name: String!) { commissionNodes(input: { nodes: { names: [$name] } }) { operation { id } } }",
+        { name },
+      );
+      return commissionNodes.operation.id;
+    };
+    const first = await begin(before);
+    await eventually("the program shows an operation", () => shown.includes(first));
+    expect(proxy.cut()).toBe(1);
+    const second = await begin(after);
+    await eventually("the program shows the next operation", () => shown.includes(second), 30_000);
+    expect(shown).toContain(first);
+  } finally {
+    child.kill();
+  }
+});
