@@ -4,6 +4,7 @@ import { editWithoutPause, send, untilQuiet } from "./changes.ts";
 import { nodeCount, tableEquals } from "./lab.ts";
 import type { Lab } from "./lab.ts";
 import { watchLoad } from "./load-times.ts";
+import { openMetrics } from "./page-metrics.ts";
 import { nameOf } from "./service.ts";
 import { VIEWPORT, live, openTab, whole } from "./tab.ts";
 
@@ -17,15 +18,13 @@ async function loads(lab: Lab): Promise<void> {
     folder,
   } = lab;
   const times = await watchLoad(page);
-  const metrics = await page.context().newCDPSession(page);
-  await metrics.send("Performance.enable");
+  const metrics = await openMetrics(page);
   const cpuBefore = service.cpuSeconds();
   await page.goto(front.url);
   await whole(page, nodes);
   const cpu = service.cpuSeconds() - cpuBefore;
   const { screen, counts, live: all } = await times();
-  const { metrics: list } = await metrics.send("Performance.getMetrics");
-  const busy = list.find(({ name }) => name === "TaskDuration")?.value ?? 0;
+  const busy = (await metrics.read())("TaskDuration");
   check(
     `shows all ${nodes} nodes, and a screen of them before`,
     screen < all,
@@ -52,19 +51,15 @@ async function staysLive(lab: Lab): Promise<void> {
     changes,
   } = lab;
   const before = { ...front.counts, ...sent };
-  const metrics = await page.context().newCDPSession(page);
-  await metrics.send("Performance.enable");
-  const metric = async () => {
-    await metrics.send("HeapProfiler.collectGarbage");
-    const { metrics: list } = await metrics.send("Performance.getMetrics");
-    return (name: string) => list.find((one) => one.name === name)?.value ?? 0;
-  };
-  const start = await metric();
+  const metrics = await openMetrics(page);
+  await metrics.collectGarbage();
+  const start = await metrics.read();
   const cpuBefore = service.cpuSeconds();
   const began = performance.now();
   const made = await changes.makeUntil(AbortSignal.timeout(seconds * 1_000));
   const took = (performance.now() - began) / 1_000;
-  const end = await metric();
+  await metrics.collectGarbage();
+  const end = await metrics.read();
   const busy = end("TaskDuration") - start("TaskDuration");
   const figures = `${made} changes in ${took.toFixed(0)} s; main thread ${((busy / took) * 100).toFixed(1)} %, heap ${(end("JSHeapUsedSize") / 1e6).toFixed(1)} MB, service ${(service.cpuSeconds() - cpuBefore).toFixed(1)} s of CPU`;
   check("changes were made", made > 10, figures);
