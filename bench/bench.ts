@@ -25,6 +25,7 @@ import { openTestbed } from "./testbed.ts";
 import type { Testbed } from "./testbed.ts";
 import { countStatements } from "./statements.ts";
 import { measureStreams } from "./streams.ts";
+import { measureTriggers } from "./triggers.ts";
 import { measureWholeFleet } from "./whole-fleet.ts";
 
 const FLAGS = {
@@ -33,15 +34,15 @@ const FLAGS = {
   rounds: {
     type: "string",
     default: "2",
-    help: "cycle, recording, memory, runs, cycles, admission, lists, snapshots, readers, start: number of rounds",
+    help: "cycle, triggers, recording, memory, runs, cycles, admission, lists, snapshots, readers, start: number of rounds",
   },
   concurrency: {
     type: "string",
     default: "32",
-    help: "cycle, memory, runs, cycles, admission, fleet, profile, statements: nodes at a time",
+    help: "cycle, triggers, memory, runs, cycles, admission, fleet, profile, statements: nodes at a time",
   },
-  bulk: { type: "string", default: "200", help: "cycle: number of nodes" },
-  singles: { type: "string", default: "100", help: "cycle: number of nodes with a request each" },
+  bulk: { type: "string", default: "200", help: "cycle, triggers: number of nodes" },
+  singles: { type: "string", default: "100", help: "cycle, triggers: number of nodes with a request each" },
   against: {
     type: "string",
     default: "",
@@ -146,6 +147,16 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
         rounds,
         concurrency,
         against: flags.against,
+      }),
+  },
+  triggers: {
+    flags: ["bulk", "singles", "rounds", "concurrency"],
+    measure: (testbed) =>
+      measureTriggers(testbed, {
+        nodes: Number(flags.bulk),
+        singles: Number(flags.singles),
+        rounds,
+        concurrency,
       }),
   },
   recording: {

@@ -5,80 +5,22 @@
  * passes, so that their ratio does not depend on other load of the machine. Nodes are selected by name, which older
  * builds know too; with one that has no `provideNodes`, nodes of both builds become available by `commissionNodes`.
  */
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
-import postgres from "postgres";
-import { socketFolderOf } from "../src/store/postgres/embedded-folder.ts";
-import { USER, passwordOf } from "../src/store/postgres/embedded-setup.ts";
+import { IN_FLIGHT, MODES, THIS_CHECKOUT, countPass, enroll, measurePass, openBuild, verbsOf } from "./cycle-passes.ts";
+import type { Build, Cost, Mode, PassOptions, Passes } from "./cycle-passes.ts";
 import { median, printTable, shown } from "./figures.ts";
-import { mutate, request } from "./request.ts";
-import { startServed } from "./service.ts";
-import type { Served } from "./service.ts";
-import { cpuMs, cpuMsOfTree, memoryMbOfTree, pssMb } from "./testbed.ts";
 import type { Testbed } from "./testbed.ts";
 
-export interface CycleOptions {
-  readonly nodes: number;
+export interface CycleOptions extends PassOptions {
   readonly rounds: number;
-  readonly concurrency: number;
-  /** Nodes of a pass with one request each. */
-  readonly singles: number;
   /** Folder with the checkout of another build; empty: only this one is measured. */
   readonly against: string;
 }
 
-/** Mutations, with their input types. */
-const VERBS = {
-  manageNodes: "NodeWorkInput",
-  inspectNodes: "NodeWorkInput",
-  provideNodes: "NodeWorkInput",
-  commissionNodes: "CommissionNodesInput",
-  deployNodes: "DeployNodesInput",
-  undeployNodes: "NodeWorkInput",
-} as const;
-type Verb = keyof typeof VERBS;
-const MODES = ["bulk", "single"] as const;
-type Mode = (typeof MODES)[number];
-
-/** Requests for one node that are in flight at the same time. */
-const IN_FLIGHT = 16;
-const POLL_MS = 25;
-const REQUEST_MS = 60_000;
-
-/** Per node and cycle. Memory: at the end of the pass. */
-interface Cost {
-  readonly postgresCpuMs: number;
-  readonly serviceCpuMs: number;
-  readonly driversCpuMs: number;
-  readonly walKb: number;
-  readonly cyclesPerSecond: number;
-  readonly pssMb: number;
-}
-
-/** From PostgreSQL's log, per node and cycle. */
-interface Counts {
-  readonly statements: number;
-  readonly commits: number;
-}
-
-interface Build extends AsyncDisposable {
-  readonly name: string;
-  readonly service: Served;
-  readonly sql: postgres.Sql;
-  readonly postmaster: number;
-  readonly logFile: string;
-}
-
-interface Passes extends CycleOptions {
-  readonly verbs: readonly Verb[];
-}
-
 export async function measureCycle(testbed: Testbed, given: CycleOptions): Promise<void> {
   await using parts = new AsyncDisposableStack();
-  const builds = [parts.use(await openBuild(testbed, "this build", new URL("../", import.meta.url).pathname, given))];
+  const builds = [parts.use(await openBuild(testbed, "this build", THIS_CHECKOUT, given))];
   if (given.against !== "") builds.push(parts.use(await openBuild(testbed, given.against, given.against, given)));
-  const options: Passes = { ...given, verbs: await verbsOf(builds) };
+  const options = { ...given, verbs: await verbsOf(builds) };
   const costs = new Map(builds.flatMap((build) => MODES.map((mode) => [keyOf(build, mode), [] as Cost[]])));
   for (const build of builds) await enroll(build, options);
   for (let round = 1; round <= options.rounds; round += 1) {
@@ -101,7 +43,7 @@ async function printMode(
   mode: Mode,
   builds: readonly Build[],
   costs: ReadonlyMap<string, readonly Cost[]>,
-  options: Passes,
+  options: CycleOptions & Passes,
 ): Promise<void> {
   const rows: string[][] = [];
   for (const build of builds) {
@@ -142,207 +84,4 @@ async function printMode(
   console.log(
     `  this build / ${options.against}, medians of the rounds: PostgreSQL CPU ${ratio("postgresCpuMs")}, service CPU ${ratio("serviceCpuMs")}, WAL ${ratio("walKb")}`,
   );
-}
-
-/** A service on an embedded database of its own. */
-async function openBuild(
-  testbed: Testbed,
-  name: string,
-  checkout: string,
-  { concurrency }: CycleOptions,
-): Promise<Build> {
-  const data = join(testbed.folder, `cycle-${name === "this build" ? "this" : "other"}`);
-  await using parts = new AsyncDisposableStack();
-  const service = parts.use(
-    await startServed(testbed, {
-      program: join(checkout, "src/main.ts"),
-      environment: {
-        OSTLER_DATA: data,
-        OSTLER_PLUGINS: "fake",
-        OSTLER_POWER_SECONDS: "0",
-        OSTLER_CONCURRENCY: String(concurrency),
-      },
-    }),
-  );
-  const folder = join(data, "postgres");
-  const password = passwordOf(folder);
-  const sql = postgres({
-    host: socketFolderOf(folder),
-    port: 5432,
-    user: USER,
-    database: "postgres",
-    ...(password !== null && { password }),
-    max: 1,
-    // Statements of the benchmark are not counted. Its session is one for the whole time, because its CPU time is
-    // subtracted.
-    connection: { log_statement: "none" },
-    max_lifetime: null,
-    onnotice: () => {},
-  });
-  parts.defer(() => sql.end({ timeout: 5 }));
-  const postmaster = Number(readFileSync(join(folder, "data", "postmaster.pid"), "latin1").split("\n")[0]);
-  const opened = parts.move();
-  return {
-    name,
-    service,
-    sql,
-    postmaster,
-    logFile: join(folder, "postgres.log"),
-    [Symbol.asyncDispose]: () => opened.disposeAsync(),
-  };
-}
-
-/** Registers the nodes and takes them through a cycle, so that plans, processes and caches are warm. */
-async function enroll(build: Build, passes: Passes): Promise<void> {
-  const { nodes } = passes;
-  for (let from = 0; from < nodes; from += 500) {
-    const list = Array.from({ length: Math.min(500, nodes - from) }, (_, index) => ({
-      name: nameOf(from + index),
-      driver: { fake: {} },
-    }));
-    await mutate(
-      build.service,
-      "mutation ($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }",
-      { input: { nodes: list } },
-      AbortSignal.timeout(REQUEST_MS),
-    );
-  }
-  await cycleAll(build, passes);
-}
-
-/** The verbs of a cycle, which all builds have. */
-async function verbsOf(builds: readonly Build[]): Promise<readonly Verb[]> {
-  const has = await Promise.all(builds.map(async ({ service }) => (await mutationsOf(service)).has("provideNodes")));
-  const provide = has.every(Boolean) ? "provideNodes" : "commissionNodes";
-  return ["manageNodes", "inspectNodes", provide, "deployNodes", "undeployNodes"];
-}
-
-async function mutationsOf(service: Served): Promise<ReadonlySet<string>> {
-  const { __schema: schema } = await request<{ __schema: { mutationType: { fields: readonly { name: string }[] } } }>(
-    service,
-    "{ __schema { mutationType { fields { name } } } }",
-  );
-  return new Set(schema.mutationType.fields.map(({ name }) => name));
-}
-
-function nameOf(index: number): string {
-  return `n${String(index).padStart(6, "0")}`;
-}
-
-// ---- passes
-
-async function measurePass(build: Build, mode: Mode, options: Passes): Promise<Cost> {
-  const { sql, service, postmaster } = build;
-  await sql`vacuum analyze`;
-  await sql`checkpoint`;
-  const before = await readCounters(build);
-  const start = performance.now();
-  const cycles = await runPass(build, mode, options);
-  const seconds = (performance.now() - start) / 1_000;
-  const after = await readCounters(build);
-  const each = (field: keyof typeof before) => (after[field] - before[field]) / cycles;
-  return {
-    postgresCpuMs: each("postgres"),
-    serviceCpuMs: each("service"),
-    driversCpuMs: each("drivers"),
-    walKb: each("wal") / 1_024,
-    cyclesPerSecond: cycles / seconds,
-    pssMb: (memoryMbOfTree(service.pid) ?? 0) + (memoryMbOfTree(postmaster) ?? 0) - pssMb(String(postmaster)),
-  };
-}
-
-/** Runs a pass with all statements logged, and counts them. */
-async function countPass(build: Build, mode: Mode, options: Passes): Promise<Counts> {
-  const { sql, logFile } = build;
-  await sql`alter system set log_statement = 'all'`;
-  await sql`select pg_reload_conf()`;
-  const from = readFileSync(logFile).length;
-  const cycles = await runPass(build, mode, options);
-  const log = readFileSync(logFile).subarray(from).toString("utf8");
-  await sql`alter system reset log_statement`;
-  await sql`select pg_reload_conf()`;
-  const count = (pattern: RegExp) => (log.match(pattern)?.length ?? 0) / cycles;
-  return {
-    statements: count(/ LOG: {2}(?:statement|execute [^:]*): /g),
-    commits: count(/ LOG: {2}(?:statement|execute [^:]*): commit/gi),
-  };
-}
-
-/** Returns the number of cycles. */
-async function runPass(build: Build, mode: Mode, passes: Passes): Promise<number> {
-  const { nodes, singles } = passes;
-  if (mode === "bulk") {
-    await cycleAll(build, passes);
-    return nodes;
-  }
-  const count = Math.min(nodes, singles);
-  await cycleEach(build, { ...passes, nodes: count });
-  return count;
-}
-
-/** All nodes through one cycle, with one request for each verb. */
-async function cycleAll({ service, sql }: Build, { nodes, verbs }: Passes): Promise<void> {
-  const names = Array.from({ length: nodes }, (_, index) => nameOf(index));
-  for (const verb of verbs) {
-    await submit(service, verb, { names });
-    while ((await sql`select 1 from operations where finished_at is null limit 1`).length > 0) await delay(POLL_MS);
-  }
-}
-
-/** Nodes through one cycle, each with its own requests. */
-async function cycleEach({ service, sql }: Build, { nodes, verbs }: Passes): Promise<void> {
-  const waiting = new Map<string, () => void>();
-  let isOver = false;
-  const poll = (async () => {
-    while (!isOver) {
-      const ended =
-        await sql`select id from operations where id = any(${[...waiting.keys()]}::uuid[]) and finished_at is not null`;
-      for (const { id } of ended) {
-        waiting.get(String(id))?.();
-        waiting.delete(String(id));
-      }
-      await delay(POLL_MS);
-    }
-  })();
-  let next = 0;
-  const work = async () => {
-    for (let index = next++; index < nodes; index = next++) {
-      for (const verb of verbs) {
-        const id = await submit(service, verb, { names: [nameOf(index)] });
-        await new Promise<void>((resolve) => waiting.set(id, resolve));
-      }
-    }
-  };
-  try {
-    await Promise.race([Promise.all(Array.from({ length: IN_FLIGHT }, work)), poll]);
-  } finally {
-    isOver = true;
-    await poll;
-  }
-}
-
-async function submit(service: Served, verb: Verb, nodes: object): Promise<string> {
-  const data = await mutate<{ work: { operation: { uuid: string } } }>(
-    service,
-    `mutation ($input: ${VERBS[verb]}!) { work: ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
-    { input: { nodes, ...(verb === "commissionNodes" && { until: "AVAILABLE" }) } },
-    AbortSignal.timeout(REQUEST_MS),
-  );
-  return data.work.operation.uuid;
-}
-
-// ---- counters
-
-async function readCounters({ service, sql, postmaster }: Build) {
-  const [row] = await sql`select pg_current_wal_insert_lsn() - '0/0'::pg_lsn as wal, pg_backend_pid() as pid`;
-  const own = cpuMs(service.pid) ?? Number.NaN;
-  // The benchmark's own session asks again and again which operations have ended.
-  const asking = cpuMs(Number(row?.["pid"])) ?? Number.NaN;
-  return {
-    wal: Number(row?.["wal"]),
-    service: own,
-    postgres: (cpuMsOfTree(postmaster) ?? Number.NaN) + (cpuMs(postmaster) ?? 0) - asking,
-    // The postmaster is a child of the service as well.
-    drivers: (cpuMsOfTree(service.pid) ?? Number.NaN) - (cpuMs(postmaster) ?? 0),
-  };
 }
