@@ -19,6 +19,7 @@ import { measureMemory } from "./memory.ts";
 import { measureProfile } from "./profile.ts";
 import { measureReaders } from "./readers.ts";
 import { measureRecording } from "./recording.ts";
+import { measureRelabel } from "./relabel.ts";
 import { measureRuns } from "./runs.ts";
 import { measureSnapshots } from "./snapshots.ts";
 import { openTestbed } from "./testbed.ts";
@@ -50,7 +51,7 @@ const FLAGS = {
   },
   fleets: { type: "string", default: "100,1000,10000", help: "cycles: sizes of the fleets" },
   cycles: { type: "string", default: "10000", help: "cycles: number of cycles of each fleet" },
-  fleet: { type: "string", default: "10000", help: "fleet, snapshots: number of nodes" },
+  fleet: { type: "string", default: "10000", help: "fleet, snapshots, relabel: number of nodes" },
   nodes: { type: "string", default: "2000,10000", help: "admission: sizes of the fleets" },
   subscribers: { type: "string", default: "1,100", help: "latency: numbers of subscribers" },
   transitions: { type: "string", default: "300", help: "latency: number of transitions" },
@@ -68,6 +69,7 @@ const FLAGS = {
   megabytes: { type: "string", default: "500", help: "images: size of the image" },
   seconds: { type: "string", default: "10", help: "images: duration of each measurement" },
   changes: { type: "string", default: "2000", help: "recording: changed rows per round" },
+  followers: { type: "string", default: "100,1000", help: "relabel: numbers of clients with one of ten filters" },
   held: { type: "string", default: "200", help: "memory: number of nodes" },
   delays: { type: "string", default: "0,1000", help: "memory: durations of calls, in ms" },
   help: { type: "boolean" },
@@ -128,6 +130,10 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
         writes: Number(flags.writes),
         rounds,
       }),
+  },
+  relabel: {
+    flags: ["followers", "fleet"],
+    measure: (testbed) => measureRelabel(testbed, { followers: numbers(flags.followers), nodes: Number(flags.fleet) }),
   },
   images: {
     flags: ["clients", "megabytes", "seconds"],
