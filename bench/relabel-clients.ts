@@ -62,7 +62,9 @@ function take({ follower, seen }: State, text: string): void {
     firstAt,
     medianAt: completeAt[Math.floor(completeAt.length / 2)] ?? firstAt,
     lastAt: completeAt.at(-1) ?? firstAt,
-    ...{ items, bytes, surplus },
+    items,
+    bytes,
+    surplus,
   });
 }
 

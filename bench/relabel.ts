@@ -8,6 +8,7 @@ import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { numberChanges } from "../src/store/changes.ts";
 import { percentile, printTable, shown } from "./figures.ts";
 import { CALLER, PLUGIN, openFleet } from "./fleet.ts";
 import type { Follower, FromClients, ToClients } from "./relabel-clients.ts";
@@ -118,7 +119,12 @@ async function measureOne(testbed: Testbed, count: number, nodes: number): Promi
       lastSeconds: (lastAt - began) / 1_000,
       serviceCpuMs: (cpuMs(service.pid) ?? 0) - cpuBefore,
       postgresCpuMs: (testbed.postgresCpuMs() ?? 0) - postgresBefore,
-      ...{ idleMb, peakMb, others, items, bytes, surplus },
+      idleMb,
+      peakMb,
+      others,
+      items,
+      bytes,
+      surplus,
       expected: followers.reduce((sum, follower) => sum + follower.nodes, 0),
     };
   } finally {
@@ -150,6 +156,8 @@ async function registerGroups(connection: { readonly url: string }, nodes: numbe
     const { refusals } = await fleet.engine.registerNodes(CALLER, batch);
     if (refusals.length > 0) throw new Error(refusals[0]?.message);
   }
+  // Otherwise followers would receive the end of the registration.
+  while ((await numberChanges(fleet.database.reader, nodes)) > 0);
 }
 
 function send(child: ChildProcess, message: ToClients): void {
