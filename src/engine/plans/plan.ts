@@ -18,6 +18,7 @@ import {
   POWER_STEPS,
   POWER_TITLES,
   SOFT_OFF_TIMEOUT,
+  WAIT_STEP,
   isReserved,
   powerChangeOf,
   shutsDown,
@@ -259,9 +260,9 @@ function reservedStepOf(
 ): PlannedStep {
   if (from === "power") {
     const change = powerChangeOf({ name });
-    return change
-      ? powerStep(composition, leg, change, Number(args["timeoutSeconds"] ?? SOFT_OFF_TIMEOUT))
-      : bootStep(composition, leg, args);
+    if (change) return powerStep(composition, leg, change, Number(args["timeoutSeconds"] ?? SOFT_OFF_TIMEOUT));
+    if (name === BOOT_STEP) return bootStep(composition, leg, args);
+    throw new Error(`The plan has no step for the reserved step ${from}.${name}.`);
   }
   const owner = { interface: ENGINE_INTERFACE, driver: "ostler" };
   if (name === HOLD_STEP) {
@@ -274,6 +275,7 @@ function reservedStepOf(
       args: reason === null ? {} : { reason },
     });
   }
+  if (name !== WAIT_STEP) throw new Error(`The plan has no step for the reserved step ${from}.${name}.`);
   const seconds = Number(args["seconds"]);
   return engineStep(leg, owner, {
     name,
