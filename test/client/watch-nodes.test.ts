@@ -196,7 +196,7 @@ describe("watcher", () => {
     const filter = buildSchema(readFileSync(new URL("../../schema.graphql", import.meta.url), "utf8")).getType(
       "NodeFilter",
     );
-    expect(Object.keys(all).toSorted()).toEqual(
+    expect(Object.keys(all).toSorted(), "Print schema.graphql with `npm run schema`.").toEqual(
       isInputObjectType(filter)
         ? Object.keys(filter.getFields())
             .filter((name) => name !== "serial" && name !== "inventory")
