@@ -90,6 +90,15 @@ describe("a change", () => {
     expect(reportOf(changes, "1.2.0").passes).toBe(true);
   });
 
+  test("a brief report counts the changes that pass, and lists those that fail", () => {
+    const changes = since((text) => without(text).replace("ERROR", "ERROR STOPPED"));
+    const { text, passes } = reportOf(changes, "1.2.0", { isBrief: true });
+    expect(passes).toBe(false);
+    expect(text).toContain("since 1.2.0 that pass: 0 breaking, 1 dangerous.");
+    expect(text).not.toContain("NodeState.STOPPED");
+    expect(text).toContain("Breaks 1.2.0: Field Query.old was removed.\n");
+  });
+
   test("additions and descriptions are not listed", () => {
     expect(
       reportOf(

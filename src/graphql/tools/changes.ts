@@ -1,6 +1,7 @@
 /**
  * `npm run schema:changes`: prints the changes of the schema since the last release, and fails for a breaking change
- * unless a decision allows it with a line `Breaks <last release>: <change>`.
+ * unless a decision allows it with a line `Breaks <last release>: <change>`. With `--brief`, as in `npm run check`, it
+ * lists only what fails, and counts the rest.
  */
 import { globSync, readFileSync } from "node:fs";
 import { basename } from "node:path";
@@ -81,16 +82,20 @@ export function allDecisions(): string[] {
   return globSync("docs/decisions/*.md", { cwd: ROOT }).map((file) => readFileSync(`${ROOT}/${file}`, "utf8"));
 }
 
-/** A report of the changes, and whether they may be released. */
+/** A report of the changes, and whether they may be released. `isBrief`: it counts the changes that pass. */
 export function reportOf(
   { refused, decided, undone, dangerous }: ChangesSince,
   version: string,
+  { isBrief = false }: { readonly isBrief?: boolean } = {},
 ): { readonly text: string; readonly passes: boolean } {
   const list = (title: string, changes: readonly string[]) =>
     changes.length === 0 ? "" : `${title}:\n${changes.map((change) => `  ${change}\n`).join("")}`;
-  const text =
+  const passing =
     list(`Breaking changes since ${version} that a decision allows`, decided) +
-    list(`Dangerous changes since ${version}`, dangerous) +
+    list(`Dangerous changes since ${version}`, dangerous);
+  const counts = `Schema changes since ${version} that pass: ${decided.length} breaking, ${dangerous.length} dangerous. \`npm run schema:changes\` lists them.\n`;
+  const text =
+    (isBrief && passing !== "" ? counts : passing) +
     list(
       "Breaking changes without a decision. Revert them, or write a decision in docs/decisions with these lines",
       refused.map((change) => `Breaks ${version}: ${change}`),
@@ -107,10 +112,8 @@ export function reportOf(
 
 if (import.meta.main) {
   const release = lastRelease();
-  const { text, passes } = reportOf(
-    changesSince(release, buildSchema(await describeDrivers()), allDecisions()),
-    release.version,
-  );
+  const changes = changesSince(release, buildSchema(await describeDrivers()), allDecisions());
+  const { text, passes } = reportOf(changes, release.version, { isBrief: process.argv.includes("--brief") });
   (passes ? process.stdout : process.stderr).write(text);
   if (!passes) process.exitCode = 1;
 }
