@@ -16,7 +16,7 @@ import { knownClusters } from "./cluster-changes.ts";
 import type { KnownCluster } from "./cluster-changes.ts";
 import { createKnownRows } from "./known-rows.ts";
 import type { KnownRows } from "./known-rows.ts";
-import { LogReader, subscribe } from "./log-reader.ts";
+import { LogReader } from "./log-reader.ts";
 import { knownNodes } from "./node-changes.ts";
 import type { KnownNode } from "./node-changes.ts";
 import { knownOperations } from "./operation-changes.ts";
@@ -119,7 +119,7 @@ export function createChangeTail({
       return reader.isClosed;
     },
     onAdvance(listener: () => void) {
-      const unsubscribe = subscribe(reader.advanceListeners, listener);
+      const unsubscribe = reader.advanceListeners.add(listener);
       look();
       return unsubscribe;
     },

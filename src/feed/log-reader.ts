@@ -4,6 +4,7 @@
  */
 import type { Log } from "../log.ts";
 import type { LogCursor } from "../store/transitions.ts";
+import { Listeners } from "./listeners.ts";
 
 interface Position {
   readonly position: number;
@@ -21,7 +22,7 @@ const RECENT_MAX = 8_192;
 const PAGE = 500;
 
 export class LogReader<Row extends Position> {
-  readonly advanceListeners = new Set<() => void>();
+  readonly advanceListeners = new Listeners();
   readonly #options: LogReaderOptions<Row>;
   /** The newest rows, oldest first; their positions have no holes. */
   #recentRows: Row[] = [];
@@ -64,12 +65,12 @@ export class LogReader<Row extends Position> {
   skipTo(newest: LogCursor): void {
     this.#recentRows = [];
     this.#newest = newest;
-    notifyAll(this.advanceListeners);
+    this.advanceListeners.notify();
   }
 
   close(): void {
     this.#isClosed = true;
-    notifyAll(this.advanceListeners);
+    this.advanceListeners.notifyAtOnce();
   }
 
   /** Waits for the read under way. */
@@ -101,17 +102,7 @@ export class LogReader<Row extends Position> {
     if (this.#recentRows.length > 2 * RECENT_MAX) this.#recentRows = this.#recentRows.slice(-RECENT_MAX);
     this.#newest = newest;
     this.#options.onRows(rows);
-    notifyAll(this.advanceListeners);
+    this.advanceListeners.notify();
     return rows.length === PAGE;
   }
-}
-
-/** Adds a listener, and returns the function that removes it. */
-export function subscribe(listeners: Set<() => void>, listener: () => void): () => void {
-  listeners.add(listener);
-  return () => void listeners.delete(listener);
-}
-
-export function notifyAll(listeners: ReadonlySet<() => void>): void {
-  for (const listener of listeners) listener();
 }

@@ -4,7 +4,7 @@
  * see the same heads, and so read the same pages.
  */
 import { createSpacedCalls } from "../runtime/spaced-calls.ts";
-import { notifyAll, subscribe } from "./log-reader.ts";
+import { Listeners } from "./listeners.ts";
 
 export interface Head {
   readonly position: number;
@@ -13,13 +13,14 @@ export interface Head {
 }
 
 export function createPacedHead(head: Head & { readonly isClosed: boolean }, everyMs: number): Head {
-  const listeners = new Set<() => void>();
+  const listeners = new Listeners();
   let position = 0;
   let leave = () => {};
 
   const advance = () => {
     position = head.position;
-    notifyAll(listeners);
+    if (head.isClosed) listeners.notifyAtOnce();
+    else listeners.notify();
   };
   const advances = createSpacedCalls(everyMs, advance);
   return {
@@ -31,7 +32,7 @@ export function createPacedHead(head: Head & { readonly isClosed: boolean }, eve
         position = head.position;
         leave = head.onAdvance(() => (head.isClosed ? advance() : advances.request()));
       }
-      const unsubscribe = subscribe(listeners, listener);
+      const unsubscribe = listeners.add(listener);
       return () => {
         unsubscribe();
         if (listeners.size > 0) return;

@@ -16,7 +16,8 @@ import type { LogCursor, TransitionRow } from "../store/transitions.ts";
 import { createChangeTail } from "./change-tail.ts";
 import type { ChangeTail } from "./change-tail.ts";
 import { createFacts } from "./facts.ts";
-import { LogReader, notifyAll, subscribe } from "./log-reader.ts";
+import { Listeners } from "./listeners.ts";
+import { LogReader } from "./log-reader.ts";
 import { createSnapshots } from "./snapshots.ts";
 import type { Snapshots } from "./snapshots.ts";
 import { createTurns } from "./turns.ts";
@@ -60,7 +61,7 @@ export interface TailParts {
 
 export async function createTail(parts: TailParts): Promise<Tail> {
   const { database, notifier, log, observer = noopObserver } = parts;
-  const writeListeners = new Set<() => void>();
+  const writeListeners = new Listeners();
   const reader = new LogReader<TransitionRow>(
     {
       log,
@@ -73,7 +74,7 @@ export async function createTail(parts: TailParts): Promise<Tail> {
   const facts = createFacts((ids) => nodeFacts(database.reader, ids));
   const look = () => {
     if (reader.isClosed) return;
-    notifyAll(writeListeners);
+    writeListeners.notify();
     reader.readNew();
     changes.look();
   };
@@ -85,7 +86,7 @@ export async function createTail(parts: TailParts): Promise<Tail> {
   const close = () => {
     reader.close();
     changes.close();
-    notifyAll(writeListeners);
+    writeListeners.notifyAtOnce();
   };
   return {
     get head() {
@@ -102,8 +103,8 @@ export async function createTail(parts: TailParts): Promise<Tail> {
     snapshot: createSnapshots(database),
     changes,
     turns: createTurns({ isBusy: () => database.isWriting() }),
-    onAdvance: (listener) => subscribe(reader.advanceListeners, listener),
-    onWrite: (listener) => subscribe(writeListeners, listener),
+    onAdvance: (listener) => reader.advanceListeners.add(listener),
+    onWrite: (listener) => writeListeners.add(listener),
     onReset: (code) => observer.streamReset(code),
     close,
     async [Symbol.asyncDispose]() {

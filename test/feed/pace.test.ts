@@ -1,7 +1,7 @@
 /** The pace of a stream's reads: a rest does not end for a write, and ends at once when the reader leaves. */
 import { expect, test, vi } from "vitest";
 import { createPace } from "../../src/feed/pace.ts";
-import { notifyAll, subscribe } from "../../src/feed/log-reader.ts";
+import { Listeners } from "../../src/feed/listeners.ts";
 import { pulled } from "../../src/feed/pull.ts";
 
 const HOUR_MS = 3_600_000;
@@ -9,18 +9,18 @@ const HOUR_MS = 3_600_000;
 /** A stream that emits its number of reads, once an hour. */
 function hourly() {
   const tail = { closed: false };
-  const listeners = new Set<() => void>();
+  const listeners = new Listeners();
   const pace = createPace(tail, HOUR_MS);
   let looks = 0;
   const items = pulled(
-    (listener) => subscribe(listeners, listener),
+    (listener) => listeners.add(listener),
     () => {
       if (pace.restMs > 0) return { pauseMs: pace.restMs };
       pace.look();
       return [(looks += 1)];
     },
   );
-  return { items, tail, notify: () => notifyAll(listeners), looks: () => looks };
+  return { items, tail, notify: () => listeners.notify(), looks: () => looks };
 }
 
 test("pace: the first read is at once, and the next waits for the interval, whatever is written", async () => {

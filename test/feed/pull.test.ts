@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { pulled } from "../../src/feed/pull.ts";
 import type { Pause, Producer } from "../../src/feed/pull.ts";
-import { notifyAll, subscribe } from "../../src/feed/log-reader.ts";
+import { Listeners } from "../../src/feed/listeners.ts";
 
 const HOUR_MS = 3_600_000;
 
@@ -12,7 +12,7 @@ afterEach(() => {
 
 /** An iterator over what `produced` holds, and the number of calls of its producer. */
 function iteratorOf(produced: (number | Pause)[], pauseMs = HOUR_MS) {
-  const listeners = new Set<() => void>();
+  const listeners = new Listeners();
   const state = { calls: 0, released: 0 };
   const produce: Producer<number> = () => {
     state.calls += 1;
@@ -20,11 +20,11 @@ function iteratorOf(produced: (number | Pause)[], pauseMs = HOUR_MS) {
     return typeof next === "number" ? [next] : next;
   };
   const items = pulled(
-    (listener) => subscribe(listeners, listener),
+    (listener) => listeners.add(listener),
     produce,
     () => (state.released += 1),
   );
-  return { items, state, listeners, change: () => notifyAll(listeners) };
+  return { items, state, listeners, change: () => listeners.notify() };
 }
 
 describe("pulled iterator", () => {
@@ -64,10 +64,10 @@ describe("pulled iterator", () => {
   });
 
   test("a change during a read leads to another read", async () => {
-    const listeners = new Set<() => void>();
+    const listeners = new Listeners();
     const reads: PromiseWithResolvers<readonly number[] | Pause>[] = [];
     const items = pulled<number>(
-      (listener) => subscribe(listeners, listener),
+      (listener) => listeners.add(listener),
       () => {
         const read = Promise.withResolvers<readonly number[] | Pause>();
         reads.push(read);
@@ -75,7 +75,7 @@ describe("pulled iterator", () => {
       },
     );
     const next = items.next();
-    notifyAll(listeners);
+    listeners.notify();
     reads[0]?.resolve({ pauseMs: HOUR_MS });
     await vi.waitFor(() => expect(reads).toHaveLength(2));
     reads[1]?.resolve([3]);
