@@ -15,7 +15,7 @@ function counted(count: number) {
     }),
   );
   const called = () => calls.filter((count) => count > 0).length;
-  /** Waits until a turn of the event loop calls nobody. */
+  /** Waits until a turn of the event loop calls no listener. */
   const settled = async () => {
     for (let before = -1, now = 0; before !== now;) {
       before = calls.reduce((sum, count) => sum + count, 0);
