@@ -14,14 +14,15 @@ function counted(count: number) {
       calls[index] = (calls[index] ?? 0) + 1;
     }),
   );
-  const called = () => calls.filter((count) => count > 0).length;
+  const called = () => calls.filter((times) => times > 0).length;
+  const total = () => calls.reduce((sum, times) => sum + times, 0);
   /** Waits until a turn of the event loop calls no listener. */
   const settled = async () => {
-    for (let before = -1, now = 0; before !== now;) {
-      before = calls.reduce((sum, count) => sum + count, 0);
+    let before: number;
+    do {
+      before = total();
       await nextTurn();
-      now = calls.reduce((sum, count) => sum + count, 0);
-    }
+    } while (total() !== before);
   };
   return { listeners, calls, removals, called, settled };
 }
