@@ -125,8 +125,11 @@ function fieldFlaws({ name, labels, hostGroup, description, macs }: NodeChange):
   ];
 }
 
+/** Names every member, so that the compiler reports a new field that is missing in `merged`, and thus not checked. */
+type EveryField = { readonly [Field in keyof Required<NewNode>]: NewNode[Field] };
+
 /** The node as a registration, with the change applied. */
-function merged(node: NodeRow, change: NodeChange): NewNode {
+function merged(node: NodeRow, change: NodeChange): EveryField {
   const driver = change.driver ?? node.driver;
   return {
     name: change.name ?? node.name,
@@ -137,6 +140,8 @@ function merged(node: NodeRow, change: NodeChange): NewNode {
     hostGroup: change.hostGroup ?? undefined,
     description: change.description ?? undefined,
     macs: change.macs ?? undefined,
+    automaticCleaning: change.automaticCleaning ?? undefined,
+    cluster: undefined,
   };
 }
 
