@@ -8,6 +8,8 @@ import { createMemory } from "../../src/drivers/isolation/driver-memory.ts";
 import { createPool } from "../../src/drivers/isolation/pool.ts";
 import { FUNCTION_INTERFACES } from "../../src/drivers/interfaces.ts";
 import type { AnyDriver, FunctionInterface } from "../../src/drivers/interfaces.ts";
+import { probedAbilities } from "../../src/engine/discovery/probed-abilities.ts";
+import { createRedactor } from "../../src/engine/input/secret-redactor.ts";
 import { ipNetworks } from "../../src/runtime/ip-networks.ts";
 
 type FunctionsOf<Name extends FunctionInterface> = {
@@ -60,4 +62,13 @@ test("a driver with egress limits has every function of the contract", () => {
   expect(functionsOf(limitEgress(DRIVER, limits)), "Pass each function on in src/drivers/egress.ts.").toEqual(
     functionsOf(DRIVER),
   );
+});
+
+test("a probe shows every optional function of power", () => {
+  const { read: _read, set: _set, ...optional } = FUNCTIONS.power;
+  const shown = probedAbilities(DRIVER, [], createRedactor([])).map(({ name }) => name);
+  expect(
+    shown.filter((name) => name.startsWith("power.")),
+    "Add each function to declaredAbilities in src/engine/discovery/probed-abilities.ts.",
+  ).toEqual(Object.keys(optional).map((name) => `power.${name}`));
 });
