@@ -11,6 +11,7 @@ import { ask, runIdOf } from "./graphql-request.ts";
 import { obey } from "./control.ts";
 import { clock, record } from "./records.ts";
 import type { Answer, NodeAnswer, Refusal } from "./records.ts";
+import { inputTypeOf } from "../support/input-type.ts";
 
 const COMMAND = z.discriminatedUnion("do", [
   z.object({
@@ -49,28 +50,28 @@ const WORK =
   "operation { uuid } replayed results { ref accepted abortEffect run { id } error { code message } } errors { code message }";
 const CHANGE = "errors { code message }";
 
-/** For each mutation the type of its input and the fields of its answer. */
+/** For each mutation the fields of its answer. */
 const VERBS = {
-  registerNodes: ["RegisterNodesInput", CHANGE],
-  createCluster: ["CreateClusterInput", CHANGE],
-  commissionNodes: ["CommissionNodesInput", WORK],
-  deployNodes: ["DeployNodesInput", WORK],
-  undeployNodes: ["NodeWorkInput", WORK],
-  decommissionNodes: ["DecommissionNodesInput", WORK],
-  cleanNodes: ["CleanNodesInput", WORK],
-  provideNodes: ["NodeWorkInput", WORK],
-  inspectNodes: ["NodeWorkInput", WORK],
-  manageNodes: ["NodeWorkInput", WORK],
-  setPower: ["SetPowerInput", WORK],
-  setBootDevice: ["SetBootDeviceInput", WORK],
-  abort: ["AbortInput", WORK],
-  withdrawAbort: ["WorkInput", WORK],
-  stop: ["StopInput", WORK],
-  restart: ["RestartInput", WORK],
-  setMaintenance: ["SetMaintenanceInput", CHANGE],
-  clearMaintenance: ["ClearMaintenanceInput", CHANGE],
-  reportPresence: ["ReportPresenceInput", CHANGE],
-  updateCluster: ["UpdateClusterInput", CHANGE],
+  registerNodes: CHANGE,
+  createCluster: CHANGE,
+  commissionNodes: WORK,
+  deployNodes: WORK,
+  undeployNodes: WORK,
+  decommissionNodes: WORK,
+  cleanNodes: WORK,
+  provideNodes: WORK,
+  inspectNodes: WORK,
+  manageNodes: WORK,
+  setPower: WORK,
+  setBootDevice: WORK,
+  abort: WORK,
+  withdrawAbort: WORK,
+  stop: WORK,
+  restart: WORK,
+  setMaintenance: CHANGE,
+  clearMaintenance: CHANGE,
+  reportPresence: CHANGE,
+  updateCluster: CHANGE,
 } as const;
 type Verb = keyof typeof VERBS;
 
@@ -129,12 +130,11 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
       idempotencyKey: typeof key === "string" ? key : null,
       nodes: targets,
     });
-    const [type, fields] = VERBS[verb];
     let answer: Answer;
     try {
       const { data, errors, status } = await ask<Readonly<Record<string, WorkAnswer | null>>>(
         urls[replica] ?? "",
-        `mutation ($input: ${type}!) { ${verb}(input: $input) { ${fields} } }`,
+        `mutation ($input: ${inputTypeOf(verb)}!) { ${verb}(input: $input) { ${VERBS[verb]} } }`,
         { input },
         TIMEOUT_MS,
       );

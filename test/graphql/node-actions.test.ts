@@ -3,6 +3,7 @@ import { afterAll, expect, test } from "vitest";
 import { aGate as newGate } from "../support/builders.ts";
 import type { TestGate } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
+import { inputTypeOf } from "../support/input-type.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
 const statements: string[] = [];
@@ -43,19 +44,19 @@ const work = (name: string) => ({ work: { names: [name] } });
 const nodes = (name: string) => ({ nodes: { names: [name] } });
 
 /** Inputs of the mutations, by action. */
-const INPUTS: Readonly<Record<string, { readonly type: string; readonly input: (name: string) => object }>> = {
-  ABORT: { type: "AbortInput", input: work },
-  STOP: { type: "StopInput", input: work },
-  RESTART: { type: "RestartInput", input: work },
-  RELEASE_HOLDS: { type: "WorkInput", input: work },
-  WITHDRAW_ABORT: { type: "WorkInput", input: work },
-  SET_MAINTENANCE: { type: "SetMaintenanceInput", input: (name) => ({ ...nodes(name), reason: "fan" }) },
-  CLEAR_MAINTENANCE: { type: "ClearMaintenanceInput", input: nodes },
-  SET_RETIRED: { type: "SetRetiredInput", input: (name) => ({ ...nodes(name), reason: "old" }) },
-  CLEAR_RETIRED: { type: "ClearRetiredInput", input: nodes },
-  PROTECT: { type: "UpdateNodeInput", input: (name) => ({ node: { name }, protected: true }) },
-  UNPROTECT: { type: "UpdateNodeInput", input: (name) => ({ node: { name }, protected: false }) },
-  DELETE: { type: "DeleteNodesInput", input: nodes },
+const INPUTS: Readonly<Record<string, (name: string) => object>> = {
+  ABORT: work,
+  STOP: work,
+  RESTART: work,
+  RELEASE_HOLDS: work,
+  WITHDRAW_ABORT: work,
+  SET_MAINTENANCE: (name) => ({ ...nodes(name), reason: "fan" }),
+  CLEAR_MAINTENANCE: nodes,
+  SET_RETIRED: (name) => ({ ...nodes(name), reason: "old" }),
+  CLEAR_RETIRED: nodes,
+  PROTECT: (name) => ({ node: { name }, protected: true }),
+  UNPROTECT: (name) => ({ node: { name }, protected: false }),
+  DELETE: nodes,
 };
 
 interface Refused {
@@ -65,11 +66,12 @@ interface Refused {
 
 /** The reason why the mutation refuses the node; null if it accepts it. */
 async function sent({ action, mutation }: Verdict, name: string): Promise<Refused | null> {
-  const { type, input } = INPUTS[action] ?? { type: "", input: () => ({}) };
+  const input = INPUTS[action]?.(name);
+  const type = inputTypeOf(mutation);
   const hasResults = type.endsWith("WorkInput") || ["AbortInput", "StopInput", "RestartInput"].includes(type);
   const data = await ostler.query<Record<string, { errors: Refused[]; results?: { error: Refused | null }[] }>>(
     `mutation Send($input: ${type}!) { ${mutation}(input: $input) { errors { code message } ${hasResults ? "results { error { code message } }" : ""} } }`,
-    { input: input(name) },
+    { input },
   );
   const answer = data[mutation];
   return answer?.results?.[0]?.error ?? answer?.errors[0] ?? null;

@@ -1,6 +1,7 @@
 /** Plans: steps before execution, points of no return, and estimates from the site's history. */
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { aGate } from "../support/builders.ts";
+import { inputTypeOf } from "../support/input-type.ts";
 import { registeredNode, serviceUnderTest } from "../support/service.ts";
 
 const ostler = await serviceUnderTest();
@@ -48,12 +49,11 @@ async function plan(kind: string, names: readonly string[], more: object = {}): 
 
 async function ask(
   verb: string,
-  type: string,
   names: readonly string[],
   more: object = {},
 ): Promise<Plan & { readonly operation: { readonly uuid: string } | null }> {
   const data = await ostler.query<Record<string, Plan & { operation: { uuid: string } | null }>>(
-    `mutation Ask($input: ${type}!) { ${verb}(input: $input) { operation { uuid } ${FIELDS} } }`,
+    `mutation Ask($input: ${inputTypeOf(verb)}!) { ${verb}(input: $input) { operation { uuid } ${FIELDS} } }`,
     { input: { nodes: { names }, ...more } },
   );
   return data[verb] as never;
@@ -64,14 +64,13 @@ type From = "ENROLLED" | "MANAGEABLE" | "AVAILABLE" | "ACTIVE";
 const aNode = (state?: From, steps?: object) => registeredNode(ostler, state, steps);
 
 describe("the query plan", () => {
-  test.each<{ kind: string; verb: string; type?: string; from?: From; more?: object }>([
+  test.each<{ kind: string; verb: string; from?: From; more?: object }>([
     { kind: "MANAGE", verb: "manageNodes" },
     { kind: "INSPECT", verb: "inspectNodes", from: "ACTIVE" },
-    { kind: "CLEAN", verb: "cleanNodes", type: "CleanNodesInput", from: "AVAILABLE" },
+    { kind: "CLEAN", verb: "cleanNodes", from: "AVAILABLE" },
     {
       kind: "CLEAN",
       verb: "cleanNodes",
-      type: "CleanNodesInput",
       from: "AVAILABLE",
       more: {
         steps: [
@@ -80,46 +79,42 @@ describe("the query plan", () => {
         ],
       },
     },
-    { kind: "COMMISSION", verb: "commissionNodes", type: "CommissionNodesInput" },
+    { kind: "COMMISSION", verb: "commissionNodes" },
     {
       kind: "COMMISSION",
       verb: "commissionNodes",
-      type: "CommissionNodesInput",
       more: { until: "AVAILABLE", maxParallel: 3, waves: { sizes: [{ count: 1 }] } },
     },
-    { kind: "DEPLOY", verb: "deployNodes", type: "DeployNodesInput", from: "AVAILABLE" },
+    { kind: "DEPLOY", verb: "deployNodes", from: "AVAILABLE" },
     { kind: "PROVIDE", verb: "provideNodes", from: "MANAGEABLE" },
     { kind: "UNDEPLOY", verb: "undeployNodes", from: "ACTIVE" },
-    { kind: "UPDATE", verb: "updateNodes", type: "UpdateNodesInput", from: "ACTIVE" },
+    { kind: "UPDATE", verb: "updateNodes", from: "ACTIVE" },
     {
       kind: "DECOMMISSION",
       verb: "decommissionNodes",
-      type: "DecommissionNodesInput",
       from: "ACTIVE",
       more: { force: true },
     },
-    { kind: "POWER", verb: "setPower", type: "SetPowerInput", from: "AVAILABLE", more: { action: "ON" } },
+    { kind: "POWER", verb: "setPower", from: "AVAILABLE", more: { action: "ON" } },
     {
       kind: "POWER",
       verb: "setPower",
-      type: "SetPowerInput",
       from: "ACTIVE",
       more: { action: "SOFT_REBOOT", timeoutSeconds: 30 },
     },
     {
       kind: "BOOT_DEVICE",
       verb: "setBootDevice",
-      type: "SetBootDeviceInput",
       from: "AVAILABLE",
       more: { device: "DISK", persistent: true },
     },
-    { kind: "DEPLOY", verb: "deployNodes", type: "DeployNodesInput", from: "AVAILABLE", more: { maxParallel: 0 } },
+    { kind: "DEPLOY", verb: "deployNodes", from: "AVAILABLE", more: { maxParallel: 0 } },
   ])(
     "plan of $kind $more equals $verb with dryRun, including the hash [R-049]",
-    async ({ kind, verb, type = "NodeWorkInput", from, more = {} }) => {
+    async ({ kind, verb, from, more = {} }) => {
       const names = [await aNode(from), await aNode("ENROLLED")];
       for (const acceptance of ["BEST_EFFORT", "ALL_OR_NOTHING"]) {
-        const { operation, ...dry } = await ask(verb, type, names, { ...more, acceptance, dryRun: true });
+        const { operation, ...dry } = await ask(verb, names, { ...more, acceptance, dryRun: true });
         expect(operation).toBeNull();
         expect(await plan(kind, names, { ...more, acceptance })).toEqual(dry);
       }
@@ -166,7 +161,7 @@ describe("the query plan", () => {
       ostler.query('query { cluster(by: { name: "planned" }) { state nodeCounts { state count } } }');
     const before = [await cluster(), await ostler.dump()];
     expect(await plan("COMMISSION", [name])).toMatchObject({ acceptedCount: 1 });
-    expect(await ask("commissionNodes", "CommissionNodesInput", [name], { dryRun: true })).toMatchObject({
+    expect(await ask("commissionNodes", [name], { dryRun: true })).toMatchObject({
       operation: null,
       acceptedCount: 1,
     });
@@ -207,7 +202,7 @@ describe("planHash", () => {
   test("planHash is accepted while the plan is the same and refused after a change [R-052]", async () => {
     const name = await aNode("AVAILABLE");
     const { planHash } = await plan("DEPLOY", [name]);
-    const taken = await ask("deployNodes", "DeployNodesInput", [name], { planHash });
+    const taken = await ask("deployNodes", [name], { planHash });
     expect(taken).toMatchObject({
       errors: [],
       planHash,
@@ -216,7 +211,7 @@ describe("planHash", () => {
       results: [{ target: "ACTIVE", pointOfNoReturn: { name: "write_image" } }],
     });
     expect(await ostler.operationEnds(taken.operation?.uuid ?? "")).toBe("SUCCEEDED");
-    expect(await ask("deployNodes", "DeployNodesInput", [name], { planHash, reinstall: true })).toMatchObject({
+    expect(await ask("deployNodes", [name], { planHash, reinstall: true })).toMatchObject({
       operation: null,
       errors: [{ code: "STALE_REVISION", path: ["input", "planHash"] }],
       planHash: null,

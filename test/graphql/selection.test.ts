@@ -1,5 +1,6 @@
 /** Selection of nodes: a request that changes something reaches only the nodes that its caller meant. */
 import { afterAll, describe, expect, test } from "vitest";
+import { inputTypeOf } from "../support/input-type.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
 const ostler = await serviceUnderTest();
@@ -31,14 +32,9 @@ const MORE: Readonly<Record<string, object>> = {
 /** Sends a request on a selection of nodes, and returns its errors and the name of its selector. */
 async function select(field: string, selector: object): Promise<Answer["errors"]> {
   const member = WORK.has(field) ? "work" : "nodes";
-  const input = `${field[0]?.toUpperCase()}${field.slice(1)}Input`;
-  const type = ["manageNodes", "inspectNodes", "provideNodes", "undeployNodes"].includes(field)
-    ? "NodeWorkInput"
-    : input;
-  const known = ["withdrawAbort", "releaseHolds"].includes(field) ? "WorkInput" : type;
   const kind = field === "plan" ? "query" : "mutation";
   const answer = await ostler.query<Record<string, Answer>>(
-    `${kind} Select($input: ${known}!) { ${field}(input: $input) { ${ERRORS} } }`,
+    `${kind} Select($input: ${inputTypeOf(field)}!) { ${field}(input: $input) { ${ERRORS} } }`,
     { input: { [member]: selector, ...(field === "plan" && { kind: "DECOMMISSION" }), ...MORE[field] } },
   );
   return answer[field]?.errors ?? [];

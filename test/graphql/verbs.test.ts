@@ -1,6 +1,7 @@
 /** Verbs through the API: effects, conditions and refusals. */
 import { afterAll, describe, expect, test } from "vitest";
 import { aGate } from "../support/builders.ts";
+import { inputTypeOf } from "../support/input-type.ts";
 import { registeredNode, serviceUnderTest } from "../support/service.ts";
 
 const ostler = await serviceUnderTest();
@@ -28,21 +29,10 @@ interface Work {
 
 const ERROR =
   "type: __typename code status message path ... on NotFoundError { missing } ... on ConflictError { node { name } operation { uuid } allowedStates } ... on NotInterruptibleError { step }";
-const INPUT: Readonly<Record<string, string>> = {
-  commissionNodes: "CommissionNodesInput",
-  cleanNodes: "CleanNodesInput",
-  deployNodes: "DeployNodesInput",
-  decommissionNodes: "DecommissionNodesInput",
-  setPower: "SetPowerInput",
-  setBootDevice: "SetBootDeviceInput",
-  abort: "AbortInput",
-  stop: "StopInput",
-  restart: "RestartInput",
-};
 
 async function ask(verb: string, input: object): Promise<Work> {
   const data = await ostler.query<Record<string, Work>>(
-    `mutation Ask($input: ${INPUT[verb] ?? "NodeWorkInput"}!) { ${verb}(input: $input) {
+    `mutation Ask($input: ${inputTypeOf(verb)}!) { ${verb}(input: $input) {
       operation { uuid kind state totalCount onFailure maxParallel reason variables requestedBy restartOf { uuid } interrupt interruptBy cluster { name } }
       results { ref node { name } run { state target } accepted error { ${ERROR} } steps { name phase interface index state interruptible } abortEffect abortPendingAfterStep }
       errors { ${ERROR} }

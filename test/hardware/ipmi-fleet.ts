@@ -24,6 +24,7 @@ import postgres from "postgres";
 import { WebSocket } from "ws";
 import { ask } from "../support/ask.ts";
 import { eventually } from "../support/eventually.ts";
+import { inputTypeOf } from "../support/input-type.ts";
 import { missingIpmiPrograms, startIpmiLab } from "../support/ipmi-lab.ts";
 import type { IpmiLab, SimulatedBmc } from "../support/ipmi-lab.ts";
 
@@ -656,13 +657,6 @@ interface Page<Item> {
   readonly pageInfo: { readonly hasNextPage: boolean; readonly endCursor: string | null };
 }
 
-const INPUT_TYPES = {
-  commissionNodes: "CommissionNodesInput",
-  decommissionNodes: "DecommissionNodesInput",
-  inspectNodes: "NodeWorkInput",
-  setPower: "SetPowerInput",
-  restart: "RestartInput",
-} as const;
 const NODE =
   "id name state powerState transitionCount lastError { code message retryable } inventory { takenAt data } drivers { name settings { ipmi { address cipherSuite } } secretsSet }";
 const TRANSITION = "cursor nodeName sequence from to event at";
@@ -672,7 +666,7 @@ interface Api {
   readonly answers: readonly string[];
   query<Data>(text: string, variables?: Readonly<Record<string, unknown>>): Promise<Data>;
   /** Requests work and returns the id of the operation; throws if the request is refused. */
-  work(verb: keyof typeof INPUT_TYPES, input: Readonly<Record<string, unknown>>): Promise<string>;
+  work(verb: string, input: Readonly<Record<string, unknown>>): Promise<string>;
   operation(id: string): Promise<Operation>;
   /** Waits for the end of an operation. */
   end(id: string): Promise<Operation>;
@@ -704,7 +698,7 @@ function createApi(service: Service): Api {
       const answered = await query<
         Record<string, { readonly operation: { readonly uuid: string } | null; readonly errors: readonly Refusal[] }>
       >(
-        `mutation ($input: ${INPUT_TYPES[verb]}!) { ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
+        `mutation ($input: ${inputTypeOf(verb)}!) { ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
         { input },
       );
       const { operation: stored, errors } = answered[verb] ?? { operation: null, errors: [] };

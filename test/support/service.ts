@@ -30,6 +30,7 @@ import { testDatabase } from "./database.ts";
 import type { TestDatabase } from "./database.ts";
 import { eventually } from "./eventually.ts";
 import { countListeners } from "./feed.ts";
+import { inputTypeOf } from "./input-type.ts";
 
 export type Variables = Readonly<Record<string, unknown>>;
 
@@ -117,16 +118,6 @@ export interface ServiceUnderTest extends AsyncDisposable {
 const ABORT_GRACE_MS = 200;
 const ABORT_CLEAN_UP_MS = 1_000;
 const DRAIN_MS = 500;
-
-/** Input types of the mutations that take nodes. */
-const INPUTS: Readonly<Record<string, string>> = {
-  commissionNodes: "CommissionNodesInput",
-  cleanNodes: "CleanNodesInput",
-  deployNodes: "DeployNodesInput",
-  decommissionNodes: "DecommissionNodesInput",
-  setPower: "SetPowerInput",
-  setBootDevice: "SetBootDeviceInput",
-};
 
 let nodesMade = 0;
 
@@ -235,7 +226,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
 
   const begin: ServiceUnderTest["begin"] = async (verb, names, more = {}) => {
     const data = await query<Record<string, { operation: { uuid: string } | null; errors: unknown[] }>>(
-      `mutation Begin($input: ${INPUTS[verb] ?? "NodeWorkInput"}!) { ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
+      `mutation Begin($input: ${inputTypeOf(verb)}!) { ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
       {
         input: { nodes: { names }, ...more },
       },
