@@ -4,7 +4,7 @@
  */
 import { createClient } from "graphql-ws";
 import type { Client } from "graphql-ws";
-import type { FormattedExecutionResult } from "graphql";
+import type { FormattedExecutionResult, GraphQLSchema } from "graphql";
 import { expect } from "vitest";
 import { WebSocket } from "ws";
 import createFake from "../../plugins/fake/index.ts";
@@ -121,6 +121,21 @@ const DRAIN_MS = 500;
 
 let nodesMade = 0;
 
+interface ServedSchema {
+  readonly schema: GraphQLSchema;
+  readonly text: string;
+  readonly hash: string;
+}
+
+/** The schema with the driver `fake` alone. It holds no service, so all of this process share it. */
+let schemaOfFake: ServedSchema | undefined;
+
+function schemaOf(drivers: readonly AnyDriver[]): ServedSchema {
+  const schema = buildSchema(drivers);
+  const text = schemaText(schema);
+  return { schema, text, hash: hashOfSchema(text) };
+}
+
 export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<ServiceUnderTest> {
   await using making = new AsyncDisposableStack();
   const logLines: string[] = [];
@@ -155,9 +170,8 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     }),
   );
   const engine = telemetry?.watch(working) ?? working;
-  const schema = buildSchema(registry.drivers);
-  const text = schemaText(schema);
-  const services = { database, registry, engine, tail, version: "0.0.0-test", schemaHash: hashOfSchema(text) };
+  const { schema, text, hash } = setup.drivers ? schemaOf(registry.drivers) : (schemaOfFake ??= schemaOf([fake]));
+  const services = { database, registry, engine, tail, version: "0.0.0-test", schemaHash: hash };
   let server: RunningServer | null = await startServer({
     host: "127.0.0.1",
     port: 0,
