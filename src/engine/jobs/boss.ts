@@ -49,6 +49,8 @@ export async function openBoss({ connection, log, connectionsMax }: BossOptions)
     schedule: false,
     supervise: false,
     monitorIntervalSeconds: SUPERVISE_SECONDS,
+    // It reads the statistics of all the queue's tables at each supervision, for warnings that the engine ignores.
+    monitorVacuum: false,
   });
   boss.on("error", (error) => log.warn({ err: error }, "queue"));
   try {
