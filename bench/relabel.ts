@@ -7,6 +7,7 @@
 import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { numberChanges } from "../src/store/changes.ts";
 import { percentile, printTable, shown } from "./figures.ts";
@@ -46,6 +47,8 @@ const GROUPS = 10;
 const OF_ALL = 10;
 const REGISTERED_AT_ONCE = 1_000;
 const SAMPLE_MS = 100;
+/** Between two other requests, so that their CPU is little. */
+const PAUSE_MS = 50;
 const LABEL = "round";
 const QUERY = `subscription Fleet($filter: NodeFilter) {
   nodeChanges(filter: $filter) {
@@ -80,7 +83,7 @@ export async function measureRelabel(testbed: Testbed, { followers, nodes }: Rel
       ...[0.5, 0.99, 1].map((share) => shown(percentile(others, share), 0)),
     ]);
   }
-  console.log(`  the labels of ${nodes} nodes in one transaction; others: requests for 20 nodes, one after the other`);
+  console.log(`  the labels of ${nodes} nodes in one transaction; others: requests for 20 nodes, ${PAUSE_MS} ms apart`);
   const head =
     "clients|edit s|first s|median s|last s|service CPU s|PostgreSQL CPU s|items|missing|surplus|µs per item|bytes";
   printTable([...head.split("|"), "MB before", "MB peak", "others p50 ms", "p99", "max"], rows);
@@ -184,7 +187,10 @@ async function watchUntil(service: Served, all: Promise<unknown>) {
   }, SAMPLE_MS);
   const others: number[] = [];
   try {
-    while (!isOver) others.push(await timed(() => request(service, OTHER)));
+    while (!isOver) {
+      others.push(await timed(() => request(service, OTHER)));
+      await delay(PAUSE_MS);
+    }
     await over;
   } finally {
     clearInterval(sampling);

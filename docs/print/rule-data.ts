@@ -885,6 +885,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-692",
         rule: "A hundred streams of changes on one socket, each with a filter of its own, receive what matches; one more is refused with CAPACITY, and the others continue.",
       },
+      {
+        id: "R-693",
+        rule: "Many changes for many streams are delivered in turns of some milliseconds, between which other requests are answered.",
+      },
       { id: "R-129", rule: "WebSocket and server-sent events deliver the same items." },
       { id: "R-130", rule: "A cursor is valid at every replica." },
     ],

@@ -25,6 +25,8 @@ export interface Pause {
 
 /** A pulled iterator. */
 export interface PulledItems<Item> extends AsyncIterableIterator<Item> {
+  /** Whether the next item exists already. */
+  readonly hasReady: boolean;
   /** Takes at most this many further items that exist already; none while another item is requested. */
   takeReady(most: number): readonly Item[];
 }
@@ -88,6 +90,10 @@ class PulledIterator<Item> implements PulledItems<Item> {
     this.#requested += 1;
     this.#last = this.#requested === 1 ? this.#next() : this.#nextAfter(this.#last);
     return this.#last;
+  }
+
+  get hasReady(): boolean {
+    return this.#index < this.#batch.length;
   }
 
   takeReady(most: number): readonly Item[] {

@@ -1,7 +1,7 @@
-/** Long loops over many nodes that yield to the event loop, so that requests are answered and heartbeats are sent. */
+/** Long work that yields to the event loop, so that requests are answered and heartbeats are sent. */
 import { setImmediate as nextTurn } from "node:timers/promises";
 
-/** How long a loop runs before it yields. */
+/** How long work goes on before it yields. */
 const WORK_MS = 10;
 
 /** A function to await after each item: it returns at once, or after one turn of the event loop when that is due. */
@@ -12,5 +12,23 @@ export function createYielding(): () => Promise<void> | undefined {
     return nextTurn().then(() => {
       since = performance.now();
     });
+  };
+}
+
+/**
+ * The same for many works that go on with each other's promises, and would together never let the event loop go round:
+ * once they have taken their time of a turn, each one that asks gets the promise of the next turn.
+ */
+export function createSharedYielding(): () => Promise<void> | undefined {
+  let turn: Promise<void> | null = null;
+  let since = 0;
+  return () => {
+    const now = performance.now();
+    if (turn) return now - since < WORK_MS ? undefined : turn;
+    since = now;
+    turn = nextTurn().then(() => {
+      turn = null;
+    });
+    return undefined;
   };
 }

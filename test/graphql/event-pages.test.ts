@@ -133,12 +133,15 @@ function pluginUnderTest() {
   const plugin = shareEvents((error) => new GraphQLError((error as Error).message));
   const ALL = parse("subscription All { changed { key revision } }");
 
-  async function subscriber(keys: readonly string[]): Promise<AsyncIterableIterator<ExecutionResult>> {
+  async function subscriber(keys: readonly string[], document = ALL): Promise<AsyncIterableIterator<ExecutionResult>> {
     const events = [...keys];
     const source = {
       next: async () => {
         const value = events.shift();
         return value === undefined ? { done: true, value: undefined } : { done: false, value };
+      },
+      get hasReady() {
+        return events.length > 0;
       },
       takeReady: (most: number) => events.splice(0, most),
       return: async () => ({ done: true, value: undefined }),
@@ -146,7 +149,7 @@ function pluginUnderTest() {
     };
     return executionsOf(plugin, {
       schema,
-      document: ALL,
+      document,
       contextValue: { actor: "alice", source, services: { database: ostler.database } },
     });
   }
@@ -158,7 +161,10 @@ describe("page of events", () => {
     const { value } = (await items.next()) as { value: ExecutionResult };
     return value.errors ? value.errors[0]?.message : value.data?.["changed"];
   };
-  afterEach(() => void vi.useRealTimers());
+  afterEach(() => {
+    vi.useRealTimers();
+    vi.restoreAllMocks();
+  });
 
   test("events that are ready are executed together once their operation has read, and delivered in order", async () => {
     const { state, subscriber } = pluginUnderTest();
@@ -180,6 +186,32 @@ describe("page of events", () => {
     state.revision = 2;
     vi.advanceTimersByTime(1_001);
     for (const key of ["own3", "own4", "own5"]) expect(await next(items)).toEqual({ key, revision: 2 });
+  });
+
+  test("streams with many events that are ready do not hold up the event loop [R-693]", async () => {
+    const { subscriber } = pluginUnderTest();
+    const keys = Array.from({ length: 100 }, (_, index) => `t${index}`);
+    const streams = await Promise.all(
+      Array.from({ length: 20 }, () => subscriber(keys, parse("subscription { changed { key } }"))),
+    );
+    // Each look at the clock takes a millisecond.
+    let now = performance.now();
+    vi.spyOn(performance, "now").mockImplementation(() => (now += 1));
+    let [delivered, inTurn, mostInTurn, isOver] = [0, 0, 0, false];
+    const count = () => {
+      mostInTurn = Math.max(mostInTurn, inTurn);
+      inTurn = 0;
+      if (!isOver) setImmediate(count);
+    };
+    count();
+    await Promise.all(
+      streams.map(async (items) => {
+        for await (const _ of items) [delivered, inTurn] = [delivered + 1, inTurn + 1];
+      }),
+    );
+    isOver = true;
+    expect(delivered).toBe(2_000);
+    expect(Math.max(mostInTurn, inTurn)).toBeLessThan(200);
   });
 
   test("an event that fails in a page fails alone", async () => {

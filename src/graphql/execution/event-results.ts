@@ -11,6 +11,7 @@
  */
 import type { ExecutionResult, OperationDefinitionNode } from "graphql";
 import type { Awaitable } from "../../runtime/awaitable.ts";
+import { createSharedYielding } from "../../runtime/yielding.ts";
 import type { EventBudget } from "./event-budget.ts";
 import type { EventKey } from "./event-scope.ts";
 import { receive } from "./shared-executions.ts";
@@ -21,6 +22,9 @@ const PAGE_MAX = 100;
 const PAGE_COST = 1_000;
 /** Time for which results wait to be requested, in milliseconds. */
 const READY_MS = 1_000;
+
+/** Results of a stream between two looks at the time of the turn: they leave in one write. */
+const RUN = 4;
 
 /** Operations whose events have read from the database. */
 const reading = new WeakSet<OperationDefinitionNode>();
@@ -43,19 +47,30 @@ export interface EventExecution {
   onEnd(): void;
 }
 
+/**
+ * Results of all streams follow each other in one turn of the event loop while they are ready: a page of changes for a
+ * thousand subscribers would hold up everything else for seconds.
+ */
+const yieldTurn = createSharedYielding();
+
 interface Pending {
   readonly event: unknown;
   ready: { readonly page: Page; readonly result: ExecutionResult; readonly until: number } | null;
 }
 
 /** A source with events that may be ready. */
-type Source = AsyncIterator<unknown> & { takeReady?(most: number): readonly unknown[] };
+type Source = AsyncIterator<unknown> & {
+  readonly hasReady?: boolean;
+  takeReady?(most: number): readonly unknown[];
+};
 
 export class EventResults implements AsyncIterableIterator<ExecutionResult> {
   readonly #source: Source;
   readonly #given: EventExecution;
   readonly #pageMax: number;
   #pageSize: number;
+  /** Results since the event loop last went round for this stream, or since it had no event. */
+  #run = 0;
   #pending: Pending[] = [];
   /** The last result that was requested. */
   #last: Promise<IteratorResult<ExecutionResult>> = Promise.resolve({ done: true, value: undefined });
@@ -98,9 +113,22 @@ export class EventResults implements AsyncIterableIterator<ExecutionResult> {
   }
 
   #next(): Promise<IteratorResult<ExecutionResult>> {
-    const result = this.#pending.length === 0 ? this.#source.next().then(this.#take) : this.#nextPending();
+    const turn = this.#yieldTurn();
+    const result = turn ? turn.then(this.#begin) : this.#begin();
     return result.then(this.#deliver, this.#fail);
   }
+
+  /** The turn of the event loop in which the next result is due, if it exists already; nothing if that is this one. */
+  #yieldTurn(): Promise<void> | undefined {
+    const isReady = this.#pending.length > 0 || this.#source.hasReady === true;
+    this.#run = isReady ? this.#run + 1 : 0;
+    if (this.#run < RUN) return undefined;
+    this.#run = 0;
+    return yieldTurn();
+  }
+
+  readonly #begin = (): Promise<ExecutionResult | null> =>
+    this.#pending.length === 0 ? this.#source.next().then(this.#take) : this.#nextPending();
 
   async #nextPending(): Promise<ExecutionResult> {
     return this.#nextResult();
