@@ -11,6 +11,7 @@ import { createNotifier } from "../src/store/postgres/notifier.ts";
 import { openDatabase } from "../src/store/postgres/database.ts";
 import type { Connection } from "../src/store/postgres/database.ts";
 import { nodeKeys } from "../src/store/nodes.ts";
+import { printTable, shown } from "./figures.ts";
 import { openFleet, registerFleet } from "./fleet.ts";
 import { startServed } from "./service.ts";
 import type { Latencies, Subscription, ToClients } from "./stream-clients.ts";
@@ -34,6 +35,43 @@ export interface FanOutFigures extends Latencies {
   /** Memory of the service in MB, and how much of it is of a subscriber, in kB. */
   readonly rss: number | null;
   readonly subscriberKb: number | null;
+}
+
+export interface FanOutRow {
+  readonly name: string;
+  readonly subscribers: number;
+  readonly figures: FanOutFigures;
+}
+
+type Figure = (figures: FanOutFigures, subscribers: number) => number | null;
+
+const COLUMNS: readonly (readonly [head: string, digits: number, of: Figure])[] = [
+  ["p50 ms", 1, ({ p50 }) => p50],
+  ["p99 ms", 1, ({ p99 }) => p99],
+  ["worst ms", 1, ({ worst }) => worst],
+  ["CPU ms per event", 1, ({ cpu }) => cpu],
+  ["CPU µs per delivery", 1, ({ cpu }, subscribers) => (cpu === null ? null : (cpu * 1_000) / subscribers)],
+  ["PostgreSQL ms per event", 2, ({ postgresCpu }) => postgresCpu],
+  ["RSS MB", 0, ({ rss }) => rss],
+  ["kB per subscriber", 0, ({ subscriberKb }) => subscriberKb],
+  ["missing", 0, ({ missing }) => missing],
+];
+
+/** Prints the figures, and those of each row as a ratio of those of the last, which is what is compared with. */
+export function printFanOuts(rows: readonly FanOutRow[]): void {
+  const base = rows.at(-1);
+  const cells = ({ name, figures, subscribers }: FanOutRow) => [
+    `${subscribers}, ${name}`,
+    ...COLUMNS.map(([, digits, of]) => shown(of(figures, subscribers), digits)),
+  ];
+  const ratios = ({ name, figures, subscribers }: FanOutRow) => [
+    `${subscribers}, ${name} / ${base?.name}`,
+    ...COLUMNS.map(([, , of]) => {
+      const [own, others] = [of(figures, subscribers), base ? of(base.figures, base.subscribers) : null];
+      return shown(own === null || others === null || others === 0 ? null : own / others, 2);
+    }),
+  ];
+  printTable(["subscribers", ...COLUMNS.map(([head]) => head)], [...rows.map(cells), ...rows.slice(0, -1).map(ratios)]);
 }
 
 /** Written to in turns: several changes of one node could be one item of a stream of changes. */

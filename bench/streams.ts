@@ -4,9 +4,8 @@
  * Compared in the same minute with subscribers that each send a different document, so that each event is executed for
  * each of them, as Yoga does; and with a bare broadcast of rows over `ws`, without GraphQL.
  */
-import { measureFanOut } from "./fan-out.ts";
-import type { FanOutFigures } from "./fan-out.ts";
-import { printTable, shown } from "./figures.ts";
+import { measureFanOut, printFanOuts } from "./fan-out.ts";
+import type { FanOutRow } from "./fan-out.ts";
 import type { Subscription } from "./stream-clients.ts";
 import type { Testbed } from "./testbed.ts";
 
@@ -26,50 +25,18 @@ export async function measureStreams(
   testbed: Testbed,
   { subscribers, events }: { readonly subscribers: readonly number[]; readonly events: number },
 ): Promise<void> {
-  const rows: string[][] = [];
-  for (const count of subscribers) {
-    const found = new Map<Way, FanOutFigures>();
-    for (const way of WAYS) {
-      const isBare = way === "bare ws broadcast";
-      found.set(
-        way,
-        await measureFanOut(testbed, {
-          ...(isBare && { broadcast: "bare-broadcast.ts" }),
-          subscriptions: subscriptionsOf(way, count),
-          subscribers: count,
-          events,
-        }),
-      );
-    }
-    const bare = found.get("bare ws broadcast");
-    for (const [way, { p50, p99, worst, cpu, rss, missing }] of found)
-      rows.push([
-        `${count}, ${way}`,
-        shown(p50),
-        shown(p99),
-        shown(worst),
-        shown(cpu),
-        shown(cpu === null ? null : (cpu * 1_000) / count),
-        shown(rss, 0),
-        String(missing),
-        shown(p99 / (bare?.p99 ?? Number.NaN), 2),
-        shown((cpu ?? Number.NaN) / (bare?.cpu ?? Number.NaN), 2),
-      ]);
-  }
   console.log(`  ${events} transitions each, from commit to subscriber`);
-  printTable(
-    [
-      "subscribers",
-      "p50 ms",
-      "p99 ms",
-      "worst ms",
-      "CPU ms per event",
-      "CPU µs per delivery",
-      "RSS MB",
-      "missing",
-      "p99 / bare",
-      "CPU / bare",
-    ],
-    rows,
-  );
+  for (const count of subscribers) {
+    const rows: FanOutRow[] = [];
+    for (const way of WAYS) {
+      const figures = await measureFanOut(testbed, {
+        ...(way === "bare ws broadcast" && { broadcast: "bare-broadcast.ts" }),
+        subscriptions: subscriptionsOf(way, count),
+        subscribers: count,
+        events,
+      });
+      rows.push({ name: way, subscribers: count, figures });
+    }
+    printFanOuts(rows);
+  }
 }
