@@ -10,6 +10,7 @@ import { aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { countListeners, range } from "../support/feed.ts";
+import { randomOfTest } from "../support/random.ts";
 import { takeAll, takeUntil } from "../support/service.ts";
 
 const gates = { first: aGate(), second: aGate() };
@@ -123,11 +124,12 @@ describe("log stream", () => {
   });
 
   test("log stream resumes from any position, over many pages, without gaps or duplicates [R-124]", async () => {
+    const random = randomOfTest();
     const { runId } = await ended("verbose");
     const seen: number[] = [];
     for (let cursor = 0; cursor < 950;) {
       const items = stream(runId, cursor);
-      const most = 1 + Math.floor(Math.random() * 300);
+      const most = random.whole(1, 300);
       for (let taken = 0; taken < most && cursor < 950; taken += 1) {
         const { value } = (await items.next()) as { value: LogStreamItem };
         cursor = sequences([value])[0] ?? 0;

@@ -9,6 +9,7 @@ import type { NodeRow } from "../../src/store/nodes.ts";
 import { ALICE } from "../support/builders.ts";
 import { feedUnderTest } from "../support/feed.ts";
 import { Follower } from "../support/follower.ts";
+import { randomOfTest } from "../support/random.ts";
 import { takeAll, takeUntil } from "../support/service.ts";
 
 const feed = await feedUnderTest();
@@ -134,29 +135,30 @@ describe("readers with filters", () => {
   test("readers that are cut at any item have exactly the matching nodes in the end, field by field [R-542]", async () => {
     const { clusterId } = await ostler.engine.createCluster(ALICE, { name: "moving" });
     const ids = (await ostler.aNode().times(12)).map(({ id }) => id);
-    const pick = <Value>(of: readonly Value[]) => of[Math.floor(Math.random() * of.length)] as Value;
-    const digit = () => String(Math.floor(Math.random() * 3));
+    const random = randomOfTest();
+    const digit = () => String(random.whole(0, 2));
     const changes = [
       (id: string) =>
         sql`update nodes set labels = ${sql.json({ a: digit() })}, revision = revision + 1 where id = ${id}`,
       (id: string) =>
-        sql`update nodes set presence = ${pick(["UNSEEN", "DISCOVERED"])}, revision = revision + 1 where id = ${id}`,
+        sql`update nodes set presence = ${random.one(["UNSEEN", "DISCOVERED"])}, revision = revision + 1 where id = ${id}`,
       (id: string) =>
-        sql`update nodes set cluster_id = ${pick([null, clusterId])}, revision = revision + 1 where id = ${id}`,
+        sql`update nodes set cluster_id = ${random.one([null, clusterId])}, revision = revision + 1 where id = ${id}`,
       (id: string) =>
         sql`update nodes set host_group = ${digit()}, is_protected = not is_protected, revision = revision + 1 where id = ${id}`,
       (id: string) =>
-        sql`update nodes set retired_reason = ${pick([null, "old"])}, revision = revision + 1 where id = ${id}`,
-      () => sql`update clusters set name = ${pick(["moving", "standing"])} where id = ${clusterId}`,
+        sql`update nodes set retired_reason = ${random.one([null, "old"])}, revision = revision + 1 where id = ${id}`,
+      () => sql`update clusters set name = ${random.one(["moving", "standing"])} where id = ${clusterId}`,
       (id: string) =>
         sql`update nodes set labels = ${sql.json({ a: digit() })}, host_group = ${digit()}, revision = revision + 1 where id <= ${id}`,
     ];
     let end = Number.POSITIVE_INFINITY;
     const followers = FILTERS.map(
-      (filter) => new Follower<NodeRow>((opening, elsewhere) => feed.changes({ ...opening, filter }, elsewhere)),
+      (filter) =>
+        new Follower<NodeRow>(random, (opening, elsewhere) => feed.changes({ ...opening, filter }, elsewhere)),
     );
     const following = Promise.all(followers.map((one) => one.follow(({ position }) => position >= end)));
-    for (let round = 0; round < 400; round += 1) await pick(changes)(pick(ids));
+    for (let round = 0; round < 400; round += 1) await random.one(changes)(random.one(ids));
     end = (await newest()).position;
     // Streams with a filter learn of the end by a change that they see.
     await sql`update nodes set revision = revision + 1, description = 'end'`;

@@ -4,6 +4,7 @@ import { move } from "../../src/engine/transaction.ts";
 import { feedUnderTest, positionsOf, range } from "../support/feed.ts";
 import type { SeenItem } from "../support/feed.ts";
 import type { TestNode } from "../support/builders.ts";
+import { randomOfTest } from "../support/random.ts";
 import { takeAll, takeUntil } from "../support/service.ts";
 
 const feed = await feedUnderTest();
@@ -80,12 +81,13 @@ describe("node stream from a cursor", () => {
   });
 
   test("node stream resumes from any position while eight writers write [R-118]", async () => {
+    const random = randomOfTest();
     const { from, until, done } = await severalWriters(20);
     const seen: number[] = [];
     let cuts = 0;
     for (let cursor = from; cursor < until; cuts += 1) {
       const stream = feed.stream({ after: cursor });
-      const items = Math.floor(Math.random() * 100);
+      const items = random.whole(0, 99);
       for (let taken = 0; taken < items && cursor < until; taken += 1) {
         const { value } = (await stream.next()) as { value: SeenItem };
         cursor = value.position;

@@ -11,6 +11,7 @@ import type { OperationChange, OperationRow } from "../../src/store/operations.t
 import { ALICE } from "../support/builders.ts";
 import { feedUnderTest } from "../support/feed.ts";
 import { Follower } from "../support/follower.ts";
+import { randomOfTest } from "../support/random.ts";
 import { takeAll, takeUntil } from "../support/service.ts";
 
 const feed = await feedUnderTest();
@@ -162,10 +163,10 @@ const FILTERS: readonly (OperationFilter | undefined)[] = [
 describe("readers of operations with filters", () => {
   test("readers that are cut at any item have exactly the matching operations in the end, field by field [R-624]", async () => {
     const ids = (await Promise.all(Array.from({ length: 12 }, accepted))).map(({ id }) => id);
-    const pick = <Value>(of: readonly Value[]) => of[Math.floor(Math.random() * of.length)] as Value;
+    const random = randomOfTest();
     const changes = [
       (id: string) =>
-        sql`update operations set state = ${pick(["QUEUED", "RUNNING", "FAILED"])}, revision = revision + 1 where id = ${id}`,
+        sql`update operations set state = ${random.one(["QUEUED", "RUNNING", "FAILED"])}, revision = revision + 1 where id = ${id}`,
       (id: string) => sql`update operations set state = 'RUNNING', revision = revision + 1 where id <= ${id}`,
       (id: string) =>
         sql`update operations set first_failure = coalesce(first_failure, '{"message": "a Disk is broken"}'), revision = revision + 1 where id = ${id}`,
@@ -176,10 +177,12 @@ describe("readers of operations with filters", () => {
     let end = Number.POSITIVE_INFINITY;
     const followers = FILTERS.map(
       (filter) =>
-        new Follower<OperationRow>((opening, elsewhere) => feed.operationChanges({ ...opening, filter }, elsewhere)),
+        new Follower<OperationRow>(random, (opening, elsewhere) =>
+          feed.operationChanges({ ...opening, filter }, elsewhere),
+        ),
     );
     const following = Promise.all(followers.map((one) => one.follow(({ position }) => position >= end)));
-    for (let round = 0; round < 200; round += 1) await pick(changes)(pick(ids));
+    for (let round = 0; round < 200; round += 1) await random.one(changes)(random.one(ids));
     end = (await newest()).position;
     // Streams with a filter learn of the end by a change that they see.
     await sql`update operations set wave_reason = 'end', revision = revision + 1`;

@@ -12,6 +12,7 @@ import type { RunRow } from "../../src/store/runs.ts";
 import { ALICE } from "../support/builders.ts";
 import { feedUnderTest } from "../support/feed.ts";
 import { Follower } from "../support/follower.ts";
+import { randomOfTest } from "../support/random.ts";
 import { takeAll, takeUntil } from "../support/service.ts";
 
 const feed = await feedUnderTest();
@@ -83,7 +84,7 @@ describe("stream of changes of runs", () => {
     const nodes = await ostler.aNode().times(8);
     const operationId = await ostler.begin("MANAGE", nodes);
     let end = Number.POSITIVE_INFINITY;
-    const follower = new Follower<RunRow>((opening, elsewhere) =>
+    const follower = new Follower<RunRow>(randomOfTest(), (opening, elsewhere) =>
       feed.runChanges({ ...opening, of: { operationId } }, elsewhere),
     );
     const following = follower.follow(({ position }) => position >= end);
@@ -96,6 +97,7 @@ describe("stream of changes of runs", () => {
     await following;
     const found = new Map((await runsByIds(reader, [...follower.rows.keys()])).map((row) => [row.id, row]));
     expect(found.size).toBe(8);
+    expect(follower.cuts).toBeGreaterThan(5);
     for (const [id, row] of follower.rows)
       expect({ ...row, waitReason: null }).toEqual({ ...found.get(id), waitReason: null, revision: row.revision });
   });
@@ -173,7 +175,7 @@ describe("stream of changes of clusters", () => {
   );
 
   test("readers of clusters that are cut at any item have exactly the matching ones in the end, field by field [R-631]", async () => {
-    const pick = <Value>(of: readonly Value[]) => of[Math.floor(Math.random() * of.length)] as Value;
+    const random = randomOfTest();
     const made = await Promise.all(Array.from({ length: 6 }, aCluster));
     const node = await ostler.aNode().made();
     const filters: readonly (ClusterFilter | undefined)[] = [
@@ -185,16 +187,18 @@ describe("stream of changes of clusters", () => {
       (id: string) => sql`update clusters set name = id || '-even', revision = revision + 1 where id = ${id}`,
       (id: string) => sql`update clusters set name = 'cluster-' || id, revision = revision + 1 where id = ${id}`,
       (id: string) =>
-        sql`update clusters set variables = ${sql.json({ x: Math.random() })}, revision = revision + 1 where id = ${id}`,
+        sql`update clusters set variables = ${sql.json({ x: random.next() })}, revision = revision + 1 where id = ${id}`,
       (id: string) => sql`update nodes set cluster_id = ${id} where id = ${node.id}`,
     ];
     let end = Number.POSITIVE_INFINITY;
     const followers = filters.map(
       (filter) =>
-        new Follower<ClusterRow>((opening, elsewhere) => feed.clusterChanges({ ...opening, filter }, elsewhere)),
+        new Follower<ClusterRow>(random, (opening, elsewhere) =>
+          feed.clusterChanges({ ...opening, filter }, elsewhere),
+        ),
     );
     const following = Promise.all(followers.map((one) => one.follow(({ position }) => position >= end)));
-    for (let round = 0; round < 120; round += 1) await pick(changes)(pick(made).id);
+    for (let round = 0; round < 120; round += 1) await random.one(changes)(random.one(made).id);
     await ostler.engine.deleteCluster(ALICE, { id: made[0]?.id ?? "" }, undefined);
     end = (await newest()).position;
     // Streams with a filter learn of the end by a change that they see.
@@ -206,6 +210,7 @@ describe("stream of changes of clusters", () => {
       const shown = (row: ClusterRow) => ({ ...row, variables: {}, revision: 0 });
       const sorted = [...rows.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
       expect(sorted.map(shown), JSON.stringify(filter)).toEqual(matching.map(shown));
+      if (filter === undefined) expect(followers[index]?.cuts).toBeGreaterThan(5);
     }
   });
 });

@@ -7,6 +7,7 @@ import { WebSocket } from "ws";
 import { aGate } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 import { range } from "../support/feed.ts";
+import { randomOfTest } from "../support/random.ts";
 import { serviceUnderTest, takeAll, takeUntil } from "../support/service.ts";
 import type { Items, ServiceUnderTest, Variables } from "../support/service.ts";
 
@@ -145,6 +146,7 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
   });
 
   test("nodeTransitions resumes after any disconnect without loss or repetition", async () => {
+    const random = randomOfTest();
     const names = await ostler.register(40);
     const from = await newest();
     const ended = ostler.commission(names, "AVAILABLE");
@@ -152,7 +154,7 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
     let cuts = 0;
     for (let cursor = from; cursor < from + 240; cuts += 1) {
       const stream = transitions(way, { after: String(cursor) });
-      const items = Math.floor(Math.random() * 20);
+      const items = random.whole(0, 19);
       for (let taken = 0; taken < items && cursor < from + 240; taken += 1) {
         const { value } = (await stream.next()) as { value: Item };
         cursor = positionIn(value.cursor);

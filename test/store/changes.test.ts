@@ -16,9 +16,11 @@ import {
 import { changesAfter, newestChange, numberChanges } from "../../src/store/changes.ts";
 import type { ChangeRow } from "../../src/store/changes.ts";
 import { clusters, nodes, operations, runs } from "../../src/store/tables.ts";
+import { chance } from "../durability/lab.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
+import { randomOfTest } from "../support/random.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -236,8 +238,10 @@ describe("a change of an operation or of a run", () => {
 
 describe("positions of changes", () => {
   test("changes of concurrent transactions get positions without holes, for each node in the order of its commits [R-537]", async () => {
+    const random = randomOfTest();
     const made = await ostler.aNode().times(4);
     const rows = await recorded(async () => {
+      const ids = made.map(({ id }) => id);
       const numbering = Promise.all(
         Array.from({ length: 3 }, async () => {
           for (let round = 0; round < 60; round += 1) await numberChanges(reader, 7);
@@ -245,11 +249,9 @@ describe("positions of changes", () => {
       );
       await Promise.all(
         Array.from({ length: 8 }, async (_, writer) => {
+          const ownRandom = chance(random.whole(0, 999_999));
           for (let round = 0; round < 20; round += 1) {
-            const order = made
-              .map(({ id }) => id)
-              .toSorted(() => Math.random() - 0.5)
-              .slice(0, 1 + (writer % 2));
+            const order = ownRandom.some(1 + (writer % 2), ids);
             await database.transaction(async (tx) => {
               for (const id of order.toSorted())
                 await tx.execute(

@@ -15,8 +15,10 @@ import {
   transitionsBefore,
 } from "../../src/store/transitions.ts";
 import type { NewTransition } from "../../src/store/transitions.ts";
+import { chance } from "../durability/lab.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
+import { randomOfTest } from "../support/random.ts";
 
 const given = await testDatabase();
 const database = await openDatabase({ connection: given.connection, connectionsMax: 14 });
@@ -76,6 +78,7 @@ const WRITERS = 12;
 const TRANSACTIONS = 25;
 
 test("positions: a reader never sees a new row at or below a position that it has seen, and sees every row", async () => {
+  const random = randomOfTest();
   const nodes = Array.from({ length: WRITERS }, () => randomUUID());
   await database.transaction((tx) => register(tx, nodes));
   let writing = true;
@@ -84,13 +87,14 @@ test("positions: a reader never sees a new row at or below a position that it ha
 
   async function write(writer: number): Promise<void> {
     const id = nodes[writer] ?? "";
+    const ownRandom = chance(random.whole(0, 999_999));
     for (let turn = 0, sequence = 2; turn < TRANSACTIONS; turn += 1) {
       const rows = 1 + ((writer + turn) % 3);
       const givesUp = (writer * 7 + turn * 3) % 4 === 0;
       givenUp += givesUp ? 1 : 0;
       const done = database.transaction(async (tx) => {
         for (let index = 0; index < rows; index += 1) await moveNodes(tx, [id], { from: "ENROLLED", to: "ENROLLED" });
-        await delay(Math.random() * 2);
+        await delay(ownRandom.next() * 2);
         await appendTransitions(
           tx,
           Array.from({ length: rows }, (_, index) => row(id, sequence + index)),

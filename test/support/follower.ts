@@ -1,6 +1,8 @@
 /** A reader of a stream of changes that keeps the objects of one filter, and is cut at any item. */
 import type { ChangeStream, ChangeStreamItem } from "../../src/feed/change-stream.ts";
 import type { ChangeCursor } from "../../src/store/changes.ts";
+import { chance } from "../durability/lab.ts";
+import type { Chance } from "../durability/lab.ts";
 
 interface Followable {
   readonly id: string;
@@ -16,10 +18,13 @@ export interface Opening {
 export class Follower<Row extends Followable> {
   readonly rows = new Map<string, Row>();
   readonly #open: (opening: Opening, elsewhere: boolean) => ChangeStream<Row, string>;
+  readonly #random: Chance;
   #cursor: ChangeCursor | null = null;
   cuts = 0;
 
-  constructor(open: (opening: Opening, elsewhere: boolean) => ChangeStream<Row, string>) {
+  constructor(random: Chance, open: (opening: Opening, elsewhere: boolean) => ChangeStream<Row, string>) {
+    // Numbers of its own: followers read at the same time, in an order that the seed does not determine.
+    this.#random = chance(random.whole(0, 999_999));
     this.#open = open;
   }
 
@@ -28,7 +33,7 @@ export class Follower<Row extends Followable> {
     while (!this.#cursor || !isOver(this.#cursor)) {
       const isSnapshot = this.#cursor === null;
       const opening = this.#cursor ? { after: this.#cursor, snapshot: false } : { snapshot: true };
-      let left = Math.floor(Math.random() * 4);
+      let left = this.#random.whole(0, 3);
       for await (const item of this.#open(opening, this.cuts % 2 === 1)) {
         this.#take(item, isSnapshot);
         left -= 1;
