@@ -6,6 +6,7 @@ import type { StepChoice } from "../../src/store/records.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
+import { heldIn } from "../support/held-work.ts";
 
 const entered: string[] = [];
 const noting = (name: string) => async () => {
@@ -165,14 +166,7 @@ describe("order of clean steps", () => {
   });
 
   test("clean steps of accepted work stay when the policy changes; its restart follows the new policy", async () => {
-    const gate = aGate();
-    const node = await ostler
-      .aNode()
-      .in("AVAILABLE")
-      .scripted({ "clean.erase_metadata": { gate: gate.name } })
-      .made();
-    const id = await ostler.begin("CLEAN", [node]);
-    await gate.arrivals();
+    const { gate, node, id } = await heldIn(ostler, "clean.erase_metadata");
     await site({ steps: [{ step: "clean.erase_disks", forbidden: true }] });
     gate.open();
     await succeeds(id);

@@ -6,8 +6,9 @@ import { afterAll, describe, expect, test } from "vitest";
 import type { SubmitAnswer } from "../../src/engine/input/answers.ts";
 import type { VerbRequest } from "../../src/engine/admission/request-terms.ts";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
-import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
+import { heldIn } from "../support/held-work.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -106,14 +107,7 @@ describe("dry run", () => {
   });
 
   test("dry run of a restart writes nothing and reports the kept steps", async () => {
-    const gate = aGate();
-    const node = await ostler
-      .aNode()
-      .in("AVAILABLE")
-      .scripted({ "deploy.boot_system": { gate: gate.name } })
-      .made();
-    const id = await ostler.begin("DEPLOY", [node]);
-    await gate.arrivals();
+    const { id } = await heldIn(ostler, "deploy.boot_system");
     await ostler.engine.abort(ALICE, { work: { operationId: id }, powerOff: false });
     await ostler.operationEnds(id);
     const before = await ostler.dump();

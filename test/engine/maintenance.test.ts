@@ -5,6 +5,7 @@ import type { VerbRequest } from "../../src/engine/admission/request-terms.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
+import { heldIn } from "../support/held-work.ts";
 import { unsound } from "../support/soundness.ts";
 
 const ostler = await engineUnderTest();
@@ -109,14 +110,7 @@ describe("maintenance during a run", () => {
   });
 
   test("maintenance that is cleared before the step ends does not pause the run", async () => {
-    const gate = aGate();
-    const node = await ostler
-      .aNode()
-      .in("AVAILABLE")
-      .scripted({ "deploy.prepare": { gate: gate.name } })
-      .made();
-    const id = await ostler.begin("DEPLOY", [node]);
-    await gate.arrivals();
+    const { gate, node, id } = await heldIn(ostler, "deploy.prepare");
     await setMaintenance([node], "a mistake");
     await setMaintenance([node], null);
     gate.open();
@@ -125,14 +119,7 @@ describe("maintenance during a run", () => {
   });
 
   test("maintenance during the last step lets the run succeed", async () => {
-    const gate = aGate();
-    const node = await ostler
-      .aNode()
-      .in("AVAILABLE")
-      .scripted({ "deploy.configure": { gate: gate.name } })
-      .made();
-    const id = await ostler.begin("DEPLOY", [node]);
-    await gate.arrivals();
+    const { gate, node, id } = await heldIn(ostler, "deploy.configure");
     await setMaintenance([node], "new fan");
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");

@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import type { PowerAction } from "../../src/drivers/driver.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
+import { heldIn } from "../support/held-work.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -107,14 +108,7 @@ describe("retired node", () => {
   });
 
   test("retired node that is being deployed is deployed to the end", async () => {
-    const gate = aGate();
-    const node = await ostler
-      .aNode()
-      .in("AVAILABLE")
-      .scripted({ "deploy.write_image": { gate: gate.name } })
-      .made();
-    const id = await ostler.begin("DEPLOY", [node]);
-    await gate.arrivals();
+    const { gate, node, id } = await heldIn(ostler, "deploy.write_image");
     expect((await retire(node)).refusals).toEqual([]);
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -186,14 +180,7 @@ describe("protected node", () => {
   });
 
   test("protection during a run does not affect the run", async () => {
-    const gate = aGate();
-    const node = await ostler
-      .aNode()
-      .in("AVAILABLE")
-      .scripted({ "deploy.configure": { gate: gate.name } })
-      .made();
-    const id = await ostler.begin("DEPLOY", [node]);
-    await gate.arrivals();
+    const { gate, node, id } = await heldIn(ostler, "deploy.configure");
     const { revision } = await ostler.node(node);
     expect(
       (await ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, isProtected: true })).refusals,

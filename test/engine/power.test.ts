@@ -12,6 +12,7 @@ import type { TestNode } from "../support/builders.ts";
 import type { AnyCall } from "../support/driver.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
+import { heldIn } from "../support/held-work.ts";
 
 /** Machines whose power can change without Ostler, by node name. */
 interface Machine {
@@ -409,14 +410,7 @@ describe("power reading on request", () => {
   });
 
   test("power reading of a node with a running operation is BUSY and does not call its BMC", async () => {
-    const gate = aGate();
-    const node = await ostler
-      .aNode()
-      .in("AVAILABLE")
-      .scripted({ "clean.erase_disks": { gate: gate.name } })
-      .made();
-    const id = await ostler.begin("CLEAN", [node]);
-    await gate.arrivals();
+    const { gate, node, id } = await heldIn(ostler, "clean.erase_disks");
     const before = await ostler.dump();
     expect((await ostler.engine.readPower({ ids: [node.id] })).answers).toMatchObject([
       { state: null, refusal: { code: "BUSY", operationId: id, nodeId: node.id } },

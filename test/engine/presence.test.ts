@@ -1,7 +1,8 @@
 /** Presence: reports of monitoring change the presence of nodes and nothing else, node by node. */
 import { afterAll, describe, expect, test } from "vitest";
 import { nodesByNames, secretsOf } from "../../src/store/nodes.ts";
-import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import { ALICE, engineUnderTest } from "../support/builders.ts";
+import { heldIn } from "../support/held-work.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -48,14 +49,7 @@ describe("presence report", () => {
   });
 
   test("presence report works during runs and does not affect them [R-037]", async () => {
-    const gate = aGate();
-    const node = await ostler
-      .aNode()
-      .in("AVAILABLE")
-      .scripted({ "clean.erase_disks": { gate: gate.name } })
-      .made();
-    const id = await ostler.begin("CLEAN", [node]);
-    await gate.arrivals();
+    const { gate, node, id } = await heldIn(ostler, "clean.erase_disks");
     expect(await report("DISAPPEARED", node.name)).toMatchObject({ results: [{ change: "UPDATED" }] });
     expect(await ostler.node(node)).toMatchObject({ presence: "DISAPPEARED", state: "CLEANING" });
     gate.open();

@@ -7,6 +7,7 @@ import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnySettings } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
+import { heldIn } from "../support/held-work.ts";
 
 /** Seconds that each call of a driver was given, by purpose. */
 const given = new Map<string, number>();
@@ -74,14 +75,7 @@ describe("default timeout", () => {
   });
 
   test("default timeout of a stop is ten minutes [R-145]", async () => {
-    const gate = aGate();
-    const node = await ostler
-      .aNode()
-      .in("AVAILABLE")
-      .scripted({ "deploy.prepare": { gate: gate.name } })
-      .made();
-    const id = await ostler.begin("DEPLOY", [node]);
-    await gate.arrivals();
+    const { gate, id } = await heldIn(ostler, "deploy.prepare");
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
     const timers = await ostler.test.sql<
       { seconds: number }[]

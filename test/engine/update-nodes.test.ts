@@ -6,6 +6,7 @@ import { NODE_STATE_NAMES } from "../../src/lifecycle/node-states.ts";
 import { isAtRest } from "../../src/lifecycle/machine.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
+import { heldIn } from "../support/held-work.ts";
 import { unsound } from "../support/soundness.ts";
 
 const ostler = await engineUnderTest();
@@ -213,14 +214,7 @@ describe("host group of a node", () => {
   });
 
   test("updateNode of the host group during a deployment is not undone at its end [R-163]", async () => {
-    const gate = aGate();
-    const node = await ostler
-      .aNode()
-      .in("AVAILABLE")
-      .scripted({ "deploy.configure": { gate: gate.name } })
-      .made();
-    const id = await ostler.begin("DEPLOY", [node]);
-    await gate.arrivals();
+    const { gate, node, id } = await heldIn(ostler, "deploy.configure");
     expect((await ostler.engine.updateNode(ALICE, node.id, { hostGroup: "service-master" })).refusals).toEqual([]);
     gate.open();
     await ostler.operationEnds(id);

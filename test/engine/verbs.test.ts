@@ -3,8 +3,9 @@
  */
 import { afterAll, describe, expect, test } from "vitest";
 import { newestInventories } from "../../src/store/nodes.ts";
-import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
+import { heldIn } from "../support/held-work.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -246,14 +247,7 @@ describe("maintenance flag", () => {
   });
 
   test("maintenance flag does not interrupt a running step", async () => {
-    const gate = aGate();
-    const node = await ostler
-      .aNode()
-      .in("AVAILABLE")
-      .scripted({ "deploy.configure": { gate: gate.name } })
-      .made();
-    const id = await ostler.begin("DEPLOY", [node]);
-    await gate.arrivals();
+    const { gate, node, id } = await heldIn(ostler, "deploy.configure");
     await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, "new fan");
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");

@@ -10,6 +10,7 @@ import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
+import { heldIn } from "../support/held-work.ts";
 import { unsound } from "../support/soundness.ts";
 
 /** Writes firmware while the machine restarts: the step must not be interrupted, and waits. */
@@ -146,14 +147,7 @@ describe("withdrawn abort", () => {
   );
 
   test("withdrawn abort of a step that must not be interrupted lets the run continue", async () => {
-    const gate = aGate();
-    const node = await ostler
-      .aNode()
-      .in("AVAILABLE")
-      .scripted({ "clean.update_firmware": { gate: gate.name } })
-      .made();
-    const id = await ostler.begin("CLEAN", [node], { options: { steps: FIRMWARE } });
-    await gate.arrivals();
+    const { gate, node, id } = await heldIn(ostler, "clean.update_firmware", { options: { steps: FIRMWARE } });
     await abort(node, { mode: "AFTER_STEP", powerOff: true });
     expect((await withdraw(node)).results).toMatchObject([{ accepted: true }]);
     expect((await ostler.run(id, node)).powerOff).toBeNull();

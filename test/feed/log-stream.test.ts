@@ -10,6 +10,7 @@ import { aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { countListeners, range } from "../support/feed.ts";
+import { heldIn } from "../support/held-work.ts";
 import { randomOfTest } from "../support/random.ts";
 import { takeAll, takeUntil } from "../support/service.ts";
 
@@ -167,14 +168,7 @@ describe("log stream", () => {
   });
 
   test("log stream ends at once when its client leaves, and removes its listener", async () => {
-    const gate = aGate();
-    const node = await ostler
-      .aNode()
-      .in("AVAILABLE")
-      .scripted({ "clean.erase_metadata": { gate: gate.name } })
-      .made();
-    const id = await ostler.begin("CLEAN", [node]);
-    await gate.arrivals();
+    const { gate, node, id } = await heldIn(ostler, "clean.erase_metadata");
     const before = listeners();
     const items = stream((await ostler.run(id, node)).id);
     const waiting = items.next();

@@ -7,6 +7,7 @@ import type { Tail } from "../../src/feed/tail.ts";
 import { createLog } from "../../src/log.ts";
 import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { aGate, engineUnderTest } from "../support/builders.ts";
+import { heldIn } from "../support/held-work.ts";
 import { takeAll, takeUntil } from "../support/service.ts";
 
 const owned = new AsyncDisposableStack();
@@ -24,14 +25,7 @@ const lastStates = (updates: readonly OperationUpdate[]) =>
 
 /** A deployment whose node waits in its first step, and its stream after the present state. */
 async function streamOfOneNode() {
-  const gate = aGate();
-  const node = await ostler
-    .aNode()
-    .in("AVAILABLE")
-    .scripted({ "deploy.prepare": { gate: gate.name } })
-    .made();
-  const id = await ostler.begin("DEPLOY", [node]);
-  await gate.arrivals();
+  const { gate, id } = await heldIn(ostler, "deploy.prepare");
   const updates = stream(id);
   await updates.next();
   return { gate, id, updates };
