@@ -38,10 +38,11 @@ test(
   async () => {
     await using ostler = await serviceUnderTest();
     const options = { seed: SEED, cuts: 20, kills: 0, nodes: 30 };
-    const { items, cuts, unused, faults, differences } = await runChangeCuts(ostler, options);
+    const { items, cutsInSnapshots, unused, faults, differences } = await runChangeCuts(ostler, options);
     expect({ unused, faults, differences }).toEqual({ unused: [], faults: [], differences: [] });
-    expect([items > 300, cuts >= 20]).toEqual([true, true]);
-    await eventually("no stream listens", () => ostler.listeners() === 0);
+    expect(items).toBeGreaterThan(300);
+    expect(cutsInSnapshots).toBeGreaterThan(0);
+    await eventually("no stream listens", () => ostler.changeListeners() === 0);
   },
 );
 

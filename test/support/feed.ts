@@ -11,11 +11,13 @@ import type {
   RunChangesRequest,
 } from "../../src/feed/change-kinds.ts";
 import type { ChangeStream, FeedParts } from "../../src/feed/change-stream.ts";
+import type { ChangeTail } from "../../src/feed/change-tail.ts";
 import type { ClusterChangeField, RunChangeField } from "../../src/store/change-fields.ts";
 import type { ClusterRow } from "../../src/store/clusters.ts";
 import type { RunRow } from "../../src/store/runs.ts";
 import { createTail } from "../../src/feed/tail.ts";
 import type { Tail } from "../../src/feed/tail.ts";
+import type { Head } from "../../src/feed/paced-head.ts";
 import { nodeStream } from "../../src/feed/node-stream.ts";
 import type { NodeStreamItem, NodeStreamRequest } from "../../src/feed/node-stream.ts";
 import { move } from "../../src/engine/transaction.ts";
@@ -96,25 +98,53 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
 }
 
 /** The same tail, and how many listen to it: none may be left behind by a stream that has ended. */
-export function countListeners(tail: Tail): { readonly tail: Tail; listeners(): number } {
-  let listeners = 0;
-  const counting =
-    (listen: Tail["onAdvance"]): Tail["onAdvance"] =>
-    (listener) => {
-      const leave = listen(listener);
-      let here = 1;
-      listeners += 1;
-      return () => {
-        listeners -= here;
-        here = 0;
-        leave();
-      };
-    };
+export function countListeners(tail: Tail): {
+  readonly tail: Tail;
+  /** Of the log of transitions. */
+  listeners(): number;
+  /** Of the log of changes. */
+  changeListeners(): number;
+} {
+  const [transitions, changes] = [createListenerCount(), createListenerCount()];
+  const countedHead = (head: Head): Head => ({
+    get position() {
+      return head.position;
+    },
+    onAdvance: changes.counting((listener) => head.onAdvance(listener)),
+  });
+  const countedChanges: ChangeTail = {
+    ...tail.changes,
+    live: countedHead(tail.changes.live),
+    paced: countedHead(tail.changes.paced),
+  };
   return {
     tail: new Proxy(tail, {
-      get: (of, name) => (name === "onAdvance" || name === "onWrite" ? counting(of[name]) : Reflect.get(of, name)),
+      get(of, name) {
+        if (name === "changes") return countedChanges;
+        return name === "onAdvance" || name === "onWrite" ? transitions.counting(of[name]) : Reflect.get(of, name);
+      },
     }),
-    listeners: () => listeners,
+    listeners: transitions.count,
+    changeListeners: changes.count,
+  };
+}
+
+function createListenerCount() {
+  let count = 0;
+  return {
+    count: () => count,
+    counting:
+      (listen: Tail["onAdvance"]): Tail["onAdvance"] =>
+      (listener) => {
+        const leave = listen(listener);
+        let here = 1;
+        count += 1;
+        return () => {
+          count -= here;
+          here = 0;
+          leave();
+        };
+      },
   };
 }
 

@@ -81,8 +81,10 @@ export interface ServiceUnderTest extends AsyncDisposable {
   readonly engine: Engine;
   readonly database: Database;
   readonly tail: Tail;
-  /** How many streams listen at this moment. */
+  /** How many streams listen to the log of transitions at this moment. */
   listeners(): number;
+  /** How many streams listen to the log of changes at this moment. */
+  changeListeners(): number;
   readonly transact: Transact;
   readonly test: TestDatabase;
   /** Every line that was logged so far, of every level. */
@@ -268,6 +270,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     database,
     tail,
     listeners: counted.listeners,
+    changeListeners: counted.changeListeners,
     transact: createTransact(database, notifier),
     test,
     logLines,
