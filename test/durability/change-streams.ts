@@ -5,13 +5,15 @@ import { CLUSTER, STEADY } from "./change-writers.ts";
 
 interface Kind {
   /** Of the root field, such as `node`. */
-  readonly name: "node" | "operation" | "run" | "cluster";
-  readonly filter: string | null;
+  readonly name: "node" | "operation" | "cluster";
+  /** Type of the filter. */
+  readonly filter: string;
   readonly row: string;
-  /** Fields of the item of an object that left; null if none can. */
-  readonly left: string | null;
-  readonly pageSize: number;
+  /** Fields of the item of an object that left. */
+  readonly left: string;
 }
+
+const PAGE = 100;
 
 const NODE: Kind = {
   name: "node",
@@ -22,7 +24,6 @@ const NODE: Kind = {
     maintenance { reason since startedBy } fault { kind message } lastError { code message step }
     currentRun { id state }`,
   left: "id name deleted",
-  pageSize: 100,
 };
 
 const OPERATION: Kind = {
@@ -31,7 +32,6 @@ const OPERATION: Kind = {
   row: `id kind state requestedBy reason totalCount finishedCount failedCount runCounts { state count } startedAt
     finishedAt interrupt interruptBy firstFailure { code message }`,
   left: "id",
-  pageSize: 100,
 };
 
 const CLUSTER_KIND: Kind = {
@@ -39,28 +39,24 @@ const CLUSTER_KIND: Kind = {
   filter: "ClusterFilter",
   row: "id name revision state nodeCounts { state count }",
   left: "id name deleted",
-  pageSize: 100,
 };
 
 function subscriptionOf({ name, filter, row, left }: Kind): string {
   const type = `${name[0]?.toUpperCase()}${name.slice(1)}`;
-  const variables = `$after: String, $snapshot: Boolean!${filter === null ? "" : `, $filter: ${filter}`}`;
-  const args = `after: $after, snapshot: $snapshot${filter === null ? "" : ", filter: $filter"}`;
-  return `subscription Follow(${variables}) {
-    items: ${name}Changes(${args}) {
+  return `subscription Follow($after: String, $snapshot: Boolean!, $filter: ${filter}) {
+    items: ${name}Changes(after: $after, snapshot: $snapshot, filter: $filter) {
       __typename
       ... on ${type}Upserted { cursor changed row: ${name} { ${row} } }
-      ${left === null ? "" : `... on ${type}Left { cursor ${left} }`}
+      ... on ${type}Left { cursor ${left} }
       ... on StreamBookmark { cursor snapshotComplete caughtUp }
       ... on StreamReset { cursor code }
     }
   }`;
 }
 
-function listOf({ name, filter, row, pageSize }: Kind): string {
-  const [variable, arg] = filter === null ? ["", ""] : [`, $filter: ${filter}`, ", filter: $filter"];
-  return `query List($page: String${variable}) {
-    list: ${name}s(first: ${pageSize}, after: $page${arg}) {
+function listOf({ name, filter, row }: Kind): string {
+  return `query List($page: String, $filter: ${filter}) {
+    list: ${name}s(first: ${PAGE}, after: $page, filter: $filter) {
       asOf nodes { ${row} } pageInfo { hasNextPage endCursor }
     }
   }`;
