@@ -154,11 +154,12 @@ describe("traces of a commission", () => {
 
 /** Ends the traces as well, so that all spans are exported. */
 async function traceOneStep(traces: Traces | null): Promise<void> {
+  if (!traces) throw new Error("There are no traces.");
   const ids = { operationId: crypto.randomUUID(), runId: crypto.randomUUID() };
-  await traces?.observer.step({ ...ids, node: "n", step: "a.b", driver: "fake", attempt: 1, part: "RUN" }, () =>
+  await traces.observer.step({ ...ids, node: "n", step: "a.b", driver: "fake", attempt: 1, part: "RUN" }, () =>
     Promise.resolve({ kind: "done" }),
   );
-  await traces?.[Symbol.asyncDispose]();
+  await traces[Symbol.asyncDispose]();
 }
 
 describe("without traces", () => {
