@@ -95,9 +95,7 @@ async function storeImage(service: Served, folder: string, megabytes: number): P
   const content = Buffer.alloc(megabytes * 1_000_000, randomBytes(1_000_000));
   const value = createHash("sha256").update(content).digest("hex");
   writeFileSync(join(folder, `sha256-${value}`), content);
-  const { registerImages } = await mutate<{
-    registerImages: { images: readonly { uuid: string }[]; errors: readonly unknown[] };
-  }>(
+  const { registerImages } = await mutate<{ registerImages: { images: readonly { uuid: string }[] } }>(
     service,
     "mutation Register($input: RegisterImagesInput!) { registerImages(input: $input) { images { uuid } errors { message } } }",
     {
@@ -107,7 +105,7 @@ async function storeImage(service: Served, folder: string, megabytes: number): P
     },
   );
   const [image] = registerImages.images;
-  if (!image) throw new Error(JSON.stringify(registerImages.errors));
+  if (!image) throw new Error("The service has registered no image.");
   return image.uuid;
 }
 
@@ -118,12 +116,14 @@ async function openSession(service: Served, database: string): Promise<string> {
     driver: { fake: { steps: { "inspect.collect_inventory": { silent: true } } } },
     labels: [{ key: "room", value: String(index % 5) }],
   }));
-  await mutate(service, "mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { count } }", {
-    input: { nodes },
-  });
   await mutate(
     service,
-    'mutation { commissionNodes(input: { nodes: { names: ["node-0"] }, until: AVAILABLE }) { operation { uuid } } }',
+    "mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }",
+    { input: { nodes } },
+  );
+  await mutate(
+    service,
+    'mutation { commissionNodes(input: { nodes: { names: ["node-0"] }, until: AVAILABLE }) { errors { message } } }',
   );
   const sql = postgres(database, { max: 1, onnotice: () => {} });
   try {

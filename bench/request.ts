@@ -20,7 +20,7 @@ export async function request<Data>(
   return answer.data;
 }
 
-/** As `request`, for mutations: also throws if a payload has `errors`. */
+/** As `request`, for mutations that select `errors`: also throws if there are any. */
 export async function mutate<Data extends object>(...given: Parameters<typeof request>): Promise<Data> {
   const data = await request<Data>(...given);
   const isRefused = Object.values(data).some((payload: { errors?: readonly unknown[] }) => payload.errors?.length);
