@@ -3,6 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
 import type { StepChoice } from "../../src/store/records.ts";
+import { chance } from "../durability/lab.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
@@ -344,23 +345,13 @@ describe("run on hold", () => {
   });
 });
 
-/** Pseudo-random numbers in [0, 1), the same in every test run. */
-function numbers(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fffffff;
-    return state / 0x80000000;
-  };
-}
-
 // A run that is parked without a job depends on a wake-up, and the process that sends it may be busy at that moment.
 test.each([7, 42])(
   "run that is parked without a job is always resumed: holds, waits, limits, maintenance, waves, stops and aborts at once (%i)",
   async (seed) => {
     await using lab = await engineUnderTest();
     const other = await lab.another({ started: true });
-    const next = numbers(seed);
-    const pick = <Item>(items: readonly Item[]): Item => items[Math.floor(next() * items.length)] as Item;
+    const random = chance(seed);
     const steps = [
       step("clean", "erase_metadata"),
       HOLD,
@@ -387,11 +378,11 @@ test.each([7, 42])(
     const waves = ids[1] ?? "";
     const all = { ids: nodes.map((node) => node.id) };
     for (let round = 0; round < 40; round += 1) {
-      const { engine } = pick([lab, other]);
-      const one = { ids: [pick(nodes).id] };
+      const { engine } = random.one([lab, other]);
+      const one = { ids: [random.one(nodes).id] };
       const asks: readonly (() => Promise<unknown>)[] = [
         () => engine.unhold(ALICE, { work: one }),
-        () => engine.unhold(ALICE, { work: { operationId: pick(ids) } }),
+        () => engine.unhold(ALICE, { work: { operationId: random.one(ids) } }),
         () => engine.abort(ALICE, { work: one }),
         () => engine.withdrawAbort(ALICE, { work: one }),
         () => engine.stop(ALICE, { work: one }),
@@ -403,14 +394,14 @@ test.each([7, 42])(
         () => engine.clearMaintenance(ALICE, all),
         () =>
           engine.updateSite(ALICE, {
-            phaseLimits: [{ phase: "clean", limit: 1 + Math.floor(next() * 3) }],
-            controllerLimit: pick([null, 2]),
+            phaseLimits: [{ phase: "clean", limit: random.whole(1, 3) }],
+            controllerLimit: random.one([null, 2]),
           }),
         () => engine.updateSite(ALICE, { phaseLimits: null, controllerLimit: null }),
-        () => engine.steerWaves(ALICE, { operationId: waves, action: pick(["HALT", "RESUME", "ADVANCE"]) }),
+        () => engine.steerWaves(ALICE, { operationId: waves, action: random.one(["HALT", "RESUME", "ADVANCE"]) }),
       ];
-      await pick(asks)();
-      await delay(next() * 10);
+      await random.one(asks)();
+      await delay(random.next() * 10);
     }
     await lab.engine.clearMaintenance(ALICE, all);
     await lab.engine.updateSite(ALICE, { phaseLimits: [{ phase: "clean", limit: 1 }] });

@@ -11,6 +11,7 @@ import { buildSchema as buildOstler } from "../../src/graphql/schema/schema.ts";
 import { NODE_FIELDS } from "../../src/store/node-fields.ts";
 import { LISTED_NODE_FIELDS } from "../../src/store/node-json.ts";
 import type { JsonFields } from "../../src/store/json-text.ts";
+import { chance } from "../durability/lab.ts";
 import { bothWays as waysOf, expectSame as expectSameWays } from "../support/list-ways.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
@@ -63,24 +64,14 @@ const bothWays = (query: string, variables?: Record<string, unknown>) => waysOf(
 const expectSame = (query: string, variables: Record<string, unknown> = {}, byDatabase = true) =>
   expectSameWays(service, query, { variables, byDatabase });
 
-/** Random numbers that are the same in every run. */
-function randomOf(seed: number): (below: number) => number {
-  let state = seed;
-  return (below) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return Math.floor((state / 2 ** 32) * below);
-  };
-}
-
 /** A document that asks for a list of nodes in some way, and its variables. */
 function anyDocument(seed: number): { readonly query: string; readonly variables: Record<string, unknown> } {
-  const random = randomOf(seed);
-  const one = <Item>(items: readonly Item[]): Item => items[random(items.length)] as Item;
+  const { often, one, whole } = chance(seed);
   const fragments: string[] = [];
   const variables: Record<string, unknown> = {
     yes: true,
     no: false,
-    ...(random(2) === 0 && { standard: random(2) === 0 }),
+    ...(often(1 / 2) && { standard: often(1 / 2) }),
   };
   const directive = () =>
     one([
@@ -96,10 +87,10 @@ function anyDocument(seed: number): { readonly query: string; readonly variables
       "@skip(if: $standard) @include(if: $yes)",
       "@skip(if: true)",
     ]);
-  const alias = (name: string) => (random(4) === 0 ? `${one(["a", "b", "c", "__d", "E9"])}_${name}: ${name}` : name);
+  const alias = (name: string) => (often(1 / 4) ? `${one(["a", "b", "c", "__d", "E9"])}_${name}: ${name}` : name);
   const selection = (type: string, fields: JsonFields, conditions: readonly string[], depth = 0): string => {
-    const members = Array.from({ length: 1 + random(5) }, (): string => {
-      const kind = random(10);
+    const members = Array.from({ length: whole(1, 5) }, (): string => {
+      const kind = whole(0, 9);
       if (kind === 0) return `${alias("__typename")} ${directive()}`;
       if (kind === 1 && depth < 3)
         return `... ${one(["", ...conditions.map((condition) => `on ${condition}`)])} ${directive()} ${selection(type, fields, conditions, depth + 1)}`;
@@ -133,7 +124,7 @@ function anyDocument(seed: number): { readonly query: string; readonly variables
     ])();
   const order = `{ field: ${one(["NAME", "CREATED_AT", "UPDATED_AT"])}, direction: ${one(["ASC", "DESC"])} }`;
   const args = `(orderBy: ${order}, ${one(["first: 7", "last: 7", "first: 45", "last: 45", "first: $first", "first: 1, filter: { states: [ACTIVE] }"])}, filter: ${one(['{ name: { startsWith: "list" } }', "$filter", "{ protected: true }", "null"])})`;
-  variables["first"] = 1 + random(45);
+  variables["first"] = whole(1, 45);
   variables["filter"] = one([
     null,
     { labels: [{ key: "rack", value: "9" }] },
@@ -141,10 +132,11 @@ function anyDocument(seed: number): { readonly query: string; readonly variables
     { name: { contains: "-" } },
   ]);
   const list = () =>
-    `${alias("nodes")}${args} { edges { node { name } } ${Array.from({ length: 1 + random(3) }, part).join(" ")} }`;
-  const root = () => [list(), ...(random(3) === 0 ? ["service { version }", "__typename"] : [])].join(" ");
-  const body =
-    random(4) === 0 ? `c: cluster(by: { name: "lists" }) { name ${list()} project ... { __typename } }` : root();
+    `${alias("nodes")}${args} { edges { node { name } } ${Array.from({ length: whole(1, 3) }, part).join(" ")} }`;
+  const root = () => [list(), ...(often(1 / 3) ? ["service { version }", "__typename"] : [])].join(" ");
+  const body = often(1 / 4)
+    ? `c: cluster(by: { name: "lists" }) { name ${list()} project ... { __typename } }`
+    : root();
   // Not every document uses all variables; this field uses the rest of them without an effect on the lists.
   const used = `x: nodes(first: $first, filter: $filter) { edges @include(if: $yes) @skip(if: $standard) { node { name } } totalCount @skip(if: $no) }`;
   return {
