@@ -1,6 +1,6 @@
 /**
  * `npm run test:all`: the parts of the test suite that `npm test` leaves out, one after the other. Run it before a
- * release: about 25 minutes on two cores without other load. Prints the time of each part, and ends `N passed, N
+ * release: about half an hour on two cores without other load. Prints the time of each part, and ends `N passed, N
  * failed`. A part that takes longer than half an hour is ended and counts as failed.
  *
  * `--short` runs a form of each part with a fixed seed that takes minutes in all, `--fast` runs `npm test` as the first
