@@ -27,6 +27,7 @@ import { watched } from "../graphql/execution/instrumentation.ts";
 import { loggedHere, withLogged } from "../log.ts";
 import type { Log } from "../log.ts";
 import type { Observer } from "../observer.ts";
+import { endAbandonedEvents } from "./abandoned-events.ts";
 import { compressAnswers } from "./compressed-answers.ts";
 import { UNREADABLE, readsAnswers, refuseUnreadable } from "./acceptable.ts";
 import { showsCost } from "./cost-header.ts";
@@ -144,6 +145,7 @@ function createConfiguredYoga(options: GraphqlOptions): Yoga {
       timeLimit(queryMs),
       atATime({ requestsMax, waitMs }),
       refuseUnreadable(),
+      endAbandonedEvents(),
       cutStalledEvents(undefined, observer),
       joinEvents(),
       leaveEventsOpen(services),

@@ -50,6 +50,8 @@ const HEAVY =
   "subscription Heavy { nodeTransitions { ... on StreamBookmark { caughtUp } ... on Transition { cursor node { cluster { variables } } } } }";
 const LIGHT =
   "subscription Light { nodeTransitions { ... on StreamBookmark { caughtUp } ... on Transition { cursor } } }";
+const OPERATIONS =
+  "subscription Operations { operationChanges(snapshot: true) { ... on StreamBookmark { caughtUp } } }";
 const READERS = 20;
 
 test(
@@ -117,6 +119,28 @@ test(
   },
 );
 
+test("stream of server-sent events whose client disconnected before it began was kept until the process ended", async () => {
+  await using ostler = await serviceUnderTest({ started: false });
+  // A snapshot of operations is preceded by a count of them.
+  await ostler.test.sql.begin(async (tx) => {
+    await tx`lock table operations`;
+    const left = stalledEvents(ostler.url, OPERATIONS);
+    await eventually("the count waits", async () => {
+      const waiting = await tx`
+        select from pg_locks join pg_database on pg_database.oid = database
+        where not granted and datname = current_database()`;
+      return waiting.length > 0;
+    });
+    left.end();
+    // Answered after the service has read that the first connection is closed.
+    await ostler.query("{ viewer { subject } }");
+  });
+  const later = ostler.overEvents(OPERATIONS);
+  await later.next();
+  await later.return?.();
+  await eventually("no stream listens", () => ostler.changeListeners() === 0);
+});
+
 interface Stalled {
   /** Resolves when the stream has started; nothing is read from then on. */
   readonly first: Promise<void>;
@@ -138,10 +162,10 @@ function stalledSocket(url: string): Stalled {
   return { first, end: () => socket.terminate() };
 }
 
-function stalledEvents(url: string): Stalled {
+function stalledEvents(url: string, query = HEAVY): Stalled {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);
-  const body = JSON.stringify({ query: HEAVY });
+  const body = JSON.stringify({ query });
   socket.write(
     `POST /graphql HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
   );
