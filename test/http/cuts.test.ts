@@ -39,7 +39,8 @@ test(
     await using ostler = await serviceUnderTest();
     const options = { seed: SEED, cuts: 20, kills: 0, nodes: 30 };
     const { items, cutsInSnapshots, unused, faults, differences } = await runChangeCuts(ostler, options);
-    expect({ unused, faults, differences }).toEqual({ unused: [], faults: [], differences: [] });
+    const errors = ostler.logLines.filter((line) => line.includes('"level":50')).join("\n");
+    expect({ unused, faults, differences }, errors).toEqual({ unused: [], faults: [], differences: [] });
     expect(items).toBeGreaterThan(300);
     expect(cutsInSnapshots).toBeGreaterThan(0);
     await eventually("no stream listens", () => ostler.changeListeners() === 0);
