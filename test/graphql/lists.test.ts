@@ -123,7 +123,7 @@ function anyDocument(seed: number): { readonly query: string; readonly variables
       () => "__typename",
     ])();
   const order = `{ field: ${one(["NAME", "CREATED_AT", "UPDATED_AT"])}, direction: ${one(["ASC", "DESC"])} }`;
-  const args = `(orderBy: ${order}, ${one(["first: 7", "last: 7", "first: 45", "last: 45", "first: $first", "first: 1, filter: { states: [ACTIVE] }"])}, filter: ${one(['{ name: { startsWith: "list" } }', "$filter", "{ protected: true }", "null"])})`;
+  const args = `(orderBy: ${order}, ${one(["first: 7", "last: 7", "first: 45", "last: 45", "first: $first", "first: 1"])}, filter: ${one(['{ name: { startsWith: "list" } }', "$filter", "{ protected: true }", "null"])})`;
   variables["first"] = whole(1, 45);
   variables["filter"] = one([
     null,
