@@ -12,6 +12,7 @@ import { measureChanges } from "./changes.ts";
 import { measureCycle } from "./cycle.ts";
 import { measureCycles } from "./cycles.ts";
 import { measureImages } from "./images.ts";
+import { measureIronic } from "./ironic/side-by-side.ts";
 import { measureIsolation } from "./isolation.ts";
 import { measureLatency } from "./latency.ts";
 import { measureLists } from "./lists.ts";
@@ -30,25 +31,31 @@ import { measureTriggers } from "./triggers.ts";
 import { measureWholeFleet } from "./whole-fleet.ts";
 
 const FLAGS = {
-  only: { type: "string", help: "subjects, separated by commas; default: all" },
+  only: { type: "string", help: "subjects, separated by commas; default: all except ironic" },
   runs: { type: "string", default: "2000", help: "runs, profile: number of runs" },
   rounds: {
     type: "string",
     default: "2",
-    help: "cycle, triggers, recording, memory, runs, cycles, admission, lists, snapshots, readers, start: number of rounds",
+    help: "cycle, ironic, triggers, recording, memory, runs, cycles, admission, lists, snapshots, readers, start: number of rounds",
   },
   concurrency: {
     type: "string",
     default: "32",
-    help: "cycle, triggers, memory, runs, cycles, admission, fleet, profile, statements: nodes at a time",
+    help: "cycle, ironic, triggers, memory, runs, cycles, admission, fleet, profile, statements: nodes at a time",
   },
-  bulk: { type: "string", default: "200", help: "cycle, triggers: number of nodes" },
-  singles: { type: "string", default: "100", help: "cycle, triggers: number of nodes with a request each" },
+  bulk: { type: "string", default: "200", help: "cycle, ironic, triggers: number of nodes" },
+  singles: { type: "string", default: "100", help: "cycle, ironic, triggers: number of nodes with a request each" },
   against: {
     type: "string",
     default: "",
     help: "cycle, memory: folder of another checkout, measured in alternating passes",
   },
+  layouts: {
+    type: "string",
+    default: "one,two",
+    help: "ironic: API and conductor in one process, or in two services",
+  },
+  theirs: { type: "string", default: "200", help: "ironic: nodes of a pass of Ironic, at most as many as --bulk" },
   fleets: { type: "string", default: "100,1000,10000", help: "cycles: sizes of the fleets" },
   cycles: { type: "string", default: "10000", help: "cycles: number of cycles of each fleet" },
   fleet: { type: "string", default: "10000", help: "fleet, snapshots, relabel: number of nodes" },
@@ -84,6 +91,8 @@ const concurrency = Number(flags.concurrency);
 interface Subject {
   /** Flags that apply to the subject, for the printed command. */
   readonly flags: readonly Exclude<keyof typeof FLAGS, "only" | "help">[];
+  /** Measured only if it is named, because it needs programs that Ostler does not bring. */
+  readonly named?: boolean;
   measure(testbed: Testbed): Promise<void>;
 }
 
@@ -165,6 +174,19 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
         concurrency,
       }),
   },
+  ironic: {
+    flags: ["bulk", "singles", "rounds", "concurrency", "layouts", "theirs"],
+    named: true,
+    measure: (testbed) =>
+      measureIronic(testbed, {
+        nodes: Number(flags.bulk),
+        singles: Number(flags.singles),
+        rounds,
+        concurrency,
+        layouts: flags.layouts.split(","),
+        theirs: Number(flags.theirs),
+      }),
+  },
   recording: {
     flags: ["changes", "rounds"],
     measure: (testbed) => measureRecording(testbed, { changes: Number(flags.changes), rounds }),
@@ -204,7 +226,7 @@ async function main(): Promise<void> {
     console.log(`  subjects: ${Object.keys(SUBJECTS).join(", ")}`);
     return;
   }
-  const requested = flags.only?.split(",") ?? Object.keys(SUBJECTS);
+  const requested = flags.only?.split(",") ?? Object.keys(SUBJECTS).filter((name) => !SUBJECTS[name]?.named);
   const unknown = requested.filter((name) => !(name in SUBJECTS));
   if (unknown.length > 0)
     throw new Error(`Unknown subject ${unknown.join(", ")}: use ${Object.keys(SUBJECTS).join(", ")}.`);

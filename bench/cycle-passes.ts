@@ -9,7 +9,7 @@ import postgres from "postgres";
 import { socketFolderOf } from "../src/store/postgres/embedded-folder.ts";
 import { USER, passwordOf } from "../src/store/postgres/embedded-setup.ts";
 import { mutate, request } from "./request.ts";
-import { startServed } from "./service.ts";
+import { nodeArgsOf, startServed } from "./service.ts";
 import type { Served } from "./service.ts";
 import { cpuMs, cpuMsOfTree, memoryMbOfTree, pssMb } from "./testbed.ts";
 import type { Testbed } from "./testbed.ts";
@@ -39,7 +39,7 @@ export type Mode = (typeof MODES)[number];
 
 /** Requests for one node that are in flight at the same time. */
 export const IN_FLIGHT = 16;
-const POLL_MS = 25;
+export const POLL_MS = 25;
 const REQUEST_MS = 60_000;
 
 /** Per node and cycle. Memory: at the end of the pass. */
@@ -70,22 +70,26 @@ export interface Passes extends PassOptions {
   readonly verbs: readonly Verb[];
 }
 
-/** A service on an embedded database of its own. */
+/**
+ * A service on an embedded database of its own, without the power reader, whose work does not belong to the cycle. With
+ * `asStarted` it is what `npm start` starts.
+ */
 export async function openBuild(
   testbed: Testbed,
   name: string,
   checkout: string,
-  { concurrency }: PassOptions,
+  { concurrency, asStarted = false }: { readonly concurrency: number; readonly asStarted?: boolean },
 ): Promise<Build> {
   const data = mkdtempSync(join(testbed.folder, "cycle-"));
   await using parts = new AsyncDisposableStack();
   const service = parts.use(
     await startServed(testbed, {
       program: join(checkout, "src/main.ts"),
+      nodeArgs: asStarted ? nodeArgsOf(checkout) : [],
       environment: {
         OSTLER_DATA: data,
         OSTLER_PLUGINS: "fake",
-        OSTLER_POWER_SECONDS: "0",
+        ...(!asStarted && { OSTLER_POWER_SECONDS: "0" }),
         OSTLER_CONCURRENCY: String(concurrency),
       },
     }),
@@ -158,7 +162,7 @@ function nameOf(index: number): string {
 // ---- passes
 
 export async function measurePass(build: Build, mode: Mode, options: Passes): Promise<Cost> {
-  const { sql, service, postmaster } = build;
+  const { sql } = build;
   await sql`vacuum analyze`;
   await sql`checkpoint`;
   const before = await readCounters(build);
@@ -173,7 +177,7 @@ export async function measurePass(build: Build, mode: Mode, options: Passes): Pr
     driversCpuMs: each("drivers"),
     walKb: each("wal") / 1_024,
     cyclesPerSecond: cycles / seconds,
-    pssMb: (memoryMbOfTree(service.pid) ?? 0) + (memoryMbOfTree(postmaster) ?? 0) - pssMb(String(postmaster)),
+    pssMb: memoryMb(build),
   };
 }
 
@@ -195,7 +199,7 @@ export async function countPass(build: Build, mode: Mode, options: Passes): Prom
 }
 
 /** Returns the number of cycles. */
-async function runPass(build: Build, mode: Mode, passes: Passes): Promise<number> {
+export async function runPass(build: Build, mode: Mode, passes: Passes): Promise<number> {
   const { nodes, singles } = passes;
   if (mode === "bulk") {
     await cycleAll(build, passes);
@@ -259,7 +263,7 @@ async function submit(service: Served, verb: Verb, nodes: object): Promise<strin
 
 // ---- counters
 
-async function readCounters({ service, sql, postmaster }: Build) {
+export async function readCounters({ service, sql, postmaster }: Build) {
   const [row] = await sql`select pg_current_wal_insert_lsn() - '0/0'::pg_lsn as wal, pg_backend_pid() as pid`;
   const own = cpuMs(service.pid) ?? Number.NaN;
   // The benchmark's own session asks again and again which operations have ended.
@@ -271,4 +275,9 @@ async function readCounters({ service, sql, postmaster }: Build) {
     // The postmaster is a child of the service as well.
     drivers: (cpuMsOfTree(service.pid) ?? Number.NaN) - (cpuMs(postmaster) ?? 0),
   };
+}
+
+/** Memory of the service, its drivers and PostgreSQL. The postmaster is a child of the service. */
+export function memoryMb({ service, postmaster }: Build): number {
+  return (memoryMbOfTree(service.pid) ?? 0) + (memoryMbOfTree(postmaster) ?? 0) - pssMb(String(postmaster));
 }

@@ -10,7 +10,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { median, printTable, shown } from "./figures.ts";
 import { mutate, request } from "./request.ts";
-import { startServed } from "./service.ts";
+import { nodeArgsOf, startServed } from "./service.ts";
 import type { Served } from "./service.ts";
 import { cpuMs } from "./testbed.ts";
 import type { Testbed } from "./testbed.ts";
@@ -132,14 +132,6 @@ async function openBuild(testbed: Testbed, name: string, checkout: string, optio
     },
   });
   return { name, service, [Symbol.asyncDispose]: () => service[Symbol.asyncDispose]() };
-}
-
-/** The options of Node in the checkout's `npm start`. */
-function nodeArgsOf(checkout: string): readonly string[] {
-  const { scripts } = JSON.parse(readFileSync(join(checkout, "package.json"), "utf8")) as {
-    readonly scripts: { readonly start: string };
-  };
-  return scripts.start.split(" ").filter((word) => word.startsWith("--"));
 }
 
 /** Registers the nodes of a pass, and returns their names. */

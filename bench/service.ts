@@ -1,6 +1,8 @@
 /** A service, or another program that prints its address, in a separate process that ends with the benchmark. */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Testbed } from "./testbed.ts";
 import { end } from "./testbed.ts";
@@ -48,4 +50,12 @@ export async function startServed(
     readyMs: performance.now() - start,
     [Symbol.asyncDispose]: () => end(child),
   };
+}
+
+/** The options of Node in the checkout's `npm start`. */
+export function nodeArgsOf(checkout: string): readonly string[] {
+  const { scripts } = JSON.parse(readFileSync(join(checkout, "package.json"), "utf8")) as {
+    readonly scripts: { readonly start: string };
+  };
+  return scripts.start.split(" ").filter((word) => word.startsWith("--"));
 }

@@ -162,7 +162,7 @@ function statOf(pid: string): readonly string[] {
 }
 
 /** A free port below the range that the kernel uses for outgoing connections. */
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   for (let tries = 0; tries < 100; tries += 1) {
     const port = await tryPort(20_000 + Math.floor(Math.random() * 12_000));
     if (port !== null) return port;
