@@ -123,6 +123,13 @@ const PARTS: readonly Part[] = [
     short: null,
   },
   {
+    name: "stalled-changes",
+    about: "clients of a stream of changes that do not read, beside 50,000 changes",
+    command: ["test/durability/stalled-changes.ts"],
+    // Its short form is a test of `npm test`.
+    short: null,
+  },
+  {
     name: "takeover",
     about: "time until the steps of a killed replica continue",
     command: ["test/replicas/takeover.ts"],

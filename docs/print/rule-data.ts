@@ -889,6 +889,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-693",
         rule: "Many changes for many streams are delivered in turns of some milliseconds, between which other requests are answered.",
       },
+      {
+        id: "R-694",
+        rule: "A reader of a stream of changes that stops reading continues where it was when it reads on, or is disconnected and resumes with its cursor; it misses nothing, and delays no others.",
+      },
       { id: "R-129", rule: "WebSocket and server-sent events deliver the same items." },
       { id: "R-130", rule: "A cursor is valid at every replica." },
     ],

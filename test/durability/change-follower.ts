@@ -32,7 +32,7 @@ export interface Left {
   readonly deleted?: boolean;
 }
 
-interface Item extends Partial<Left> {
+export interface Item extends Partial<Left> {
   readonly __typename: string;
   readonly cursor: string;
   readonly row?: Row;
@@ -129,7 +129,7 @@ interface Beginning {
 }
 
 /** The objects of a client, and the revisions that it has seen. */
-class FollowerState {
+export class FollowerState {
   rows = new Map<string, Row>();
   readonly faults: string[] = [];
   readonly counts = { items: 0, snapshots: 0 };

@@ -1,6 +1,6 @@
 /**
- * The short form of `npm run cuts`, `npm run change-cuts` and `npm run stalled`: what those show over a long time, for
- * a moment and by counting.
+ * The short form of `npm run cuts`, `npm run change-cuts`, `npm run stalled` and `npm run stalled-changes`: what those
+ * show over a long time, for a moment and by counting.
  */
 import { connect } from "node:net";
 import { expect, test, vi } from "vitest";
@@ -8,6 +8,7 @@ import { WebSocket } from "ws";
 import { move } from "../../src/engine/transaction.ts";
 import { runChangeCuts } from "../durability/change-cuts.ts";
 import { runCuts } from "../durability/cuts.ts";
+import { runStalledChanges } from "../durability/stalled-changes.ts";
 import { eventually } from "../support/eventually.ts";
 import { takeUntil, serviceUnderTest } from "../support/service.ts";
 
@@ -44,6 +45,24 @@ test(
     expect(items).toBeGreaterThan(300);
     expect(cutsInSnapshots).toBeGreaterThan(0);
     await eventually("no stream listens", () => ostler.changeListeners() === 0);
+  },
+);
+
+test(
+  "streams of changes: readers that stop reading beside many changes have what the list has once they read on [R-694]",
+  { timeout: 120_000 },
+  async () => {
+    await using ostler = await serviceUnderTest({ started: false });
+    const { early, late, faults, differences, beside } = await runStalledChanges(ostler.url, {
+      readers: 6,
+      changes: 1_000,
+      nodes: 50,
+      ballast: 60_000,
+      earlyMs: 100,
+    });
+    expect({ faults, differences }).toEqual({ faults: [], differences: [] });
+    expect([early.length, late.length, beside.edits.length]).toEqual([1, 5, 20]);
+    await eventually("no stream listens", () => ostler.listeners() === 0);
   },
 );
 
