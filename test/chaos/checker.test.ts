@@ -1721,6 +1721,21 @@ test("a power step of the engine, which has no entries, may be interrupted only 
   expect(await messages(2_050)).toMatch(/interrupted without an entry/);
 });
 
+test("a step of a driver may be interrupted before its entry only by a fault when it begins", async () => {
+  const messages = async (startedAt: number) => {
+    const results = await resultsOf((made) => {
+      const entries = made.driver.filter((entry) => !("attemptKey" in entry) || entry.attemptKey !== "run-n1-4000:0:1");
+      made.driver.splice(0, Infinity, ...entries);
+      set(row(made, "attempts", { run_id: "run-n1-4000", step: 0 }), { started_at: iso(startedAt) });
+      fail(made, "run-n1-4000", failure("INTERRUPTED", "The process that ran it ended."));
+    });
+    return results.flatMap(({ first }) => first.map(({ message }) => message)).join("\n");
+  };
+  // A process is killed at 6,150.
+  expect(await messages(6_100)).not.toMatch(/interrupted without an entry/);
+  expect(await messages(3_000)).toMatch(/interrupted without an entry/);
+});
+
 describe("refusal for a failed clean-up", () => {
   const is = { presence: null, fault: "CLEAN_UP_FAILED", inMaintenance: false, isProtected: false, isRetired: false };
   const mayBe = (kind: "DEPLOY" | "COMMISSION" | null, states: readonly string[]) =>

@@ -194,6 +194,8 @@ function hadNoDatabase({ faults, options }: History, { name, started, ended }: L
 const OUTAGE_MS = 60_000;
 /** A failure may be caused by an outage up to this long after it, in milliseconds. */
 const AFTERMATH_MS = 15_000;
+/** Time from the storing of a step until its driver has entered it, in milliseconds. */
+const ENTRY_MS = 2_000;
 
 /** Whether a failed attempt has a cause of its own, or what is wrong with it. */
 function causeOf(
@@ -221,9 +223,10 @@ function causeOf(
   if (failure?.code === "STOP_TIMEOUT" || isEarly(attempt)) return caused;
   if (failure?.code === "INTERRUPTED") {
     const last = entries.at(-1);
-    // Power steps of the engine have no entries.
-    if (!last && step?.interface === "power" && wasAnyProcessHit(history, attempt)) return caused;
-    if (!last) return { caused: false, message: "it was interrupted without an entry" };
+    if (!last)
+      return wasHitWithoutEntry(history, attempt, step?.interface === "power")
+        ? caused
+        : { caused: false, message: "it was interrupted without an entry" };
     if (last.idempotent) return { caused: false, message: "it may be entered again, but was not" };
     return wasHit(history, last, finishedAt ?? history.over) || last.how === "exit"
       ? caused
@@ -265,13 +268,17 @@ function wasHit(history: History, entry: Entry, until: number): boolean {
   });
 }
 
-/** Whether a process ended or was frozen, or the database failed, while an attempt was under way. */
-function wasAnyProcessHit(history: History, { startedAt, finishedAt }: AttemptRow): boolean {
-  const until = finishedAt ?? history.over;
+/**
+ * Whether a process ended or was frozen, or the database failed, while an attempt without entries was under way: a
+ * power step of the engine, which has none, or a step that was stored and not entered yet.
+ */
+function wasHitWithoutEntry(history: History, { startedAt, finishedAt }: AttemptRow, isPower: boolean): boolean {
+  const until = isPower ? (finishedAt ?? history.over) : startedAt + ENTRY_MS;
+  const since = startedAt - (isPower ? AFTERMATH_MS : TOLERANCE_MS);
   const isMeanwhile = (t: number | null) => t !== null && t >= startedAt && t <= until;
   return (
     history.lifetimes.some(({ killed, terminated, ended }) => [killed, terminated, ended].some(isMeanwhile)) ||
-    history.faults.some(({ from, to }) => from <= until && to + AFTERMATH_MS >= startedAt)
+    history.faults.some(({ from, to }) => from <= until && to >= since)
   );
 }
 
