@@ -55,12 +55,11 @@ export const LONG_FILES = [
 const PLACES = new Map<string, number>(LONG_FILES.map((file, index) => [file, index]));
 
 export class LongestFirst extends BaseSequencer {
-  /** Vitest's order, in which the files of a project stand together, with the long ones of each project moved up. */
+  /** The files of a project stand together, as vitest runs projects one after the other. */
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    // oxlint-disable-next-line unicorn/no-array-sort -- BaseSequencer.sort returns a new list, and is not an array's
-    const projects = Map.groupBy(await super.sort(files), ({ project }) => project.name);
     const place = ({ moduleId }: TestSpecification) =>
       PLACES.get(relative(this.ctx.config.root, moduleId)) ?? LONG_FILES.length;
-    return [...projects.values()].flatMap((of) => of.toSorted((a, b) => place(a) - place(b)));
+    const ofProjects = Map.groupBy(files, ({ project }) => project.name);
+    return [...ofProjects.values()].flatMap((of) => of.toSorted((a, b) => place(a) - place(b)));
   }
 }
