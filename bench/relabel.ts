@@ -96,7 +96,6 @@ async function measureOne(testbed: Testbed, count: number, nodes: number): Promi
   await registerGroups(connection, nodes);
   await using service = await startServed(testbed, {
     environment: { DATABASE_URL: connection.url, OSTLER_PLUGINS: PLUGIN, OSTLER_POWER_SECONDS: "0" },
-    nodeArgs: process.env["BENCH_NODE_ARGS"]?.split(" ") ?? [],
   });
   const child = fork(fileURLToPath(new URL("relabel-clients.ts", import.meta.url)));
   testbed.watch(child);
