@@ -3,6 +3,15 @@ import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { z } from "zod";
+
+/** What the first command of each child has. */
+export const START = z.object({
+  do: z.literal("start"),
+  seed: z.number(),
+  folder: z.string(),
+  urls: z.record(z.string(), z.string()),
+});
 
 export interface Helper<Command> extends AsyncDisposable {
   readonly child: ChildProcess;

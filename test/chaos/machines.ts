@@ -11,7 +11,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { z } from "zod";
 import { chance } from "../durability/lab.ts";
 import type { Chance } from "../durability/lab.ts";
-import { obey } from "./control.ts";
+import { START, obey } from "./control.ts";
 import { clock, record } from "./records.ts";
 import type { Callback, Enter, Leave } from "./records.ts";
 
@@ -23,13 +23,7 @@ const MISBEHAVIOURS = ["throw", "junk", "hang", "block", "exit"] as const;
 export type Misbehaviour = (typeof MISBEHAVIOURS)[number];
 
 const COMMAND = z.discriminatedUnion("do", [
-  z.object({
-    do: z.literal("start"),
-    seed: z.number(),
-    folder: z.string(),
-    socket: z.string(),
-    urls: z.record(z.string(), z.string()),
-  }),
+  START.extend({ socket: z.string() }),
   // From now on the drivers of these nodes misbehave at every third entry. An empty list ends the misbehaviour.
   z.object({ do: z.literal("misbehave"), nodes: z.array(z.string()).readonly(), how: z.enum(MISBEHAVIOURS) }),
 ]);

@@ -10,18 +10,12 @@ import { z } from "zod";
 import { chance } from "../durability/lab.ts";
 import type { Chance } from "../durability/lab.ts";
 import { TOKEN, runIdOf } from "./graphql-request.ts";
-import { obey } from "./control.ts";
+import { START, obey } from "./control.ts";
 import { clock, record } from "./records.ts";
 import type { Open } from "./records.ts";
 
 const COMMAND = z.discriminatedUnion("do", [
-  z.object({
-    do: z.literal("start"),
-    seed: z.number(),
-    folder: z.string(),
-    urls: z.record(z.string(), z.string()),
-    streams: z.number(),
-  }),
+  START.extend({ streams: z.number() }),
   // Whether some readers stop reading now and then.
   z.object({ do: z.literal("stall"), stalls: z.boolean() }),
   // Waits until every subscriber has reached the position, or until the time is over.

@@ -8,20 +8,13 @@ import { z } from "zod";
 import { chance } from "../durability/lab.ts";
 import type { Chance } from "../durability/lab.ts";
 import { ask, runIdOf } from "./graphql-request.ts";
-import { obey } from "./control.ts";
+import { START, obey } from "./control.ts";
 import { clock, record } from "./records.ts";
 import type { Answer, NodeAnswer, Refusal } from "./records.ts";
 import { inputTypeOf } from "../support/input-type.ts";
 
 const COMMAND = z.discriminatedUnion("do", [
-  z.object({
-    do: z.literal("start"),
-    seed: z.number(),
-    folder: z.string(),
-    urls: z.record(z.string(), z.string()),
-    nodes: z.number(),
-    clients: z.number(),
-  }),
+  START.extend({ nodes: z.number(), clients: z.number() }),
   // Registers the fleet and its cluster, and commissions half of it in one request.
   z.object({ do: z.literal("warm-up") }),
   z.object({ do: z.literal("storm") }),
