@@ -3,15 +3,16 @@
  * keeps the nodes, and after a disconnect it subscribes again with its last cursor.
  */
 import { openReader } from "../support/stopping-reader.ts";
-import type { ReaderWay, StoppingReader } from "../support/stopping-reader.ts";
+import type { StoppingReader } from "../support/stopping-reader.ts";
 import { FollowerState } from "./change-follower.ts";
 import type { Followed, Item, Row } from "./change-follower.ts";
+import type { Transport } from "./subscriber.ts";
 
 /** How a connection of a stopped reader ended, once it read on; null if it did not end. */
 export type Ending = number | "ended" | null;
 
 export class ChangeReader {
-  readonly way: ReaderWay;
+  readonly transport: Transport;
   readonly followed: Followed;
   readonly state: FollowerState;
   /** Bytes of results. */
@@ -23,31 +24,31 @@ export class ChangeReader {
   constructor(
     url: string,
     {
-      way,
+      transport,
       followed,
       onRow = () => {},
     }: {
-      readonly way: ReaderWay;
+      readonly transport: Transport;
       readonly followed: Followed;
       readonly onRow?: (row: Row) => void;
     },
   ) {
     this.#url = url;
-    this.way = way;
+    this.transport = transport;
     this.followed = followed;
     this.state = new FollowerState(followed);
     this.#onRow = onRow;
   }
 
   get title(): string {
-    return `${this.followed.title} over ${this.way}`;
+    return `${this.followed.title} over ${this.transport}`;
   }
 
   /** Subscribes with the last cursor, or with a snapshot, and returns when the first item has come. */
   async open(): Promise<void> {
     const { subscription: query, variables } = this.followed;
     const body = { query, variables: { ...variables, ...this.state.begin() } };
-    this.#reader = openReader(this.way, this.#url, body, (text) => this.#take(text));
+    this.#reader = openReader(this.transport, this.#url, body, (text) => this.#take(text));
     await this.#reader.first;
   }
 

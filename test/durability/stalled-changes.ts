@@ -12,6 +12,7 @@
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { isDeepStrictEqual, parseArgs } from "node:util";
+import { percentile } from "../chaos/checker/intervals.ts";
 import { ask } from "../support/ask.ts";
 import { eventually } from "../support/eventually.ts";
 import { check, prove } from "../support/proof.ts";
@@ -96,8 +97,8 @@ export async function runStalledChanges(url: string, options: StalledChangesOpti
   const { readers, changes, earlyMs, say = () => {} } = options;
   await registerNodes(url, options);
   const writer = new Writer(url, options);
-  const healthy = (["socket", "events"] as const).map((way) => {
-    return new ChangeReader(url, { way, followed: followedBy("healthy"), onRow: writer.delivered });
+  const healthy = (["WebSocket", "server-sent events"] as const).map((transport) => {
+    return new ChangeReader(url, { transport, followed: followedBy("healthy"), onRow: writer.delivered });
   });
   for (const one of healthy) await one.open();
   await Promise.all(healthy.map((one) => one.resume(0)));
@@ -134,8 +135,8 @@ export async function runStalledChanges(url: string, options: StalledChangesOpti
 async function openStopped(url: string, count: number): Promise<readonly ChangeReader[]> {
   const stopped: ChangeReader[] = [];
   for (let index = 0; index < count; index += 1) {
-    const way = index % 2 === 0 ? "socket" : "events";
-    const one = new ChangeReader(url, { way, followed: followedBy(`reader-${index}`) });
+    const transport = index % 2 === 0 ? "WebSocket" : "server-sent events";
+    const one = new ChangeReader(url, { transport, followed: followedBy(`reader-${index}`) });
     await one.open();
     if (index % 3 > 0) await one.resume(0);
     one.stop();
@@ -238,12 +239,8 @@ async function newestPosition(url: string): Promise<number> {
 const MB_PER_READER_MAX = 3;
 const GROWTH_MB_MAX = 40;
 
-function percentile(values: readonly number[], share: number): number {
-  return values.toSorted((a, b) => a - b)[Math.max(0, Math.ceil(share * values.length) - 1)] ?? Number.NaN;
-}
-
 function shown(values: readonly number[]): string {
-  return `p50 ${percentile(values, 0.5).toFixed(1)} ms, p99 ${percentile(values, 0.99).toFixed(1)} ms`;
+  return `p50 ${percentile(values, 0.5)?.toFixed(1)} ms, p99 ${percentile(values, 0.99)?.toFixed(1)} ms`;
 }
 
 function counted(endings: readonly Ending[]): string {
@@ -313,7 +310,9 @@ async function main(): Promise<void> {
   check("a stopped reader costs a bounded amount of memory", each < MB_PER_READER_MAX, `${each.toFixed(2)} MB each`);
   check("memory is released", after - before < GROWTH_MB_MAX, `${(after - before).toFixed(1)} MB more`);
   for (const what of ["edits", "queries", "deliveries"] as const) {
-    const [alone, beside] = [percentile(report.alone[what], 0.5), percentile(report.beside[what], 0.5)];
+    const [alone = Number.NaN, beside = Number.NaN] = [report.alone, report.beside].map((waits) =>
+      percentile(waits[what], 0.5),
+    );
     check(
       `${what} take less than twice as long`,
       beside < 2 * alone,

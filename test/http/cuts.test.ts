@@ -2,15 +2,16 @@
  * The short form of `npm run cuts`, `npm run change-cuts`, `npm run stalled` and `npm run stalled-changes`: what those
  * show over a long time, for a moment and by counting.
  */
-import { connect } from "node:net";
 import { expect, test, vi } from "vitest";
-import { WebSocket } from "ws";
 import { move } from "../../src/engine/transaction.ts";
 import { runChangeCuts } from "../durability/change-cuts.ts";
 import { runCuts } from "../durability/cuts.ts";
 import { runStalledChanges } from "../durability/stalled-changes.ts";
+import type { Transport } from "../durability/subscriber.ts";
 import { eventually } from "../support/eventually.ts";
 import { takeUntil, serviceUnderTest } from "../support/service.ts";
+import { openReader } from "../support/stopping-reader.ts";
+import type { StoppingReader } from "../support/stopping-reader.ts";
 
 const SEED = 20_261;
 
@@ -62,7 +63,7 @@ test(
     });
     expect({ faults, differences }).toEqual({ faults: [], differences: [] });
     expect([early.length, late.length, beside.edits.length]).toEqual([1, 5, 20]);
-    await eventually("no stream listens", () => ostler.listeners() === 0);
+    await eventually("no stream listens", () => ostler.changeListeners() === 0);
   },
 );
 
@@ -73,6 +74,8 @@ const LIGHT =
 const OPERATIONS =
   "subscription Operations { operationChanges(snapshot: true) { ... on StreamBookmark { caughtUp } } }";
 const READERS = 20;
+
+const transportOf = (index: number): Transport => (index % 2 === 0 ? "WebSocket" : "server-sent events");
 
 test(
   "readers that stop reading cost a bounded number of items, are released when they disconnect, and delay no others [R-126]",
@@ -91,13 +94,8 @@ test(
         cluster: { name: "heavy" },
       })),
     );
-    const begun: Promise<void>[] = [];
-    const stalled = Array.from({ length: READERS }, (_, index) => {
-      const { end, first } = index % 2 === 0 ? stalledSocket(ostler.url) : stalledEvents(ostler.url);
-      begun.push(first);
-      return end;
-    });
-    await Promise.all(begun);
+    const readers = Array.from({ length: READERS }, (_, index) => stalled(ostler.url, transportOf(index)));
+    await Promise.all(readers.map(({ first }) => first));
     const recent = vi.spyOn(ostler.tail, "recent");
     const healthy = ostler.overSocket<{ nodeTransitions: { cursor?: string } }>(LIGHT);
     await healthy.next();
@@ -115,7 +113,7 @@ test(
     );
     expect((handed - 900) / READERS).toBeLessThan(400);
     expect(ostler.listeners()).toBe(READERS + 1);
-    for (const end of stalled) end();
+    for (const reader of readers) reader.end();
     await eventually("only the healthy one listens", () => ostler.listeners() === 1);
     await healthy.return?.();
   },
@@ -129,7 +127,7 @@ test(
     for (let round = 0; round < 30; round += 1) {
       await Promise.all(
         Array.from({ length: 10 }, async (_, index) => {
-          const { end, first } = index % 2 === 0 ? stalledSocket(ostler.url) : stalledEvents(ostler.url);
+          const { end, first } = stalled(ostler.url, transportOf(index));
           if (index % 3 > 0) await first;
           end();
         }),
@@ -144,7 +142,7 @@ test("stream of server-sent events whose client disconnected before it began was
   // A snapshot of operations is preceded by a count of them.
   await ostler.test.sql.begin(async (tx) => {
     await tx`lock table operations`;
-    const left = stalledEvents(ostler.url, OPERATIONS);
+    const left = stalled(ostler.url, "server-sent events", OPERATIONS);
     await eventually("the count waits", async () => {
       const waiting = await tx`
         select from pg_locks join pg_database on pg_database.oid = database
@@ -161,41 +159,7 @@ test("stream of server-sent events whose client disconnected before it began was
   await eventually("no stream listens", () => ostler.changeListeners() === 0);
 });
 
-interface Stalled {
-  /** Resolves when the stream has started; nothing is read from then on. */
-  readonly first: Promise<void>;
-  end(): void;
-}
-
-function stalledSocket(url: string): Stalled {
-  const socket = new WebSocket(`${url.replace("http", "ws")}/graphql`, "graphql-transport-ws");
-  const first = new Promise<void>((begun) => {
-    socket.on("error", () => begun());
-    socket.on("open", () => socket.send('{"type":"connection_init"}'));
-    socket.on("message", (data: Buffer) => {
-      if (data.includes("connection_ack"))
-        return socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: { query: HEAVY } }));
-      socket.pause();
-      begun();
-    });
-  });
-  return { first, end: () => socket.terminate() };
-}
-
-function stalledEvents(url: string, query = HEAVY): Stalled {
-  const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname);
-  const body = JSON.stringify({ query });
-  socket.write(
-    `POST /graphql HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
-  );
-  const first = new Promise<void>((begun) => {
-    socket.on("error", () => begun());
-    socket.on("data", (chunk: Buffer) => {
-      if (!chunk.includes("caughtUp")) return;
-      socket.pause();
-      begun();
-    });
-  });
-  return { first, end: () => socket.destroy() };
+/** A client of either kind that reads nothing after its first item. */
+function stalled(url: string, transport: Transport, query = HEAVY): StoppingReader {
+  return openReader(transport, url, { query }, (_text, reader) => reader.stop());
 }

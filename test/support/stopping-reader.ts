@@ -6,13 +6,12 @@
 import { Agent, request } from "node:http";
 import type { IncomingMessage } from "node:http";
 import { WebSocket } from "ws";
+import type { Transport } from "../durability/subscriber.ts";
 
 export interface SubscriptionBody {
   readonly query: string;
   readonly variables?: Readonly<Record<string, unknown>>;
 }
-
-export type ReaderWay = "socket" | "events";
 
 export interface StoppingReader {
   /** Settles with the first message of the subscription, or when the connection has ended. */
@@ -28,12 +27,12 @@ export interface StoppingReader {
 
 /** `onMessage` is called with the text of each result, such as `{"data":…}`. */
 export function openReader(
-  way: ReaderWay,
+  transport: Transport,
   url: string,
   body: SubscriptionBody,
   onMessage: (text: string, reader: StoppingReader) => void = () => {},
 ): StoppingReader {
-  return way === "socket" ? overSocket(url, body, onMessage) : overEvents(url, body, onMessage);
+  return transport === "WebSocket" ? overSocket(url, body, onMessage) : overEvents(url, body, onMessage);
 }
 
 type OnMessage = (text: string, reader: StoppingReader) => void;
