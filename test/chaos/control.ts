@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
 
-/** What the first command of each child has. */
+/** The first command of each child. */
 export const START = z.object({
   do: z.literal("start"),
   seed: z.number(),
