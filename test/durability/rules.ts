@@ -441,7 +441,9 @@ function stopWithdrawnAt({ seen }: RunAccount): number {
  * stop changes nothing then, because the abort is to end the work, and is withdrawn with it.
  */
 function pendingAbortWithdrawnAt(seen: readonly Seen[], ask: Ask, { toleranceMs }: Circumstances): number {
-  const interrupts = seen.filter(({ what }) => what === "INTERRUPT" || what === "OPERATION_INTERRUPT");
+  const interrupts = seen.filter(
+    ({ what, was, becomes }) => (what === "INTERRUPT" || what === "OPERATION_INTERRUPT") && was !== becomes,
+  );
   const withdrawal = interrupts.findLast(
     ({ was, becomes, at }, index) =>
       was === "ABORT" &&
@@ -514,7 +516,10 @@ export function flawsOfOperation(operation: OperationAccount): string[] {
     const [before, after] = [ORDER.indexOf(was ?? ""), ORDER.indexOf(becomes ?? "")];
     // An abort that was taken back leaves what there was before it.
     const freed =
-      was === "ABORTING" && operation.seen.some((one) => one.what === "OPERATION_INTERRUPT" && one.was === "ABORT");
+      was === "ABORTING" &&
+      operation.seen.some(
+        (one) => one.what === "OPERATION_INTERRUPT" && one.was === "ABORT" && one.becomes !== "ABORT",
+      );
     if (before < 0 || (after >= 0 && after < before && !freed)) flaws.push(`it went from ${was} to ${becomes}`);
   }
   const end = final[0];

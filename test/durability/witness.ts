@@ -188,7 +188,8 @@ const WATCH = `
       insert into watch.seen (operation_id, what, was, becomes) values (new.id, 'OPERATION', old.state, new.state); end if;
     return null; end $$;
   create trigger watch_operation after update on operations for each row
-    when (new.wish is distinct from old.wish or new.state <> old.state) execute function watch.operation_changed();`;
+    when ((new.wish, new.wish_by) is distinct from (old.wish, old.wish_by) or new.state <> old.state)
+    execute function watch.operation_changed();`;
 
 /** Puts the triggers in. The service neither sees nor needs them. */
 export async function watchDatabase(sql: Sql): Promise<void> {
