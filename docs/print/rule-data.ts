@@ -369,6 +369,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A memo is stored: after a wait, or a restart of the service, the step is entered again with it.",
       },
       {
+        id: "R-701",
+        rule: "A step that waits is entered again when its time is over, and before that only after a callback or an interrupt.",
+      },
+      {
         id: "R-069",
         rule: "Power on, power off, soft power off, reboot, wait and hold are the service's own steps, and work in every list.",
       },

@@ -164,6 +164,22 @@ export async function keysWithJob(
   return new Set(rows.map(({ key }) => String(key)));
 }
 
+/** Whether a key has an unfinished job other than that with the id. */
+export async function hasOtherJob(
+  tx: Tx,
+  queue: string,
+  { key, id }: { readonly key: string; readonly id: string },
+): Promise<boolean> {
+  const { rows } = await runStatement(
+    tx,
+    `select exists (
+       select from pgboss.job where name = $1 and singleton_key = $2 and state <= 'active' and id <> $3
+     ) as other`,
+    [queue, key, id],
+  );
+  return rows[0]?.["other"] === true;
+}
+
 /**
  * Time of the transaction by the database's clock, in ms since 1970, as precise as the moment of a recorded interrupt.
  */

@@ -50,7 +50,7 @@ export async function lockRuns(
       operationUserDataBytes: operations.userDataBytes,
       maintenanceSince: nodes.maintenanceSince,
       lockedAt: sql<number>`(extract(epoch from now()) * 1000)::float8`,
-      isDue: sql<boolean>`coalesce(${runs.wakeAt} <= now() + ${CLOCK_TOLERANCE}::interval, true)`,
+      isDue: sql<boolean>`coalesce(${runs.wakeAt} <= now(), true)`,
       isLimited: sql<boolean>`exists (select from ${site} where ${site.policy} ?| array['phaseLimits', 'controllerLimit'])`,
     })
     .from(runs)
@@ -63,9 +63,6 @@ export async function lockRuns(
     rows.map(({ run, lockedAt, ...row }) => [run.id, { ...run, ...row, lockedAt: new Date(Math.round(lockedAt)) }]),
   );
 }
-
-/** Margin between the start of the transaction that parked a run and the due time of its job. */
-const CLOCK_TOLERANCE = "100 milliseconds";
 
 /**
  * Locks unfinished runs, of nodes or of an operation, in the order of their nodes. `skipLocked`: without those that

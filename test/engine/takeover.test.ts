@@ -6,6 +6,8 @@ import type { TestGate, TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnyCall } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
+import { lockRun } from "../../src/store/run-locks.ts";
+import { runStatement } from "../../src/store/postgres/statements.ts";
 
 /** Arguments of each entry of the step under test. */
 const entries: Pick<AnyCall, "memo" | "callback" | "callbackPath">[] = [];
@@ -158,6 +160,37 @@ describe("stale job of a parked run", () => {
       await ostler.operationEnds(id);
     },
   );
+
+  test("wait of a parked run is over at its time, and not a moment before [R-701]", async () => {
+    const { node, id } = await cleaning("patient");
+    gate.open();
+    await ostler.nodeBecomes(node, "CLEAN_WAIT");
+    const { id: runId } = await ostler.run(id, node);
+    // Within one transaction the time of the database stands still. The column keeps milliseconds.
+    const isDue = (milliseconds: number) =>
+      ostler.database.transaction(async (tx) => {
+        const late = `${milliseconds} * interval '1 millisecond'`;
+        await runStatement(tx, `update runs set wake_at = now() + ${late} where id = $1`, [runId]);
+        return (await lockRun(tx, runId))?.isDue;
+      });
+    expect([await isDue(60_000), await isDue(2), await isDue(-2)]).toEqual([false, false, true]);
+    await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    await ostler.operationEnds(id);
+  });
+
+  test("only job of a parked run continues it, also if it comes before its time [R-701]", async () => {
+    const { node, id } = await cleaning("patient");
+    gate.open();
+    await ostler.nodeBecomes(node, "CLEAN_WAIT");
+    const { id: runId } = await ostler.run(id, node);
+    await ostler.test.sql`update runs set wake_at = now() + interval '1 hour' where id = ${runId}`;
+    const [job] = await ostler.test.sql<{ count: number }[]>`
+      with own as (update pgboss.job set start_after = now() where singleton_key = ${runId} returning 1) select count(*)::int from own`;
+    expect(job).toEqual({ count: 1 });
+    await entered(2);
+    await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    await ostler.operationEnds(id);
+  });
 });
 
 describe("job whose lease expired while its process was running", () => {

@@ -4,7 +4,7 @@
  */
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { JOB_COLUMNS, JOB_STATES, keysWithJob } from "../../src/store/jobs.ts";
+import { JOB_COLUMNS, JOB_STATES, hasOtherJob, keysWithJob } from "../../src/store/jobs.ts";
 import type { ExecuteOnQueue } from "../../src/store/jobs.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest } from "../support/builders.ts";
@@ -72,4 +72,20 @@ test("keysWithJob finds waiting and active jobs of one queue, and no ended ones"
   );
   const found = await keysWithJob(execute, "runs", ["waits", "failed-once", "works", "ended", "elsewhere", "unknown"]);
   expect([...found].toSorted()).toEqual(["failed-once", "waits", "works"]);
+});
+
+test("hasOtherJob finds another waiting or active job of the key, and no ended one", async () => {
+  const rows = await execute(
+    `insert into pgboss.job (name, singleton_key, state) values
+       ('runs', 'with-waiting', 'active'), ('runs', 'with-waiting', 'created'), ('runs', 'with-active', 'created'),
+       ('runs', 'with-active', 'active'), ('runs', 'with-ended', 'active'), ('runs', 'with-ended', 'completed')
+     returning singleton_key as key, id`,
+  );
+  const found = await ostler.database.transaction(async (tx) => {
+    const keys: string[] = [];
+    for (const [key, [first]] of Map.groupBy(rows, (row) => String(row["key"])))
+      if (first && (await hasOtherJob(tx, "runs", { key, id: String(first["id"]) }))) keys.push(key);
+    return keys;
+  });
+  expect(found).toEqual(["with-waiting", "with-active"]);
 });

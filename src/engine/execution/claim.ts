@@ -173,7 +173,7 @@ async function isStaleJob(parts: ClaimParts, ledger: Ledger, job: HeldJob, reads
   return (
     (run.state === "QUEUED" && run.waitReason !== "CONCURRENCY") ||
     isParkedWithoutJob(run) ||
-    (await isEarly(ledger, reads)) ||
+    (await isEarly(parts, ledger, job, reads)) ||
     (await isHeldByOtherJob(parts, run, job))
   );
 }
@@ -328,14 +328,20 @@ function isParkedWithoutJob(run: LockedRun): boolean {
 }
 
 /**
- * True if the run is parked until later. The job then belongs to an earlier execution whose lease expired while it was
- * still running, or it woke the run after another job had. The parked run has its own job, which a callback or an
- * interrupt brings forward.
+ * True if the run is parked until later and has another job, for that time. This one then belongs to an earlier
+ * execution whose lease expired while it was still running, or it woke the run after another job had. A callback or an
+ * interrupt brings the other job forward. A job without another one is never early: the clocks of two transactions may
+ * differ by a step of the server's clock, and the run must not lose its last job.
  */
-async function isEarly(ledger: Ledger, { plan, attempt }: ClaimReads): Promise<boolean> {
-  const { run } = ledger;
+async function isEarly(
+  { queue }: ClaimParts,
+  ledger: Ledger,
+  job: HeldJob,
+  { plan, attempt }: ClaimReads,
+): Promise<boolean> {
+  const { transaction, run } = ledger;
   if (run.isDue || run.state !== "WAITING" || (await isInterruptedNow(ledger, plan))) return false;
-  return (attempt?.callback ?? null) === null;
+  return (attempt?.callback ?? null) === null && queue.hasOtherJob(transaction, run.id, job);
 }
 
 /** True if an interrupt ends the parked run now rather than at the end of its step. */

@@ -13,6 +13,7 @@ import {
   activeJobs,
   bringJobsForward,
   deleteHeldJobs,
+  hasOtherJob,
   isQueueUnattended,
   keysWithJob,
   preferOrphanedJobs,
@@ -173,6 +174,11 @@ export class Queue {
   /** Stores jobs for the runs that have none, and returns their number. */
   restore(runIds: readonly string[]): Promise<number> {
     return this.#restoreIn(RUNS, runIds.map(jobOf));
+  }
+
+  /** Whether the run has a job that waits or is worked on, beside this one. */
+  hasOtherJob(transaction: Transaction, runId: string, { id }: HeldJob): Promise<boolean> {
+    return hasOtherJob(transaction.tx, RUNS, { key: runId, id });
   }
 
   // ---- leases
