@@ -42,7 +42,7 @@ export const IN_FLIGHT = 16;
 export const POLL_MS = 25;
 const REQUEST_MS = 60_000;
 
-/** Per node and cycle. Memory: at the end of the pass. */
+/** Per node and cycle. Memory: at the end of the pass. Starts of drivers' processes: in the whole pass. */
 export interface Cost {
   readonly postgresCpuMs: number;
   readonly serviceCpuMs: number;
@@ -50,6 +50,7 @@ export interface Cost {
   readonly walKb: number;
   readonly cyclesPerSecond: number;
   readonly pssMb: number;
+  readonly starts: number;
 }
 
 /** From PostgreSQL's log, per node and cycle. */
@@ -167,7 +168,9 @@ export async function measurePass(build: Build, mode: Mode, options: Passes): Pr
   await sql`checkpoint`;
   const before = await readCounters(build);
   const start = performance.now();
+  const countStarts = watchStarts(build.service.pid);
   const cycles = await runPass(build, mode, options);
+  const starts = countStarts();
   const seconds = (performance.now() - start) / 1_000;
   const after = await readCounters(build);
   const each = (field: keyof typeof before) => (after[field] - before[field]) / cycles;
@@ -178,6 +181,7 @@ export async function measurePass(build: Build, mode: Mode, options: Passes): Pr
     walKb: each("wal") / 1_024,
     cyclesPerSecond: cycles / seconds,
     pssMb: memoryMb(build),
+    starts,
   };
 }
 
@@ -275,6 +279,25 @@ export async function readCounters({ service, sql, postmaster }: Build) {
     // The postmaster is a child of the service as well.
     drivers: (cpuMsOfTree(service.pid) ?? Number.NaN) - (cpuMs(postmaster) ?? 0),
   };
+}
+
+/** Counts the child processes that a service starts, until the returned function is called. */
+function watchStarts(pid: number): () => number {
+  const known = new Set(childrenOf(pid));
+  const before = known.size;
+  const note = () => {
+    for (const child of childrenOf(pid)) known.add(child);
+  };
+  const timer = setInterval(note, POLL_MS);
+  return () => {
+    clearInterval(timer);
+    note();
+    return known.size - before;
+  };
+}
+
+function childrenOf(pid: number): readonly string[] {
+  return readFileSync(`/proc/${pid}/task/${pid}/children`, "latin1").split(" ").filter(Boolean);
 }
 
 /** Memory of the service, its drivers and PostgreSQL. The postmaster is a child of the service. */

@@ -57,6 +57,7 @@ async function printMode(
       shown(commits),
       shown(middle("walKb"), 0),
       shown(middle("pssMb"), 0),
+      of.map(({ starts }) => String(starts)).join(" "),
       shown(middle("cyclesPerSecond")),
       of.map(({ postgresCpuMs }) => shown(postgresCpuMs)).join(" "),
     ]);
@@ -72,6 +73,7 @@ async function printMode(
       "commits",
       "WAL kB",
       "PSS MB",
+      "drivers' processes started per round",
       "cycles/s",
       "PostgreSQL per round",
     ],
@@ -82,6 +84,6 @@ async function printMode(
   const ratio = (field: keyof Cost) =>
     shown(median(ours.map((cost, round) => cost[field] / (theirs[round]?.[field] ?? Number.NaN))), 2);
   console.log(
-    `  this build / ${options.against}, medians of the rounds: PostgreSQL CPU ${ratio("postgresCpuMs")}, service CPU ${ratio("serviceCpuMs")}, WAL ${ratio("walKb")}`,
+    `  this build / ${options.against}, medians of the rounds: PostgreSQL CPU ${ratio("postgresCpuMs")}, service CPU ${ratio("serviceCpuMs")}, drivers CPU ${ratio("driversCpuMs")}, WAL ${ratio("walKb")}`,
   );
 }

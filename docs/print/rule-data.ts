@@ -1129,6 +1129,14 @@ export const RULES: readonly RuleSection[] = [
         id: "R-607",
         rule: "A driver gets another process only if a waiting call would wait for more than 50 ms for those that it has; calls that end at once share two.",
       },
+      {
+        id: "R-695",
+        rule: "Steps that use the power or the media of their node leave one of their driver's processes to these calls, if it has several; a step is not long because such a call waits for a process.",
+      },
+      {
+        id: "R-696",
+        rule: "The time for which the service is busy, or for which it or a driver's process waits for a processor, starts no process of a driver, unless a call has waited for 20 times as long.",
+      },
     ],
   },
   {

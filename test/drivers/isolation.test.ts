@@ -1002,6 +1002,24 @@ describe("power within a step", () => {
     expect(inserted).toEqual([["http://10.0.0.1/agent.iso", { writeProtected: false }]]);
   });
 
+  test("steps that use the power of their node leave a process to that, which other calls may have [R-695]", async () => {
+    await using lab = await openLab({ idleMs: 600_000 });
+    // The service learns that the step makes nested calls.
+    expect(await lab.run("uses the power")).toMatchObject({ output: { power: "ON" } });
+    await eventually("both are ready", () => lab.pool.figures.processes.idle === 2);
+    const gate = Promise.withResolvers<void>();
+    const power = { read: async () => "ON" as const, set: () => gate.promise, setBootDevice: async () => {} };
+    const first = lab.run("uses the power", { power });
+    await eventually("it has a process", () => lab.pool.figures.processes.called === 1);
+    const second = lab.run("uses the power", { power });
+    expect(lab.pool.figures).toMatchObject({ waiting: 1, processes: { called: 1, idle: 1 } });
+    const other = lab.driver.power.read(lab.call("sound"));
+    expect(lab.pool.figures.waiting).toBe(1);
+    expect(await other).toBe("OFF");
+    gate.resolve();
+    for (const step of [first, second]) expect(await step).toMatchObject({ output: { power: "ON" } });
+  });
+
   test("power within a step never waits for a slot, although all are taken", async () => {
     await using lab = await openLab({ workers: 3 });
     const results = await Promise.all(Array.from({ length: 9 }, () => lab.run("uses the power")));

@@ -5,8 +5,8 @@ import type { WorkerDemand } from "../../src/drivers/isolation/worker-demand.ts"
 
 const waiting = (count: number, waited = 100) => Array.from({ length: count }, () => waited);
 /** Adds processes until none is needed; as many as there are then. */
-function settledWith(demand: Omit<WorkerDemand, "processes" | "prompt">, processes = 2): number {
-  const more = neededWorkers({ ...demand, processes, prompt: processes });
+function settledWith(demand: Omit<WorkerDemand, "processes" | "prompt" | "blocked">, processes = 2): number {
+  const more = neededWorkers({ ...demand, processes, prompt: processes, blocked: 0 });
   return more === 0 ? processes : settledWith(demand, processes + more);
 }
 
@@ -55,7 +55,18 @@ describe("demand of worker processes", () => {
       needed: 30,
     },
   ])("$what [R-607]", ({ waited, processes, prompt, typical, needed }) => {
-    expect(neededWorkers({ waitedMs: waited, processes, prompt, typicalMs: typical })).toBe(needed);
+    expect(neededWorkers({ waitedMs: waited, processes, prompt, blocked: 0, typicalMs: typical })).toBe(needed);
+  });
+
+  test("steps that hold all processes while their nested calls wait need one more, and not one each [R-695]", () => {
+    const demand = { waitedMs: waiting(32), processes: 8, prompt: 0, typicalMs: 1 };
+    expect(neededWorkers({ ...demand, blocked: 8 })).toBe(1);
+    expect(neededWorkers({ ...demand, blocked: 0 })).toBe(32);
+  });
+
+  test("nested calls that wait beside a free process need none, nor the calls behind them [R-695]", () => {
+    const demand = { waitedMs: waiting(32), processes: 3, prompt: 1, blocked: 2, typicalMs: 1 };
+    expect(neededWorkers(demand)).toBe(0);
   });
 
   test("calls of 20 ms get as many processes as let none wait for more than 50 ms [R-607]", () => {

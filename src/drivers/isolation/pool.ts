@@ -4,17 +4,22 @@
  * (worker-demand.ts). A worker ends when it has been idle for a while, when it is spent, or when another driver needs
  * its slot.
  *
+ * Calls that make nested calls, as a step that sets the power of its node, never hold all processes of their driver if
+ * it has several: each would wait for a process of which the others have all.
+ *
  * Waiting counts towards a call's deadline, except for readings and probes. A waiting call is cancelled by its signal.
  */
 import { availableParallelism } from "node:os";
 import { messageOf } from "../../errors.ts";
 import type { Log } from "../../log.ts";
 import { Deadline, leftUntil } from "../deadline.ts";
+import { idleBetween, momentNow } from "./idle-time.ts";
 import { TIMED_BY_SLOT } from "./lanes.ts";
 import type { Lane } from "./lanes.ts";
 import { IsolationError } from "./protocol.ts";
 import { Slots } from "./slots.ts";
 import type { Waiter } from "./slots.ts";
+import { NestingCalls } from "./nesting-calls.ts";
 import type { Job } from "./worker-call.ts";
 import { CallDurations, WAIT_MAX_MS, neededWorkers } from "./worker-demand.ts";
 import { CallNotStartedError, StartKilledError, startWorker } from "./worker-handle.ts";
@@ -63,8 +68,6 @@ const BUSY_MS = 5_000;
 const ATTEMPTS_MAX = 3;
 /** How often the need of a driver is counted. */
 const COUNT_EVERY_MS = 10;
-/** Longest delay of this process that is attributed to calls. */
-const LATE_MAX_MS = 500;
 const STARTS_AT_ONCE = Math.max(2, availableParallelism());
 
 export function createPool(options: PoolOptions): Pool {
@@ -86,14 +89,13 @@ class WorkerPool implements Pool {
   readonly #changedAt = new Map<Handle, number>();
   /** Workers that are asked to end. */
   readonly #retiring = new Set<Handle>();
+  readonly #nesting = new NestingCalls();
   /** The most recently used worker is last and is used next. */
   readonly #idle: Handle[] = [];
   readonly #checkEveryMs: number;
   readonly #checkTimer: NodeJS.Timeout;
   #checkedAt = performance.now();
   #assignTimer: NodeJS.Timeout | undefined;
-  /** By how much the last assignment was late: for so long, this process may not have read that calls have ended. */
-  #lateMs = 0;
   #isClosed = false;
 
   constructor({ workers, log, hidden = null, graceMs = GRACE_MS, idleMs = IDLE_MS, busyMs = BUSY_MS }: PoolOptions) {
@@ -163,12 +165,12 @@ class WorkerPool implements Pool {
   // ---- assigning workers
 
   /** Waits for a slot and a worker. The deadline of a call in a lane of `TIMED_BY_SLOT` is on hold meanwhile. */
-  async #workerFor(plugin: Plugin, lane: Lane, { signal, deadline }: Job): Promise<Handle> {
+  async #workerFor(plugin: Plugin, lane: Lane, { what, signal, deadline }: Job): Promise<Handle> {
     if (this.#isClosed) throw new Error("The service is shutting down.");
     const onHold = TIMED_BY_SLOT.has(lane) && deadline instanceof Deadline ? deadline : null;
     onHold?.hold();
     try {
-      return await this.#slots.wait({ plugin, lane, signal }, () => this.#assign());
+      return await this.#slots.wait({ plugin, lane, what, signal }, () => this.#assign());
     } finally {
       onHold?.resume();
     }
@@ -190,53 +192,55 @@ class WorkerPool implements Pool {
   #assign(): void {
     const waiting = new Map<Plugin, Waiter[]>();
     for (const waiter of this.#slots.admissible()) {
-      const worker = this.#takeIdle(waiter.plugin);
+      const worker = this.#takeIdle(waiter);
       if (worker) waiter.resolve(worker);
       else waiting.set(waiter.plugin, [...(waiting.get(waiter.plugin) ?? []), waiter]);
     }
     if (waiting.size === 0 || this.#isClosed) return;
-    if (this.#assignTimer === undefined) {
-      const due = performance.now() + WAIT_MAX_MS;
-      this.#assignTimer = setTimeout(() => this.#assignLater(due), WAIT_MAX_MS);
-    }
+    this.#assignTimer ??= setTimeout(() => {
+      this.#assignTimer = undefined;
+      this.#assign();
+    }, WAIT_MAX_MS);
     const now = performance.now();
     const needed = new Map<Plugin, number>();
     for (const [plugin, waiters] of waiting) {
       // Calls that end at once would otherwise spend more on this than on themselves.
       if (now - (this.#countedAt.get(plugin) ?? 0) < COUNT_EVERY_MS) continue;
       this.#countedAt.set(plugin, now);
-      needed.set(plugin, this.#neededFor(plugin, waiters, now));
+      needed.set(plugin, this.#neededFor(plugin, waiters));
     }
     this.#startFor(needed);
   }
 
-  #assignLater(due: number): void {
-    this.#assignTimer = undefined;
-    this.#lateMs = Math.min(LATE_MAX_MS, performance.now() - due);
-    this.#assign();
-  }
-
-  /** The idle worker of this driver that was used last; it is counted as called from now on. */
-  #takeIdle(plugin: Plugin): Handle | undefined {
-    const at = this.#idle.findLastIndex((worker) => worker.plugin === plugin && !worker.isSpent);
-    const [worker] = at < 0 ? [] : this.#idle.splice(at, 1);
-    if (worker) this.#changedAt.set(worker, performance.now());
+  /** The idle worker of the driver that was used last; it is counted as called from now on. */
+  #takeIdle({ plugin, lane, what }: Waiter): Handle | undefined {
+    const worker = this.#idle.findLast((one) => one.plugin === plugin && !one.isSpent);
+    if (!worker) return undefined;
+    const isNesting = lane !== "NESTED" && this.#nesting.isKnown(plugin, what);
+    if (isNesting && !this.#isFull() && this.#nesting.needsAnother(this.#readyWorkers(plugin))) return undefined;
+    if (isNesting) this.#nesting.hold(worker);
+    this.#removeIdle(worker);
+    this.#changedAt.set(worker, performance.now());
     return worker;
   }
 
-  #neededFor(plugin: Plugin, waiters: readonly Waiter[], now: number): number {
-    let processes = 0;
-    let prompt = 0;
-    for (const worker of this.#changedAt.keys()) {
-      const { state } = worker;
-      if (worker.plugin !== plugin || worker.isSpent || state === "starting" || this.#retiring.has(worker)) continue;
-      processes += 1;
-      if (state !== "busy" && worker.calledMs < WAIT_MAX_MS + 2 * this.#lateMs) prompt += 1;
-    }
+  /** Workers of the driver that take calls, now or after their call. */
+  #readyWorkers(plugin: Plugin): Handle[] {
+    return [...this.#changedAt.keys()].filter(
+      (worker) =>
+        worker.plugin === plugin && !worker.isSpent && worker.state !== "starting" && !this.#retiring.has(worker),
+    );
+  }
+
+  #neededFor(plugin: Plugin, waiters: readonly Waiter[]): number {
+    // An idle worker is left for nested calls: these calls wait although there is one.
+    const ready = this.#readyWorkers(plugin).filter((worker) => !this.#idle.includes(worker));
+    const nested = waiters.filter(({ lane }) => lane === "NESTED").length;
+    const now = momentNow();
     return neededWorkers({
-      waitedMs: waiters.map(({ since }) => now - since - this.#lateMs),
-      processes,
-      prompt,
+      waitedMs: waiters.map(({ since }) => idleBetween(since, now)),
+      processes: ready.length,
+      ...this.#nesting.split(ready, nested),
       typicalMs: this.#durationsOf(plugin).typicalMs,
     });
   }
@@ -271,6 +275,7 @@ class WorkerPool implements Pool {
         graceMs: this.#graceMs,
         changed: (changed, why) => this.#onChange(changed, why),
         measured: (ms) => this.#durationsOf(plugin).note(ms),
+        nests: (calling, what) => this.#nesting.note(calling, what),
       });
       this.#changedAt.set(worker, performance.now());
       return worker;
@@ -292,6 +297,7 @@ class WorkerPool implements Pool {
   #onChange(worker: Handle, why?: IsolationError): void {
     this.#changedAt.set(worker, performance.now());
     this.#removeIdle(worker);
+    this.#nesting.release(worker);
     if (worker.state === "ended") {
       this.#changedAt.delete(worker);
       this.#retiring.delete(worker);

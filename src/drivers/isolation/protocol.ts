@@ -71,6 +71,11 @@ export type NodeQuestion =
   | { readonly function: "openAgent"; readonly boot: AgentBootOptions }
   | { readonly function: "assignTask"; readonly task: AgentTask };
 
+/** Whether the service answers by a call of a driver. */
+export function isNesting({ function: of }: NodeQuestion): boolean {
+  return ["read", "set", "setBootDevice", "insertMedium", "ejectMedium"].includes(of);
+}
+
 /** An answer to a question: a value or an error. */
 export type Reply = { readonly value?: Json } | { readonly error: SerializedError };
 

@@ -1,4 +1,6 @@
 /** The slots of the lanes, and the calls that wait for one and for a worker, in order. */
+import { momentNow } from "./idle-time.ts";
+import type { Moment } from "./idle-time.ts";
 import { LANES } from "./lanes.ts";
 import type { Lane } from "./lanes.ts";
 import type { Handle, Plugin } from "./worker-handle.ts";
@@ -6,8 +8,10 @@ import type { Handle, Plugin } from "./worker-handle.ts";
 export interface Waiter {
   readonly plugin: Plugin;
   readonly lane: Lane;
-  /** When it began to wait, by `performance.now()`. */
-  readonly since: number;
+  /** The function's name for messages. */
+  readonly what: string;
+  /** When it began to wait. */
+  readonly since: Moment;
   /** Processes that were killed while they started for it. */
   killedStarts: number;
   readonly resolve: (worker: Handle) => void;
@@ -78,12 +82,12 @@ export class Slots {
       if (free === Number.POSITIVE_INFINITY) first.push(...this.#waiting[lane]);
       else others.push(...this.#waiting[lane].slice(0, Math.max(0, free)));
     }
-    return [...first, ...others.toSorted((a, b) => a.since - b.since)];
+    return [...first, ...others.toSorted((a, b) => a.since.time - b.since.time)];
   }
 
   /** Waits for a worker, which comes with a slot of the lane. Rejects with the signal's reason. */
   wait(
-    { plugin, lane, signal }: { plugin: Plugin; lane: Lane; signal: AbortSignal },
+    { plugin, lane, what, signal }: Pick<Waiter, "plugin" | "lane" | "what"> & { readonly signal: AbortSignal },
     onWait: () => void,
   ): Promise<Handle> {
     const { promise, resolve, reject } = Promise.withResolvers<Handle>();
@@ -95,7 +99,8 @@ export class Slots {
     const waiter: Waiter = {
       plugin,
       lane,
-      since: performance.now(),
+      what,
+      since: momentNow(),
       killedStarts: 0,
       resolve: (worker) => {
         leave();

@@ -4,6 +4,9 @@
  * A process that has a long call serves no other; the others serve the waiting calls in turn. So calls that end at once
  * share a few processes, and calls that last get one each. The time that the service itself needs between two calls is
  * not considered: more processes would not shorten it.
+ *
+ * A process is blocked while its call, a step, waits for a nested call that has no process yet. It is not long for that
+ * reason: a single further process serves the nested calls one after the other, and the blocked ones go on.
  */
 
 export interface WorkerDemand {
@@ -11,8 +14,10 @@ export interface WorkerDemand {
   readonly waitedMs: readonly number[];
   /** Processes of the driver that have started. */
   readonly processes: number;
-  /** Of these, those that are idle or whose call has not lasted for `WAIT_MAX_MS`. */
+  /** Of these, those that are idle or whose call has not lasted for `WAIT_MAX_MS`, and that are not blocked. */
   readonly prompt: number;
+  /** Of these, those that are blocked by a nested call. Nested calls are the first of `waitedMs`. */
+  readonly blocked: number;
   /** Median duration of the driver's recent calls, in ms; 0 if none has ended. */
   readonly typicalMs: number;
 }
@@ -23,14 +28,16 @@ export const WAIT_MAX_MS = 50;
 const PROCESSES_MIN = 2;
 
 /** How many processes are needed in addition; those that are starting count. */
-export function neededWorkers({ waitedMs, processes, prompt, typicalMs }: WorkerDemand): number {
+export function neededWorkers({ waitedMs, processes, prompt, blocked, typicalMs }: WorkerDemand): number {
   let needed = 0;
   // Where processes have long calls, new ones will get some too.
-  const promptShare = processes === 0 ? 1 : prompt / processes;
+  const promptShare = processes === 0 ? 1 : (prompt + blocked) / processes;
   for (const [index, waited] of waitedMs.entries()) {
     const isFirst = processes + needed === 0;
     if (waited < WAIT_MAX_MS && !isFirst) continue;
-    const serving = prompt + needed * promptShare;
+    const free = prompt + needed * promptShare;
+    // Processes are blocked until the nested calls have been served, which needs a free one.
+    const serving = free > 0 && index >= blocked ? free + blocked : free;
     const isServed = serving > 0 && ((index + 1 - needed) * typicalMs) / serving <= WAIT_MAX_MS;
     if (isFirst || !isServed || processes + needed < PROCESSES_MIN) needed += 1;
   }

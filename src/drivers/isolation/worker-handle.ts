@@ -18,8 +18,18 @@ import type { Log } from "../../log.ts";
 import type { DriverMemory, DriverPermission } from "../driver.ts";
 import type { EgressLimits } from "../egress.ts";
 import { createMask } from "../secret-masking.ts";
+import { idleBetween, momentNow } from "./idle-time.ts";
 import { HEAP_MB, launch } from "./launch.ts";
-import { IsolationError, SILENCE_SECONDS, HeartbeatLostError, errorOf, openWire, shorten, unpack } from "./protocol.ts";
+import {
+  IsolationError,
+  SILENCE_SECONDS,
+  HeartbeatLostError,
+  errorOf,
+  isNesting,
+  openWire,
+  shorten,
+  unpack,
+} from "./protocol.ts";
 import type { FromWorker, OfCall, OfDriver, SerializedError, ToWorker, Wire } from "./protocol.ts";
 import { RunDelay } from "./run-delay.ts";
 import { WorkerCall, replyOf, serializeCall } from "./worker-call.ts";
@@ -46,7 +56,10 @@ export interface Handle {
   readonly state: "starting" | "idle" | "called" | "busy" | "ended";
   /** The worker must not be called again. */
   readonly isSpent: boolean;
-  /** How long the call has lasted, without the time for which its process waited for a processor; 0 without a call. */
+  /**
+   * How long the call has lasted, without the time for which its process waited for a processor, or for which the
+   * service had other things to do than to read its end; 0 without a call.
+   */
   readonly calledMs: number;
   /**
    * Makes a call; allowed only when idle. Throws the driver's error, `IsolationError`, `HeartbeatLostError` or
@@ -73,6 +86,8 @@ export interface HandleOptions {
    * driver's memory.
    */
   measured?(ms: number): void;
+  /** The call asks for the power or the media of its node: a nested call, which another process makes. */
+  nests?(handle: Handle, what: string): void;
 }
 
 /** The process ended before it started the call; another process can make it. */
@@ -106,6 +121,7 @@ class WorkerHandle implements Handle {
   readonly #graceMs: number;
   readonly #changed: HandleOptions["changed"];
   readonly #measured: HandleOptions["measured"];
+  readonly #nests: HandleOptions["nests"];
   readonly #child: ChildProcess;
   readonly #socket: Socket;
   readonly #wire: Wire<ToWorker>;
@@ -117,7 +133,7 @@ class WorkerHandle implements Handle {
   #isSpent = false;
   #call: WorkerCall | null = null;
   /** When the call was sent, and the run delay of the process then. */
-  #calledAt = { time: 0, runDelayMs: 0 };
+  #calledAt = { moment: momentNow(), runDelayMs: 0 };
   #calls = 0;
   /** Why it was killed; null if it was not; empty if the reason is reported elsewhere. */
   #killReason: string | null = null;
@@ -130,12 +146,13 @@ class WorkerHandle implements Handle {
   readonly #secrets = new Set<string>();
   #mask = createMask(this.#secrets);
 
-  constructor({ plugin, hidden = null, log, graceMs, changed, measured }: HandleOptions) {
+  constructor({ plugin, hidden = null, log, graceMs, changed, measured, nests }: HandleOptions) {
     this.plugin = plugin;
     this.#log = log.child({ driver: plugin.name });
     this.#graceMs = graceMs;
     this.#changed = changed;
     this.#measured = measured;
+    this.#nests = nests;
     this.#child = launch(plugin, hidden, log);
     this.#runDelay = new RunDelay(this.#child.pid);
     this.#socket = this.#child.stdio[3] as Socket;
@@ -159,7 +176,7 @@ class WorkerHandle implements Handle {
   }
 
   get calledMs(): number {
-    return this.#call ? Math.max(0, performance.now() - this.#calledAt.time - this.#runDelayMs) : 0;
+    return this.#call ? idleBetween(this.#calledAt.moment, momentNow(), this.#runDelayMs) : 0;
   }
 
   /** Run delay of the process since the call was sent. */
@@ -188,7 +205,7 @@ class WorkerHandle implements Handle {
       kill: (why) => this.kill(why),
     });
     this.#call = call;
-    this.#calledAt = { time: performance.now(), runDelayMs: this.#runDelay.ms };
+    this.#calledAt = { moment: momentNow(), runDelayMs: this.#runDelay.ms };
     this.#noteSilence();
     this.#wasSilent = false;
     this.#become("called");
@@ -273,7 +290,7 @@ class WorkerHandle implements Handle {
       }
       case "ended": {
         this.#isSpent ||= message.left === "SPENT";
-        this.#measured?.(Math.max(0, message.ms - this.#runDelayMs));
+        this.#measured?.(Math.max(0, Math.min(message.ms - this.#runDelayMs, this.calledMs)));
         if (message.trace !== undefined)
           this.#log.warn(
             { node: call.job.given.node?.name ?? call.job.given.address, step: call.job.what },
@@ -284,6 +301,9 @@ class WorkerHandle implements Handle {
         else ended?.reject(errorOf(this.#masked(message.error)));
         return this.#become(message.left === "NONE" && !this.#isSpent ? "idle" : "busy");
       }
+      case "question":
+        if (isNesting(message.ask)) this.#nests?.(this, call.job.what);
+        return call.handle(message);
       default:
         return call.handle(message);
     }
