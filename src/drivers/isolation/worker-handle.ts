@@ -184,6 +184,13 @@ class WorkerHandle implements Handle {
     return this.#runDelay.ms - this.#calledAt.runDelayMs;
   }
 
+  /** `ms`: duration of the call in the worker. */
+  #measure(ms: number): void {
+    const runDelayMs = this.#runDelayMs;
+    const inService = idleBetween(this.#calledAt.moment, momentNow(), runDelayMs);
+    this.#measured?.(Math.max(0, Math.min(ms - runDelayMs, inService)));
+  }
+
   async call(job: Job): Promise<unknown> {
     if (this.#killReason !== null || this.#isClosing || this.#state === "ended")
       throw new CallNotStartedError(this.#killReason ?? "its end");
@@ -290,7 +297,7 @@ class WorkerHandle implements Handle {
       }
       case "ended": {
         this.#isSpent ||= message.left === "SPENT";
-        this.#measured?.(Math.max(0, Math.min(message.ms - this.#runDelayMs, this.calledMs)));
+        this.#measure(message.ms);
         if (message.trace !== undefined)
           this.#log.warn(
             { node: call.job.given.node?.name ?? call.job.given.address, step: call.job.what },
