@@ -2,19 +2,12 @@
 import { bulkInsert, bulkUpdate, rowsText } from "./postgres/bulk.ts";
 import type { Tx } from "./postgres/database.ts";
 import { runStatement } from "./postgres/statements.ts";
+import { OPERATOR_COLUMNS } from "./node-fields.ts";
 import type { NodeRow } from "./node-fields.ts";
 import type { Secrets } from "./nodes.ts";
 import { nodeSecrets, nodes } from "./tables.ts";
 
-const EDITABLE_FIELDS = [
-  "labels",
-  "hostGroup",
-  "description",
-  "isProtected",
-  "automaticCleaning",
-  "settings",
-  "controller",
-] as const;
+const EDITABLE_FIELDS = [...OPERATOR_COLUMNS, "labels", "isProtected", "settings", "controller"] as const;
 
 /** The change of one node. An absent field stays, null clears. */
 export interface NodeEdit {

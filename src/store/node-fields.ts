@@ -33,6 +33,16 @@ export const COUNTED_COLUMNS = {
 
 export type CountedField = keyof typeof COUNTED_COLUMNS;
 
+/**
+ * Columns that operators set as they are given: at registration, with updateNode and with editNodes. Null if none is
+ * set.
+ */
+export const OPERATOR_COLUMNS = ["hostGroup", "description", "automaticCleaning"] as const satisfies (keyof NodeRow)[];
+
+export type OperatorColumn = (typeof OPERATOR_COLUMNS)[number];
+/** In a request, where an absent one stays, and null removes it. */
+export type OperatorFields = { readonly [Column in OperatorColumn]?: NodeRow[Column] | undefined };
+
 interface ScalarField<Row, Value> {
   readonly text: SQL;
   readonly value: (row: Row) => Value;

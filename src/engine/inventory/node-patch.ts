@@ -6,12 +6,15 @@ import type { Refusal } from "../../errors.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { secretNames, shapeOf } from "../../drivers/settings-shape.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
+import { pick } from "../../runtime/pick.ts";
 import type { NodeEdit } from "../../store/node-edits.ts";
+import { OPERATOR_COLUMNS } from "../../store/node-fields.ts";
+import type { OperatorFields } from "../../store/node-fields.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
 import { changedFields } from "../input/changed-fields.ts";
-import { LABELS_MAX, hostGroupFlaw, labelFlaw, labelFlaws, listed } from "../input/name-rules.ts";
-import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
+import { LABELS_MAX, labelFlaw, labelFlaws, listed } from "../input/name-rules.ts";
 import { prepareSettings } from "./node-settings.ts";
+import { operatorFieldFlaws } from "./operator-fields.ts";
 import { borrowedBy, storedSettings } from "./update-node.ts";
 
 export interface DriverSettings {
@@ -25,17 +28,14 @@ export interface LabelEntry {
 }
 
 /** A change of many nodes. An absent member stays; null removes a value. */
-export interface NodePatch {
+export interface NodePatch extends OperatorFields {
   /** Replaces all labels. */
   readonly labels?: readonly LabelEntry[] | undefined;
   /** Sets single labels; the others stay. */
   readonly setLabels?: readonly LabelEntry[] | undefined;
   /** Keys of labels to remove. */
   readonly removeLabels?: readonly string[] | undefined;
-  readonly hostGroup?: string | null | undefined;
-  readonly description?: string | null | undefined;
   readonly isProtected?: boolean | undefined;
-  readonly automaticCleaning?: boolean | null | undefined;
   /** Laid over the settings of each node for its drivers; those of other drivers are left out. */
   readonly settings?: readonly DriverSettings[] | undefined;
 }
@@ -67,8 +67,7 @@ export function patchFlaws(patch: NodePatch): Refusal[] {
           ]),
         ]
       : []),
-    ...hostGroupFlaw(patch.hostGroup, ["input"]),
-    ...textFlaws("description", patch.description, DESCRIPTION_LENGTH_MAX),
+    ...operatorFieldFlaws(patch, ["input"]),
     ...(settings?.length === 0 ? [invalid("The list of settings is empty; name a driver.", ["settings"])] : []),
     ...repeatedFlaws("settings", drivers),
   ];
@@ -93,14 +92,7 @@ export async function patchedNode(
   { node, secrets }: { readonly node: NodeRow; readonly secrets: Secrets },
 ): Promise<PatchedNode> {
   const labels = patchedLabels(node.labels, patch);
-  const { isProtected, hostGroup, description, automaticCleaning } = patch;
-  const fields: Partial<NodeRow> = {
-    labels,
-    ...(isProtected !== undefined && { isProtected }),
-    ...(hostGroup !== undefined && { hostGroup }),
-    ...(description !== undefined && { description }),
-    ...(automaticCleaning !== undefined && { automaticCleaning }),
-  };
+  const fields = { labels, ...pick(patch, ["isProtected", ...OPERATOR_COLUMNS]) };
   const count = Object.keys(labels).length;
   const flaws =
     count > LABELS_MAX && count > Object.keys(node.labels).length

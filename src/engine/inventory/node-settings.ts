@@ -6,27 +6,24 @@ import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { bindingNames, secretNames, shapeOf } from "../../drivers/settings-shape.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
+import type { OperatorFields } from "../../store/node-fields.ts";
 import type { Secrets } from "../../store/nodes.ts";
 import type { JsonObject } from "../../store/records.ts";
 import { macFlaws } from "../input/mac-addresses.ts";
-import { hostGroupFlaw, labelFlaws, listed, nameFlaw } from "../input/name-rules.ts";
+import { labelFlaws, listed, nameFlaw } from "../input/name-rules.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { createRedactor } from "../input/secret-redactor.ts";
-import { DESCRIPTION_LENGTH_MAX, sizeFlaws, textFlaws } from "../input/size-limits.ts";
+import { sizeFlaws } from "../input/size-limits.ts";
+import { operatorFieldFlaws } from "./operator-fields.ts";
 
-export interface NewNode {
+export interface NewNode extends OperatorFields {
   readonly name: string;
   readonly driver: string;
   readonly settings?: unknown;
   readonly interfaces?: readonly BorrowedInterfaces[] | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
   readonly cluster?: ClusterRef | undefined;
-  /** Role in its cluster. */
-  readonly hostGroup?: string | undefined;
-  readonly description?: string | undefined;
   readonly macs?: readonly string[] | undefined;
-  /** Whether automatic cleaning runs; absent: the site's policy decides. */
-  readonly automaticCleaning?: boolean | undefined;
 }
 
 /** Interfaces taken from another driver, with that driver's settings. */
@@ -65,8 +62,7 @@ export async function prepareSettings(
   const refusals: Refusal[] = [
     ...nameFlaw(node.name, [...path, "name"]),
     ...labelFlaws(node.labels, path),
-    ...hostGroupFlaw(node.hostGroup, path),
-    ...textFlaws("description", node.description, DESCRIPTION_LENGTH_MAX, path),
+    ...operatorFieldFlaws(node, path),
     ...macFlaws(node.macs, path),
     ...driverFlaws(registry, node, path),
   ];

@@ -2,7 +2,10 @@
 import { randomUUID } from "node:crypto";
 import { RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
+import { pick } from "../../runtime/pick.ts";
 import { clustersByIds, clustersByNames } from "../../store/clusters.ts";
+import { OPERATOR_COLUMNS } from "../../store/node-fields.ts";
+import type { OperatorFields } from "../../store/node-fields.ts";
 import { insertGivenMacs } from "../../store/node-macs.ts";
 import { insertNodes, nodesByNames, putSecrets } from "../../store/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
@@ -64,11 +67,13 @@ export async function registerNodes(
 
 function newNode(
   { project }: Caller,
-  { name, driver, interfaces, labels, hostGroup, description, macs, automaticCleaning }: NewNode,
+  node: NewNode,
   clusterId: string | null,
   prepared: PreparedSettings | undefined,
 ): EnrolledNode {
+  const { name, driver, interfaces, labels, macs } = node;
   return {
+    ...pick(node, OPERATOR_COLUMNS),
     name,
     project,
     driver,
@@ -78,10 +83,7 @@ function newNode(
     secrets: prepared?.secrets ?? {},
     controller: prepared?.controller ?? null,
     labels: labels ?? {},
-    hostGroup: hostGroup ?? null,
-    description: description ?? null,
     macs: sortedMacs(macs ?? []),
-    automaticCleaning: automaticCleaning ?? null,
     clusterId,
   };
 }
@@ -90,9 +92,8 @@ function newNode(
 export interface EnrolledNode
   extends
     Pick<NodeRow, "name" | "project" | "driver" | "settings" | "labels" | "clusterId" | "controller">,
-    Partial<
-      Pick<NodeRow, "borrowed" | "fallbacks" | "hostGroup" | "description" | "macs" | "automaticCleaning" | "presence">
-    > {
+    Partial<Pick<NodeRow, "borrowed" | "fallbacks" | "macs" | "presence">>,
+    OperatorFields {
   /** Driver name → secret field → value. */
   readonly secrets: Secrets;
 }

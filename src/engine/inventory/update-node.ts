@@ -2,6 +2,9 @@
 import { RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
+import { pick } from "../../runtime/pick.ts";
+import { OPERATOR_COLUMNS } from "../../store/node-fields.ts";
+import type { OperatorColumn, OperatorFields } from "../../store/node-fields.ts";
 import { replaceMacs } from "../../store/node-macs.ts";
 import { lockNodes, nodesByNames, putSecrets, secretsOf, updateNode as changeNode } from "../../store/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
@@ -9,9 +12,9 @@ import { busyNodes } from "../../store/runs.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
+import type { Change } from "../input/changed-fields.ts";
 import { macFlaws, sortedMacs } from "../input/mac-addresses.ts";
-import { hostGroupFlaw, labelFlaws, nameFlaw } from "../input/name-rules.ts";
-import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
+import { labelFlaws, nameFlaw } from "../input/name-rules.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import type { Caller, Transaction } from "../transaction.ts";
@@ -20,9 +23,10 @@ import type { Edited } from "./edit-nodes.ts";
 import { takenMacs } from "./node-macs.ts";
 import { borrowedOf, fallbacksOf, prepareSettings } from "./node-settings.ts";
 import type { BorrowedInterfaces, NewNode, PreparedSettings, StoredSettings } from "./node-settings.ts";
+import { operatorFieldFlaws } from "./operator-fields.ts";
 
 /** A change of one node. An absent field stays. */
-export interface NodeChange {
+export interface NodeChange extends OperatorFields {
   readonly ifRevision?: number | undefined;
   readonly name?: string | undefined;
   readonly driver?: string | undefined;
@@ -32,14 +36,8 @@ export interface NodeChange {
   readonly interfaces?: readonly BorrowedInterfaces[] | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
   readonly isProtected?: boolean | undefined;
-  /** Null removes it. */
-  readonly hostGroup?: string | null | undefined;
-  /** Null removes it. */
-  readonly description?: string | null | undefined;
   /** Replaces all of them; null removes them. */
   readonly macs?: readonly string[] | null | undefined;
-  /** Null: the site's policy decides. */
-  readonly automaticCleaning?: boolean | null | undefined;
 }
 
 /** Path of the reference to the node. */
@@ -96,15 +94,10 @@ async function applyChange(
   if (newSecrets) await putSecrets(tx, [{ nodeId, secrets: newSecrets }]);
 }
 
-function rowChange(change: NodeChange, next: NewNode, prepared: PreparedSettings | null): Partial<NodeRow> {
+function rowChange(change: NodeChange, next: NewNode, prepared: PreparedSettings | null): Change<NodeRow> {
   return {
-    ...(change.name !== undefined && { name: change.name }),
-    ...(change.labels !== undefined && { labels: change.labels }),
-    ...(change.isProtected !== undefined && { isProtected: change.isProtected }),
-    ...(change.hostGroup !== undefined && { hostGroup: change.hostGroup }),
-    ...(change.description !== undefined && { description: change.description }),
-    ...(change.macs !== undefined && { macs: sortedMacs(change.macs ?? []) }),
-    ...(change.automaticCleaning !== undefined && { automaticCleaning: change.automaticCleaning }),
+    ...pick(change, ["name", "labels", "isProtected", ...OPERATOR_COLUMNS]),
+    macs: change.macs === undefined ? undefined : sortedMacs(change.macs ?? []),
     ...(prepared && {
       driver: next.driver,
       borrowed: borrowedOf(next.interfaces),
@@ -115,32 +108,35 @@ function rowChange(change: NodeChange, next: NewNode, prepared: PreparedSettings
   };
 }
 
-function fieldFlaws({ name, labels, hostGroup, description, macs }: NodeChange): Refusal[] {
+function fieldFlaws(change: NodeChange): Refusal[] {
+  const { name, labels, macs } = change;
   return [
     ...(name === undefined ? [] : nameFlaw(name, ["input", "name"])),
     ...labelFlaws(labels, ["input"]),
-    ...hostGroupFlaw(hostGroup, ["input"]),
-    ...textFlaws("description", description, DESCRIPTION_LENGTH_MAX),
+    ...operatorFieldFlaws(change, ["input"]),
     ...macFlaws(macs, ["input"]),
   ];
 }
 
-/** Names every member, so that the compiler reports a new field that is missing in `merged`, and thus not checked. */
-type EveryField = { readonly [Field in keyof Required<NewNode>]: NewNode[Field] };
+/**
+ * Names every member, so that the compiler reports a new field of `NewNode` that is missing in `merged`, and thus not
+ * checked.
+ */
+type EveryField = OperatorFields & {
+  readonly [Field in Exclude<keyof Required<NewNode>, OperatorColumn>]: NewNode[Field];
+};
 
 /** The node as a registration, with the change applied. */
 function merged(node: NodeRow, change: NodeChange): EveryField {
   const driver = change.driver ?? node.driver;
   return {
+    ...pick(change, OPERATOR_COLUMNS),
     name: change.name ?? node.name,
     driver,
     settings: change.settings,
     interfaces: change.interfaces ?? borrowedBy(node).filter((one) => one.driver !== driver),
     labels: change.labels ?? node.labels,
-    hostGroup: change.hostGroup ?? undefined,
-    description: change.description ?? undefined,
     macs: change.macs ?? undefined,
-    automaticCleaning: change.automaticCleaning ?? undefined,
     cluster: undefined,
   };
 }

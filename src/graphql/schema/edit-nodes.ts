@@ -7,6 +7,8 @@ import type {
   EditGroup,
   EditOutcome,
 } from "../../engine/inventory/bulk-edit.ts";
+import { pick } from "../../runtime/pick.ts";
+import { OPERATOR_COLUMNS } from "../../store/node-fields.ts";
 import { builder, given, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import { EditOutcomeEnum } from "../base/enums.ts";
@@ -184,10 +186,8 @@ function requestOf(input: typeof EditNodesInput.$inferInput): BulkEditRequest {
       labels: given(input.labels),
       setLabels: given(input.setLabels),
       removeLabels: given(input.removeLabels),
-      hostGroup: input.hostGroup,
-      description: input.description,
       isProtected: given(input.protected),
-      automaticCleaning: input.automaticCleaning,
+      ...pick(input, OPERATOR_COLUMNS),
       settings: input.settings?.map(chosenDriver),
     },
   };

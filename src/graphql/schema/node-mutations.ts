@@ -1,5 +1,7 @@
 /** Mutations that register, change and delete nodes. They start no work. */
 import type { Edited } from "../../engine/inventory/edit-nodes.ts";
+import { pick } from "../../runtime/pick.ts";
+import { OPERATOR_COLUMNS } from "../../store/node-fields.ts";
 import { nodesByIds } from "../../store/nodes.ts";
 import { builder, given, needs } from "../base/builder.ts";
 import type { InputFields } from "../base/builder.ts";
@@ -140,10 +142,8 @@ builder.mutationField("registerNodes", (t) =>
           interfaces: interfacesOf(node.interfaces),
           labels: labelsOf(node.labels),
           cluster: node.cluster ? clusterChoice(node.cluster) : undefined,
-          hostGroup: given(node.hostGroup),
-          description: given(node.description),
           macs: given(node.macs),
-          automaticCleaning: given(node.automaticCleaning),
+          ...pick(node, OPERATOR_COLUMNS),
         })),
       ),
   }),
@@ -195,10 +195,8 @@ builder.mutationField("updateNode", (t) =>
           interfaces: interfacesOf(input.interfaces),
           labels: labelsOf(input.labels),
           isProtected: given(input.protected),
-          hostGroup: input.hostGroup,
-          description: input.description,
           macs: input.macs,
-          automaticCleaning: input.automaticCleaning,
+          ...pick(input, OPERATOR_COLUMNS),
         },
       ),
   }),
