@@ -1,10 +1,10 @@
 /** Changes of nodes: what of the log belongs to a node, and what filters saw of it before. */
 import { NODE_CHANGE_COLUMNS } from "../store/change-fields.ts";
 import type { NodeChangeField } from "../store/change-fields.ts";
-import type { ChangeBefore, NodeBefore } from "../store/change-records.ts";
+import type { ChangeBefore } from "../store/change-records.ts";
 import type { ChangeRow } from "../store/changes.ts";
 import { nodesWithClusters } from "../store/node-facts.ts";
-import type { NodeFacts } from "../store/node-facts.ts";
+import type { NodeBefore, NodeFacts } from "../store/node-facts.ts";
 import { changeTimes, nodeCondition, nodeTest } from "../store/node-filter.ts";
 import type { NodeFilter, NodeTest } from "../store/node-filter.ts";
 import { nodeVersionsAfterName, nodesByIds } from "../store/nodes.ts";

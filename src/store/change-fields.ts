@@ -47,8 +47,8 @@ export const NODE_COLUMNS_UNRECORDED = [
   "updatedAt",
 ] as const satisfies ColumnsOf<typeof nodes>;
 
-/** Columns of nodes that filters look at: a change of one of them is recorded with the values before. */
-export const NODE_FILTER_COLUMNS = [
+/** Columns of nodes that filters look at, as they are stored. */
+export const NODE_FACT_COLUMNS = [
   "name",
   "state",
   "powerState",
@@ -64,8 +64,10 @@ export const NODE_FILTER_COLUMNS = [
   "model",
   "macs",
   "labels",
-  "lastError",
 ] as const satisfies ColumnsOf<typeof nodes>;
+
+/** A change of one of these is recorded with the values before. Of the error, filters look at the code alone. */
+export const NODE_FILTER_COLUMNS = [...NODE_FACT_COLUMNS, "lastError"] as const satisfies ColumnsOf<typeof nodes>;
 
 /** STATE of a cluster follows from its nodes. */
 export const CLUSTER_CHANGE_COLUMNS = {

@@ -1,34 +1,27 @@
 /** The columns of a node that filters look at, read once for all streams that filter the same transitions. */
 import { eq, sql } from "drizzle-orm";
+import { pick } from "../runtime/pick.ts";
+import { NODE_FACT_COLUMNS } from "./change-fields.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader } from "./postgres/database.ts";
 import type { NodeRow } from "./node-fields.ts";
 import { clusters, nodes } from "./tables.ts";
 
-const FACTS = {
-  id: nodes.id,
-  name: nodes.name,
-  state: nodes.state,
-  powerState: nodes.powerState,
-  wantedPower: nodes.wantedPower,
-  presence: nodes.presence,
-  maintenanceSince: nodes.maintenanceSince,
-  retiredReason: nodes.retiredReason,
-  faultKind: nodes.faultKind,
-  isProtected: nodes.isProtected,
-  hostGroup: nodes.hostGroup,
-  clusterId: nodes.clusterId,
-  driver: nodes.driver,
-  model: nodes.model,
-  macs: nodes.macs,
-  labels: nodes.labels,
-  updatedAt: nodes.updatedAt,
-} as const;
+const FACTS = pick(nodes, ["id", ...NODE_FACT_COLUMNS, "updatedAt"]);
 
 export interface NodeFacts extends Pick<NodeRow, keyof typeof FACTS> {
   readonly clusterName: string | null;
   /** In place of the error, of which filters read nothing else. */
   readonly errorCode: string | null;
+}
+
+/**
+ * The values that filters saw of a node before a change (`change_facts`). A change that was recorded before a column
+ * existed does not have its value.
+ */
+export interface NodeBefore extends Omit<NodeFacts, "id" | "maintenanceSince" | "retiredReason" | "updatedAt"> {
+  readonly maintenance: boolean;
+  readonly retired: boolean;
 }
 
 /** Facts of those of the nodes that exist. */

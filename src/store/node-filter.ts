@@ -87,8 +87,9 @@ interface Condition<Value> {
   readonly test: (value: Value) => NodeTest;
 }
 
+type Column = keyof NodeFacts & keyof NodeRow;
 /** Columns whose value is a text. */
-type TextColumn = "id" | "name" | "state" | "powerState" | "presence" | "hostGroup" | "clusterId" | "driver" | "model";
+type TextColumn = { [Name in Column]: NodeRow[Name] extends string | null ? Name : never }[Column];
 
 function isOneOf(name: TextColumn): Condition<readonly string[]> {
   return {
@@ -107,7 +108,8 @@ function equals(name: TextColumn): Condition<string> {
 function isSet(name: "maintenanceSince" | "retiredReason" | "clusterId" | "faultKind"): Condition<boolean> {
   return {
     sql: (wanted) => (wanted ? isNotNull(nodes[name]) : isNull(nodes[name])),
-    test: (wanted) => (node) => (node[name] !== null) === wanted,
+    // Undefined in a change that was recorded before the column existed.
+    test: (wanted) => (node) => ((node[name] ?? null) !== null) === wanted,
   };
 }
 

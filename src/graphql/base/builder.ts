@@ -119,3 +119,10 @@ export function wholeSeconds(seconds: number): number {
 export function given<Value>(value: Value | null | undefined): Value | undefined {
   return value ?? undefined;
 }
+
+type Given<Input> = { readonly [Name in keyof Input]: Exclude<Input[Name], null> | undefined };
+
+/** All members as `given`. */
+export function givenMembers<Input extends object>(input: Input): Given<Input> {
+  return Object.fromEntries(Object.entries(input).map(([name, value]) => [name, given(value)])) as Given<Input>;
+}

@@ -7,15 +7,13 @@ import type {
   NodeSelector,
   PickSelector,
 } from "../../engine/input/node-selector.ts";
-import type { NodeState } from "../../lifecycle/node-states.ts";
-import type { ErrorCode } from "../../errors.ts";
 import { DATABASE_CONDITIONS } from "../../store/node-filter.ts";
 import type { StringTest } from "../../store/name-filter.ts";
 import type { NodeFilter } from "../../store/node-filter.ts";
 import { nodesByNames } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import type { Reader } from "../../store/postgres/database.ts";
-import { builder, given } from "../base/builder.ts";
+import { builder, given, givenMembers } from "../base/builder.ts";
 import { ErrorCodeEnum, NodeStateEnum, PowerStateEnum, PresenceEnum } from "../base/enums.ts";
 import { badInput } from "../base/connection.ts";
 import { keyOf, uuidOrNone } from "../base/ids.ts";
@@ -57,33 +55,23 @@ export interface NameFilterShape {
   contains?: string | null | undefined;
 }
 
-export interface NodeFilterShape {
+/** Conditions that the API gives in another form than the store takes them. */
+interface ConvertedConditions {
   ids?: string[] | null | undefined;
   name?: NameFilterShape | null | undefined;
-  states?: NodeState[] | null | undefined;
-  powerStates?: NodeRow["powerState"][] | null | undefined;
   presences?: NodeRow["presence"][] | null | undefined;
-  maintenance?: boolean | null | undefined;
-  retired?: boolean | null | undefined;
-  protected?: boolean | null | undefined;
-  faulty?: boolean | null | undefined;
-  withErrors?: boolean | null | undefined;
-  powerDrift?: boolean | null | undefined;
-  hostGroup?: string | null | undefined;
   cluster?: { id?: string | null | undefined; name?: string | null | undefined } | null | undefined;
-  inCluster?: boolean | null | undefined;
-  driver?: string | null | undefined;
-  model?: string | null | undefined;
-  mac?: string | null | undefined;
-  serial?: string | null | undefined;
   inventory?: { path: string; eq: string } | null | undefined;
-  errorCodes?: ErrorCode[] | null | undefined;
-  changedSince?: Date | null | undefined;
-  labelKeys?: string[] | null | undefined;
   labels?: { key: string; value: string }[] | null | undefined;
   or?: NodeFilterShape[] | null | undefined;
   not?: NodeFilterShape | null | undefined;
 }
+
+type PlainConditions = Omit<NodeFilter, keyof ConvertedConditions | "presence" | "clusterId" | "clusterName">;
+
+export type NodeFilterShape = ConvertedConditions & {
+  [Name in keyof PlainConditions]: PlainConditions[Name] | null;
+};
 
 const InventoryFilterInput = builder.inputType("InventoryFilter", {
   description: "Filter for a value in the newest inventory of a node.",
@@ -236,34 +224,19 @@ export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilt
   if (!filter) return undefined;
   const alternatives = alternativesOf(filter);
   if (alternatives > LIMITS.alternatives) throw beyond("alternatives", { requested: alternatives });
-  const cluster = filter.cluster ? clusterChoice(filter.cluster) : undefined;
+  const { ids, name, presences, cluster, inventory, labels, or, not, ...plain } = filter;
+  const chosen = cluster ? clusterChoice(cluster) : undefined;
   return {
-    ids: filter.ids?.map((id) => uuidOrNone(keyOf("Node", id))),
-    name: nameFilter(filter.name),
-    states: given(filter.states),
-    powerStates: given(filter.powerStates),
-    presence: given(filter.presences),
-    maintenance: given(filter.maintenance),
-    retired: given(filter.retired),
-    protected: given(filter.protected),
-    faulty: given(filter.faulty),
-    withErrors: given(filter.withErrors),
-    powerDrift: given(filter.powerDrift),
-    hostGroup: given(filter.hostGroup),
-    clusterId: cluster && "id" in cluster ? uuidOrNone(cluster.id) : undefined,
-    clusterName: cluster && "name" in cluster ? cluster.name : undefined,
-    inCluster: given(filter.inCluster),
-    driver: given(filter.driver),
-    model: given(filter.model),
-    mac: given(filter.mac),
-    serial: given(filter.serial),
-    inventory: filter.inventory ? { path: filter.inventory.path.split("."), eq: filter.inventory.eq } : undefined,
-    errorCodes: given(filter.errorCodes),
-    changedSince: given(filter.changedSince),
-    labelKeys: given(filter.labelKeys),
-    labels: filter.labels ? Object.fromEntries(filter.labels.map(({ key, value }) => [key, value])) : undefined,
-    or: filter.or?.map((one) => nodeFilter(one) ?? {}),
-    not: filter.not ? nodeFilter(filter.not) : undefined,
+    ...givenMembers(plain),
+    ids: ids?.map((id) => uuidOrNone(keyOf("Node", id))),
+    name: nameFilter(name),
+    presence: given(presences),
+    clusterId: chosen && "id" in chosen ? uuidOrNone(chosen.id) : undefined,
+    clusterName: chosen && "name" in chosen ? chosen.name : undefined,
+    inventory: inventory ? { path: inventory.path.split("."), eq: inventory.eq } : undefined,
+    labels: labels ? Object.fromEntries(labels.map(({ key, value }) => [key, value])) : undefined,
+    or: or?.map((one) => nodeFilter(one) ?? {}),
+    not: not ? nodeFilter(not) : undefined,
   };
 }
 
