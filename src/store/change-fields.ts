@@ -1,7 +1,7 @@
 /**
- * Recorded changes: the fields by which the API names changes, each with the columns behind it. The triggers of the
- * migration `changes` contain the same lists as SQL. The test `test/store/changes.test.ts` changes every column and
- * compares, and fails for a column that is in no list.
+ * Recorded changes: the fields by which the API names changes, each with the columns behind it. The triggers are SQL
+ * with the same lists: those of nodes are made of them (drizzle/node-changes.ts), the others are written by hand. The
+ * test `test/store/changes.test.ts` changes every column and compares, and fails for a column that is in no list.
  */
 import type { nodes, clusters, operations, runs } from "./tables.ts";
 

@@ -165,7 +165,7 @@ describe("a change of a node", () => {
     expect(missing).toEqual([]);
     expect(
       Object.keys(row?.facts ?? {}).length,
-      "Both functions, change_facts and record_node_change, need a fact for each column of NODE_FILTER_COLUMNS. Write them in the migration.",
+      "change_facts has a fact for each column of NODE_FILTER_COLUMNS.",
     ).toBe(NODE_FILTER_COLUMNS.length + ["clusterName"].length);
   });
 

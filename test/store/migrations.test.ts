@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import postgres from "postgres";
 import type { Sql } from "postgres";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
+import { missingStatements, withStatements } from "../../drizzle/node-changes.ts";
 import { MIGRATIONS, migrateBy } from "../../src/store/postgres/migrations.ts";
 import { testDatabase } from "../support/database.ts";
 import type { TestDatabase } from "../support/database.ts";
@@ -31,6 +32,35 @@ describe("migrations since rolling upgrades", () => {
       flaws,
       "Let the migration only add. If a statement must do more, write its decision above it: -- decision 0021: why",
     ).toEqual([]);
+  });
+});
+
+describe("changes of nodes", () => {
+  test("the migrations record changes of nodes as src/store/change-fields.ts lists them", () => {
+    expect(missingStatements(MIGRATIONS), "Run `npm run migrations:generate -- --custom --name <what>`.").toEqual([]);
+  });
+
+  test("a migration gets the statements that the migrations lack, or had before another one", () => {
+    const directory = mkdtempSync(join(tmpdir(), "ostler-node-changes-"));
+    const put = (name: string, text: string) => {
+      mkdirSync(join(directory, name));
+      writeFileSync(join(directory, name, "migration.sql"), text);
+    };
+    try {
+      const [facts = "", record = "", trigger = ""] = missingStatements(directory);
+      expect(trigger).toMatch(
+        /^-- decision 0042: .*\nCREATE OR REPLACE TRIGGER "nodes_recorded_update" AFTER UPDATE OF /,
+      );
+      put("1_first", withStatements('ALTER TABLE "nodes" ADD COLUMN "rack" text;', [facts, record, trigger]));
+      expect(missingStatements(directory)).toEqual([]);
+      const older = record.replace("OLD.name IS DISTINCT", "OLD.stage IS DISTINCT");
+      put("2_older", withStatements("-- Custom SQL migration file\n", [older]));
+      expect(missingStatements(directory)).toEqual([record]);
+      put("3_newest", withStatements("", [record]));
+      expect(missingStatements(directory)).toEqual([]);
+    } finally {
+      rmSync(directory, { recursive: true, force: true });
+    }
   });
 });
 
