@@ -4,7 +4,7 @@
  */
 export { createChangeMap } from "./change-map.ts";
 export type { ChangeItem, ChangeMap } from "./change-map.ts";
-export type { NodeFilter } from "./filter.ts";
+export type { NodeFilter } from "./node-filter.ts";
 export { WatchError } from "./items.ts";
 export type { BeginReason, NodeFields, Transition, WatchItem, WatchedNode } from "./items.ts";
 export { createNodeStore } from "./node-store.ts";

@@ -3,7 +3,7 @@
  * resumes automatically. Throws on gaps and on failures that a retry cannot resolve.
  */
 import { proofOf } from "./filter.ts";
-import type { NodeFilter } from "./filter.ts";
+import type { NodeFilter } from "./node-filter.ts";
 import { WatchError } from "./items.ts";
 import type { NodeFields, WatchItem } from "./items.ts";
 import { createPosition } from "./position.ts";

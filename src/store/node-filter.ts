@@ -223,11 +223,11 @@ const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValu
   },
 };
 
-const FIELDS = Object.keys(CONDITIONS) as (keyof FilterValues)[];
+export const NODE_CONDITIONS = Object.keys(CONDITIONS) as (keyof FilterValues)[];
 
 /** The filter as a condition on `nodes`; undefined if it matches all. */
 export function nodeCondition(filter: NodeFilter | undefined): SQL | undefined {
-  return filter && and(...FIELDS.map((field) => conditionOf(field, filter[field])));
+  return filter && and(...NODE_CONDITIONS.map((field) => conditionOf(field, filter[field])));
 }
 
 function conditionOf<Field extends keyof FilterValues>(
@@ -239,7 +239,7 @@ function conditionOf<Field extends keyof FilterValues>(
 
 /** The filter as a test of a node's facts. */
 export function nodeTest(filter: NodeFilter): NodeTest {
-  const tests = FIELDS.flatMap((field) => testOf(field, filter[field]) ?? []);
+  const tests = NODE_CONDITIONS.flatMap((field) => testOf(field, filter[field]) ?? []);
   return (node) => tests.every((test) => test(node));
 }
 

@@ -1,7 +1,7 @@
 /** A watcher's position: duplicates are dropped, gaps are found, and the next connection resumes at the right place. */
 import { describe, expect, test } from "vitest";
 import { proofOf } from "../../src/client/filter.ts";
-import type { NodeFilter } from "../../src/client/filter.ts";
+import type { NodeFilter } from "../../src/client/index.ts";
 import { createPosition } from "../../src/client/position.ts";
 import type { StreamItem } from "../../src/client/items.ts";
 import type { NodeState } from "../../src/client/node-state.ts";

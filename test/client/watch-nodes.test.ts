@@ -3,10 +3,8 @@
  * never shows.
  */
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
-import { buildSchema, isInputObjectType } from "graphql";
 import { afterAll, afterEach, describe, expect, expectTypeOf, test, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { NODE_STATES, WatchError, createNodeMap, watchNodes } from "../../src/client/index.ts";
@@ -165,44 +163,6 @@ describe("watcher", () => {
     expectTypeOf<NodeFields["state"]>().toEqualTypeOf<keyof typeof SERVICE_STATES>();
     expectTypeOf<Transition["to"]>().toEqualTypeOf<keyof typeof SERVICE_STATES | null>();
     expectTypeOf<NodeFilter["states"]>().toEqualTypeOf<readonly NodeState[] | null | undefined>();
-  });
-
-  test("the client's filter has every field of the schema's", () => {
-    const all: Required<NodeFilter> = {
-      ids: [],
-      name: {},
-      states: [],
-      powerStates: [],
-      presences: [],
-      maintenance: null,
-      retired: null,
-      protected: null,
-      faulty: null,
-      withErrors: null,
-      powerDrift: null,
-      hostGroup: null,
-      cluster: null,
-      inCluster: null,
-      driver: null,
-      model: null,
-      mac: null,
-      errorCodes: [],
-      changedSince: null,
-      labelKeys: [],
-      labels: [],
-      or: [],
-      not: null,
-    };
-    const filter = buildSchema(readFileSync(new URL("../../schema.graphql", import.meta.url), "utf8")).getType(
-      "NodeFilter",
-    );
-    expect(Object.keys(all).toSorted(), "Print schema.graphql with `npm run schema`.").toEqual(
-      isInputObjectType(filter)
-        ? Object.keys(filter.getFields())
-            .filter((name) => name !== "serial" && name !== "inventory")
-            .toSorted()
-        : [],
-    );
   });
 });
 

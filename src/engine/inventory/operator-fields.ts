@@ -15,13 +15,13 @@ const CHECKS: { readonly [Column in OperatorColumn]: Check<OperatorFields[Column
 
 /** The flaws of the fields in the input at `path`. */
 export function operatorFieldFlaws(fields: OperatorFields, path: readonly string[]): Refusal[] {
-  return OPERATOR_COLUMNS.flatMap((column) => flawsOf(column, fields, path));
+  return OPERATOR_COLUMNS.flatMap((column) => flawsOf(column, fields[column], path));
 }
 
 function flawsOf<Column extends OperatorColumn>(
   column: Column,
-  fields: OperatorFields,
+  value: OperatorFields[Column],
   path: readonly string[],
 ): Refusal[] {
-  return CHECKS[column](fields[column], path);
+  return CHECKS[column](value, path);
 }

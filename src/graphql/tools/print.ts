@@ -1,11 +1,16 @@
-/** `npm run schema`: writes schema.graphql and possibleTypes.json; with `--check`, fails if they are out of date. */
+/** `npm run schema`: writes the files that follow from the schema; with `--check`, fails if they are out of date. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { describeDrivers } from "../../drivers/load.ts";
+import { clientFilterText } from "./client-filter.ts";
 import { possibleTypesText } from "./possible-types.ts";
 import { buildSchema, schemaText } from "../schema/schema.ts";
 
 const schema = buildSchema(await describeDrivers());
-const printed = { "schema.graphql": schemaText(schema), "possibleTypes.json": possibleTypesText(schema) };
+const printed = {
+  "schema.graphql": schemaText(schema),
+  "possibleTypes.json": possibleTypesText(schema),
+  "src/client/node-filter.ts": clientFilterText(schema),
+};
 
 for (const [name, text] of Object.entries(printed)) {
   const file = new URL(`../../../${name}`, import.meta.url);

@@ -1,0 +1,81 @@
+// Printed by `npm run schema` from the schema.
+import type { NodeState } from "./node-state.ts";
+
+/** Reference to a cluster. Exactly one field. */
+export type ClusterRef = { readonly id: string } | { readonly name: string };
+
+/** Label to set or to match. */
+export interface LabelInput {
+  /** Key, unique per object. */
+  readonly key: string;
+  /** Value of the label. */
+  readonly value: string;
+}
+
+/** Filter for a string. The given fields are combined with AND. */
+export interface StringFilter {
+  /** Contains this text, ignoring case. Slow in large fleets: it reads every name. */
+  readonly contains?: string | null | undefined;
+  /** Equal to this text. */
+  readonly eq?: string | null | undefined;
+  /** Equal to one of these texts; an empty list matches nothing. */
+  readonly in?: readonly string[] | null | undefined;
+  /** Starts with this text. */
+  readonly startsWith?: string | null | undefined;
+}
+
+/**
+ * `NodeFilter` of the schema, without the conditions that streams refuse. Given fields are combined with AND. Times are
+ * texts as in RFC 3339.
+ */
+export interface NodeFilter {
+  /** With an `updatedAt` at this time or later. */
+  readonly changedSince?: string | null | undefined;
+  /** Members of this cluster. */
+  readonly cluster?: ClusterRef | null | undefined;
+  /** With this driver. */
+  readonly driver?: string | null | undefined;
+  /** With a `lastError` that has one of these codes; an empty list matches nothing. */
+  readonly errorCodes?: readonly string[] | null | undefined;
+  /** True: with a `fault`. False: without one. */
+  readonly faulty?: boolean | null | undefined;
+  /** With this role in their cluster. */
+  readonly hostGroup?: string | null | undefined;
+  /** By global ID; an empty list matches nothing. */
+  readonly ids?: readonly string[] | null | undefined;
+  /** True: member of a cluster. False: of none. */
+  readonly inCluster?: boolean | null | undefined;
+  /**
+   * With a label of each of these keys, of any value; an empty list matches nothing. For nodes without a key, use
+   * `not`.
+   */
+  readonly labelKeys?: readonly string[] | null | undefined;
+  /** With all of these labels; an empty list matches nothing. */
+  readonly labels?: readonly LabelInput[] | null | undefined;
+  /** With this MAC address, in lower or upper case, with colons, dashes or without. */
+  readonly mac?: string | null | undefined;
+  /** True: in maintenance. False: not in maintenance. */
+  readonly maintenance?: boolean | null | undefined;
+  /** With this `model`. */
+  readonly model?: string | null | undefined;
+  /** With a name that matches this filter. */
+  readonly name?: StringFilter | null | undefined;
+  /** Not matching this filter. */
+  readonly not?: NodeFilter | null | undefined;
+  /** Matching at least one of these filters; an empty list matches nothing. */
+  readonly or?: readonly NodeFilter[] | null | undefined;
+  /** True: the power state differs from the one that Ostler last set. False: it does not. */
+  readonly powerDrift?: boolean | null | undefined;
+  /** With one of these power states; an empty list matches nothing. */
+  readonly powerStates?: readonly string[] | null | undefined;
+  /** With one of these values of presence; an empty list matches nothing. */
+  readonly presences?: readonly string[] | null | undefined;
+  /** True: protected. False: not protected. */
+  readonly protected?: boolean | null | undefined;
+  /** True: retired. False: not retired. */
+  readonly retired?: boolean | null | undefined;
+  /** In one of these states; an empty list matches nothing. */
+  readonly states?: readonly NodeState[] | null | undefined;
+  /** True: with a `lastError`. False: without one. */
+  readonly withErrors?: boolean | null | undefined;
+}
