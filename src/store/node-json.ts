@@ -48,7 +48,7 @@ export async function nodesJson(
   { filter, order, request }: NodeListRequest,
   { items, ends }: NodesJsonRequest,
 ): Promise<NodesJson> {
-  const column = NODE_ORDERS[order.by];
+  const column = NODE_ORDERS[order.by].sql;
   const { where, orderBy } = pageClauses(request, { column, id: nodes.id, descending: order.descending });
   const { limit, fromEnd } = request;
   const condition = and(nodeCondition(filter), where);
@@ -90,7 +90,7 @@ const itemTexts = new WeakMap<ItemSelection, Map<NodeOrder["by"], SQL>>();
 function itemText(reader: Reader, item: ItemSelection, by: NodeOrder["by"]): SQL {
   const known = itemTexts.get(item) ?? new Map<NodeOrder["by"], SQL>();
   itemTexts.set(item, known);
-  const cursor = cursorOfText(cursorText(NODE_ORDERS[by], nodes.id));
+  const cursor = cursorOfText(cursorText(NODE_ORDERS[by].sql, nodes.id));
   const made =
     known.get(by) ??
     constantSql(

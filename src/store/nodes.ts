@@ -74,19 +74,24 @@ export async function lockFreeNodes(
   return tx.select().from(nodes).where(which).orderBy(asc(nodes.id)).for("no key update", { skipLocked: true });
 }
 
+/** Orders of nodes: the key in SQL and of a row, and whether it is a time. */
 export const NODE_ORDERS = {
-  NAME: nodes.name,
-  NATURAL_NAME: sql`natural_key(${nodes.name})`,
-  STATE: nodes.state,
-  CLUSTER: sql`coalesce(${nodes.clusterId}::text, 'none')`,
-  CREATED_AT: nodes.createdAt,
-  UPDATED_AT: nodes.updatedAt,
+  NAME: { sql: nodes.name, key: ({ name }: NodeRow) => name, kind: "text" },
+  NATURAL_NAME: {
+    sql: sql`natural_key(${nodes.name})`,
+    key: ({ name }: NodeRow) => naturalKey(name),
+    kind: "text",
+  },
+  STATE: { sql: nodes.state, key: ({ state }: NodeRow) => state, kind: "text" },
+  // Nodes without a cluster come last, because `n` follows all hexadecimal digits.
+  CLUSTER: {
+    sql: sql`coalesce(${nodes.clusterId}::text, 'none')`,
+    key: ({ clusterId }: NodeRow) => clusterId ?? "none",
+    kind: "text",
+  },
+  CREATED_AT: { sql: nodes.createdAt, key: ({ createdAt }: NodeRow) => createdAt, kind: "instant" },
+  UPDATED_AT: { sql: nodes.updatedAt, key: ({ updatedAt }: NodeRow) => updatedAt, kind: "instant" },
 } as const;
-
-/** The key of the order by cluster: nodes without one come last, because `n` follows all hexadecimal digits. */
-export function clusterKey(clusterId: string | null): string {
-  return clusterId ?? "none";
-}
 
 const DIGITS = 20;
 
@@ -104,7 +109,7 @@ export async function nodesPage(
   request: PageRequest,
 ): Promise<Page<NodeRow>> {
   const { where, orderBy } = pageClauses(request, {
-    column: NODE_ORDERS[order.by],
+    column: NODE_ORDERS[order.by].sql,
     id: nodes.id,
     descending: order.descending,
   });
@@ -130,7 +135,7 @@ export async function nodesPages(
   { filter, order, request }: NodeListRequest,
 ): Promise<Map<string, Page<NodeRow>>> {
   const { where, orderBy } = pageClauses(request, {
-    column: NODE_ORDERS[order.by],
+    column: NODE_ORDERS[order.by].sql,
     id: nodes.id,
     descending: order.descending,
   });

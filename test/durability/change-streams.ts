@@ -1,4 +1,5 @@
 /** The subscriptions of `npm run change-cuts`, each with the list that has the same objects. */
+import { NODE_FIELDS } from "../../src/store/node-fields.ts";
 import { ask } from "../support/ask.ts";
 import type { Followed, Left } from "./change-follower.ts";
 import { CLUSTER, STEADY } from "./change-writers.ts";
@@ -15,12 +16,15 @@ interface Kind {
 
 const PAGE = 100;
 
+/** Fields of a node without fields of their own; not the one whose change is not recorded. */
+const SCALARS = Object.entries(NODE_FIELDS).flatMap(([name, field]) =>
+  "fields" in field || name === "powerCheckedAt" ? [] : [name],
+);
+
 const NODE: Kind = {
   name: "node",
   filter: "NodeFilter",
-  row: `id name uuid revision createdAt updatedAt state targetState stage transitionCount powerState wantedPower
-    powerDrift powerReadAt powerProblem powerProblemKind presence model hostGroup protected retired retiredReason
-    description automaticCleaning macs controller labels { key value } cluster { id }
+  row: `${SCALARS.join(" ")} labels { key value } cluster { id }
     maintenance { reason since startedBy } fault { kind message } lastError { code message step }
     currentRun { id state }`,
   left: "id name deleted",

@@ -2,6 +2,7 @@
  * JSON lists, which the database writes, equal resolved lists byte for byte, for random documents and any content of
  * rows.
  */
+import { getTableColumns } from "drizzle-orm";
 import { buildSchema, parse } from "graphql";
 import type { DocumentNode, GraphQLObjectType } from "graphql";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -10,6 +11,7 @@ import { jsonLists } from "../../src/graphql/execution/json-lists.ts";
 import { buildSchema as buildOstler } from "../../src/graphql/schema/schema.ts";
 import { NODE_FIELDS } from "../../src/store/node-fields.ts";
 import { LISTED_NODE_FIELDS } from "../../src/store/node-json.ts";
+import { nodes } from "../../src/store/tables.ts";
 import type { JsonFields } from "../../src/store/json-text.ts";
 import { chance } from "../durability/lab.ts";
 import { bothWays as waysOf, expectSame as expectSameWays } from "../support/list-ways.ts";
@@ -32,16 +34,21 @@ const RESOLVED: Readonly<Record<string, string>> = {
   transitions: "a list with arguments",
 };
 
+/** Columns of nodes that may be empty, and that a list which the database writes can read. */
+const OPTIONAL_COLUMNS = Object.values(getTableColumns(nodes)).filter(
+  ({ name, notNull }) => !notNull && name !== nodes.imageId.name,
+);
+
 beforeAll(async () => {
   await ostler.query(`mutation { createCluster(input: { name: "lists" }) { errors { message } } }`);
   // Inserted directly, because names and states that the API refuses have to be written correctly too.
   await ostler.test.sql.begin(async (tx) => {
     await tx`set local session_replication_role = replica`;
     await tx`
-    insert into nodes (id, name, project, state, stage, power_state, power_read_at, power_checked_at, power_problem, presence, maintenance_reason, maintenance_since, maintenance_by, is_protected, retired_reason,
+    insert into nodes (id, name, project, state, stage, power_state, power_read_at, power_checked_at, power_problem, power_problem_kind, presence, maintenance_reason, maintenance_since, maintenance_by, is_protected, retired_reason,
       automatic_cleaning, host_group, model, controller, wanted_power, driver, borrowed, settings, labels, macs, cluster_id, fault_kind, fault_since, fault_message, last_error, transition_count, revision, created_at, updated_at)
     select gen_random_uuid(), 'list-' || (array['a', 'Ä', '😀', '"', E'\\\\', E'\\n\\t\\u0001\\u001f', '</script>', E'\\u2028', '{}', 'ready'])[1 + n % 10] || n, 'default', 'ENROLLED', (array['NONE', 'PROVISIONED', 'DEPLOYED'])[1 + n % 3],
-      (array['ON', 'OFF', 'UNKNOWN'])[1 + n % 3], case when n % 4 > 0 then at end, case when n % 5 > 0 then at end, case when n % 6 = 0 then E'no "answer"\\u007f' end, (array['DISCOVERED', 'DISAPPEARED', 'UNSEEN'])[1 + n % 3],
+      (array['ON', 'OFF', 'UNKNOWN'])[1 + n % 3], case when n % 4 > 0 then at end, case when n % 5 > 0 then at end, case when n % 6 = 0 then E'no "answer"\\u007f' end, case when n % 12 = 0 then 'UNREACHABLE' end, (array['DISCOVERED', 'DISAPPEARED', 'UNSEEN'])[1 + n % 3],
       case when n % 3 = 0 then 'fan' end, case when n % 3 < 2 then at end, case when n % 2 = 0 then 'me' end, n % 2 = 0, case when n % 4 = 0 then 'old' end,
       case n % 3 when 0 then true when 1 then false end, case when n % 2 = 0 then 'service/worker' end, case when n % 2 = 1 then 'R640' end, case when n % 7 = 0 then '::1' end, case n % 4 when 0 then 'ON' when 1 then 'OFF' end,
       'fake', '{}', '{}', case n % 3 when 0 then '{}' when 1 then '{"rack":"9","room":"1","10":"x","9":"y","Z":"ü"}'::jsonb else '{"one":""}'::jsonb end, case n % 3 when 0 then '[]' when 1 then '["52:54:00:00:00:01"]'::jsonb else '["52:54:00:00:00:01","52:54:00:00:00:02"]'::jsonb end, case when n % 2 = 0 then (select id from clusters) end,
@@ -49,6 +56,11 @@ beforeAll(async () => {
       case when n % 4 = 1 then jsonb_build_object('code', 'TIMEOUT', 'message', E'it "broke"\\n', 'step', case when n % 8 = 1 then 'clean.erase' end, 'nodeId', null, 'nodeName', 'x', 'at', '2026-01-31T09:30:00.120Z', 'retryable', n % 8 = 1) end,
       1, n + 1, at, at + interval '1 day'
     from (select n, '2026-01-31T09:30:00Z'::timestamptz + n * interval '1 ms' + n / 10 * interval '100 ms' as at from generate_series(0, ${NODES - 1}) n) made`;
+    // Texts that the statement leaves out, such as those of a new column.
+    for (const { name } of OPTIONAL_COLUMNS.filter((column) => column.getSQLType() === "text"))
+      await tx`
+        update nodes set ${tx(name)} = case when revision % 3 > 0 then E'"Ä"\\n' || revision end
+        where not exists (select from nodes where ${tx(name)} is not null)`;
     // Every third node has an ended run; every second one an unfinished one.
     await tx`
     insert into runs (id, operation_id, node_id, node_name, ordinal, purpose, state, plan_hash, variables, target, moves_state, attempt, wake_at, created_at, started_at, finished_at)
@@ -361,6 +373,19 @@ describe("the hidden field", () => {
     expect(await (await fetch(`${ostler.url}/schema.graphql`)).text()).not.toMatch(/ready_|ready text|JsonText/);
     expect((await ostler.ask("{ nodes { ready text } }")).errors).not.toEqual([]);
   });
+});
+
+test("each column that may be empty is so in some of the nodes of these tests, and not in others", async () => {
+  const { sql } = ostler.test;
+  for (const { name } of OPTIONAL_COLUMNS) {
+    const [found] =
+      await sql`select count(*) > count(${sql(name)}) as without, count(${sql(name)}) > 0 as with from nodes`;
+    expect({ name, ...found }, "Give some of the nodes that this file inserts a value.").toEqual({
+      name,
+      without: true,
+      with: true,
+    });
+  }
 });
 
 test("every field of a node is listed as written by the database or resolved", async () => {

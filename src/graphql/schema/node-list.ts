@@ -2,8 +2,8 @@
 import { COMPOSED_FIELDS } from "../../store/composed-fields.ts";
 import type { ComposedName } from "../../store/composed-fields.ts";
 import { LISTED_NODE_FIELDS, nodesJson } from "../../store/node-json.ts";
-import { clusterKey, countNodes, naturalKey, nodeCounts, nodesPage, nodesPages } from "../../store/nodes.ts";
-import type { NodeRow } from "../../store/nodes.ts";
+import { NODE_ORDERS, countNodes, nodeCounts, nodesPage, nodesPages } from "../../store/nodes.ts";
+import type { NodeOrder, NodeRow } from "../../store/nodes.ts";
 import { builder, needs } from "../base/builder.ts";
 import type { FieldArgs } from "../base/builder.ts";
 import { connectionOf, connectionType, EMPTY_PAGE, NODES_PAGE_MAX, pageArgs, pageRequest } from "../base/connection.ts";
@@ -33,15 +33,6 @@ const NodeOrderInput = builder.inputType("NodeOrder", {
   }),
 });
 
-const NODE_KEYS = {
-  NAME: ({ name }: NodeRow) => name,
-  NATURAL_NAME: ({ name }: NodeRow) => naturalKey(name),
-  STATE: ({ state }: NodeRow) => state,
-  CLUSTER: ({ clusterId }: NodeRow) => clusterKey(clusterId),
-  CREATED_AT: ({ createdAt }: NodeRow) => createdAt,
-  UPDATED_AT: ({ updatedAt }: NodeRow) => updatedAt,
-} as const;
-
 /** Arguments of a list of nodes. */
 export function nodeListArgs(arg: FieldArgs) {
   return {
@@ -53,7 +44,7 @@ export function nodeListArgs(arg: FieldArgs) {
 
 interface NodeListArgs extends PageArgs {
   readonly filter?: Parameters<typeof nodeFilter>[0];
-  readonly orderBy?: { readonly field: keyof typeof NODE_KEYS; readonly direction: "ASC" | "DESC" } | null | undefined;
+  readonly orderBy?: { readonly field: NodeOrder["by"]; readonly direction: "ASC" | "DESC" } | null | undefined;
 }
 
 /** Extension of a field that lists nodes: the node fields that lists can have without resolving them. */
@@ -70,14 +61,14 @@ export async function nodeList(
   const matching = nodeFilter(args.filter);
   const by = args.orderBy?.field ?? "NAME";
   const order = { by, descending: args.orderBy?.direction === "DESC" };
-  const request = pageRequest(args, by === "CREATED_AT" || by === "UPDATED_AT" ? "instant" : "text", NODES_PAGE_MAX);
+  const request = pageRequest(args, NODE_ORDERS[by].kind, NODES_PAGE_MAX);
   if (!asked && clusterId !== undefined) {
     const page = await load.below(nodesPages, clusterId, { filter: matching, order, request }, EMPTY_PAGE);
-    return connectionOf(page, NODE_KEYS[by], () => load.below(nodeCounts, clusterId, { filter: matching }, 0));
+    return connectionOf(page, NODE_ORDERS[by].key, () => load.below(nodeCounts, clusterId, { filter: matching }, 0));
   }
   const filter = clusterId === undefined ? matching : { clusterId, or: matching && [matching] };
   if (!asked)
-    return connectionOf(await nodesPage(reader, filter, order, request), NODE_KEYS[by], () =>
+    return connectionOf(await nodesPage(reader, filter, order, request), NODE_ORDERS[by].key, () =>
       countNodes(reader, filter),
     );
   const [page, totalCount, asOf] = await Promise.all([
