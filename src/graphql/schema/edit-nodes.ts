@@ -183,11 +183,11 @@ function requestOf(input: typeof EditNodesInput.$inferInput): BulkEditRequest {
     acceptance: input.acceptance,
     dryRun: input.dryRun,
     patch: {
+      ...pick(input, OPERATOR_COLUMNS),
       labels: given(input.labels),
       setLabels: given(input.setLabels),
       removeLabels: given(input.removeLabels),
       isProtected: given(input.protected),
-      ...pick(input, OPERATOR_COLUMNS),
       settings: input.settings?.map(chosenDriver),
     },
   };

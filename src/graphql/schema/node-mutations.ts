@@ -137,13 +137,13 @@ builder.mutationField("registerNodes", (t) =>
       context.services.engine.registerNodes(
         callerOf(context),
         input.nodes.map((node) => ({
+          ...pick(node, OPERATOR_COLUMNS),
           name: node.name,
           ...chosenDriver(node.driver),
           interfaces: interfacesOf(node.interfaces),
           labels: labelsOf(node.labels),
           cluster: node.cluster ? clusterChoice(node.cluster) : undefined,
           macs: given(node.macs),
-          ...pick(node, OPERATOR_COLUMNS),
         })),
       ),
   }),
@@ -189,6 +189,7 @@ builder.mutationField("updateNode", (t) =>
         callerOf(context),
         await nodeId(input.node, context.services.database.reader),
         {
+          ...pick(input, OPERATOR_COLUMNS),
           ifRevision: given(input.ifRevision),
           name: given(input.name),
           ...(input.driver && chosenDriver(input.driver)),
@@ -196,7 +197,6 @@ builder.mutationField("updateNode", (t) =>
           labels: labelsOf(input.labels),
           isProtected: given(input.protected),
           macs: input.macs,
-          ...pick(input, OPERATOR_COLUMNS),
         },
       ),
   }),
