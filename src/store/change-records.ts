@@ -4,7 +4,7 @@ import type { OperationState } from "../lifecycle/operation-states.ts";
 
 export type ChangeSubject = "NODE" | "CLUSTER" | "OPERATION" | "RUN";
 
-/** Of a node: what tells it from the others. `NodeBefore` in node-facts.ts has all of it. */
+/** The values of a node that all readers know by name. `NodeBefore` in node-facts.ts has every one. */
 interface OfNode {
   readonly name: string;
   readonly state: NodeState;
