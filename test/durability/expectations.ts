@@ -117,7 +117,8 @@ export function phasesOf(
   }
 }
 
-const STEPS: Readonly<Record<string, readonly string[]>> = {
+/** Automatic steps of the driver fake by phase, as its documentation has them. */
+export const STEPS: Readonly<Record<string, readonly string[]>> = {
   verify: ["power.verify"],
   inspect: ["inspect.collect_inventory"],
   clean: ["clean.erase_metadata", "clean.erase_disks"],

@@ -21,7 +21,7 @@ import { runEngine } from "../support/running-engine.ts";
 import { answeredOf } from "./answers.ts";
 import { anySeed, chance, openLab, plainSql } from "./lab.ts";
 import type { Chance } from "./lab.ts";
-import { deploysWithoutCleaning } from "./expectations.ts";
+import { STEPS, deploysWithoutCleaning } from "./expectations.ts";
 import type { Kind, Options } from "./expectations.ts";
 import {
   cutOf,
@@ -73,12 +73,10 @@ const QUIET_TRIES = 100;
 /** One defect fails many races: this number of histories is enough. */
 const FAULTS_MAX = 10;
 
-const STEPS: Readonly<Record<string, readonly string[]>> = {
-  inspect: ["inspect.collect_inventory"],
-  clean: ["clean.erase_metadata", "clean.erase_disks"],
+/** Steps of the parts of a task: those of a phase, or those that a request names. */
+const PARTS: Readonly<Record<string, readonly string[]>> = {
+  ...STEPS,
   firmware: ["clean.erase_disks", "clean.update_firmware"],
-  deploy: ["deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"],
-  undeploy: ["deploy.remove_system"],
 };
 
 interface Node {
@@ -217,7 +215,7 @@ interface Scripts {
 function scriptsFor(random: Chance, phases: readonly string[]): Scripts {
   const steps: Record<string, Script> = { "power.read": { delayMs: random.whole(0, STEP_MS / 2) } };
   let deaf = false;
-  for (const step of phases.flatMap((phase) => STEPS[phase] ?? [])) {
+  for (const step of phases.flatMap((phase) => PARTS[phase] ?? [])) {
     const script: Script = { delayMs: random.whole(0, STEP_MS) };
     const trait = random.weighed([
       [58, "plain"],
@@ -271,7 +269,7 @@ function disturbancesFor(
   phases: readonly string[],
   scripts: ReadonlyMap<string, Scripts>,
 ): Disturbance[] {
-  const steps = phases.flatMap((phase) => STEPS[phase] ?? []);
+  const steps = phases.flatMap((phase) => PARTS[phase] ?? []);
   const first = disturbance();
   const isPending = first.verb === "ABORT" && first.aim !== null && cutOf(first.aim.step) !== "ALWAYS";
   const more = random.weighed([
