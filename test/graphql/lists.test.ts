@@ -11,7 +11,7 @@ import { jsonLists } from "../../src/graphql/execution/json-lists.ts";
 import { buildSchema as buildOstler } from "../../src/graphql/schema/schema.ts";
 import { NODE_FIELDS } from "../../src/store/node-fields.ts";
 import { LISTED_NODE_FIELDS } from "../../src/store/node-json.ts";
-import { nodes } from "../../src/store/tables.ts";
+import { nodes as nodesTable } from "../../src/store/tables.ts";
 import type { JsonFields } from "../../src/store/json-text.ts";
 import { chance } from "../durability/lab.ts";
 import { bothWays as waysOf, expectSame as expectSameWays } from "../support/list-ways.ts";
@@ -35,8 +35,8 @@ const RESOLVED: Readonly<Record<string, string>> = {
 };
 
 /** Columns of nodes that may be empty, and that a list which the database writes can read. */
-const OPTIONAL_COLUMNS = Object.values(getTableColumns(nodes)).filter(
-  ({ name, notNull }) => !notNull && name !== nodes.imageId.name,
+const OPTIONAL_COLUMNS = Object.values(getTableColumns(nodesTable)).filter(
+  ({ name, notNull }) => !notNull && name !== nodesTable.imageId.name,
 );
 
 beforeAll(async () => {
