@@ -962,6 +962,16 @@ export const RULES: readonly RuleSection[] = [
     ],
   },
   {
+    title: "Memory",
+    rules: [
+      {
+        id: "R-697",
+        rule: "A pool of connections to the database uses the connection that was used last, and closes one that has been unused for 10 s.",
+      },
+      { id: "R-698", rule: "The page of GraphiQL is loaded when it is first opened, not at the start of the service." },
+    ],
+  },
+  {
     title: "Requests at the same time",
     rules: [
       {

@@ -42,6 +42,13 @@ const CHECKED = [
   {
     name: "postgres",
     version: "3.4.9",
+    workaround: "newest-connection.ts",
+    check:
+      "idle connections are still used in turn, BEGIN still has the option onexecute, and a connection still has queue and idleTimer; run test/store/pools.test.ts",
+  },
+  {
+    name: "postgres",
+    version: "3.4.9",
     workaround: "max_pipeline in connect.ts",
     check:
       "a BEGIN that fills a pipeline is still not reserved (issues 823, 1189, 1210; pull requests 1211, 1218); run test/store/pipeline.test.ts without the option",

@@ -9,7 +9,7 @@ import type { Connection } from "./connect.ts";
 /** Time for the server to answer, in milliseconds. */
 const ANSWER_MS = 1_000;
 /** Time without a check after which the connection is closed. */
-const IDLE_SECONDS = 10;
+const UNUSED_SECONDS = 10;
 /** Time without an answer after which the connection counts as lost. */
 const SILENT_SECONDS = 5;
 
@@ -23,7 +23,7 @@ export function createAnswerCheck(connection: Connection): AnswerCheck {
     max: 1,
     prepare: false,
     silentSeconds: SILENT_SECONDS,
-    more: { idle_timeout: IDLE_SECONDS },
+    unusedSeconds: UNUSED_SECONDS,
   });
   let underWay: Promise<boolean> | null = null;
   const check = () => {

@@ -2,6 +2,7 @@
 import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
 import postgres from "postgres";
 import type { Sql } from "postgres";
+import { useNewestConnection } from "./workarounds/newest-connection.ts";
 import { failTransactionsOnLoss } from "./workarounds/transaction-loss.ts";
 import { createWatchdogSocket } from "./workarounds/watchdog-socket.ts";
 import type { Target } from "./workarounds/watchdog-socket.ts";
@@ -44,6 +45,8 @@ export interface PoolOptions {
   readonly hasGenericPlans?: boolean;
   /** How long a transaction may wait for its next statement, enforced by the server. */
   readonly idleSeconds?: number;
+  /** Time without a statement after which a connection is closed; absent: it stays open. */
+  readonly unusedSeconds?: number;
   /** Time without an answer after which a connection counts as lost; absent: unlimited, as a migration needs. */
   readonly silentSeconds?: number;
   readonly onStatement?: ((text: string) => void) | undefined;
@@ -52,7 +55,8 @@ export interface PoolOptions {
 }
 
 export function connect(connection: Connection, pool: PoolOptions): Sql {
-  const { max, prepare, hasGenericPlans, statementSeconds, idleSeconds, silentSeconds, onStatement, more } = pool;
+  const { max, prepare, hasGenericPlans, statementSeconds, idleSeconds, onStatement, more } = pool;
+  const { unusedSeconds, silentSeconds } = pool;
   const open = (options: object) =>
     "url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options });
   const options = {
@@ -62,6 +66,7 @@ export function connect(connection: Connection, pool: PoolOptions): Sql {
     onnotice: () => {},
     connect_timeout: CONNECT_SECONDS,
     keep_alive: KEEP_ALIVE_SECONDS,
+    ...(unusedSeconds !== undefined && { idle_timeout: unusedSeconds }),
     // With the default of 100, a BEGIN that fills a connection's pipeline leaves the connection in the pool with an
     // open transaction, and later writes on it are lost (postgres.js issues 823, 1189, 1210;
     // test/store/pipeline.test.ts).
@@ -82,7 +87,7 @@ export function connect(connection: Connection, pool: PoolOptions): Sql {
     }),
     ...more,
   };
-  return failTransactionsOnLoss(open(options));
+  return failTransactionsOnLoss(useNewestConnection(open(options)));
 }
 
 export async function closePool(sql: Sql): Promise<void> {

@@ -82,6 +82,8 @@ export interface DatabaseOptions {
   readonly readSeconds?: number;
   /** Time without an answer after which a connection counts as lost, in seconds. */
   readonly writeSeconds?: number;
+  /** Time without a statement after which a connection is closed, in seconds. */
+  readonly unusedSeconds?: number;
   /** Timeout of `withStartLock`, in seconds. */
   readonly startLockSeconds?: number;
   /** Called once if `withStartLock` has to wait. */
@@ -102,6 +104,11 @@ const SILENT_SECONDS = 5;
  * leaves time to take over its runs; sooner if it holds the lock on the log's position (transitions.ts).
  */
 const IDLE_SECONDS = 30;
+/**
+ * Time without a statement after which a connection is closed. A session of PostgreSQL keeps its plans and caches: some
+ * 8 MB.
+ */
+const UNUSED_SECONDS = 10;
 /** Time after a transaction in which the next one is expected, in milliseconds: writers that wait for each answer. */
 const BETWEEN_WRITES_MS = 100;
 
@@ -178,6 +185,7 @@ function watched(transaction: Database["transaction"]): Pick<Database, "transact
 function openPools(options: DatabaseOptions, { isPooled }: Probed) {
   const { connection, onStatement, connectionsMax = 20 } = options;
   const { readSeconds = READ_SECONDS, writeSeconds = WRITE_SECONDS, prepare: setting = "auto" } = options;
+  const { unusedSeconds = UNUSED_SECONDS } = options;
   const pools = poolsOf(connectionsMax);
   const prepare = setting === "auto" ? !isPooled : setting === "on";
   const hasGenericPlans = prepare && !isPooled;
@@ -186,6 +194,7 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed) {
   const timeouts = {
     ...(!isPooled && { statementSeconds: readSeconds, idleSeconds: IDLE_SECONDS }),
     silentSeconds: readSeconds + SILENT_SECONDS,
+    unusedSeconds,
   };
   return {
     pools,
@@ -194,6 +203,7 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed) {
         max: pools.writers,
         prepare,
         silentSeconds: writeSeconds,
+        unusedSeconds,
         hasGenericPlans,
         ...(!isPooled && { idleSeconds: IDLE_SECONDS }),
         onStatement: options.onWrite,
