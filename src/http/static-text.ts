@@ -17,15 +17,22 @@ type StaticEncoding = (typeof ENCODINGS)[number] | "identity";
 /** Brotli compresses 9 MB in 0.2 s. Its highest level, 11, needs 20 s for 10 % less. */
 const LEVELS = { br: 5, gzip: 6 } as const;
 
+interface Made {
+  readonly text: Buffer;
+  readonly tag: string;
+}
+
 /** `type`: content type with charset. */
-export function createStaticText(type: string, makeText: () => string): StaticText {
-  let text: Buffer | null = null;
-  let tag = "";
+export function createStaticText(type: string, makeText: () => string | Promise<string>): StaticText {
+  let made: Promise<Made> | null = null;
   const bodies = new Map<StaticEncoding, Promise<Buffer>>();
 
-  function bodyOf(encoding: StaticEncoding): Promise<Buffer> {
-    text ??= Buffer.from(makeText());
-    tag ||= createHash("sha256").update(text).digest("base64url");
+  async function make(): Promise<Made> {
+    const text = Buffer.from(await makeText());
+    return { text, tag: createHash("sha256").update(text).digest("base64url") };
+  }
+
+  function bodyOf(text: Buffer, encoding: StaticEncoding): Promise<Buffer> {
     const known =
       bodies.get(encoding) ??
       (encoding === "identity" ? Promise.resolve(text) : compress(text, encoding, LEVELS[encoding]));
@@ -36,7 +43,8 @@ export function createStaticText(type: string, makeText: () => string): StaticTe
   return {
     async serve(request, response) {
       const encoding = acceptedEncoding(request.headers["accept-encoding"], ENCODINGS) ?? "identity";
-      const body = await bodyOf(encoding);
+      const { text, tag } = await (made ??= make());
+      const body = await bodyOf(text, encoding);
       // Clients revalidate on each use, because another version of the service has another text. A browser drops the
       // page from its cache when it posts to the same URL, and gets it again.
       response.setHeader("cache-control", "no-cache");

@@ -1,4 +1,6 @@
 /** The tabs of GraphiQL: each is valid, and one after another they do the main job on the demonstration fleet. */
+import { execFileSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
 import { compileFunction } from "node:vm";
 import { parse, validate } from "graphql";
 import type { OperationDefinitionNode } from "graphql";
@@ -171,11 +173,35 @@ describe("the examples, one after another, on the demonstration fleet", () => {
   }, 60_000);
 });
 
+/** Prints the modules that the service has loaded after its start, and those after the page was made. */
+const LOADING = `
+import { registerHooks } from "node:module";
+const loaded = [];
+registerHooks({ load(url, context, next) { loaded.push(url); return next(url, context); } });
+await import("./src/app.ts");
+const atStart = [...loaded];
+const { renderPage } = await import("./src/graphql/tools/graphiql.ts");
+await renderPage({ title: "Ostler" });
+console.log(JSON.stringify([atStart, loaded]));
+`;
+
 describe("the page", () => {
   const page = async (path = "/graphql") => {
     const response = await fetch(ostler.url + path, { headers: { accept: "text/html,application/xhtml+xml" } });
     return { response, text: await response.text() };
   };
+
+  test("the GraphiQL page is loaded when it is first opened, not by a start of the service [R-698]", () => {
+    const root = fileURLToPath(new URL("../..", import.meta.url));
+    const printed = execFileSync(process.execPath, ["--input-type=module", "--eval", LOADING], {
+      encoding: "utf8",
+      cwd: root,
+    });
+    const [atStart = [], afterwards = []] = JSON.parse(printed) as readonly (readonly string[])[];
+    expect(atStart.some((url) => url.endsWith("/src/http/graphql.ts"))).toBe(true);
+    expect(atStart.filter((url) => url.includes("/render-graphiql/"))).toEqual([]);
+    expect(afterwards.filter((url) => url.includes("/render-graphiql/")).length).toBeGreaterThan(0);
+  });
 
   test("the GraphiQL page has every example tab", async () => {
     const { response, text } = await page();

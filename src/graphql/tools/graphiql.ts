@@ -1,5 +1,5 @@
 /** The GraphiQL page: Yoga's, served completely from this process, with additions. */
-import { renderGraphiQL } from "@graphql-yoga/render-graphiql";
+import type { renderGraphiQL } from "@graphql-yoga/render-graphiql";
 
 /**
  * The tabs are numbered, and take several lines if they do not fit on one; without a height of their own, the lines
@@ -97,8 +97,11 @@ const SCRIPT = `<script>
 
 const COST = `<output id="cost" title="Cost of the last request: the number of objects that it may return"></output>`;
 
-export function renderPage(...options: Parameters<typeof renderGraphiQL>): string {
-  return renderGraphiQL(...options)
+/** Yoga's page is a module that takes 30 MB of memory, so it is loaded when the page is first opened. */
+export async function renderPage(...options: Parameters<typeof renderGraphiQL>): Promise<string> {
+  const yoga = await import("@graphql-yoga/render-graphiql");
+  return yoga
+    .renderGraphiQL(...options)
     .replace("<head>", () => `<head>${STYLE}${SCRIPT}`)
     .replace(/<body[^>]*>/, (body) => `${body}${COST}`);
 }
