@@ -141,6 +141,9 @@ function launch(
     unix_socket_directories: at.socketFolder,
     unix_socket_permissions: "0700",
     max_connections: 120,
+    // Processes that an embedded database does not need: its tables fit into memory, and it has no subscriptions.
+    io_method: "sync",
+    max_logical_replication_workers: 0,
   };
   if (at.options.durable === false)
     Object.assign(settings, { fsync: "off", synchronous_commit: "off", full_page_writes: "off" });
