@@ -226,8 +226,8 @@ export const MUTATIONS: readonly Mutation[] = [
     id: "M26",
     breaks: "a filter means the same in memory as in the database",
     file: "src/store/node-filter.ts",
-    from: "test: (wanted) => (node) => (node[name] !== null) === wanted,",
-    to: "test: () => (node) => node[name] !== null,",
+    from: "test: (wanted) => (node) => ((node[name] ?? null) !== null) === wanted,",
+    to: "test: () => (node) => (node[name] ?? null) !== null,",
     tests: ["test/store/node-filter.test.ts"],
   },
   {
