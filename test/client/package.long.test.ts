@@ -33,6 +33,7 @@ test("the package contains the compiled client, its types, the schema and possib
     "filter",
     "index",
     "items",
+    "node-filter",
     "node-map",
     "node-state",
     "node-store",
