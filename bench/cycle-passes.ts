@@ -8,6 +8,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
 import { socketFolderOf } from "../src/store/postgres/embedded-folder.ts";
 import { USER, passwordOf } from "../src/store/postgres/embedded-setup.ts";
+import { sampleOf, withPeak } from "./process-memory.ts";
 import { mutate, request } from "./request.ts";
 import { nodeArgsOf, startServed } from "./service.ts";
 import type { Served } from "./service.ts";
@@ -42,14 +43,19 @@ export const IN_FLIGHT = 16;
 export const POLL_MS = 25;
 const REQUEST_MS = 60_000;
 
-/** Per node and cycle. Memory: at the end of the pass. Starts of drivers' processes: in the whole pass. */
+/** Per node and cycle. Memory and processes: at the peak of the pass. Starts of drivers' processes: in the whole pass. */
 export interface Cost {
   readonly postgresCpuMs: number;
   readonly serviceCpuMs: number;
   readonly driversCpuMs: number;
   readonly walKb: number;
   readonly cyclesPerSecond: number;
-  readonly pssMb: number;
+  readonly serviceMb: number;
+  readonly driversMb: number;
+  readonly postgresMb: number;
+  readonly driversProcesses: number;
+  /** Without the benchmark's own session. */
+  readonly postgresProcesses: number;
   readonly starts: number;
 }
 
@@ -169,7 +175,10 @@ export async function measurePass(build: Build, mode: Mode, options: Passes): Pr
   const before = await readCounters(build);
   const start = performance.now();
   const countStarts = watchStarts(build.service.pid);
-  const cycles = await runPass(build, mode, options);
+  const { result: cycles, peak } = await withPeak(
+    () => sampleOf(build.service.pid, [before.session]),
+    () => runPass(build, mode, options),
+  );
   const starts = countStarts();
   const seconds = (performance.now() - start) / 1_000;
   const after = await readCounters(build);
@@ -180,7 +189,11 @@ export async function measurePass(build: Build, mode: Mode, options: Passes): Pr
     driversCpuMs: each("drivers"),
     walKb: each("wal") / 1_024,
     cyclesPerSecond: cycles / seconds,
-    pssMb: memoryMb(build),
+    serviceMb: peak.pssMb.service,
+    driversMb: peak.pssMb.drivers,
+    postgresMb: peak.pssMb.postgres,
+    driversProcesses: peak.processes.drivers,
+    postgresProcesses: peak.processes.postgres,
     starts,
   };
 }
@@ -274,6 +287,7 @@ export async function readCounters({ service, sql, postmaster }: Build) {
   const asking = cpuMs(Number(row?.["pid"])) ?? Number.NaN;
   return {
     wal: Number(row?.["wal"]),
+    session: Number(row?.["pid"]),
     service: own,
     postgres: (cpuMsOfTree(postmaster) ?? Number.NaN) + (cpuMs(postmaster) ?? 0) - asking,
     // The postmaster is a child of the service as well.

@@ -56,7 +56,6 @@ async function printMode(
       shown(statements),
       shown(commits),
       shown(middle("walKb"), 0),
-      shown(middle("pssMb"), 0),
       of.map(({ starts }) => String(starts)).join(" "),
       shown(middle("cyclesPerSecond")),
       of.map(({ postgresCpuMs }) => shown(postgresCpuMs)).join(" "),
@@ -72,12 +71,27 @@ async function printMode(
       "statements",
       "commits",
       "WAL kB",
-      "PSS MB",
       "drivers' processes started per round",
       "cycles/s",
       "PostgreSQL per round",
     ],
     rows,
+  );
+  printTable(
+    ["peak memory (PSS)", "service MB", "drivers MB", "processes", "PostgreSQL MB", "processes", "in all MB"],
+    builds.map((build) => {
+      const of = costs.get(keyOf(build, mode)) ?? [];
+      const middle = (value: (cost: Cost) => number) => shown(median(of.map(value)), 0);
+      return [
+        build.name,
+        middle(({ serviceMb }) => serviceMb),
+        middle(({ driversMb }) => driversMb),
+        middle(({ driversProcesses }) => driversProcesses),
+        middle(({ postgresMb }) => postgresMb),
+        middle(({ postgresProcesses }) => postgresProcesses),
+        middle(({ serviceMb, driversMb, postgresMb }) => serviceMb + driversMb + postgresMb),
+      ];
+    }),
   );
   const [ours, theirs] = builds.map((build) => costs.get(keyOf(build, mode)) ?? []);
   if (!ours || !theirs) return;

@@ -4,15 +4,16 @@
  * that several processes share counts once (PSS). With `--against`, another checkout is measured in the same minutes,
  * in alternating passes.
  */
-import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { median, printTable, shown } from "./figures.ts";
+import { PARTS, processesOf, sampleOf, totalMb, withPeak } from "./process-memory.ts";
+import type { Part, Sample } from "./process-memory.ts";
 import { mutate, request } from "./request.ts";
 import { nodeArgsOf, startServed } from "./service.ts";
 import type { Served } from "./service.ts";
-import { cpuMs } from "./testbed.ts";
+import { cpuMs, statOf } from "./testbed.ts";
 import type { Testbed } from "./testbed.ts";
 
 export interface MemoryOptions {
@@ -25,23 +26,14 @@ export interface MemoryOptions {
   readonly against: string;
 }
 
-const PARTS = ["service", "drivers", "postgres"] as const;
-type Part = (typeof PARTS)[number];
-
 /** The nodes end in the state in which they began. */
 const VERBS = ["inspectNodes", "provideNodes", "manageNodes"] as const;
-const SAMPLE_MS = 400;
 const POLL_MS = 100;
 /** Idle processes of drivers have ended after this time. */
 const REST_MS = 15_000;
 const REGISTER_AT_ONCE = 500;
 /** Unit of CPU times in /proc on all systems that Node supports. */
 const TICK_MS = 10;
-
-interface Sample {
-  readonly pssMb: Readonly<Record<Part, number>>;
-  readonly drivers: number;
-}
 
 interface Pass {
   readonly peak: Sample;
@@ -105,18 +97,14 @@ function printPasses(delayMs: number, passes: ReadonlyMap<Build, readonly Pass[]
   );
 }
 
-function memoryCells({ pssMb, drivers }: Sample): string[] {
+function memoryCells({ pssMb, processes }: Sample): string[] {
   return [
     shown(pssMb.service, 0),
     shown(pssMb.drivers, 0),
-    String(drivers),
+    String(processes.drivers),
     shown(pssMb.postgres, 0),
     shown(totalMb({ pssMb }), 0),
   ];
-}
-
-function totalMb({ pssMb }: Pick<Sample, "pssMb">): number {
-  return PARTS.reduce((sum, part) => sum + pssMb[part], 0);
 }
 
 // ---- the service
@@ -150,17 +138,13 @@ async function enroll({ service }: Build, nodes: number, delayMs: number): Promi
 }
 
 async function measurePass({ service }: Build, names: readonly string[]): Promise<Pass> {
-  let peak = sampleOf(service.pid);
-  const timer = setInterval(() => {
-    const now = sampleOf(service.pid);
-    if (totalMb(now) > totalMb(peak)) peak = now;
-  }, SAMPLE_MS);
   const [before, start] = [cpuOf(service.pid), performance.now()];
-  try {
-    for (const verb of VERBS) await completed(service, verb, names);
-  } finally {
-    clearInterval(timer);
-  }
+  const { peak } = await withPeak(
+    () => sampleOf(service.pid),
+    async () => {
+      for (const verb of VERBS) await completed(service, verb, names);
+    },
+  );
   const after = cpuOf(service.pid);
   const cpu = Object.fromEntries(PARTS.map((part) => [part, after[part] - before[part]])) as Pass["cpuMs"];
   return { peak, peakMb: totalMb(peak), seconds: (performance.now() - start) / 1_000, cpuMs: cpu };
@@ -186,72 +170,14 @@ async function completed(service: Served, verb: (typeof VERBS)[number], names: r
   }
 }
 
-// ---- processes
-
-interface Processes {
-  readonly service: readonly number[];
-  readonly drivers: readonly number[];
-  readonly postgres: readonly number[];
-}
-
-/** The service, and its descendants: drivers with their programs, and PostgreSQL. */
-function processesOf(service: number): Processes {
-  const parents = new Map(
-    readdirSync("/proc")
-      .filter((entry) => /^\d+$/.test(entry))
-      .map((entry) => [Number(entry), Number(fieldsOf(Number(entry))[1])]),
-  );
-  const drivers: number[] = [];
-  const postgres: number[] = [];
-  for (const [pid, parent] of parents) {
-    const root = parent === service ? pid : parents.get(parent) === service ? parent : null;
-    if (root === null) continue;
-    (commandOf(root).includes("isolation/worker") ? drivers : postgres).push(pid);
-  }
-  return { service: [service], drivers, postgres };
-}
-
-function commandOf(pid: number): string {
-  try {
-    return readFileSync(`/proc/${pid}/cmdline`, "utf8");
-  } catch {
-    // The process has ended.
-    return "";
-  }
-}
-
-/** Fields of /proc/<pid>/stat after the name: state, parent, … */
-function fieldsOf(pid: number): readonly string[] {
-  try {
-    return readFileSync(`/proc/${pid}/stat`, "latin1").split(") ").at(-1)?.split(" ") ?? [];
-  } catch {
-    return [];
-  }
-}
-
-function sampleOf(service: number): Sample {
-  const processes = processesOf(service);
-  const pss = (pids: readonly number[]) => pids.reduce((sum, pid) => sum + pssOf(pid), 0);
-  return {
-    pssMb: { service: pss(processes.service), drivers: pss(processes.drivers), postgres: pss(processes.postgres) },
-    drivers: processes.drivers.length,
-  };
-}
-
-function pssOf(pid: number): number {
-  try {
-    return Number(/^Pss:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, "latin1"))?.[1] ?? 0) / 1_024;
-  } catch {
-    return 0;
-  }
-}
-
 /** CPU so far by part, in ms, including that of processes that have ended: drivers', and those of PostgreSQL. */
 function cpuOf(service: number): Record<Part, number> {
   const { drivers, postgres } = processesOf(service);
   const own = (pids: readonly number[]) => pids.reduce((sum, pid) => sum + (cpuMs(pid) ?? 0), 0);
   const ofEnded = (pids: readonly number[]) =>
-    pids.map(fieldsOf).reduce((sum, fields) => sum + TICK_MS * (Number(fields[13] ?? 0) + Number(fields[14] ?? 0)), 0);
+    pids
+      .map((pid) => statOf(String(pid)))
+      .reduce((sum, fields) => sum + TICK_MS * (Number(fields[13] ?? 0) + Number(fields[14] ?? 0)), 0);
   return {
     service: own([service]),
     drivers: own(drivers) + ofEnded([service]),

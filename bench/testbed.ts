@@ -152,7 +152,7 @@ export function pssMb(pid: string): number {
 }
 
 /** Fields of /proc/<pid>/stat after the name: state, parent, … */
-function statOf(pid: string): readonly string[] {
+export function statOf(pid: string): readonly string[] {
   try {
     return readFileSync(`/proc/${pid}/stat`, "latin1").split(") ").at(-1)?.split(" ") ?? [];
   } catch {

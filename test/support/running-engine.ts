@@ -56,7 +56,13 @@ export async function runEngine(connection: Connection, setup: EngineSetup = {})
   const owned = new AsyncDisposableStack();
   const log = setup.log ?? createLog((process.env["TEST_LOG"] as "debug") ?? "silent");
   const opened = owned.use(
-    await openDatabase({ connection, connectionsMax: 8, ...(setup.onStatement && { onWrite: setup.onStatement }) }),
+    await openDatabase({
+      connection,
+      connectionsMax: 8,
+      // Otherwise fake timers of a test would close connections, which open again only as those timers pass.
+      unusedSeconds: 0,
+      ...(setup.onStatement && { onWrite: setup.onStatement }),
+    }),
   );
   const database = setup.through?.(opened) ?? opened;
   const notifier = owned.use(await createNotifier(database, () => {}));

@@ -45,7 +45,7 @@ export interface PoolOptions {
   readonly hasGenericPlans?: boolean;
   /** How long a transaction may wait for its next statement, enforced by the server. */
   readonly idleSeconds?: number;
-  /** Time without a statement after which a connection is closed; absent: it stays open. */
+  /** Time without a statement after which a connection is closed; absent or 0: it stays open. */
   readonly unusedSeconds?: number;
   /** Time without an answer after which a connection counts as lost; absent: unlimited, as a migration needs. */
   readonly silentSeconds?: number;

@@ -82,7 +82,7 @@ export interface DatabaseOptions {
   readonly readSeconds?: number;
   /** Time without an answer after which a connection counts as lost, in seconds. */
   readonly writeSeconds?: number;
-  /** Time without a statement after which a connection is closed, in seconds. */
+  /** Time without a statement after which a connection is closed, in seconds; 0: never. */
   readonly unusedSeconds?: number;
   /** Timeout of `withStartLock`, in seconds. */
   readonly startLockSeconds?: number;
