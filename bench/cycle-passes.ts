@@ -43,7 +43,9 @@ export const IN_FLIGHT = 16;
 export const POLL_MS = 25;
 const REQUEST_MS = 60_000;
 
-/** Per node and cycle. Memory and processes: at the peak of the pass. Starts of drivers' processes: in the whole pass. */
+/**
+ * Per node and cycle. Memory and processes: at the peak of the pass. Starts of drivers' processes: in the whole pass.
+ */
 export interface Cost {
   readonly postgresCpuMs: number;
   readonly serviceCpuMs: number;

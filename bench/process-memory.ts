@@ -1,6 +1,6 @@
 /**
- * Memory of a service, its drivers' processes and PostgreSQL. A page that several processes share counts once (PSS): its
- * size is divided among them.
+ * Memory of a service, its drivers' processes and PostgreSQL. A page that several processes share counts once (PSS):
+ * its size is divided among them.
  */
 import { readFileSync, readdirSync } from "node:fs";
 import { pssMb, statOf } from "./testbed.ts";
