@@ -18,7 +18,7 @@ import { measureLatency } from "./latency.ts";
 import { measureLists } from "./lists.ts";
 import { measureMemory } from "./memory.ts";
 import { measureProfile } from "./profile.ts";
-import { measureReaders } from "./readers.ts";
+import { measureBehind, measureReaders } from "./readers.ts";
 import { measureRecording } from "./recording.ts";
 import { measureRelabel } from "./relabel.ts";
 import { measureRuns } from "./runs.ts";
@@ -36,7 +36,7 @@ const FLAGS = {
   rounds: {
     type: "string",
     default: "2",
-    help: "cycle, ironic, triggers, recording, memory, runs, cycles, admission, lists, snapshots, readers, start: number of rounds",
+    help: "cycle, ironic, triggers, recording, memory, runs, cycles, admission, lists, snapshots, readers, behind, start: number of rounds",
   },
   concurrency: {
     type: "string",
@@ -48,7 +48,7 @@ const FLAGS = {
   against: {
     type: "string",
     default: "",
-    help: "cycle, memory: folder of another checkout, measured in alternating passes",
+    help: "cycle, memory, behind: folder of another checkout, measured in alternating passes",
   },
   layouts: {
     type: "string",
@@ -69,6 +69,8 @@ const FLAGS = {
   readers: { type: "string", default: "20", help: "readers: number of streams that catch up" },
   log: { type: "string", default: "30000", help: "readers: transitions that each of them catches up over" },
   writes: { type: "string", default: "200", help: "readers: writes per measurement" },
+  behind: { type: "string", default: "1,5,16", help: "behind: numbers of readers" },
+  changed: { type: "string", default: "1000,10000", help: "behind: numbers of nodes that changed" },
   calls: { type: "string", default: "20000", help: "isolation: number of calls" },
   bmcs: { type: "string", default: "100", help: "bmcs: number of simulated BMCs" },
   group: { type: "string", default: "100", help: "bmcs: nodes that are commissioned together" },
@@ -138,6 +140,16 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
         log: Number(flags.log),
         writes: Number(flags.writes),
         rounds,
+      }),
+  },
+  behind: {
+    flags: ["behind", "changed", "rounds", "against"],
+    measure: (testbed) =>
+      measureBehind(testbed, {
+        behind: numbers(flags.behind),
+        changed: numbers(flags.changed),
+        rounds,
+        against: flags.against,
       }),
   },
   relabel: {

@@ -1,5 +1,6 @@
 /**
- * Items of a stream of changes from a page of the log: one for each object. Pure.
+ * Items of a stream of changes from a page of the log: one for each object. Pure. A row of a page is one change, or
+ * several changes of an object that the stream cannot tell apart (change-windows.ts).
  *
  * What the reader has is decided without remembering it. An object that matches now is sent. One that does not match
  * now, but did before one of the changes of the page, has left. This is exact for any pages: let a reader have an
@@ -9,6 +10,7 @@
  */
 import { changeCursor } from "../store/changes.ts";
 import type { ChangeCursor, ChangeRow } from "../store/changes.ts";
+import type { LogCursor } from "../store/transitions.ts";
 import type { Wanted } from "./known-rows.ts";
 
 export type ChangeItem<Row, Field> =
@@ -32,18 +34,24 @@ export type ChangeItem<Row, Field> =
       readonly deleted: boolean;
     };
 
+/** A change, or the last one of several equal ones. */
+export interface PageRow extends ChangeRow {
+  /** Only of several: the first change of their object on the page and in the rest of its window. */
+  readonly begin?: LogCursor;
+}
+
 /** A change of the log, as a change of an object of the stream. */
 export interface ObjectChange<Field> {
   readonly id: string;
   readonly fields: readonly Field[];
-  readonly row: ChangeRow;
+  readonly row: PageRow;
 }
 
 /** The changes of one object on a page. */
 export interface ChangedObject<Field> {
   readonly id: string;
-  readonly first: ChangeRow;
-  readonly last: ChangeRow;
+  readonly first: PageRow;
+  readonly last: PageRow;
   readonly changes: readonly ObjectChange<Field>[];
 }
 
@@ -68,8 +76,10 @@ export interface View<Found extends { readonly row: unknown }, Field> {
 /** The objects of changes, in the order of their first changes. */
 export function changedObjects<Field>(changes: readonly ObjectChange<Field>[]): readonly ChangedObject<Field>[] {
   return [...Map.groupBy(changes, ({ id }) => id)].flatMap(([id, ofOne]) => {
-    const [first, last] = [ofOne.at(0), ofOne.at(-1)];
-    return first && last ? [{ id, first: first.row, last: last.row, changes: ofOne }] : [];
+    const [first] = ofOne;
+    if (!first) return [];
+    const last = ofOne.reduce((newest, { row }) => (row.position > newest.position ? row : newest), first.row);
+    return { id, first: first.row, last, changes: ofOne };
   });
 }
 
@@ -77,10 +87,14 @@ export function wantedRows(objects: readonly ChangedObject<unknown>[]): readonly
   return objects.map(({ id, last }) => ({ id, position: last.position }));
 }
 
-/** A page of the log: its rows, which come after a cursor. */
+/**
+ * A page of the log: its rows, which come after a cursor, in the order in which they begin. An object of the page has
+ * all its changes up to `cursor` there, and possibly later ones.
+ */
 export interface PageRows {
   readonly after: ChangeCursor;
-  readonly rows: readonly ChangeRow[];
+  readonly rows: readonly PageRow[];
+  readonly cursor: ChangeCursor;
 }
 
 /** The items of a page. `known`: the objects as they are, read after the page was numbered. */
@@ -104,11 +118,17 @@ export function changeItems<Row, Found extends { readonly row: Row }, Field>(
  * The cursor of an item: everything up to it was sent with the item. It does not depend on the filter unless objects
  * have several changes on the page, so that readers with different filters share the item.
  */
-function cursorOf({ after, rows }: PageRows, last: ChangeRow, next: ChangeRow | undefined): ChangeCursor {
-  if (!next || last.position < next.position) return changeCursor(last);
+function cursorOf({ after, rows, cursor }: PageRows, last: PageRow, next: PageRow | undefined): ChangeCursor {
+  const end = next ? beginOf(next).position - 1 : cursor.position;
+  if (last.position <= end) return changeCursor(last);
+  if (!next) return cursor;
   // The next object has changes up to the last one of this object, and was not sent yet.
-  const before = rows[rows.indexOf(next) - 1];
-  return before ? changeCursor(before) : after;
+  const before = rows.findLast((row) => beginOf(row).position <= end);
+  return before ? changeCursor(beginOf(before)) : after;
+}
+
+function beginOf(row: PageRow): LogCursor {
+  return row.begin ?? row;
 }
 
 type WithoutCursor<Item> = Item extends unknown ? Omit<Item, "cursor"> : never;

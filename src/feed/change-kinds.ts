@@ -15,8 +15,8 @@ import type { OperationRow } from "../store/operations.ts";
 import type { RunRow, RunsOf } from "../store/runs.ts";
 import { changeStream } from "./change-stream.ts";
 import type { ChangeStream, ChangeStreamItem, FeedParts } from "./change-stream.ts";
-import { changesOfClusters, clusterSnapshot, viewOfClusters } from "./cluster-changes.ts";
-import { changesOfNodes, nodeSnapshot, viewOfNodes } from "./node-changes.ts";
+import { changesOfClusters, clusterSnapshot, MERGE_OF_CLUSTERS, viewOfClusters } from "./cluster-changes.ts";
+import { changesOfNodes, mergeOfNodes, nodeSnapshot, viewOfNodes } from "./node-changes.ts";
 import { changesOfOperations, operationSnapshot, viewOfOperations } from "./operation-changes.ts";
 import { changesOfRuns, runSnapshot, VIEW_OF_RUNS } from "./run-changes.ts";
 import type { StreamRequest } from "./stream.ts";
@@ -35,6 +35,7 @@ export function nodeChanges(
     parts,
     {
       reads: { subjects: ["NODE", "RUN"] },
+      merge: mergeOfNodes(filter),
       isPaced: false,
       known: parts.tail.changes.known.nodes,
       snapshot: nodeSnapshot(filter),
@@ -58,6 +59,7 @@ export function operationChanges(
     parts,
     {
       reads: { subjects: ["OPERATION", "RUN", ...(filter?.clusterId === undefined ? [] : (["CLUSTER"] as const))] },
+      merge: { by: "OPERATION" },
       isPaced: true,
       known: parts.tail.changes.known.operations,
       snapshot: operationSnapshot(filter),
@@ -80,6 +82,7 @@ export function runChanges(
     parts,
     {
       reads: { subjects: ["RUN"], ...of },
+      merge: { by: "SUBJECT" },
       isPaced: true,
       known: parts.tail.changes.known.runs,
       snapshot: runSnapshot(of),
@@ -103,6 +106,7 @@ export function clusterChanges(
     parts,
     {
       reads: { subjects: ["CLUSTER", "NODE", "RUN", "OPERATION"] },
+      merge: MERGE_OF_CLUSTERS,
       isPaced: true,
       known: parts.tail.changes.known.clusters,
       snapshot: clusterSnapshot(filter),

@@ -1,14 +1,18 @@
 /**
  * Streams of changes of objects: what changed, each object as it is then, and which objects do not match any more.
- * Where a reader is behind, all changes of an object on a page are one item. The parts that depend on the kind of
- * objects are in change-kinds.ts.
+ * Where a reader is behind, all changes of an object on a page are one item; a page of the rows in memory has 1,000
+ * changes, one from the table the changes of up to 1,000 objects (change-windows.ts). The parts that depend on the kind
+ * of objects are in change-kinds.ts.
  */
-import { changeAt, changeCursor, changesAfter, checkChange, newestChange } from "../store/changes.ts";
-import type { ChangeCursor, ChangeFilter, ChangeRow } from "../store/changes.ts";
+import { changeCursor, checkChange, newestChange } from "../store/changes.ts";
+import type { ChangeCursor, ChangeFilter } from "../store/changes.ts";
+import type { ChangeMerge } from "../store/merged-changes.ts";
 import type { Database } from "../store/postgres/database.ts";
 import { BEFORE_FIRST } from "../store/transitions.ts";
 import { changedObjects, changeItems, wantedRows } from "./change-items.ts";
-import type { ChangeItem, ObjectChange, PageRows, View } from "./change-items.ts";
+import type { ChangeItem, ObjectChange, PageRow, PageRows, View } from "./change-items.ts";
+import { createChangeWindows } from "./change-windows.ts";
+import type { KeyedPage, WindowLimits } from "./change-windows.ts";
 import type { KnownRows, ReadMoment } from "./known-rows.ts";
 import type { SnapshotContent } from "./snapshots.ts";
 import { streamOf } from "./stream.ts";
@@ -21,24 +25,26 @@ export type ChangeStream<Row, Field> = AsyncIterableIterator<ChangeStreamItem<Ro
 export interface FeedParts {
   readonly database: Database;
   readonly tail: Tail;
+  /** Replaced in tests. */
+  readonly windows?: WindowLimits;
 }
 
-/** Changes on a page: more than items of other streams, because changes of one object become one item. */
+/** Changes on a page of the rows in memory: more than items of other streams, because an object is one item. */
 const PAGE = 1_000;
-/** Positions that one statement reads, which bounds its duration. */
-const WINDOW = 10_000;
 
 /** The objects that a stream follows. */
 export interface Followed<Row, Found extends { readonly row: Row }, Field> {
   /** Which changes are read. */
   readonly reads: ChangeFilter;
+  /** Which of them it cannot tell apart. */
+  readonly merge: ChangeMerge;
   /** Whether items are made a few times a second at most, because each one sums up many rows. */
   readonly isPaced: boolean;
   readonly known: KnownRows<Found>;
   /** Its key also stands for the items: it is equal for streams with the same ones. */
   readonly snapshot: SnapshotContent<Row>;
   readonly changesOf: (
-    rows: readonly ChangeRow[],
+    rows: readonly PageRow[],
   ) => readonly ObjectChange<Field>[] | Promise<readonly ObjectChange<Field>[]>;
   /** How the filter sees these objects. */
   readonly view: (ids: readonly string[]) => View<Found, Field> | Promise<View<Found, Field>>;
@@ -54,22 +60,23 @@ export function changeStream<Row extends { readonly id: string }, Found extends 
 
 /** The log of changes as the source of a stream. */
 function sourceOf<Row extends { readonly id: string }, Found extends { readonly row: Row }, Field>(
-  { database: { reader }, tail }: FeedParts,
+  { database: { reader }, tail, windows: limits }: FeedParts,
   followed: Followed<Row, Found, Field>,
 ): Source<Row, ChangeItem<Row, Field>, ChangeCursor> {
   const { changes } = tail;
   const head = followed.isPaced ? changes.paced : changes.live;
   const since = performance.now();
 
-  /** Changes up to a position, from the table; null if earlier ones are deleted. */
-  async function readTable(after: ChangeCursor, until: number) {
+  const windows = createChangeWindows(reader, followed, limits);
+
+  /** Rows of the tail's memory; null if they are not there, or while the rest of a window is due. */
+  function recentPage(after: ChangeCursor, newest: number): KeyedPage | null {
     const from = after.position;
-    const rows = await changesAfter(reader, { after: from, until, limit: PAGE, filter: followed.reads });
-    if (rows[0]?.position !== from + 1 && (await checkChange(reader, BEFORE_FIRST)).earliest.position > from)
-      return null;
-    const last = rows.at(-1);
-    const isAtLast = last !== undefined && (rows.length === PAGE || last.position === until);
-    return { rows, cursor: isAtLast ? changeCursor(last) : await changeAt(reader, until) };
+    if (windows.isOpenAt(from) || newest > changes.live.position) return null;
+    const rows = changes.recent(from, Math.min(PAGE, newest - from));
+    if (!rows) return null;
+    const cursor = changeCursor(rows.at(-1) ?? after);
+    return { after, rows, cursor, key: `${from} ${cursor.position}` };
   }
 
   async function itemsOf(page: PageRows, moment: ReadMoment): Promise<readonly ChangeItem<Row, Field>[]> {
@@ -96,15 +103,12 @@ function sourceOf<Row extends { readonly id: string }, Found extends { readonly 
       return { ...checked, earliest: changeCursor(checked.earliest) };
     },
     async read(after, newest) {
-      const from = after.position;
-      const recent = newest > changes.live.position ? null : changes.recent(from, Math.min(PAGE, newest - from));
-      const page = recent
-        ? { rows: recent, cursor: changeCursor(recent.at(-1) ?? after) }
-        : await readTable(after, Math.min(newest, from + WINDOW));
+      const page = recentPage(after, newest) ?? (await windows.read(after, newest));
       if (!page) return null;
-      const { rows, cursor } = page;
-      const key = `${from} ${cursor.position} ${followed.snapshot.key}`;
-      const make = () => itemsOf({ after, rows }, { head: newest, since });
+      const { cursor, rows } = page;
+      if (rows.length === 0) return { items: [], cursor };
+      const key = `${page.key} ${followed.snapshot.key}`;
+      const make = () => itemsOf(page, { head: newest, since });
       return { items: await changes.pages.take(key, since, make), cursor } satisfies LogPage<
         ChangeItem<Row, Field>,
         ChangeCursor

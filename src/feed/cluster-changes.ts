@@ -5,6 +5,7 @@
 import { CLUSTER_CHANGE_COLUMNS } from "../store/change-fields.ts";
 import type { ClusterChangeField } from "../store/change-fields.ts";
 import type { ChangeRow } from "../store/changes.ts";
+import type { ChangeMerge } from "../store/merged-changes.ts";
 import { clusterTest } from "../store/cluster-filter.ts";
 import type { ClusterFilter } from "../store/cluster-filter.ts";
 import { busyClusters, clustersByIds, clustersOfNodes, clusterVersionsAfterName } from "../store/clusters.ts";
@@ -39,6 +40,9 @@ type Change = ObjectChange<ClusterChangeField>;
 const FIELDS = Object.keys(CLUSTER_CHANGE_COLUMNS) as ClusterChangeField[];
 /** Every change of a cluster raises its revision; its nodes show whether its members changed. */
 const OWN_FIELDS = ["NAME", "SETTINGS"] as const satisfies readonly ClusterChangeField[];
+
+/** Of a node before a change, its cluster is visible; of a cluster, its name. */
+export const MERGE_OF_CLUSTERS: ChangeMerge = { by: "NODE", before: [["clusterId"], ["name"]] };
 
 /** The changes as changes of clusters. */
 export async function changesOfClusters(reader: Reader, rows: readonly ChangeRow[]): Promise<readonly Change[]> {

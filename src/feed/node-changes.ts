@@ -3,6 +3,8 @@ import { NODE_CHANGE_COLUMNS } from "../store/change-fields.ts";
 import type { NodeChangeField } from "../store/change-fields.ts";
 import type { ChangeBefore } from "../store/change-records.ts";
 import type { ChangeRow } from "../store/changes.ts";
+import { factPaths } from "../store/filter-facts.ts";
+import type { ChangeMerge } from "../store/merged-changes.ts";
 import { nodesWithClusters } from "../store/node-facts.ts";
 import type { NodeBefore, NodeFacts } from "../store/node-facts.ts";
 import { changeTimes, nodeCondition, nodeTest } from "../store/node-filter.ts";
@@ -37,6 +39,11 @@ export function nodeSnapshot(filter: NodeFilter | undefined): SnapshotContent<No
     versions: (reader, after, limit) => nodeVersionsAfterName(reader, filter, after?.name ?? null, limit),
     byIds: nodesByIds,
   };
+}
+
+/** A stream sees of a node before a change what its filter sees, and its name; the driver tells facts of a node. */
+export function mergeOfNodes(filter: NodeFilter | undefined): ChangeMerge {
+  return { by: "NODE", before: [["driver"], ["name"], ...factPaths(filter ?? {})] };
 }
 
 /** The changes as changes of nodes. */

@@ -28,16 +28,17 @@ export class Follower<Row extends Followable> {
     this.#open = open;
   }
 
-  /** Follows until `isOver`, with breaks, on one replica or the other. */
-  async follow(isOver: (cursor: ChangeCursor) => boolean): Promise<void> {
-    while (!this.#cursor || !isOver(this.#cursor)) {
+  /** Follows until `isOver`, with breaks, on one replica or the other. `isCaughtUp`: by the last item of a stream. */
+  async follow(isOver: (cursor: ChangeCursor, isCaughtUp: boolean) => boolean): Promise<void> {
+    while (!this.#cursor || !isOver(this.#cursor, false)) {
       const isSnapshot = this.#cursor === null;
       const opening = this.#cursor ? { after: this.#cursor, snapshot: false } : { snapshot: true };
       let left = this.#random.whole(0, 3);
       for await (const item of this.#open(opening, this.cuts % 2 === 1)) {
         this.#take(item, isSnapshot);
         left -= 1;
-        if (this.#cursor && (left < 0 || isOver(this.#cursor))) break;
+        const isCaughtUp = item.kind === "bookmark" && item.caughtUp;
+        if (this.#cursor && (left < 0 || isOver(this.#cursor, isCaughtUp))) break;
       }
       this.cuts += 1;
     }

@@ -1,0 +1,111 @@
+/**
+ * Pages of the log for a reader that is far behind. It reads a window of the log merged (merged-changes.ts): each
+ * object with all its changes of the window, in the order of the first one, so that it is one item, however often it
+ * changed there. A page has the objects whose first change comes before those of all others that were not sent, so its
+ * cursor is as gap-free as any: a reader that resumes there repeats what has changed again, and misses nothing.
+ *
+ * Modes of a reader:
+ * - no window: the next page opens one at the cursor of the reader.
+ * - in a window: the next page has its next objects, of the rows that are held, or else of the table.
+ */
+import { changeAt, changeCursor, checkChange } from "../store/changes.ts";
+import type { ChangeCursor, ChangeFilter } from "../store/changes.ts";
+import { changeTimes, mergedChanges } from "../store/merged-changes.ts";
+import type { ChangeMerge, MergedChange } from "../store/merged-changes.ts";
+import type { Reader } from "../store/postgres/database.ts";
+import { BEFORE_FIRST } from "../store/transitions.ts";
+import type { PageRows } from "./change-items.ts";
+
+/** A page with a text that is equal for pages of the same changes. */
+export interface KeyedPage extends PageRows {
+  readonly key: string;
+}
+
+export interface ChangeWindows {
+  /** Whether the next page after this position continues a window. */
+  isOpenAt(position: number): boolean;
+  /** The next page; null if changes after the cursor are deleted. */
+  read(after: ChangeCursor, newest: number): Promise<KeyedPage | null>;
+}
+
+export interface WindowLimits {
+  /** Positions of a window, which bounds the duration of its statement. */
+  readonly positions: number;
+  /** Rows that are held for a reader. */
+  readonly rows: number;
+  /** Objects on a page. */
+  readonly objects: number;
+}
+
+const LIMITS: WindowLimits = { positions: 50_000, rows: 5_000, objects: 1_000 };
+
+/** The rest of a window after a position. */
+interface Rest {
+  readonly from: number;
+  readonly until: number;
+  readonly begun: number;
+  readonly rows: readonly MergedChange[];
+  /** There are no others in the window. */
+  readonly isAll: boolean;
+}
+
+export function createChangeWindows(
+  reader: Reader,
+  { reads, merge }: { readonly reads: ChangeFilter; readonly merge: ChangeMerge },
+  limits: WindowLimits = LIMITS,
+): ChangeWindows {
+  let open: Rest | null = null;
+
+  /** Null if changes after `begun` are deleted. */
+  async function readRest({ from, until, begun }: Pick<Rest, "from" | "until" | "begun">): Promise<Rest | null> {
+    const range = { after: from, until, begun };
+    const rows = await mergedChanges(reader, range, { filter: reads, merge, limit: limits.rows });
+    const isNext = rows[0]?.begin === begun + 1;
+    if (!isNext && (await checkChange(reader, BEFORE_FIRST)).earliest.position > begun) return null;
+    return { from, until, begun, rows, isAll: rows.length < limits.rows };
+  }
+
+  function restAt(position: number): Rest | null {
+    return open?.begun === position ? open : null;
+  }
+
+  return {
+    isOpenAt: (position) => restAt(position) !== null,
+    async read(after, newest) {
+      const { position } = after;
+      const known = restAt(position);
+      open = null;
+      const window = known ?? { from: position, until: Math.min(newest, position + limits.positions), begun: position };
+      const rest = known && known.rows.length > 0 ? known : await readRest(window);
+      if (!rest) return null;
+      const { from, until } = rest;
+      const size = objectsEnd(rest.rows, limits.objects);
+      const taken = rest.rows.slice(0, size);
+      const isEnd = rest.isAll && size === rest.rows.length;
+      const positions = new Set(taken.flatMap((row) => [row.begin, row.position]));
+      const times = await changeTimes(reader, [...positions]);
+      if (times.size < positions.size) return null;
+      const cursorAt = (at: number) => changeCursor({ position: at, at: times.get(at) ?? null });
+      const cursor = isEnd ? await changeAt(reader, until) : cursorAt(taken.at(-1)?.begin ?? until);
+      if (!isEnd) open = { ...rest, begun: cursor.position, rows: rest.rows.slice(size) };
+      const rows = taken.flatMap(({ begin, ...row }) => {
+        const at = times.get(row.position);
+        return at ? { ...row, at, begin: cursorAt(begin) } : [];
+      });
+      return { after, rows, cursor, key: `${from} ${until} ${position} ${cursor.position}` };
+    },
+  };
+}
+
+/** The number of rows of the first objects. */
+function objectsEnd(rows: readonly MergedChange[], objects: number): number {
+  let begun = 0;
+  let size = 0;
+  for (let last = 0; size < rows.length; size += 1) {
+    const begin = rows[size]?.begin ?? last;
+    if (begin !== last) begun += 1;
+    if (begun > objects) return size;
+    last = begin;
+  }
+  return size;
+}
