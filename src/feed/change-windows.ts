@@ -5,10 +5,10 @@
  * cursor is as gap-free as any: a reader that resumes there repeats what has changed again, and misses nothing.
  *
  * Modes of a reader:
- * - no window: the next page opens one at the cursor of the reader.
+ * - no window: the next page opens one at the cursor of the reader, or has the changes one by one if there are few.
  * - in a window: the next page has its next objects, of the rows that are held, or else of the table.
  */
-import { changeAt, changeCursor, checkChange } from "../store/changes.ts";
+import { changeAt, changeCursor, changesAfter, checkChange } from "../store/changes.ts";
 import type { ChangeCursor, ChangeFilter } from "../store/changes.ts";
 import { changeTimes, mergedChanges } from "../store/merged-changes.ts";
 import type { ChangeMerge, MergedChange } from "../store/merged-changes.ts";
@@ -29,6 +29,8 @@ export interface ChangeWindows {
 }
 
 export interface WindowLimits {
+  /** A reader that is at most so many changes behind reads them one by one. */
+  readonly single: number;
   /** Positions of a window, which bounds the duration of its statement. */
   readonly positions: number;
   /** Rows that are held for a reader. */
@@ -37,7 +39,7 @@ export interface WindowLimits {
   readonly objects: number;
 }
 
-const LIMITS: WindowLimits = { positions: 50_000, rows: 5_000, objects: 1_000 };
+const LIMITS: WindowLimits = { single: 1_000, positions: 50_000, rows: 5_000, objects: 1_000 };
 
 /** The rest of a window after a position. */
 interface Rest {
@@ -56,13 +58,27 @@ export function createChangeWindows(
 ): ChangeWindows {
   let open: Rest | null = null;
 
+  /** Whether changes after a position are deleted; `first`: position of the first one that was read after it. */
+  async function hasGap(after: number, first: number | undefined): Promise<boolean> {
+    return first !== after + 1 && (await checkChange(reader, BEFORE_FIRST)).earliest.position > after;
+  }
+
+  /** The changes until a position, one by one; null if some are deleted. */
+  async function readSingly(after: ChangeCursor, until: number): Promise<KeyedPage | null> {
+    const { position } = after;
+    const rows = await changesAfter(reader, { after: position, until, limit: limits.single, filter: reads });
+    if (await hasGap(position, rows[0]?.position)) return null;
+    const last = rows.at(-1);
+    const cursor = last?.position === until ? changeCursor(last) : await changeAt(reader, until);
+    return { after, rows, cursor, key: `${position} ${until}` };
+  }
+
   /** Null if changes after `begun` are deleted. */
   async function readRest({ from, until, begun }: Pick<Rest, "from" | "until" | "begun">): Promise<Rest | null> {
     const range = { after: from, until, begun };
-    const rows = await mergedChanges(reader, range, { filter: reads, merge, limit: limits.rows });
-    const isNext = rows[0]?.begin === begun + 1;
-    if (!isNext && (await checkChange(reader, BEFORE_FIRST)).earliest.position > begun) return null;
-    return { from, until, begun, rows, isAll: rows.length < limits.rows };
+    const { rows, isAll } = await mergedChanges(reader, range, { filter: reads, merge, limit: limits.rows });
+    if (await hasGap(begun, rows[0]?.begin)) return null;
+    return { from, until, begun, rows, isAll };
   }
 
   function restAt(position: number): Rest | null {
@@ -74,6 +90,7 @@ export function createChangeWindows(
     async read(after, newest) {
       const { position } = after;
       const known = restAt(position);
+      if (!known && newest - position <= limits.single) return readSingly(after, newest);
       open = null;
       const window = known ?? { from: position, until: Math.min(newest, position + limits.positions), begun: position };
       const rest = known && known.rows.length > 0 ? known : await readRest(window);
@@ -82,17 +99,18 @@ export function createChangeWindows(
       const size = objectsEnd(rest.rows, limits.objects);
       const taken = rest.rows.slice(0, size);
       const isEnd = rest.isAll && size === rest.rows.length;
-      const positions = new Set(taken.flatMap((row) => [row.begin, row.position]));
+      const end = isEnd ? until : (taken.at(-1)?.begin ?? until);
+      const positions = new Set([...taken.flatMap((row) => [row.begin, row.position]), end]);
       const times = await changeTimes(reader, [...positions]);
       if (times.size < positions.size) return null;
       const cursorAt = (at: number) => changeCursor({ position: at, at: times.get(at) ?? null });
-      const cursor = isEnd ? await changeAt(reader, until) : cursorAt(taken.at(-1)?.begin ?? until);
-      if (!isEnd) open = { ...rest, begun: cursor.position, rows: rest.rows.slice(size) };
+      const cursor = cursorAt(end);
+      if (!isEnd) open = { ...rest, begun: end, rows: rest.rows.slice(size) };
       const rows = taken.flatMap(({ begin, ...row }) => {
         const at = times.get(row.position);
         return at ? { ...row, at, begin: cursorAt(begin) } : [];
       });
-      return { after, rows, cursor, key: `${from} ${until} ${position} ${cursor.position}` };
+      return { after, rows, cursor, key: `${from} ${until} ${position} ${end}` };
     },
   };
 }

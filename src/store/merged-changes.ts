@@ -39,17 +39,25 @@ type StoredRow = Pick<MergedChange, "subject" | "subjectId" | "nodeId" | "operat
   readonly before: readonly unknown[] | null;
   readonly position: number;
   readonly begin: number;
+  readonly total: number;
 } & Record<string, unknown>;
+
+/** Rows of the first objects of a range, each with all its rows. */
+export interface MergedChanges {
+  readonly rows: readonly MergedChange[];
+  /** There are no other objects. */
+  readonly isAll: boolean;
+}
 
 /**
  * The changes in the order of the first change of their object, and those of an object in the order of their first
- * changes. Objects are complete; after `limit` rows no further one begins.
+ * changes. After `limit` rows no further object begins.
  */
 export async function mergedChanges(
   reader: Reader,
   { after, until, begun }: MergedRange,
   { filter, merge, limit }: { readonly filter: ChangeFilter; readonly merge: ChangeMerge; readonly limit: number },
-): Promise<readonly MergedChange[]> {
+): Promise<MergedChanges> {
   const { subjects, operationId, nodeId } = filter;
   const { key, node, operation } = COLUMNS[merge.by];
   const rows = await reader.execute<StoredRow>(sql`
@@ -62,12 +70,14 @@ export async function mergedChanges(
         and ${nodeId === undefined ? sql`true` : sql`node_id = ${nodeId}`}
       group by 1, 2, 3, 4, 5, 6, 7),
     begun as (select *, min(first) over (partition by key) as begin from merged),
-    counted as (
-      select *, count(*) over (order by begin range unbounded preceding exclude group) as earlier from begun where begin > ${begun})
+    ranked as (select *, rank() over (order by begin) as rank, count(*) over () as total from begun where begin > ${begun})
     select subject, key as "subjectId", node_id as "nodeId", operation_id as "operationId", event, fields, before,
-           position::float8 as position, begin::float8 as begin
-    from counted where earlier < ${limit} order by counted.begin, first`);
-  return rows.map((row) => ({ ...row, before: row.before && beforeOf(merge, row.before) }));
+           position::float8 as position, begin::float8 as begin, total::int as total
+    from ranked where rank <= ${limit} order by ranked.begin, first`);
+  return {
+    rows: rows.map(({ total: _, before, ...row }) => ({ ...row, before: before && beforeOf(merge, before) })),
+    isAll: rows.length === (rows[0]?.total ?? 0),
+  };
 }
 
 /** Columns of rows that are merged. Those that differ between changes of one object are left out. */
