@@ -897,6 +897,14 @@ export const RULES: readonly RuleSection[] = [
         id: "R-694",
         rule: "A reader of a stream of changes that stops reading continues where it was when it reads on, or is disconnected and resumes with its cursor; it misses nothing, and delays no others.",
       },
+      {
+        id: "R-699",
+        rule: "A reader of a stream of changes that is far behind receives each object once for up to 50,000 changes, with all fields that changed.",
+      },
+      {
+        id: "R-700",
+        rule: "A reader that is far behind, cut at any item and with any filter, has exactly the matching objects in the end: also a node that matched for a moment only leaves, and no object goes back.",
+      },
       { id: "R-129", rule: "WebSocket and server-sent events deliver the same items." },
       { id: "R-130", rule: "A cursor is valid at every replica." },
     ],

@@ -115,7 +115,8 @@ describe("readers that are far behind", () => {
     const nodes = await ostler.aNode().labelled({ rack: "7" }).times(6);
     const filter = { labels: { rack: "7" } };
     const from = await newest();
-    for (const [index, { id }] of nodes.entries()) await setLabels(id, { rack: index % 2 === 0 ? "7" : "8", edit: "1" });
+    for (const [index, { id }] of nodes.entries())
+      await setLabels(id, { rack: index % 2 === 0 ? "7" : "8", edit: "1" });
     for (const { id } of nodes.toReversed()) await setDescription(id, "changed again");
     const all = await itemsSince(from, filter, { ...LARGE, objects: 4 });
     expect(all.map(shown)).toEqual(
@@ -134,7 +135,10 @@ describe("readers that are far behind", () => {
 /** Objects of one kind that change, and what readers with filters have of them in the end. */
 interface World<Row extends { readonly id: string; readonly revision: number }, Filter> {
   readonly filters: readonly (Filter | undefined)[];
-  readonly open: (parts: FeedParts, request: Opening & { readonly filter: Filter | undefined }) => ChangeStream<Row, string>;
+  readonly open: (
+    parts: FeedParts,
+    request: Opening & { readonly filter: Filter | undefined },
+  ) => ChangeStream<Row, string>;
   readonly change: () => PromiseLike<unknown>;
   readonly matching: (filter: Filter | undefined) => Promise<readonly { readonly id: string }[]>;
 }
