@@ -1,6 +1,6 @@
 /**
  * Items of a stream of changes from a page of the log: one for each object. Pure. A row of a page is one change, or
- * several changes of an object that the stream cannot tell apart (change-windows.ts).
+ * several changes of an object that are equal for the stream (change-windows.ts).
  *
  * What the reader has is decided without remembering it. An object that matches now is sent. One that does not match
  * now, but did before one of the changes of the page, has left. This is exact for any pages: let a reader have an

@@ -36,7 +36,7 @@ const PAGE = 1_000;
 export interface Followed<Row, Found extends { readonly row: Row }, Field> {
   /** Which changes are read. */
   readonly reads: ChangeFilter;
-  /** Which of them it cannot tell apart. */
+  /** Which of them are equal for it. */
   readonly merge: ChangeMerge;
   /** Whether items are made a few times a second at most, because each one sums up many rows. */
   readonly isPaced: boolean;

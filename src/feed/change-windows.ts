@@ -29,7 +29,7 @@ export interface ChangeWindows {
 }
 
 export interface WindowLimits {
-  /** A reader that is at most so many changes behind reads them one by one. */
+  /** Number of changes up to which a reader that is behind reads them one by one. */
   readonly single: number;
   /** Positions of a window, which bounds the duration of its statement. */
   readonly positions: number;

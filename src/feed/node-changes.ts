@@ -41,7 +41,7 @@ export function nodeSnapshot(filter: NodeFilter | undefined): SnapshotContent<No
   };
 }
 
-/** A stream sees of a node before a change what its filter sees, and its name; the driver tells facts of a node. */
+/** A stream sees of a node before a change the facts of its filter, and its name; facts with a driver are of a node. */
 export function mergeOfNodes(filter: NodeFilter | undefined): ChangeMerge {
   return { by: "NODE", before: [["driver"], ["name"], ...factPaths(filter ?? {})] };
 }

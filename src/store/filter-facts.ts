@@ -1,4 +1,4 @@
-/** What a filter of nodes looks at of a node before a change: changes that differ in nothing else are equal for it. */
+/** The facts before a change that a filter of nodes looks at: changes that differ in no other way are equal for it. */
 import type { NodeBefore } from "./change-records.ts";
 import type { FactPath } from "./merged-changes.ts";
 import type { NodeFilter } from "./node-filter.ts";

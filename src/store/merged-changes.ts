@@ -1,7 +1,7 @@
 /**
- * A stretch of the log of changes for readers that are far behind: changes that a reader cannot tell apart are one row,
- * so there are about as many rows as objects that changed. PostgreSQL merges them: a row that is not read costs the
- * service nothing.
+ * A part of the log of changes for readers that are far behind: changes that are equal for a reader are one row, so
+ * there are about as many rows as objects that changed. PostgreSQL merges them: a row that is not read costs the service
+ * nothing.
  */
 import { sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
@@ -11,7 +11,7 @@ import { inArrayParam, textArray } from "./postgres/array-parameter.ts";
 import type { Reader } from "./postgres/database.ts";
 import { changes } from "./tables.ts";
 
-/** Which changes a reader cannot tell apart. */
+/** Which changes are equal for a reader. */
 export interface ChangeMerge {
   /** The object whose changes are read together: that of the change, or the node or the operation of its run. */
   readonly by: "SUBJECT" | "NODE" | "OPERATION";
@@ -75,12 +75,12 @@ export async function mergedChanges(
            position::float8 as position, begin::float8 as begin, total::int as total
     from ranked where rank <= ${limit} order by ranked.begin, first`);
   return {
-    rows: rows.map(({ total: _, before, ...row }) => ({ ...row, before: before && beforeOf(merge, before) })),
+    rows: rows.map((row) => ({ ...row, before: row.before && beforeOf(merge, row.before) })),
     isAll: rows.length === (rows[0]?.total ?? 0),
   };
 }
 
-/** Columns of rows that are merged. Those that differ between changes of one object are left out. */
+/** Columns of rows that are merged, without those that differ between changes of one object. */
 const COLUMNS: Readonly<Record<ChangeMerge["by"], { readonly [Name in "key" | "node" | "operation"]: SQL }>> = {
   SUBJECT: { key: sql`subject_id`, node: sql`node_id`, operation: sql`operation_id` },
   NODE: { key: sql`coalesce(node_id, subject_id)`, node: sql`node_id`, operation: sql`null::uuid` },

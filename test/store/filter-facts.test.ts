@@ -1,4 +1,4 @@
-/** What filters look at of a node before a change: nothing else may tell two changes apart. */
+/** The facts before a change that filters look at: changes that differ in no other fact are merged. */
 import { describe, expect, test } from "vitest";
 import { factPaths } from "../../src/store/filter-facts.ts";
 import type { NodeFacts } from "../../src/store/node-facts.ts";
