@@ -1,5 +1,5 @@
 /** The facts before a change that a filter of nodes looks at: changes that differ in no other way are equal for it. */
-import type { NodeBefore } from "./change-records.ts";
+import type { NodeBefore } from "./node-facts.ts";
 import type { FactPath } from "./merged-changes.ts";
 import type { NodeFilter } from "./node-filter.ts";
 
