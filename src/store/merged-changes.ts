@@ -1,6 +1,6 @@
 /**
  * A part of the log of changes for readers that are far behind: changes that are equal for a reader are one row, so
- * there are about as many rows as objects that changed. PostgreSQL merges them: a row that is not read costs the service
+ * there are about as many rows as objects that changed. PostgreSQL merges them, so what is not read costs the service
  * nothing.
  */
 import { sql } from "drizzle-orm";
@@ -22,7 +22,7 @@ export interface ChangeMerge {
 /** A member of the facts before a change, or a label. */
 export type FactPath = readonly [member: string] | readonly ["labels", key: string];
 
-/** Equal changes of one object: `position` is that of the last one. `subjectId` is the object that they are merged by. */
+/** Equal changes of one object: `position` is that of the last one, `subjectId` the object that they are merged by. */
 export interface MergedChange extends Omit<ChangeRow, "at"> {
   /** Position of the first change of the object, also if it is in another row. */
   readonly begin: number;
