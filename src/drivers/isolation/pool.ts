@@ -131,7 +131,8 @@ class WorkerPool implements Pool {
           );
       } finally {
         this.#slots.release(lane);
-        this.#assign();
+        // Without an idle worker there is only the need to count, which the timer will do.
+        if (this.#idle.length > 0 || this.#assignTimer === undefined) this.#assign();
       }
     }
   }
@@ -190,12 +191,15 @@ class WorkerPool implements Pool {
 
   /** Assigns idle workers to the waiters whose lanes have slots, and starts workers for the others. */
   #assign(): void {
-    const waiting = new Map<Plugin, Waiter[]>();
-    for (const waiter of this.#slots.admissible()) {
-      const worker = this.#takeIdle(waiter);
-      if (worker) waiter.resolve(worker);
-      else waiting.set(waiter.plugin, [...(waiting.get(waiter.plugin) ?? []), waiter]);
-    }
+    const withoutNesting = new Set<Plugin>();
+    const waiting = Map.groupBy(
+      this.#slots.admissible().filter((waiter) => {
+        const worker = this.#takeIdle(waiter, withoutNesting);
+        if (worker) waiter.resolve(worker);
+        return !worker;
+      }),
+      ({ plugin }) => plugin,
+    );
     if (waiting.size === 0 || this.#isClosed) return;
     this.#assignTimer ??= setTimeout(() => {
       this.#assignTimer = undefined;
@@ -212,12 +216,19 @@ class WorkerPool implements Pool {
     this.#startFor(needed);
   }
 
-  /** The idle worker of the driver that was used last; it is counted as called from now on. */
-  #takeIdle({ plugin, lane, what }: Waiter): Handle | undefined {
+  /**
+   * The idle worker of the driver that was used last; it is counted as called from now on. `withoutNesting` collects the
+   * drivers whose last idle worker is left to nested calls.
+   */
+  #takeIdle({ plugin, lane, what }: Waiter, withoutNesting: Set<Plugin>): Handle | undefined {
     const worker = this.#idle.findLast((one) => one.plugin === plugin && !one.isSpent);
     if (!worker) return undefined;
     const isNesting = lane !== "NESTED" && this.#nesting.isKnown(plugin, what);
-    if (isNesting && !this.#isFull() && this.#nesting.needsAnother(this.#readyWorkers(plugin))) return undefined;
+    if (isNesting && withoutNesting.has(plugin)) return undefined;
+    if (isNesting && !this.#isFull() && this.#nesting.needsAnother(this.#readyWorkers(plugin))) {
+      withoutNesting.add(plugin);
+      return undefined;
+    }
     if (isNesting) this.#nesting.hold(worker);
     this.#removeIdle(worker);
     this.#changedAt.set(worker, performance.now());

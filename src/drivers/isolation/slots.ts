@@ -76,13 +76,16 @@ export class Slots {
    */
   admissible(): Waiter[] {
     const first: Waiter[] = [];
-    const others: Waiter[] = [];
+    const others: Waiter[][] = [];
     for (const lane of LANES) {
       const free = this.limits[lane] - this.taken(lane);
-      if (free === Number.POSITIVE_INFINITY) first.push(...this.#waiting[lane]);
-      else others.push(...this.#waiting[lane].slice(0, Math.max(0, free)));
+      const waiting = this.#waiting[lane];
+      if (free === Number.POSITIVE_INFINITY) first.push(...waiting);
+      else if (free > 0 && waiting.length > 0) others.push(waiting.slice(0, free));
     }
-    return [...first, ...others.toSorted((a, b) => a.since.time - b.since.time)];
+    // Those of one lane are in order.
+    const inOrder = others.length < 2 ? others.flat() : others.flat().toSorted((a, b) => a.since.time - b.since.time);
+    return [...first, ...inOrder];
   }
 
   /** Waits for a worker, which comes with a slot of the lane. Rejects with the signal's reason. */
