@@ -217,8 +217,8 @@ class WorkerPool implements Pool {
   }
 
   /**
-   * The idle worker of the driver that was used last; it is counted as called from now on. `withoutNesting` collects the
-   * drivers whose last idle worker is left to nested calls.
+   * The idle worker of the driver that was used last; it is counted as called from now on. `withoutNesting` collects
+   * the drivers whose last idle worker is left to nested calls.
    */
   #takeIdle({ plugin, lane, what }: Waiter, withoutNesting: Set<Plugin>): Handle | undefined {
     const worker = this.#idle.findLast((one) => one.plugin === plugin && !one.isSpent);
