@@ -1,6 +1,6 @@
 /**
- * Readers for the subjects `readers` and `behind`, in a separate process. `start`: sockets that read the whole log from
- * cursor "0", and again from its beginning as soon as they are through, so that there are catching-up streams for as
+ * Readers for the subjects `readers` and `behind`, in a separate process. `start`: sockets that read a whole log from
+ * its beginning, and again from its beginning as soon as they are through, so that there are catching-up streams for as
  * long as it takes to measure. `catchUp`: sockets that each read changes of nodes from a cursor until they have caught
  * up, each with a filter of its own, which every node matches, so that they share nothing.
  */
@@ -11,15 +11,18 @@ interface Start {
   readonly count: number;
 }
 
+/** Streams that `start` can read. */
+export type ReadStream = "nodeTransitions" | "nodeChanges";
+
 /** Messages of the parent: open this many readers; later, end. */
 export type ToReaders =
-  | { readonly start: Start }
+  | { readonly start: Start & { readonly stream: ReadStream } }
   | { readonly catchUp: Start & { readonly after: string } }
   | { readonly end: true };
 /** Replies: all readers have received items; then, or when all have caught up, the number of items of all of them. */
 export type FromReaders = { readonly reading: true } | { readonly items: number; readonly rounds: number };
 
-const QUERY =
+const TRANSITIONS =
   'subscription { nodeTransitions(after: "0") { __typename ... on Transition { cursor nodeUuid nodeName sequence from to event at } ... on StreamBookmark { caughtUp } } }';
 
 const CHANGES = `subscription Behind($after: String, $filter: NodeFilter) {
@@ -35,13 +38,15 @@ const CHANGES = `subscription Behind($after: String, $filter: NodeFilter) {
 let items = 0;
 let rounds = 0;
 
-function read(url: string): Promise<void> {
+function read(url: string, stream: ReadStream): Promise<void> {
+  const payload =
+    stream === "nodeChanges" ? { query: CHANGES, variables: { after: "c0", filter: null } } : { query: TRANSITIONS };
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(url, "graphql-transport-ws");
     let id = 0;
     const subscribe = () => {
       id += 1;
-      socket.send(JSON.stringify({ type: "subscribe", id: String(id), payload: { query: QUERY } }));
+      socket.send(JSON.stringify({ type: "subscribe", id: String(id), payload }));
     };
     socket.on("open", () => socket.send('{"type":"connection_init"}'));
     socket.on("error", reject);
@@ -91,6 +96,6 @@ process.on("message", (message: ToReaders) => {
     const all = Array.from({ length: count }, (_, index) => catchUp(url, after, index));
     return void Promise.all(all).then(() => reply({ items, rounds }), fail);
   }
-  const { url, count } = message.start;
-  Promise.all(Array.from({ length: count }, () => read(url))).then(() => reply({ reading: true }), fail);
+  const { url, count, stream } = message.start;
+  Promise.all(Array.from({ length: count }, () => read(url, stream))).then(() => reply({ reading: true }), fail);
 });

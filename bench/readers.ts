@@ -18,7 +18,7 @@ import { nodeKeys } from "../src/store/nodes.ts";
 import { createTransact, move } from "../src/engine/transaction.ts";
 import { percentile, printTable, shown } from "./figures.ts";
 import { PLUGIN, openFleet, registerFleet } from "./fleet.ts";
-import type { FromReaders, ToReaders } from "./reader-clients.ts";
+import type { FromReaders, ReadStream, ToReaders } from "./reader-clients.ts";
 import { mutate, request } from "./request.ts";
 import { nodeArgsOf, startServed } from "./service.ts";
 import type { Served } from "./service.ts";
@@ -27,6 +27,7 @@ import { cpuMs, end } from "./testbed.ts";
 import type { Testbed } from "./testbed.ts";
 
 const FLEET = 1_000;
+const STREAMS = ["nodeTransitions", "nodeChanges"] as const satisfies readonly ReadStream[];
 /** Number of first writes that are not counted. */
 const WARM_UP = 20;
 
@@ -49,13 +50,14 @@ export async function measureReaders(testbed: Testbed, options: ReadersOptions):
   });
   await writeTimes(service, WARM_UP);
   const rows: string[][] = [];
-  for (let round = 1; round <= rounds; round += 1) {
+  const passes = Array.from({ length: rounds }, (_, index) => STREAMS.map((stream) => ({ round: index + 1, stream })));
+  for (const { round, stream } of passes.flat()) {
     const alone = await writeTimes(service, writes);
-    const { times, items, seconds } = await withReaders(testbed, service, options);
+    const { times, items, seconds } = await withReaders(testbed, service, { ...options, stream });
     const [p50, p99] = [percentile(times, 0.5), percentile(times, 0.99)];
     const [p50Alone, p99Alone] = [percentile(alone, 0.5), percentile(alone, 0.99)];
     rows.push([
-      String(round),
+      `${round} ${stream}`,
       ...[p50Alone, p50, p50 / p50Alone, p99Alone, p99, p99 / p99Alone].map((value) => shown(value)),
       shown(items / seconds, 0),
     ]);
@@ -82,10 +84,14 @@ interface Beside {
   readonly seconds: number;
 }
 
-async function withReaders(testbed: Testbed, service: Served, { readers, writes }: ReadersOptions): Promise<Beside> {
+async function withReaders(
+  testbed: Testbed,
+  service: Served,
+  { readers, writes, stream }: ReadersOptions & { readonly stream: ReadStream },
+): Promise<Beside> {
   await using clients = openReaders(testbed);
   const start = performance.now();
-  await clients.ask({ start: { url: socketOf(service), count: readers } });
+  await clients.ask({ start: { url: socketOf(service), count: readers, stream } });
   const times = await writeTimes(service, writes);
   const { items } = countedOf(await clients.ask({ end: true }));
   return { times, items, seconds: (performance.now() - start) / 1_000 };

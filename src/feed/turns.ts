@@ -17,8 +17,11 @@ const REST = 5;
  */
 const ITEMS = 100;
 const ITEMS_WHILE_BUSY = 20;
-/** Maximum rest, in milliseconds: a turn that waited for a busy database must not stop the next ones for long. */
-const REST_MS_MAX = 100;
+/**
+ * Maximum rest, in milliseconds: a turn that waited for a busy database must not stop the next ones for long. A window
+ * of changes takes PostgreSQL 120 ms (change-windows.ts), for which the rest is nearly whole.
+ */
+const REST_MS_MAX = 500;
 
 export interface Turns {
   /** Maximum number of items of a turn that begins now. */

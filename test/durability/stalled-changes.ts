@@ -290,6 +290,7 @@ async function main(): Promise<void> {
       ),
     say: (line) => console.log(`     ${line}`),
   });
+  await eventually("all streams have ended", async () => (await openStreams(lab.url)) === 0, LATE_MS);
   const after = await memoryOf(lab);
   for (const phase of ["alone", "beside"] as const) {
     const { edits, queries, deliveries } = report[phase];
