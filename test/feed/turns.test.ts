@@ -67,7 +67,7 @@ describe("turns of streams that catch up", () => {
     using clock = vi.spyOn(performance, "now").mockImplementation(() => now);
     const rests: number[] = [];
     const turns = createTurns({ isBusy: () => true, rest: async (milliseconds) => void rests.push(milliseconds) });
-    for (const milliseconds of [4, 1, 30]) await turns.take(async () => void (now += milliseconds));
+    for (const milliseconds of [4, 1, 300]) await turns.take(async () => void (now += milliseconds));
     await turns.take(async () => {});
     // A turn that waited for a busy database must not stop the next ones for long.
     expect(rests).toEqual([20, 5, 500]);
