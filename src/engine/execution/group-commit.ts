@@ -6,8 +6,8 @@
  *
  * ## Gathering
  * Entered by `run`. The change waits until the current turn of the event loop ends, so that changes of the same turn
- * form one group. While `GROUPS_AHEAD` groups are committing it waits for one of them to end or to become slow. Left
- * for a group: the oldest changes, at most `GROUP_SIZE_MAX`, each of another run.
+ * form one group. While a group is committing it waits for that one to end or to become slow, because larger groups
+ * are cheaper. Left for a group: the oldest changes, at most `GROUP_SIZE_MAX`, each of another run.
  *
  * ## In a group
  * One transaction locks the runs, except those that another transaction has locked, runs their changes one after the
@@ -59,8 +59,6 @@ interface GroupResult<Reads> {
 
 /** idle_in_transaction_session_timeout. It ends the connection as well, but says that this process was too slow. */
 const IDLE_IN_TRANSACTION = "25P03";
-/** Groups that may be committing while others gather. */
-const GROUPS_AHEAD = 2;
 /** A group that takes longer waits for a lock of another transaction, and is not waited for. */
 const SLOW_MS = 250;
 /** Groups at a time, slow ones included, and transactions of single changes at a time. */
@@ -72,7 +70,8 @@ export class GroupCommit<Reads> {
   readonly #parts: GroupCommitParts<Reads>;
   readonly #gathering: Entry<Reads>[] = [];
   readonly #waitingForOwn: Entry<Reads>[] = [];
-  #groupsAhead = 0;
+  /** Whether a group is committing that is not slow. */
+  #isGroupAhead = false;
   #groups = 0;
   #own = 0;
   #isScheduled = false;
@@ -97,8 +96,8 @@ export class GroupCommit<Reads> {
 
   #commitGathered(): void {
     this.#isScheduled = false;
-    while (this.#groupsAhead < GROUPS_AHEAD && this.#groups < GROUPS_MAX && this.#gathering.length > 0)
-      this.#beginGroup(this.#takeGroup());
+    if (this.#isGroupAhead || this.#groups === GROUPS_MAX || this.#gathering.length === 0) return;
+    this.#beginGroup(this.#takeGroup());
   }
 
   /** The oldest changes. A second change of the same run waits for another group. */
@@ -120,13 +119,13 @@ export class GroupCommit<Reads> {
   }
 
   #beginGroup(group: readonly Entry<Reads>[]): void {
-    this.#groupsAhead += 1;
+    this.#isGroupAhead = true;
     this.#groups += 1;
     let isAhead = true;
     const letPass = () => {
       if (!isAhead) return;
       isAhead = false;
-      this.#groupsAhead -= 1;
+      this.#isGroupAhead = false;
       this.#commitGathered();
     };
     const slow = setTimeout(letPass, SLOW_MS);
