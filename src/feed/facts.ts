@@ -5,6 +5,7 @@
  * Facts apply to a transition only if they were read after its commit: older ones would hide a node that matches
  * because of it. They are kept for a moment only, because nodes also change without transitions.
  */
+import { FreshMap } from "../runtime/fresh-map.ts";
 import type { NodeFacts } from "../store/node-facts.ts";
 import type { TransitionRow } from "../store/transitions.ts";
 
@@ -17,44 +18,38 @@ export type Facts = (rows: readonly TransitionRow[], head: number) => Promise<re
 interface Known {
   /** Position up to which everything was committed when they were read. */
   readonly asOf: number;
-  /** By a monotonic clock. */
-  readonly readAt: number;
   readonly facts: Promise<NodeFacts | null>;
 }
 
 /** Long enough to send one transition to thousands of streams. */
 const FRESH_MS = 250;
 const NONE = Promise.resolve(null);
+const NOTHING: ReadonlyMap<string, Known> = new Map();
 
 /** `read` takes one statement for all IDs. */
 export function createFacts(read: (ids: readonly string[]) => Promise<readonly NodeFacts[]>): Facts {
-  // In the order they were read, oldest first.
-  const known = new Map<string, Known>();
+  const known = new FreshMap<Known>(FRESH_MS);
 
-  function dropOld(now: number): void {
-    for (const [id, { readAt }] of known) {
-      if (now - readAt <= FRESH_MS) return;
-      known.delete(id);
-    }
-  }
-
-  function readAgain(ids: readonly string[], asOf: number, readAt: number): void {
+  /** Returns the facts by node. */
+  function readAgain(ids: readonly string[], asOf: number): ReadonlyMap<string, Known> {
     const reading = read(ids).then((found) => new Map(found.map((node) => [node.id, node])));
-    for (const id of ids) {
-      const entry: Known = { asOf, readAt, facts: reading.then((found) => found.get(id) ?? null) };
-      known.delete(id);
-      known.set(id, entry);
-      entry.facts.catch(() => {
-        if (known.get(id) === entry) known.delete(id);
-      });
-    }
+    return new Map(
+      ids.map((id) => {
+        const entry: Known = { asOf, facts: reading.then((found) => found.get(id) ?? null) };
+        known.set(id, entry);
+        entry.facts.catch(() => known.drop(id, entry));
+        return [id, entry];
+      }),
+    );
   }
 
   return (rows, head) => {
-    const now = performance.now();
-    dropOld(now);
-    const unknown = rows.filter(({ nodeId, position }) => (known.get(nodeId)?.asOf ?? -1) < position);
-    if (unknown.length > 0) readAgain([...new Set(unknown.map(({ nodeId }) => nodeId))], head, now);
-    return Promise.all(rows.map(({ nodeId }) => known.get(nodeId)?.facts ?? NONE));
+    const taken = rows.map(({ nodeId, position }) => {
+      const entry = known.get(nodeId);
+      return { nodeId, entry: entry && entry.asOf >= position ? entry : undefined };
+    });
+    const unknown = new Set(taken.flatMap(({ nodeId, entry }) => (entry ? [] : [nodeId])));
+    const again = unknown.size > 0 ? readAgain([...unknown], head) : NOTHING;
+    return Promise.all(taken.map(({ nodeId, entry = again.get(nodeId) }) => entry?.facts ?? NONE));
   };
 }

@@ -1,9 +1,9 @@
 /**
  * Objects as streams of changes emit them, read once for all streams: of 1,000 streams that receive a change, one reads
  * the database and the others share the row. A row serves a change only if it was read after the change was numbered,
- * and a stream only if it was read after the stream began, so that no stream goes back in time. Old rows are dropped
- * at the next reading.
+ * and a stream only if it was read after the stream began, so that no stream goes back in time.
  */
+import { FreshMap } from "../runtime/fresh-map.ts";
 
 export interface Wanted {
   readonly id: string;
@@ -35,33 +35,27 @@ const FRESH_MS = 250;
 export function createKnownRows<Found>(
   find: (ids: readonly string[]) => Promise<ReadonlyMap<string, Found>>,
 ): KnownRows<Found> {
-  // In the order they were read, oldest first.
-  const known = new Map<string, Reading<Found>>();
+  const known = new FreshMap<Reading<Found>>(FRESH_MS);
+
+  function readAgain(ids: readonly string[], head: number): Reading<Found> {
+    const reading: Reading<Found> = { asOf: head, readAt: performance.now(), rows: find(ids) };
+    for (const id of ids) known.set(id, reading);
+    reading.rows.catch(() => ids.forEach((id) => known.drop(id, reading)));
+    return reading;
+  }
 
   return {
     async read(wanted, { head, since }) {
-      const now = performance.now();
-      for (const [id, { readAt }] of known) {
-        if (now - readAt <= FRESH_MS) break;
-        known.delete(id);
-      }
-      const missing = wanted.filter(({ id, position }) => {
-        const one = known.get(id);
-        return !one || one.asOf < position || one.readAt < since;
+      const taken = wanted.map(({ id, position }) => {
+        const reading = known.get(id);
+        return { id, reading: reading && reading.asOf >= position && reading.readAt >= since ? reading : undefined };
       });
-      if (missing.length > 0) {
-        const ids = missing.map(({ id }) => id);
-        const one: Reading<Found> = { asOf: head, readAt: now, rows: find(ids) };
-        const drop = () => ids.filter((id) => known.get(id) === one).forEach((id) => known.delete(id));
-        one.rows.catch(drop);
-        for (const id of ids) {
-          known.delete(id);
-          known.set(id, one);
-        }
-      }
-      const taken = wanted.map(({ id }) => ({ id, reading: known.get(id) }));
+      const missing = taken.flatMap(({ id, reading }) => (reading ? [] : [id]));
+      const again = missing.length > 0 ? readAgain(missing, head) : undefined;
       return new Map(
-        await Promise.all(taken.map(async ({ id, reading }) => [id, (await reading?.rows)?.get(id) ?? null] as const)),
+        await Promise.all(
+          taken.map(async ({ id, reading = again }) => [id, (await reading?.rows)?.get(id) ?? null] as const),
+        ),
       );
     },
   };

@@ -2,6 +2,8 @@
  * Items of pages of a log, made once for all streams with equal requests: the filter of a thousand streams with ten
  * filters is decided ten times. A page serves a stream only if its making began after the stream did.
  */
+import { FreshMap } from "../runtime/fresh-map.ts";
+
 export interface SharedPages {
   /** The page of a key; `since`: by the monotonic clock. */
   take<Page>(key: string, since: number, make: () => Promise<Page>): Promise<Page>;
@@ -13,30 +15,16 @@ const FRESH_MS = 250;
 const KEPT_MAX = 200;
 
 export function createSharedPages(): SharedPages {
-  // In the order in which they were made, oldest first.
-  const kept = new Map<string, { readonly madeAt: number; readonly page: Promise<unknown> }>();
-
-  function dropOld(now: number): void {
-    for (const [key, { madeAt }] of kept) {
-      if (now - madeAt <= FRESH_MS && kept.size <= KEPT_MAX) return;
-      kept.delete(key);
-    }
-  }
-
+  const kept = new FreshMap<{ readonly madeAt: number; readonly page: Promise<unknown> }>(FRESH_MS, KEPT_MAX);
   return {
     take<Page>(key: string, since: number, make: () => Promise<Page>): Promise<Page> {
-      const now = performance.now();
-      dropOld(now);
       const known = kept.get(key);
       // Equal keys are of equal kinds of pages.
       if (known && known.madeAt >= since) return known.page as Promise<Page>;
-      const page = make();
-      kept.delete(key);
-      kept.set(key, { madeAt: now, page });
-      page.catch(() => {
-        if (kept.get(key)?.page === page) kept.delete(key);
-      });
-      return page;
+      const made = { madeAt: performance.now(), page: make() };
+      kept.set(key, made);
+      made.page.catch(() => kept.drop(key, made));
+      return made.page;
     },
   };
 }

@@ -71,6 +71,7 @@ export class SharedExecutions {
   readonly #kept = new Map<string, Execution>();
   #characters = 0;
   #count = 0;
+  #dropTimer: NodeJS.Timeout | undefined;
 
   get count(): number {
     return this.#count;
@@ -167,6 +168,17 @@ export class SharedExecutions {
   #keep(name: string, execution: Execution): void {
     this.#drop(name);
     this.#kept.set(name, execution);
+    this.#dropLater();
+  }
+
+  /** Without further events the results would be kept. */
+  #dropLater(): void {
+    if (this.#dropTimer !== undefined) return;
+    this.#dropTimer = setTimeout(() => {
+      this.#dropTimer = undefined;
+      this.#dropOld(performance.now());
+      if (this.#kept.size > 0) this.#dropLater();
+    }, FRESH_MS).unref();
   }
 
   /** A result with errors is not shared: each subscriber gets its own errors, with its own request id. */
