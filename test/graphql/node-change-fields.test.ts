@@ -143,6 +143,8 @@ describe("fields of nodes", () => {
       const [name = ""] = await ostler.register(1);
       const { stream, before } = await follow(name, ask);
       await ostler.test.sql.unsafe(`update nodes set ${set} where name = '${name}'`);
+      // As a replica does after a commit; otherwise the stream looks only once a second.
+      await ostler.test.sql`select pg_notify('ostler', '')`;
       const item = (await takeUntil(stream, isUpserted)).at(-1)?.nodeChanges;
       await stream.return?.();
       expect(item?.changed).toEqual([changed]);
