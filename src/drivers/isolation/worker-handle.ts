@@ -18,7 +18,7 @@ import type { Log } from "../../log.ts";
 import type { DriverMemory, DriverPermission } from "../driver.ts";
 import type { EgressLimits } from "../egress.ts";
 import { createMask } from "../secret-masking.ts";
-import { idleBetween, momentNow } from "./idle-time.ts";
+import { CallTime } from "./call-time.ts";
 import { HEAP_MB, launch } from "./launch.ts";
 import {
   IsolationError,
@@ -31,7 +31,6 @@ import {
   unpack,
 } from "./protocol.ts";
 import type { FromWorker, OfCall, OfDriver, SerializedError, ToWorker, Wire } from "./protocol.ts";
-import { RunDelay } from "./run-delay.ts";
 import { WorkerCall, replyOf, serializeCall } from "./worker-call.ts";
 import type { Job } from "./worker-call.ts";
 import { readLines } from "./worker-output.ts";
@@ -125,15 +124,13 @@ class WorkerHandle implements Handle {
   readonly #child: ChildProcess;
   readonly #socket: Socket;
   readonly #wire: Wire<ToWorker>;
-  readonly #runDelay: RunDelay;
+  readonly #callTime: CallTime;
   readonly #exit = Promise.withResolvers<void>();
   readonly #startTimer: NodeJS.Timeout;
   readonly #aliveTimer: NodeJS.Timeout;
   #state: Handle["state"] = "starting";
   #isSpent = false;
   #call: WorkerCall | null = null;
-  /** When the call was sent, and the run delay of the process then. */
-  #calledAt = { moment: momentNow(), runDelayMs: 0 };
   #calls = 0;
   /** Why it was killed; null if it was not; empty if the reason is reported elsewhere. */
   #killReason: string | null = null;
@@ -154,7 +151,7 @@ class WorkerHandle implements Handle {
     this.#measured = measured;
     this.#nests = nests;
     this.#child = launch(plugin, hidden, log);
-    this.#runDelay = new RunDelay(this.#child.pid);
+    this.#callTime = new CallTime(this.#child.pid);
     this.#socket = this.#child.stdio[3] as Socket;
     this.#wire = openWire<ToWorker>(
       this.#socket,
@@ -176,19 +173,7 @@ class WorkerHandle implements Handle {
   }
 
   get calledMs(): number {
-    return this.#call ? idleBetween(this.#calledAt.moment, momentNow(), this.#runDelayMs) : 0;
-  }
-
-  /** Run delay of the process since the call was sent. */
-  get #runDelayMs(): number {
-    return this.#runDelay.ms - this.#calledAt.runDelayMs;
-  }
-
-  /** `ms`: duration of the call in the worker. */
-  #measure(ms: number): void {
-    const runDelayMs = this.#runDelayMs;
-    const inService = idleBetween(this.#calledAt.moment, momentNow(), runDelayMs);
-    this.#measured?.(Math.max(0, Math.min(ms - runDelayMs, inService)));
+    return this.#call ? this.#callTime.ms : 0;
   }
 
   async call(job: Job): Promise<unknown> {
@@ -212,7 +197,7 @@ class WorkerHandle implements Handle {
       kill: (why) => this.kill(why),
     });
     this.#call = call;
-    this.#calledAt = { moment: momentNow(), runDelayMs: this.#runDelay.ms };
+    this.#callTime.begin();
     this.#noteSilence();
     this.#wasSilent = false;
     this.#become("called");
@@ -297,7 +282,7 @@ class WorkerHandle implements Handle {
       }
       case "ended": {
         this.#isSpent ||= message.left === "SPENT";
-        this.#measure(message.ms);
+        this.#measured?.(this.#callTime.ended(message.ms));
         if (message.trace !== undefined)
           this.#log.warn(
             { node: call.job.given.node?.name ?? call.job.given.address, step: call.job.what },
@@ -415,7 +400,7 @@ class WorkerHandle implements Handle {
       this.#log.error({ cause }, "a driver's process failed to start; calls of this driver fail until one starts");
     else if (!this.#isClosing && this.#killReason !== "") this.#log.warn({ cause }, "a driver's process ended");
     this.#socket.destroy();
-    this.#runDelay.close();
+    this.#callTime.close();
     this.#exit.resolve();
     this.#become("ended", isStarting ? this.#errorOfStart(how, cause) : undefined);
   }
