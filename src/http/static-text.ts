@@ -43,7 +43,12 @@ export function createStaticText(type: string, makeText: () => string | Promise<
   return {
     async serve(request, response) {
       const encoding = acceptedEncoding(request.headers["accept-encoding"], ENCODINGS) ?? "identity";
-      const { text, tag } = await (made ??= make());
+      // A failure to make the text is not kept.
+      made ??= make().catch((error: unknown) => {
+        made = null;
+        throw error;
+      });
+      const { text, tag } = await made;
       const body = await bodyOf(text, encoding);
       // Clients revalidate on each use, because another version of the service has another text. A browser drops the
       // page from its cache when it posts to the same URL, and gets it again.
