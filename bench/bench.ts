@@ -6,6 +6,7 @@
 import { parseArgs } from "node:util";
 import { messageOf } from "../src/errors.ts";
 import { measureAdmission } from "./admission.ts";
+import { measureBehind } from "./behind.ts";
 import { measureBmcs } from "./bmcs.ts";
 import { measureColdStart } from "./cold-start.ts";
 import { measureChanges } from "./changes.ts";
@@ -18,7 +19,7 @@ import { measureLatency } from "./latency.ts";
 import { measureLists } from "./lists.ts";
 import { measureMemory } from "./memory.ts";
 import { measureProfile } from "./profile.ts";
-import { measureBehind, measureReaders } from "./readers.ts";
+import { measureReaders } from "./readers.ts";
 import { measureRecording } from "./recording.ts";
 import { measureRelabel } from "./relabel.ts";
 import { measureRuns } from "./runs.ts";
