@@ -2,7 +2,7 @@
  * Pages of the log for a reader that is far behind. It reads a window of the log merged (merged-changes.ts): each
  * object with all its changes of the window, in the order of the first one, so that it is one item, however often it
  * changed there. A page has the objects whose first change comes before those of all others that were not sent, so its
- * cursor is as gap-free as any: a reader that resumes there repeats what has changed again, and misses nothing.
+ * cursor has no gap: a reader that resumes there repeats what has changed again, and misses nothing.
  *
  * Modes of a reader:
  * - no window: the next page opens one at the cursor of the reader, or has the changes one by one if there are few.

@@ -131,6 +131,13 @@ describe("takeover of a step that must not be interrupted", () => {
 });
 
 describe("stale job of a parked run", () => {
+  async function parkedRun() {
+    const { node, id } = await cleaning("patient");
+    gate.open();
+    await ostler.nodeBecomes(node, "CLEAN_WAIT");
+    return { node, id, runId: (await ostler.run(id, node)).id };
+  }
+
   test.each([
     { interrupt: "no", ask: async () => {} },
     {
@@ -140,11 +147,8 @@ describe("stale job of a parked run", () => {
   ])(
     "stale job of a parked run with $interrupt interrupt ends itself, and the step is entered on time",
     async ({ ask }) => {
-      const { node, id } = await cleaning("patient");
-      gate.open();
-      await ostler.nodeBecomes(node, "CLEAN_WAIT");
+      const { node, id, runId } = await parkedRun();
       await ask(id);
-      const { id: runId } = await ostler.run(id, node);
       const early = await ostler.test.sql<
         { id: string }[]
       >`insert into pgboss.job (name, data, singleton_key, policy) values ('runs', ${ostler.test.sql.json({ runId })}, ${runId}, 'standard') returning id`;
@@ -161,11 +165,8 @@ describe("stale job of a parked run", () => {
     },
   );
 
-  test("wait of a parked run is over at its time, and not a moment before [R-701]", async () => {
-    const { node, id } = await cleaning("patient");
-    gate.open();
-    await ostler.nodeBecomes(node, "CLEAN_WAIT");
-    const { id: runId } = await ostler.run(id, node);
+  test("wait of a parked run is over at its time, and not before [R-701]", async () => {
+    const { id, runId } = await parkedRun();
     // Within one transaction the time of the database stands still. The column keeps milliseconds.
     const isDue = (milliseconds: number) =>
       ostler.database.transaction(async (tx) => {
@@ -178,11 +179,8 @@ describe("stale job of a parked run", () => {
     await ostler.operationEnds(id);
   });
 
-  test("only job of a parked run continues it, also if it comes before its time [R-701]", async () => {
-    const { node, id } = await cleaning("patient");
-    gate.open();
-    await ostler.nodeBecomes(node, "CLEAN_WAIT");
-    const { id: runId } = await ostler.run(id, node);
+  test("only job of a parked run continues it, also if it comes before its time", async () => {
+    const { id, runId } = await parkedRun();
     await ostler.test.sql`update runs set wake_at = now() + interval '1 hour' where id = ${runId}`;
     const [job] = await ostler.test.sql<{ count: number }[]>`
       with own as (update pgboss.job set start_after = now() where singleton_key = ${runId} returning 1) select count(*)::int from own`;
