@@ -967,6 +967,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-646",
         rule: "A transaction that sends a list of more than 100 values has its statements planned for their values.",
       },
+      {
+        id: "R-712",
+        rule: "A statement of the engine that was planned while its table was empty finds rows by index when the table is large.",
+      },
     ],
   },
   {

@@ -105,8 +105,10 @@ describe("transaction", async () => {
     await using database = await openDatabase({ connection: own.connection, connectionsMax: 1, prepare });
     const modes = new Set<unknown>();
     const readMode = async (tx: Tx) => {
-      const [row] = await tx.execute<{ mode: string }>("select current_setting('plan_cache_mode') as mode");
-      return row?.mode;
+      const [row] = await tx.execute<{ mode: string; scans: string }>(
+        "select current_setting('plan_cache_mode') as mode, current_setting('enable_seqscan') as scans",
+      );
+      return `${row?.mode}, sequential scans ${row?.scans}`;
     };
     for (let use = 0; use < 4; use += 1)
       await database.transaction(async (tx) => {
@@ -121,21 +123,53 @@ describe("transaction", async () => {
 
   test("transaction prepares its recurring statements, with plans for all values", async () => {
     expect(await after(ids(100))).toEqual({
-      modes: ["force_generic_plan"],
+      modes: ["force_generic_plan, sequential scans off"],
       prepared: 1,
-      next: "force_generic_plan",
+      next: "force_generic_plan, sequential scans off",
     });
+  });
+
+  test("prepared statement whose table was empty at its first use finds rows by index when the table is large [R-712]", async () => {
+    await using fresh = await testDatabase();
+    await using database = await openDatabase({ connection: fresh.connection, connectionsMax: 1 });
+    const find = (tx: Tx) =>
+      tx
+        .select({ name: nodes.name })
+        .from(nodes)
+        .where(inArrayParam(nodes.id, ids(2)));
+    for (let use = 0; use < 4; use += 1) await database.transaction(find);
+    // Not analyzed: the connection keeps its plan.
+    await fresh.sql.begin(async (tx) => {
+      // Bypasses the rules for states: only the lookup of rows is tested.
+      await tx`set local session_replication_role = replica`;
+      await tx`
+        insert into nodes (id, name, project, state, driver, borrowed, settings, labels, transition_count)
+        select gen_random_uuid(), 'n' || n, 'default', 'MANAGED', 'fake', '{}', '{}', '{}', 0
+        from generate_series(1, 500) n`;
+    });
+    const scans = await database.transaction(async (tx) => {
+      await find(tx);
+      const [row] = await tx.execute<{ all: number; prepared: number }>(sql`
+        select (select seq_scan::int from pg_stat_xact_user_tables where relname = 'nodes') as all,
+               (select count(*)::int from pg_prepared_statements where statement like '%"nodes"."id" = any(%') as prepared`);
+      return row;
+    });
+    expect(scans).toEqual({ all: 0, prepared: 1 });
   });
 
   test("transaction with a long list is planned for its values, and the next one is not [R-646]", async () => {
     expect(await after(ids(101))).toEqual({
-      modes: ["force_custom_plan"],
+      modes: ["force_custom_plan, sequential scans on"],
       prepared: 1,
-      next: "force_generic_plan",
+      next: "force_generic_plan, sequential scans off",
     });
   });
 
   test("transaction prepares nothing and keeps the planner's setting where prepared statements are off", async () => {
-    expect(await after(ids(101), "off")).toEqual({ modes: ["auto"], prepared: 0, next: "auto" });
+    expect(await after(ids(101), "off")).toEqual({
+      modes: ["auto, sequential scans on"],
+      prepared: 0,
+      next: "auto, sequential scans on",
+    });
   });
 });

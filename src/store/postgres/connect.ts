@@ -25,6 +25,13 @@ export type Reader = Pick<PostgresJsDatabase, "select" | "selectDistinct" | "exe
 /** An open transaction. Only the engine opens one. */
 export type Tx = Parameters<Parameters<PostgresJsDatabase["transaction"]>[0]>[0];
 
+/**
+ * Indexes are used in small tables too. PostgreSQL would read a small table as a whole, and go on so in each connection
+ * when it has thousands of rows: it plans again only after the table is analyzed, a minute later or more. Before version
+ * 18 a table without a suitable index counts as so expensive that the statement would be compiled (`jit`).
+ */
+const GENERIC_PLANS = { plan_cache_mode: "force_generic_plan", enable_seqscan: "off", jit: "off" };
+
 /** Idle time before the kernel sends TCP keep-alive probes. */
 const KEEP_ALIVE_SECONDS = 10;
 /** Time between attempts to reconnect. */
@@ -40,7 +47,7 @@ export interface PoolOptions {
   readonly statementSeconds?: number;
   /**
    * Statements are planned for all values at once, so that prepared ones are not planned again. Each must have a plan
-   * that suits all values.
+   * that suits all values, and large tables too: a plan is kept while a table grows, until it is analyzed.
    */
   readonly hasGenericPlans?: boolean;
   /** How long a transaction may wait for its next statement, enforced by the server. */
@@ -76,7 +83,7 @@ export function connect(connection: Connection, pool: PoolOptions): Sql {
     backoff: () => RECONNECT_SECONDS,
     connection: {
       application_name: "ostler",
-      ...(hasGenericPlans === true && { plan_cache_mode: "force_generic_plan" }),
+      ...(hasGenericPlans === true && GENERIC_PLANS),
       ...(statementSeconds !== undefined && { statement_timeout: statementSeconds * 1_000 }),
       ...(idleSeconds !== undefined && { idle_in_transaction_session_timeout: idleSeconds * 1_000 }),
     },

@@ -66,6 +66,10 @@ const LIST_MAX = 100;
 /** Length of the text of as many UUIDs. */
 const TEXT_LIST_MAX = "{}".length + LIST_MAX * '"00000000-0000-0000-0000-000000000000",'.length;
 
+/** For the rest of the transaction. */
+const PLANNED_FOR_VALUES =
+  "select set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true)";
+
 /** Arrays are sent as such or as their text (array-parameter.ts). A long JSON object counts too, which is harmless. */
 function isLongList(value: unknown): boolean {
   if (Array.isArray(value)) return value.length > LIST_MAX;
@@ -86,7 +90,7 @@ export function prepareTransactions(sql: Sql, { hasGenericPlans }: { readonly ha
       if (!hasLongList && values.some(isLongList)) {
         hasLongList = true;
         // Sent before the statement; an error ends the transaction.
-        if (hasGenericPlans) void tx.unsafe("set local plan_cache_mode = force_custom_plan").execute();
+        if (hasGenericPlans) void tx.unsafe(PLANNED_FOR_VALUES).execute();
       }
       const isRecurring = options.prepare === true || (values.length > 0 && isPrepared(text));
       // Without that setting PostgreSQL would decide for plans for all values after some uses.
