@@ -27,8 +27,8 @@ export type Tx = Parameters<Parameters<PostgresJsDatabase["transaction"]>[0]>[0]
 
 /**
  * Indexes are used in small tables too. PostgreSQL would read a small table as a whole, and go on so in each connection
- * when it has thousands of rows: it plans again only after the table is analyzed, a minute later or more. Before version
- * 18 a table without a suitable index counts as so expensive that the statement would be compiled (`jit`).
+ * when it has thousands of rows: it plans again only after the table is analyzed, a minute later or more. Before
+ * version 18 a table without a suitable index counts as so expensive that the statement would be compiled (`jit`).
  */
 const GENERIC_PLANS = { plan_cache_mode: "force_generic_plan", enable_seqscan: "off", jit: "off" };
 
