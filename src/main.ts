@@ -10,6 +10,7 @@ import { messageOf } from "./errors.ts";
 import { createLog, logDestination } from "./log.ts";
 import { cacheCompiledModules } from "./runtime/compile-cache.ts";
 import { omitMemoryFromCoreDumps } from "./runtime/core-dumps.ts";
+import { limitHeapGrowth } from "./runtime/heap-growth.ts";
 import { hideSecrets } from "./runtime/hidden-secrets.ts";
 
 async function main(args: readonly string[]): Promise<void> {
@@ -42,6 +43,7 @@ async function serve(args: readonly string[]): Promise<void> {
   // Before any process is started: child processes inherit it.
   if (!omitMemoryFromCoreDumps()) log.warn("a core dump of this process would contain its memory, and so secrets");
   cacheCompiledModules();
+  limitHeapGrowth();
   const { runService } = await import("./commands/serve.ts");
   await runService(config, log);
 }

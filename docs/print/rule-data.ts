@@ -981,6 +981,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A pool of connections to the database uses the connection that was used last, and closes one that has been unused for 10 s.",
       },
       { id: "R-698", rule: "The page of GraphiQL is loaded when it is first opened, not at the start of the service." },
+      {
+        id: "R-709",
+        rule: "The heap of the service grows by 80 percent of what is in use until V8 collects its old generation, instead of to about three times as much.",
+      },
     ],
   },
   {
