@@ -2,7 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { describe, expect, test } from "vitest";
 
-/** Keeps objects, replaces others after they have become old, and prints the largest size of the old generation in MB. */
+/** Keeps objects, replaces others once they are old, and prints the peak of the old generation in MB. */
 const PROGRAM = `
   import { getHeapSpaceStatistics } from "node:v8";
   const old = () => getHeapSpaceStatistics().find((space) => space.space_name === "old_space").space_used_size / 1e6;
