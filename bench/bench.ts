@@ -51,6 +51,7 @@ const FLAGS = {
     default: "",
     help: "cycle, memory, behind: folder of another checkout, measured in alternating passes",
   },
+  flight: { type: "string", default: "16", help: "cycle, ironic, triggers: requests for one node at a time" },
   layouts: {
     type: "string",
     default: "one,two",
@@ -167,33 +168,36 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
       }),
   },
   cycle: {
-    flags: ["bulk", "singles", "rounds", "concurrency", "against"],
+    flags: ["bulk", "singles", "flight", "rounds", "concurrency", "against"],
     measure: (testbed) =>
       measureCycle(testbed, {
         nodes: Number(flags.bulk),
         singles: Number(flags.singles),
+        inFlight: Number(flags.flight),
         rounds,
         concurrency,
         against: flags.against,
       }),
   },
   triggers: {
-    flags: ["bulk", "singles", "rounds", "concurrency"],
+    flags: ["bulk", "singles", "flight", "rounds", "concurrency"],
     measure: (testbed) =>
       measureTriggers(testbed, {
         nodes: Number(flags.bulk),
         singles: Number(flags.singles),
+        inFlight: Number(flags.flight),
         rounds,
         concurrency,
       }),
   },
   ironic: {
-    flags: ["bulk", "singles", "rounds", "concurrency", "layouts", "theirs"],
+    flags: ["bulk", "singles", "flight", "rounds", "concurrency", "layouts", "theirs"],
     named: true,
     measure: (testbed) =>
       measureIronic(testbed, {
         nodes: Number(flags.bulk),
         singles: Number(flags.singles),
+        inFlight: Number(flags.flight),
         rounds,
         concurrency,
         layouts: flags.layouts.split(","),

@@ -20,6 +20,8 @@ export interface PassOptions {
   readonly concurrency: number;
   /** Nodes of a pass with one request each. */
   readonly singles: number;
+  /** Requests for one node that are in flight at the same time. */
+  readonly inFlight: number;
 }
 
 /** The checkout of this build. */
@@ -38,10 +40,10 @@ type Verb = keyof typeof VERBS;
 export const MODES = ["bulk", "single"] as const;
 export type Mode = (typeof MODES)[number];
 
-/** Requests for one node that are in flight at the same time. */
-export const IN_FLIGHT = 16;
-export const POLL_MS = 25;
+/** A node's next request waits for it. */
+export const POLL_MS = 5;
 const REQUEST_MS = 60_000;
+const STARTS_EVERY_MS = 25;
 
 /**
  * Per node and cycle. Memory and processes: at the peak of the pass. Starts of drivers' processes: in the whole pass.
@@ -239,7 +241,7 @@ async function cycleAll({ service, sql }: Build, { nodes, verbs }: Passes): Prom
 }
 
 /** Nodes through one cycle, each with its own requests. */
-async function cycleEach({ service, sql }: Build, { nodes, verbs }: Passes): Promise<void> {
+async function cycleEach({ service, sql }: Build, { nodes, verbs, inFlight }: Passes): Promise<void> {
   const waiting = new Map<string, () => void>();
   let isOver = false;
   const poll = (async () => {
@@ -263,7 +265,7 @@ async function cycleEach({ service, sql }: Build, { nodes, verbs }: Passes): Pro
     }
   };
   try {
-    await Promise.race([Promise.all(Array.from({ length: IN_FLIGHT }, work)), poll]);
+    await Promise.race([Promise.all(Array.from({ length: inFlight }, work)), poll]);
   } finally {
     isOver = true;
     await poll;
@@ -304,7 +306,7 @@ function watchStarts(pid: number): () => number {
   const note = () => {
     for (const child of childrenOf(pid)) known.add(child);
   };
-  const timer = setInterval(note, POLL_MS);
+  const timer = setInterval(note, STARTS_EVERY_MS);
   return () => {
     clearInterval(timer);
     note();

@@ -2,14 +2,13 @@
  * Subject `ironic`: the cycle of the subject `cycle` in Ostler and in OpenStack Ironic, in alternating passes on the
  * same machine, each with its simulated driver without delay, its own durable PostgreSQL of the same version, and its
  * defaults, with the power reader. `bulk`: all nodes take each step before the next one begins; in Ostler by one
- * request, in Ironic, which has none for several nodes, by one for each node, 16 in flight. `single`: 16 nodes at a
- * time, each by its own requests. Whether a node is done is read from the database in both, with a session whose CPU
- * is not counted: requests that ask again and again would cost more.
+ * request, in Ironic, which has none for several nodes, by one for each node, some of them in flight at a time.
+ * `single`: as many nodes at a time, each by its own requests. Whether a node is done is read from the database in
+ * both, with a session whose CPU is not counted: requests that ask again and again would cost more.
  */
 import { loadavg } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import {
-  IN_FLIGHT,
   MODES,
   POLL_MS,
   THIS_CHECKOUT,
@@ -191,18 +190,24 @@ async function openOstler(testbed: Testbed, options: IronicOptions): Promise<Con
   };
 }
 
-async function openIronic(testbed: Testbed, layout: Layout, { nodes, theirs }: IronicOptions): Promise<Contestant> {
+async function openIronic(
+  testbed: Testbed,
+  layout: Layout,
+  { nodes, theirs, inFlight }: IronicOptions,
+): Promise<Contestant> {
   await using parts = new AsyncDisposableStack();
   const ironic = parts.use(await startIronic(testbed, layout));
   const names = Array.from({ length: nodes }, (_, index) => `n${index}`);
-  await inFlight(names, ENROLL_AT_ONCE, (name) => send(ironic, "POST", "/v1/nodes", { name, driver: "fake-hardware" }));
+  await someAtATime(names, ENROLL_AT_ONCE, (name) =>
+    send(ironic, "POST", "/v1/nodes", { name, driver: "fake-hardware" }),
+  );
   const some = names.slice(0, theirs);
-  await cycleTogether(ironic, some);
+  await cycleTogether(ironic, some, inFlight);
   const opened = parts.move();
   return {
     name: LAYOUTS[layout],
     async run(mode) {
-      await (mode === "bulk" ? cycleTogether : cycleEach)(ironic, some);
+      await (mode === "bulk" ? cycleTogether : cycleEach)(ironic, some, inFlight);
       return some.length;
     },
     vacuum: () => ironic.sql`vacuum analyze`,
@@ -214,15 +219,15 @@ async function openIronic(testbed: Testbed, layout: Layout, { nodes, theirs }: I
 
 // ---- requests to Ironic
 
-async function cycleTogether(ironic: Ironic, names: readonly string[]): Promise<void> {
+async function cycleTogether(ironic: Ironic, names: readonly string[], inFlight: number): Promise<void> {
   for (const [target, state] of TARGETS) {
-    await inFlight(names, IN_FLIGHT, (name) => provision(ironic, name, target));
+    await someAtATime(names, inFlight, (name) => provision(ironic, name, target));
     do await delay(POLL_MS);
     while ((await nodesIn(ironic, names, state)).length < names.length);
   }
 }
 
-async function cycleEach(ironic: Ironic, names: readonly string[]): Promise<void> {
+async function cycleEach(ironic: Ironic, names: readonly string[], inFlight: number): Promise<void> {
   const waiting = new Map<string, { readonly state: string; readonly resolve: () => void }>();
   let isOver = false;
   const poll = (async () => {
@@ -237,7 +242,7 @@ async function cycleEach(ironic: Ironic, names: readonly string[]): Promise<void
       await delay(POLL_MS);
     }
   })();
-  const work = inFlight(names, IN_FLIGHT, async (name) => {
+  const work = someAtATime(names, inFlight, async (name) => {
     for (const [target, state] of TARGETS) {
       await provision(ironic, name, target);
       await new Promise<void>((resolve) => waiting.set(name, { state, resolve }));
@@ -252,7 +257,11 @@ async function cycleEach(ironic: Ironic, names: readonly string[]): Promise<void
 }
 
 /** Calls `work` for each name, for `most` of them at the same time. */
-async function inFlight(names: readonly string[], most: number, work: (name: string) => Promise<void>): Promise<void> {
+async function someAtATime(
+  names: readonly string[],
+  most: number,
+  work: (name: string) => Promise<void>,
+): Promise<void> {
   let next = 0;
   const worker = async () => {
     for (let name = names[next++]; name !== undefined; name = names[next++]) await work(name);
