@@ -1,9 +1,10 @@
 /**
  * Subject `cycle`: what one node costs from managed to inspected, available, active and available again, in each
  * process: the service, its drivers and PostgreSQL. Once with one request for all nodes, once with one request for each
- * node, some of them in flight at a time. With `--against`, a second build of Ostler is measured in the same minutes, in alternating
- * passes, so that their ratio does not depend on other load of the machine. Nodes are selected by name, which older
- * builds know too; with one that has no `provideNodes`, nodes of both builds become available by `commissionNodes`.
+ * node, some of them in flight at a time. With `--against`, a second build of Ostler is measured in the same minutes,
+ * in alternating passes, so that their ratio does not depend on other load of the machine. Nodes are selected by name,
+ * which older builds know too; with one that has no `provideNodes`, nodes of both builds become available by
+ * `commissionNodes`.
  */
 import { MODES, THIS_CHECKOUT, countPass, enroll, measurePass, openBuild, verbsOf } from "./cycle-passes.ts";
 import type { Build, Cost, Mode, PassOptions, Passes } from "./cycle-passes.ts";
