@@ -94,6 +94,7 @@ describe("stream of changes of runs", () => {
     }
     end = (await newest()).position;
     await sql`update runs set wait_reason = 'SLOT', revision = revision + 1 where operation_id = ${operationId}`;
+    feed.notify();
     await following;
     const found = new Map((await runsByIds(reader, [...follower.rows.keys()])).map((row) => [row.id, row]));
     expect(found.size).toBe(8);
@@ -201,11 +202,14 @@ describe("stream of changes of clusters", () => {
     for (let round = 0; round < 120; round += 1) await random.one(changes)(random.one(made).id);
     await ostler.engine.deleteCluster(ALICE, { id: made[0]?.id ?? "" }, undefined);
     end = (await newest()).position;
-    // Streams with a filter learn of the end by a change that they see.
+    // Streams with a filter learn of the end by a change that they see, and those that match nothing by a cut.
     await sql`update clusters set variables = '{"end": true}', revision = revision + 1`;
+    feed.notify();
+    const pages = await Promise.all(filters.map((filter) => clustersPage(reader, filter, { limit: 1_000 })));
+    for (const [index, { rows }] of pages.entries()) if (rows.length === 0) followers[index]?.cut();
     await following;
     for (const [index, filter] of filters.entries()) {
-      const { rows: matching } = await clustersPage(reader, filter, { limit: 1_000 });
+      const matching = pages[index]?.rows ?? [];
       const rows = followers[index]?.rows ?? new Map<string, ClusterRow>();
       const shown = (row: ClusterRow) => ({ ...row, variables: {}, revision: 0 });
       const sorted = [...rows.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));

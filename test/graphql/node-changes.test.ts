@@ -40,6 +40,8 @@ describe("nodeChanges", () => {
       const label = { key: "way", value: way };
       const [name = ""] = await ostler.register(1);
       await edit(name, { labels: [label] });
+      // Otherwise this change and the next one can be one item, in which the node is new.
+      await ostler.test.sql`select number_changes(1000)`;
       const filter = { labels: [label] };
       const stream = ostler[way]<Item>(NODE_CHANGES, { filter, snapshot: true });
       const first = await takeUntil(stream, isCaughtUp);

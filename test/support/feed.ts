@@ -40,6 +40,8 @@ export interface FeedUnderTest extends AsyncDisposable {
   readonly tail: Tail;
   /** How many listen to the tail at this moment. */
   readonly listeners: number;
+  /** As a replica does after a commit, for what the test writes itself: both tails look at once, not once a second. */
+  notify(): void;
   stream(request?: Request): AsyncIterableIterator<SeenItem>;
   /** The stream of changes. `elsewhere`: of a second process. */
   changes(request: NodeChangesRequest, elsewhere?: boolean): AsyncIterableIterator<NodeChangeItem>;
@@ -79,6 +81,7 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
     get listeners() {
       return counted.listeners();
     },
+    notify: () => notifier.notify(),
     stream: (request) => seen(nodeStream({ database, tail: counted.tail }, requestOf(request))),
     changes: (request, elsewhere) => nodeChanges(partsOf(elsewhere), request),
     operationChanges: (request, elsewhere) => operationChanges(partsOf(elsewhere), request),

@@ -19,6 +19,7 @@ export class Follower<Row extends Followable> {
   readonly rows = new Map<string, Row>();
   readonly #open: (opening: Opening, elsewhere: boolean) => ChangeStream<Row, string>;
   readonly #random: Chance;
+  #stream: ChangeStream<Row, string> | null = null;
   #cursor: ChangeCursor | null = null;
   cuts = 0;
 
@@ -34,7 +35,8 @@ export class Follower<Row extends Followable> {
       const isSnapshot = this.#cursor === null;
       const opening = this.#cursor ? { after: this.#cursor, snapshot: false } : { snapshot: true };
       let left = this.#random.whole(0, 3);
-      for await (const item of this.#open(opening, this.cuts % 2 === 1)) {
+      this.#stream = this.#open(opening, this.cuts % 2 === 1);
+      for await (const item of this.#stream) {
         this.#take(item, isSnapshot);
         left -= 1;
         const isCaughtUp = item.kind === "bookmark" && item.caughtUp;
@@ -42,6 +44,14 @@ export class Follower<Row extends Followable> {
       }
       this.cuts += 1;
     }
+  }
+
+  /**
+   * Breaks the stream, also while it waits for an item. The next one has a bookmark at the newest position at least,
+   * which a stream whose filter matches nothing sends after ten seconds otherwise.
+   */
+  cut(): void {
+    void this.#stream?.return?.();
   }
 
   #take(item: ChangeStreamItem<Row, string>, isSnapshot: boolean): void {
