@@ -10,7 +10,7 @@ import { operationsPage } from "../../src/store/operation-lists.ts";
 import type { OperationChange, OperationRow } from "../../src/store/operations.ts";
 import { ALICE } from "../support/builders.ts";
 import { feedUnderTest } from "../support/feed.ts";
-import { Follower } from "../support/follower.ts";
+import { Follower, changeAndCut } from "../support/follower.ts";
 import { randomOfTest } from "../support/random.ts";
 import { takeAll, takeUntil } from "../support/service.ts";
 
@@ -184,7 +184,7 @@ describe("readers of operations with filters", () => {
         ),
     );
     const following = Promise.all(followers.map((one) => one.follow(({ position }) => position >= end)));
-    for (let round = 0; round < 200; round += 1) await random.one(changes)(random.one(ids));
+    await changeAndCut(followers, { least: 200, cuts: 5 }, () => random.one(changes)(random.one(ids)));
     end = (await newest()).position;
     // Streams with a filter learn of the end by a change that they see, and those that match nothing by a cut.
     await sql`update operations set wave_reason = 'end', revision = revision + 1`;

@@ -11,7 +11,7 @@ import { runsByIds } from "../../src/store/runs.ts";
 import type { RunRow } from "../../src/store/runs.ts";
 import { ALICE } from "../support/builders.ts";
 import { feedUnderTest } from "../support/feed.ts";
-import { Follower } from "../support/follower.ts";
+import { Follower, changeAndCut } from "../support/follower.ts";
 import { randomOfTest } from "../support/random.ts";
 import { takeAll, takeUntil } from "../support/service.ts";
 
@@ -88,10 +88,11 @@ describe("stream of changes of runs", () => {
       feed.runChanges({ ...opening, of: { operationId } }, elsewhere),
     );
     const following = follower.follow(({ position }) => position >= end);
-    for (let round = 0; round < 100; round += 1) {
-      const node = nodes[round % nodes.length];
-      await sql`update runs set position = position + 1, revision = revision + 1 where node_id = ${node?.id ?? ""}`;
-    }
+    let round = 0;
+    await changeAndCut([follower], { least: 100, cuts: 5 }, () => {
+      const node = nodes[(round += 1) % nodes.length];
+      return sql`update runs set position = position + 1, revision = revision + 1 where node_id = ${node?.id ?? ""}`;
+    });
     end = (await newest()).position;
     await sql`update runs set wait_reason = 'SLOT', revision = revision + 1 where operation_id = ${operationId}`;
     feed.notify();
@@ -199,7 +200,7 @@ describe("stream of changes of clusters", () => {
         ),
     );
     const following = Promise.all(followers.map((one) => one.follow(({ position }) => position >= end)));
-    for (let round = 0; round < 120; round += 1) await random.one(changes)(random.one(made).id);
+    await changeAndCut(followers, { least: 120, cuts: 5 }, () => random.one(changes)(random.one(made).id));
     await ostler.engine.deleteCluster(ALICE, { id: made[0]?.id ?? "" }, undefined);
     end = (await newest()).position;
     // Streams with a filter learn of the end by a change that they see, and those that match nothing by a cut.

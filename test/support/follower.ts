@@ -66,3 +66,22 @@ export class Follower<Row extends Followable> {
     if (this.#cursor || !isSnapshot || (item.kind === "bookmark" && item.snapshotComplete)) this.#cursor = item.cursor;
   }
 }
+
+/** More changes than readers need to be cut as often as asked. */
+const CHANGES_MAX = 4_000;
+
+/**
+ * Makes changes, and cuts all readers after each tenth, also while they wait. At least `least` changes, and more until
+ * the first reader has been cut more than `cuts` times, however fast the changes are written.
+ */
+export async function changeAndCut(
+  followers: readonly Pick<Follower<Followable>, "cut" | "cuts">[],
+  { least, cuts }: { readonly least: number; readonly cuts: number },
+  change: () => PromiseLike<unknown>,
+): Promise<void> {
+  const isCut = () => (followers[0]?.cuts ?? 0) > cuts;
+  for (let made = 1; made <= least || (!isCut() && made <= CHANGES_MAX); made += 1) {
+    await change();
+    if (made % 10 === 0) for (const follower of followers) follower.cut();
+  }
+}
