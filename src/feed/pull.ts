@@ -9,6 +9,7 @@
  * - waiting: until a change, the end of the pause, or the reader leaves; then producing again.
  */
 import type { Awaitable } from "../runtime/awaitable.ts";
+import type { Receiver, Requestable } from "../runtime/requests.ts";
 
 /** The one who requests the items, as the producer sees it. */
 export interface Requester {
@@ -24,7 +25,7 @@ export interface Pause {
 }
 
 /** A pulled iterator. */
-export interface PulledItems<Item> extends AsyncIterableIterator<Item> {
+export interface PulledItems<Item> extends AsyncIterableIterator<Item>, Requestable<Item> {
   /** Whether the next item exists already. */
   readonly hasReady: boolean;
   /** Takes at most this many further items that exist already; none while another item is requested. */
@@ -43,11 +44,6 @@ export function pulled<Item>(
   return new PulledIterator(onChange, produce, release);
 }
 
-interface Request<Item> {
-  resolve(result: IteratorResult<Item>): void;
-  reject(error: unknown): void;
-}
-
 class PulledIterator<Item> implements PulledItems<Item> {
   readonly #produce: Producer<Item>;
   readonly #release: () => void;
@@ -64,7 +60,9 @@ class PulledIterator<Item> implements PulledItems<Item> {
   /** Result of the last request. */
   #last: Promise<IteratorResult<Item>> = Promise.resolve({ done: true, value: undefined });
   /** The request that is producing or waiting. */
-  #request: Request<Item> | null = null;
+  #request: Receiver<Item> | null = null;
+  /** True until `request` returns. */
+  #isRequesting = false;
   /** Items that were requested and not delivered yet. */
   #requested = 0;
 
@@ -90,6 +88,13 @@ class PulledIterator<Item> implements PulledItems<Item> {
     this.#requested += 1;
     this.#last = this.#requested === 1 ? this.#next() : this.#nextAfter(this.#last);
     return this.#last;
+  }
+
+  request(receiver: Receiver<Item>): void {
+    this.#requested += 1;
+    this.#isRequesting = true;
+    this.#start(receiver);
+    this.#isRequesting = false;
   }
 
   get hasReady(): boolean {
@@ -122,27 +127,30 @@ class PulledIterator<Item> implements PulledItems<Item> {
   }
 
   #next(): Promise<IteratorResult<Item>> {
-    return new Promise((resolve, reject) => {
-      this.#request = { resolve, reject };
-      if (this.#isEnded || this.#index < this.#batch.length) this.#deliver();
-      else this.#produceNext();
-    });
+    return new Promise((resolve, reject) => this.#start({ resolve, reject }));
+  }
+
+  #start(request: Receiver<Item>): void {
+    this.#request = request;
+    if (this.#isEnded || this.#index < this.#batch.length) this.#deliver();
+    else this.#produceNext();
   }
 
   #produceNext(): void {
     this.#wake = () => {};
     if (this.#isEnded) return this.#deliver();
     this.#hasChanged = false;
+    let produced: Awaitable<readonly Item[] | Pause>;
     try {
-      const produced = this.#produce(this.#requester);
-      if (!(produced instanceof Promise)) return this.#take(produced);
-      produced.then(
-        (made) => this.#take(made),
-        (error: unknown) => this.#fail(error),
-      );
+      produced = this.#produce(this.#requester);
     } catch (error) {
-      this.#fail(error);
+      return this.#fail(error);
     }
+    if (!(produced instanceof Promise)) return this.#take(produced);
+    produced.then(
+      (made) => this.#take(made),
+      (error: unknown) => this.#fail(error),
+    );
   }
 
   #take(produced: readonly Item[] | Pause): void {
@@ -169,19 +177,21 @@ class PulledIterator<Item> implements PulledItems<Item> {
 
   /** Settles the request with the next item of the batch, or with the end. */
   #deliver(): void {
+    if (this.#isRequesting) return queueMicrotask(() => this.#deliver());
     const item = this.#isEnded ? undefined : this.#batch[this.#index];
     this.#index += 1;
     this.#settled()?.resolve(item === undefined ? this.#end() : { done: false, value: item });
   }
 
   #fail(error: unknown): void {
+    if (this.#isRequesting) return queueMicrotask(() => this.#fail(error));
     const request = this.#settled();
     this.#end();
     request?.reject(error);
   }
 
   /** The request, which is settled now. */
-  #settled(): Request<Item> | null {
+  #settled(): Receiver<Item> | null {
     const request = this.#request;
     this.#request = null;
     this.#requested -= 1;

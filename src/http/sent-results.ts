@@ -4,8 +4,10 @@
  * when the next one is requested. For graphql-ws this is a stream without results, which ends after the last one.
  */
 import type { ExecutionResult } from "graphql";
+import { requestNext } from "../runtime/requests.ts";
+import type { Receiver, Requestable } from "../runtime/requests.ts";
 
-type Results = AsyncIterator<ExecutionResult>;
+type Results = AsyncIterator<ExecutionResult> & Partial<Requestable<ExecutionResult>>;
 /** Sends a result; returns when the next one may be requested, undefined if that is at once. */
 type Send = (result: ExecutionResult) => Promise<void> | undefined;
 
@@ -13,11 +15,13 @@ export class SentResults implements AsyncIterableIterator<never> {
   readonly #results: Results;
   readonly #send: Send;
   #hasLeft = false;
-  #end = Promise.withResolvers<IteratorResult<never>>();
+  readonly #receiver: Receiver<ExecutionResult>;
+  readonly #end = Promise.withResolvers<IteratorResult<never>>();
 
   constructor(results: Results, send: Send) {
     this.#results = results;
     this.#send = send;
+    this.#receiver = { resolve: (result) => this.#take(result), reject: this.#end.reject };
   }
 
   /** Settles when the stream has ended. Called once. */
@@ -38,10 +42,10 @@ export class SentResults implements AsyncIterableIterator<never> {
   }
 
   readonly #request = (): void => {
-    this.#results.next().then(this.#take, this.#end.reject);
+    requestNext(this.#results, this.#receiver);
   };
 
-  readonly #take = ({ done, value }: IteratorResult<ExecutionResult, unknown>): void => {
+  #take({ done, value }: IteratorResult<ExecutionResult, unknown>): void {
     if (done || this.#hasLeft) return this.#end.resolve({ done: true, value: undefined });
     try {
       const sent = this.#send(value);
@@ -50,7 +54,7 @@ export class SentResults implements AsyncIterableIterator<never> {
     } catch (error) {
       void this.#fail(error);
     }
-  };
+  }
 
   async #fail(failure: unknown): Promise<void> {
     await Promise.allSettled([this.#results.return?.()]);

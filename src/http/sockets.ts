@@ -174,7 +174,7 @@ function send(socket: WebSocket, message: string, onSent: () => void): Promise<v
   // Not at once: a loop that keeps sending would never let the socket close.
   if (socket.readyState !== socket.OPEN) return nextTurn();
   if (socket.bufferedAmount + message.length < PAGE_BYTES) {
-    socket.send(message, onSent);
+    socket.send(message);
     return undefined;
   }
   return new Promise((sent) => {

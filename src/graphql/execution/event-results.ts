@@ -11,6 +11,8 @@
  */
 import type { ExecutionResult, OperationDefinitionNode } from "graphql";
 import type { Awaitable } from "../../runtime/awaitable.ts";
+import { requestNext } from "../../runtime/requests.ts";
+import type { Receiver, Requestable } from "../../runtime/requests.ts";
 import { createSharedYielding } from "../../runtime/yielding.ts";
 import type { EventBudget } from "./event-budget.ts";
 import type { EventKey } from "./event-scope.ts";
@@ -59,12 +61,13 @@ interface Pending {
 }
 
 /** A source with events that may be ready. */
-type Source = AsyncIterator<unknown> & {
-  readonly hasReady?: boolean;
-  takeReady?(most: number): readonly unknown[];
-};
+type Source = AsyncIterator<unknown> &
+  Partial<Requestable<unknown>> & {
+    readonly hasReady?: boolean;
+    takeReady?(most: number): readonly unknown[];
+  };
 
-export class EventResults implements AsyncIterableIterator<ExecutionResult> {
+export class EventResults implements AsyncIterableIterator<ExecutionResult>, Requestable<ExecutionResult> {
   readonly #source: Source;
   readonly #given: EventExecution;
   readonly #pageMax: number;
@@ -76,12 +79,17 @@ export class EventResults implements AsyncIterableIterator<ExecutionResult> {
   #last: Promise<IteratorResult<ExecutionResult>> = Promise.resolve({ done: true, value: undefined });
   /** Results that were requested and not delivered yet. */
   #requested = 0;
+  /** Of the result that is due next. */
+  #receiver: Receiver<ExecutionResult> | null = null;
+  /** Of the next event. */
+  readonly #events: Receiver<unknown>;
 
   constructor(source: AsyncIterator<unknown>, given: EventExecution) {
     this.#source = source;
     this.#given = given;
     this.#pageMax = Math.max(1, Math.min(PAGE_MAX, Math.floor(PAGE_COST / Math.max(1, given.cost))));
     this.#pageSize = this.#pageMax;
+    this.#events = { resolve: (event) => this.#take(event), reject: (failure) => void this.#fail(failure) };
   }
 
   /** Delivered in the order of the requests. */
@@ -89,6 +97,11 @@ export class EventResults implements AsyncIterableIterator<ExecutionResult> {
     this.#requested += 1;
     this.#last = this.#requested === 1 ? this.#next() : this.#nextAfter(this.#last);
     return this.#last;
+  }
+
+  request(receiver: Receiver<ExecutionResult>): void {
+    this.#requested += 1;
+    this.#start(receiver);
   }
 
   /** Ends the source too, at once. */
@@ -113,9 +126,14 @@ export class EventResults implements AsyncIterableIterator<ExecutionResult> {
   }
 
   #next(): Promise<IteratorResult<ExecutionResult>> {
+    return new Promise((resolve, reject) => this.#start({ resolve, reject }));
+  }
+
+  #start(receiver: Receiver<ExecutionResult>): void {
+    this.#receiver = receiver;
     const turn = this.#yieldTurn();
-    const result = turn ? turn.then(this.#begin) : this.#begin();
-    return result.then(this.#deliver, this.#fail);
+    if (turn) void turn.then(() => this.#begin());
+    else this.#begin();
   }
 
   /** The turn of the event loop in which the next result is due, if it exists already; nothing if that is this one. */
@@ -127,36 +145,54 @@ export class EventResults implements AsyncIterableIterator<ExecutionResult> {
     return yieldTurn();
   }
 
-  readonly #begin = (): Promise<ExecutionResult | null> =>
-    this.#pending.length === 0 ? this.#source.next().then(this.#take) : this.#nextPending();
+  #begin(): void {
+    if (this.#pending.length === 0) requestNext(this.#source, this.#events);
+    else void this.#nextPending().then(this.#deliver, this.#fail);
+  }
 
   async #nextPending(): Promise<ExecutionResult> {
     return this.#nextResult();
   }
 
+  #take(next: IteratorResult<unknown, unknown>): void {
+    let result: Awaitable<ExecutionResult | null>;
+    try {
+      result = this.#resultOf(next);
+    } catch (error) {
+      return void this.#fail(error);
+    }
+    if (result instanceof Promise) void result.then(this.#deliver, this.#fail);
+    else this.#deliver(result);
+  }
+
   /** Takes the next event, with those that are ready; null at the end of the source. */
-  readonly #take = ({ done, value }: IteratorResult<unknown, unknown>): Awaitable<ExecutionResult | null> => {
+  #resultOf({ done, value }: IteratorResult<unknown, unknown>): Awaitable<ExecutionResult | null> {
     if (done) return null;
     this.#pending = [{ event: value, ready: null }];
     if (reading.has(this.#given.operation))
       for (const event of this.#source.takeReady?.(this.#pageMax - 1) ?? []) this.#pending.push({ event, ready: null });
     return this.#nextResult();
+  }
+
+  readonly #deliver = (value: ExecutionResult | null): void => {
+    if (!value) this.#given.onEnd();
+    this.#settled()?.resolve(value ? { done: false, value } : { done: true, value: undefined });
   };
 
-  readonly #deliver = (value: ExecutionResult | null): IteratorResult<ExecutionResult> => {
-    this.#requested -= 1;
-    if (value) return { done: false, value };
-    this.#given.onEnd();
-    return { done: true, value: undefined };
-  };
-
-  readonly #fail = async (failure: unknown): Promise<never> => {
-    this.#requested -= 1;
+  readonly #fail = async (failure: unknown): Promise<void> => {
     this.#given.onEnd();
     // If the execution failed, the source would otherwise stay open forever.
     await Promise.allSettled([this.#source.return?.()]);
-    throw this.#given.mask(failure);
+    this.#settled()?.reject(this.#given.mask(failure));
   };
+
+  /** The receiver, which is called now. */
+  #settled(): Receiver<ExecutionResult> | null {
+    const receiver = this.#receiver;
+    this.#receiver = null;
+    this.#requested -= 1;
+    return receiver;
+  }
 
   /** The result of the first event that is pending. */
   #nextResult(): Awaitable<ExecutionResult> {

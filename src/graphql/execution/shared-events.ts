@@ -20,6 +20,7 @@
  * Every subscriber reads its own source at its own pace, without a queue here. Plugins after this one do not see these
  * streams, so errors are masked here, and open streams are counted here.
  */
+import { AsyncLocalStorage } from "node:async_hooks";
 import { randomUUID } from "node:crypto";
 import { createSourceEventStream, executeSubscriptionEvent, validateSubscriptionArgs } from "graphql";
 import type { ExecutionResult, GraphQLError } from "graphql";
@@ -79,6 +80,8 @@ export function shareEvents(mask: Mask, observer?: Observer): Plugin<Context> {
       const eventKey = eventKeyOf(args) ?? (() => null);
       const scope = scopeOf(args, given.contextValue.actor);
       const knows = executions.count;
+      // A change of the log calls the stream outside of its request.
+      const inRequest = AsyncLocalStorage.snapshot();
       const source = await createSourceEventStream(args);
       if (!(Symbol.asyncIterator in source)) return setResultAndStopExecution(masked(source, mask));
       const { group, leave } = groups.join(scope ?? `alone ${randomUUID()}`);
@@ -99,11 +102,12 @@ export function shareEvents(mask: Mask, observer?: Observer): Plugin<Context> {
         budget,
         cost: eventCost,
         execute(event) {
-          const executed = executeAtOneMoment(args.operation, given.contextValue, executionOf(event));
+          const executed = inRequest(executeAtOneMoment, args.operation, given.contextValue, executionOf(event));
           return executed instanceof Promise ? executed.then((result) => masked(result, mask)) : masked(executed, mask);
         },
-        executePage: (events) => executeTogether(args.operation, given.contextValue, events.map(executionOf)),
-        mask,
+        executePage: (events) =>
+          inRequest(executeTogether, args.operation, given.contextValue, events.map(executionOf)),
+        mask: (error) => inRequest(mask, error),
         onEnd() {
           if (leave()) observer?.streamEnded(transport);
         },
