@@ -894,6 +894,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "Many changes for many streams are delivered in turns of some milliseconds, between which other requests are answered.",
       },
       {
+        id: "R-706",
+        rule: "What the execution of an event logs has the request id of its subscription, whatever request wrote the change.",
+      },
+      {
         id: "R-694",
         rule: "A reader of a stream of changes that stops reading continues where it was when it reads on, or is disconnected and resumes with its cursor; it misses nothing, and delays no others.",
       },

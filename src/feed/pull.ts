@@ -2,7 +2,7 @@
  * An asynchronous iterator that is pulled: it produces a batch when the next item is requested and it has none, and
  * holds no more than that batch. It is written by hand because `return()` of an async generator waits for the promise
  * that the generator awaits, so the stream of a disconnected client would not end, and because a change must reach
- * thousands of waiting readers with one promise for each.
+ * thousands of waiting readers without a promise for each.
  *
  * Modes of a request for an item:
  * - producing: the producer makes the next batch. Items, or the end, settle the request; a `Pause` leads to waiting.
@@ -53,7 +53,8 @@ class PulledIterator<Item> implements PulledItems<Item> {
   #index = 0;
   #isEnded = false;
   #hasChanged = false;
-  #wake = () => {};
+  /** In the mode waiting. */
+  #isWaiting = false;
   #timer: NodeJS.Timeout | undefined;
   /** When the timer is due, by the monotonic clock. */
   #timerAt = 0;
@@ -71,7 +72,7 @@ class PulledIterator<Item> implements PulledItems<Item> {
     this.#release = release;
     const change = () => {
       this.#hasChanged = true;
-      this.#wake();
+      if (this.#isWaiting) this.#produceNext();
     };
     const hasLeft = () => this.#isEnded;
     this.#requester = {
@@ -137,7 +138,7 @@ class PulledIterator<Item> implements PulledItems<Item> {
   }
 
   #produceNext(): void {
-    this.#wake = () => {};
+    this.#isWaiting = false;
     if (this.#isEnded) return this.#deliver();
     this.#hasChanged = false;
     let produced: Awaitable<readonly Item[] | Pause>;
@@ -162,7 +163,7 @@ class PulledIterator<Item> implements PulledItems<Item> {
 
   #pause(milliseconds: number): void {
     if (this.#hasChanged || this.#isEnded || milliseconds <= 0) return this.#produceNext();
-    this.#wake = () => this.#produceNext();
+    this.#isWaiting = true;
     // A timer that is due earlier is kept: the producer then asks for the rest of the pause. So a stream that is woken
     // often does not start a timer each time.
     const at = performance.now() + milliseconds;
@@ -171,7 +172,7 @@ class PulledIterator<Item> implements PulledItems<Item> {
     this.#timerAt = at;
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
-      this.#wake();
+      if (this.#isWaiting) this.#produceNext();
     }, milliseconds);
   }
 
@@ -204,7 +205,7 @@ class PulledIterator<Item> implements PulledItems<Item> {
     this.#batch = [];
     this.#unsubscribe();
     clearTimeout(this.#timer);
-    this.#wake();
+    if (this.#isWaiting) this.#produceNext();
     return { done: true, value: undefined };
   }
 }

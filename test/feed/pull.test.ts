@@ -3,6 +3,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { pulled } from "../../src/feed/pull.ts";
 import type { Pause, Producer } from "../../src/feed/pull.ts";
 import { Listeners } from "../../src/feed/listeners.ts";
+import type { Receiver } from "../../src/runtime/requests.ts";
 
 const HOUR_MS = 3_600_000;
 
@@ -38,6 +39,68 @@ describe("pulled iterator", () => {
     expect(state.calls).toBe(2);
     expect(await next).toEqual({ done: false, value: 7 });
     await items.return?.();
+  });
+
+  test("a change reaches a waiting receiver at once, which requests the next item", async () => {
+    const produced: number[] = [];
+    const { items, change } = iteratorOf(produced);
+    const received: unknown[] = [];
+    const receiver: Receiver<number> = {
+      resolve({ done, value }) {
+        received.push(done ? "end" : value);
+        if (!done) items.request(receiver);
+      },
+      reject: (error) => received.push(error),
+    };
+    items.request(receiver);
+    for (const value of [1, 2]) {
+      produced.push(value);
+      change();
+      expect(received.at(-1)).toBe(value);
+    }
+    await items.return?.();
+    expect(received).toEqual([1, 2, "end"]);
+  });
+
+  test.each([
+    { what: "an item that exists", produce: () => [7], received: { done: false, value: 7 } },
+    { what: "the end", produce: () => [], received: { done: true, value: undefined } },
+    {
+      what: "an error",
+      produce: () => {
+        throw new Error("cannot produce");
+      },
+      received: new Error("cannot produce"),
+    },
+  ])("$what reaches a receiver only when its request has returned", async ({ produce, received: expected }) => {
+    const items = pulled<number>(() => () => {}, produce);
+    const received: unknown[] = [];
+    items.request({ resolve: (result) => received.push(result), reject: (error) => received.push(error) });
+    expect(received).toEqual([]);
+    await Promise.resolve();
+    expect(received).toEqual([expected]);
+  });
+
+  test("a receiver that requests at once each of many items that exist does not exhaust the stack", async () => {
+    const many = 50_000;
+    const batches = [Array.from({ length: many }, (_, index) => index), []];
+    const items = pulled<number>(
+      () => () => {},
+      () => batches.shift() ?? [],
+    );
+    let count = 0;
+    await new Promise<void>((ended, reject) => {
+      const receiver: Receiver<number> = {
+        resolve({ done }) {
+          if (done) return ended();
+          count += 1;
+          items.request(receiver);
+        },
+        reject,
+      };
+      items.request(receiver);
+    });
+    expect(count).toBe(many);
   });
 
   test("an iterator that is woken often starts one timer", async () => {

@@ -5,7 +5,10 @@
 import { GraphQLError, buildSchema, getNamedType, isLeafType, isObjectType, parse } from "graphql";
 import type { ExecutionResult, GraphQLObjectType } from "graphql";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { Listeners } from "../../src/feed/listeners.ts";
+import { pulled } from "../../src/feed/pull.ts";
 import { shareEvents } from "../../src/graphql/execution/shared-events.ts";
+import { loggedHere, withLogged } from "../../src/log.ts";
 import { executionsOf } from "../support/event-executions.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest, takeUntil } from "../support/service.ts";
@@ -238,4 +241,49 @@ describe("page of events", () => {
     state.revision = 2;
     for (const key of ["own1", "own2", "own3", "t1", "t2"]) expect(await next(b)).toEqual({ key, revision: 2 });
   });
+});
+
+describe("execution of a live event", () => {
+  const schema = buildSchema("type Query { a: Int } type Subscription { changed: String }");
+  const field = schema.getSubscriptionType()?.getFields()["changed"];
+  if (!field) throw new Error("The subscription field is missing.");
+  field.subscribe = (_root, _args, { source }: { source: AsyncIterator<string> }) => source;
+
+  test.each([
+    { what: "resolver", fails: false },
+    { what: "masking of an error", fails: true },
+  ])(
+    "a $what has the request id of its subscription in the log, not that of the request that wrote [R-706]",
+    async ({ fails }) => {
+      const seen: unknown[] = [];
+      field.resolve = (value: string) => {
+        if (fails) throw new Error("the event is faulty");
+        seen.push(loggedHere().requestId);
+        return value;
+      };
+      const plugin = shareEvents((error) => {
+        seen.push(loggedHere().requestId);
+        return new GraphQLError((error as Error).message);
+      });
+      const listeners = new Listeners();
+      const events: string[] = [];
+      const source = pulled(
+        (listener) => listeners.add(listener),
+        () => (events.length > 0 ? events.splice(0) : { pauseMs: 60_000 }),
+      );
+      const results = await withLogged({ requestId: "subscription" }, () =>
+        executionsOf(plugin, {
+          schema,
+          document: parse("subscription { changed }"),
+          contextValue: { actor: "alice", source, services: { database: ostler.database } },
+        }),
+      );
+      const result = results.next();
+      events.push("written");
+      withLogged({ requestId: "mutation" }, () => listeners.notify());
+      expect(seen).toEqual(["subscription"]);
+      expect((await result).done).toBe(false);
+      await results.return?.();
+    },
+  );
 });

@@ -2,6 +2,7 @@
 import type { ExecutionResult } from "graphql";
 import { describe, expect, test } from "vitest";
 import { SentResults } from "../../src/http/sent-results.ts";
+import type { Receiver } from "../../src/runtime/requests.ts";
 
 /** A source of which the test decides when it has a result. */
 function sourceOf() {
@@ -41,6 +42,21 @@ describe("results sent to a socket", () => {
     from.end();
     expect(await ended).toEqual({ done: true, value: undefined });
     expect(from.requests).toHaveLength(4);
+  });
+
+  test("a result that a source gives without a promise is sent at once, and the next one requested", async () => {
+    const receivers: Receiver<ExecutionResult>[] = [];
+    const source = {
+      ...sourceOf().source,
+      request: (receiver: Receiver<ExecutionResult>) => void receivers.push(receiver),
+    };
+    const sent: unknown[] = [];
+    const ended = new SentResults(source, ({ data }) => void sent.push(data?.["n"])).next();
+    receivers[0]?.resolve({ done: false, value: { data: { n: 1 } } });
+    expect(sent).toEqual([1]);
+    expect(receivers).toHaveLength(2);
+    receivers[1]?.reject(new Error("the source failed"));
+    await expect(ended).rejects.toThrow("the source failed");
   });
 
   test("the next result is requested only when the socket is ready for it", async () => {

@@ -35,7 +35,8 @@ export function createEventBudget(wait: (milliseconds: number) => Promise<unknow
     while (fill() < 0) await wait((-left / COST_PER_SECOND) * 1_000);
   };
   return {
-    paid: () => (fill() < 0 ? waitUntilPaid() : undefined),
+    // Without a debt the time is not read: thousands of streams ask for each item.
+    paid: () => (left < 0 && fill() < 0 ? waitUntilPaid() : undefined),
     affords: (cost) => Math.max(1, Math.floor(fill() / Math.max(1, cost))),
     spend(cost) {
       left = fill() - cost;

@@ -26,6 +26,7 @@ import { createSourceEventStream, executeSubscriptionEvent, validateSubscription
 import type { ExecutionResult, GraphQLError } from "graphql";
 import type { Plugin } from "graphql-yoga";
 import type { Observer } from "../../observer.ts";
+import { whenReady } from "../../runtime/awaitable.ts";
 import type { Context } from "../base/context.ts";
 import { executeAtOneMoment, executeTogether } from "./event-moment.ts";
 import { createEventBudget } from "./event-budget.ts";
@@ -82,6 +83,7 @@ export function shareEvents(mask: Mask, observer?: Observer): Plugin<Context> {
       const knows = executions.count;
       // A change of the log calls the stream outside of its request.
       const inRequest = AsyncLocalStorage.snapshot();
+      const maskInRequest: Mask = (error) => inRequest(mask, error);
       const source = await createSourceEventStream(args);
       if (!(Symbol.asyncIterator in source)) return setResultAndStopExecution(masked(source, mask));
       const { group, leave } = groups.join(scope ?? `alone ${randomUUID()}`);
@@ -103,11 +105,11 @@ export function shareEvents(mask: Mask, observer?: Observer): Plugin<Context> {
         cost: eventCost,
         execute(event) {
           const executed = inRequest(executeAtOneMoment, args.operation, given.contextValue, executionOf(event));
-          return executed instanceof Promise ? executed.then((result) => masked(result, mask)) : masked(executed, mask);
+          return whenReady(executed, (result) => masked(result, maskInRequest));
         },
         executePage: (events) =>
           inRequest(executeTogether, args.operation, given.contextValue, events.map(executionOf)),
-        mask: (error) => inRequest(mask, error),
+        mask: maskInRequest,
         onEnd() {
           if (leave()) observer?.streamEnded(transport);
         },
