@@ -93,6 +93,8 @@ describe("migration rules", () => {
     'ALTER TABLE "nodes" ADD CONSTRAINT "height_sound" CHECK ("height" > 0);',
     'CREATE UNIQUE INDEX "nodes_serial" ON "nodes" ("serial");',
     'CREATE INDEX "nodes_rack" ON "nodes" ("rack");',
+    'ALTER TABLE "nodes" DROP CONSTRAINT "nodes_cluster_id_clusters_id_fkey";',
+    'ALTER TABLE "nodes" DROP CONSTRAINT "nodes_name_key";',
     "UPDATE nodes SET labels = '{}';",
     "CREATE TRIGGER watch BEFORE UPDATE ON nodes FOR EACH ROW EXECUTE FUNCTION x();",
   ])("migration must not contain %s", (text) => {
@@ -104,6 +106,9 @@ describe("migration rules", () => {
     expect(flaws('-- decision 0013: the table is small\nCREATE INDEX "nodes_rack" ON "nodes" ("rack");')).toBe(0);
     const drop = '-- decision 0013: unused since 0.9\nALTER TABLE "nodes" DROP COLUMN "labels";';
     expect([flaws(drop), flaws(drop, "20270301000000_drop_labels__needs_20270101000000")]).toEqual([1, 0]);
+    const dropConstraint = (name: string) =>
+      flaws(`-- decision 0013: why\nALTER TABLE "nodes" DROP CONSTRAINT "${name}";`);
+    expect([dropConstraint("nodes_name_key"), dropConstraint("nodes_cluster_id_clusters_id_fkey")]).toEqual([1, 0]);
   });
 });
 

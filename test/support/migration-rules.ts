@@ -11,7 +11,7 @@ const TAKES_AWAY: readonly (readonly [RegExp, string])[] = [
     /^drop (table|view|materialized view|schema|type|sequence|function|trigger)\b/,
     "takes away what the release before may use",
   ],
-  [/^alter table .*\bdrop (column|constraint)\b/, "takes away what the release before may use"],
+  [/^alter table .*\bdrop (column|constraint(?! \S+_fkey\b))\b/, "takes away what the release before may use"],
   [/\brename\b/, "renames what the release before knows by its old name"],
 ];
 const HINDERS: readonly (readonly [RegExp, string])[] = [
@@ -35,6 +35,7 @@ const HINDERS: readonly (readonly [RegExp, string])[] = [
     /^alter table .*\badd (constraint|check|foreign key|unique|primary key)\b(?!.*\bnot valid\b)/,
     "reads the whole table under a lock; say NOT VALID, and validate it in the next release",
   ],
+  [/^alter table .*\bdrop constraint\b/, "gives up a reference; say in a decision what takes its place"],
   [/^create unique index\b/, "refuses rows that the release before may write"],
   [
     /^create index\b(?! if not exists)/,

@@ -7,6 +7,7 @@ import { LruMap } from "../../runtime/lru-map.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 
 const KNOWN_MAX = 1_000;
+/** Named by the trigger that checks the plans of new runs. */
 const REFERENCE = "runs_plan_hash_plans_hash_fkey";
 
 export class KnownPlans {
