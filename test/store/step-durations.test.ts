@@ -10,7 +10,7 @@ const { connection, sql } = owned.use(await testDatabase());
 const { reader } = owned.use(await openDatabase({ connection, connectionsMax: 1 }));
 afterAll(() => owned.disposeAsync());
 
-beforeEach(() => sql`truncate operations, plans cascade`);
+beforeEach(() => sql`truncate runs, operations, plans cascade`);
 
 interface Past {
   readonly seconds: readonly number[];
