@@ -1,4 +1,4 @@
-/** A run refers to an operation and a plan that are stored, whoever writes: as with foreign keys. */
+/** A run refers to an operation and a plan that are stored, as with foreign keys. */
 import { randomUUID } from "node:crypto";
 import postgres from "postgres";
 import type { Sql, TransactionSql } from "postgres";
