@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildSchema as parsedSchema, validateSchema } from "graphql";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { VARIABLES } from "../src/config/variables.ts";
 import { describeDrivers } from "../src/drivers/load.ts";
 import { buildSchema, schemaText } from "../src/graphql/schema/schema.ts";
@@ -333,33 +333,38 @@ describe("start that fails", () => {
     expect(output.stdout).toBe("");
   }, 60_000);
 
-  test("a start on a data folder that another process uses is refused, and the other process continues", async () => {
+  describe("beside another service", () => {
     const data = join(folder, "data");
-    const { url, child, exited } = await start(data);
-    const second = run(["--data", data, "--port", "0", "--log", "silent"]);
-    expect(await second.exited).toEqual([1, null]);
-    expect(second.output.stderr).toMatch(/^Ostler cannot start: .*\n$/);
-    expect(await ask(url, "{ viewer { subject } }")).toEqual({ viewer: { subject: "anonymous" } });
-    child.kill("SIGTERM");
-    expect(await exited).toEqual([0, null]);
-  }, 60_000);
+    let other: Awaited<ReturnType<typeof start>> | undefined;
+    const running = () => {
+      if (!other) throw new Error("The other service did not start.");
+      return other;
+    };
+    beforeAll(async () => {
+      other = await start(data);
+    }, 60_000);
+    afterAll(async () => {
+      running().child.kill("SIGTERM");
+      const [code] = await running().exited;
+      if (code !== 0) throw new Error(`The other service ended with ${code}.`);
+    }, 60_000);
 
-  test("a start on a port that is in use is refused before a database is made", async () => {
-    const { url, child, exited } = await start(join(folder, "data"));
-    const { exited: refused, output } = run([
-      "--data",
-      join(folder, "other"),
-      "--port",
-      new URL(url).port,
-      "--log",
-      "silent",
-    ]);
-    expect(await refused).toEqual([1, null]);
-    expect(output.stderr).toMatch(
-      /^Ostler cannot start: Port \d+ on 127\.0\.0\.1 is in use; choose another one with OSTLER_PORT or --port\.\n$/,
-    );
-    expect(existsSync(join(folder, "other"))).toBe(false);
-    child.kill("SIGTERM");
-    expect(await exited).toEqual([0, null]);
-  }, 60_000);
+    test("a start on a data folder that another process uses is refused, and the other process continues", async () => {
+      const second = run(["--data", data, "--port", "0", "--log", "silent"]);
+      expect(await second.exited).toEqual([1, null]);
+      expect(second.output.stderr).toMatch(/^Ostler cannot start: .*\n$/);
+      expect(await ask(running().url, "{ viewer { subject } }")).toEqual({ viewer: { subject: "anonymous" } });
+    }, 60_000);
+
+    test("a start on a port that is in use is refused before a database is made", async () => {
+      const unused = join(folder, "other");
+      const { port } = new URL(running().url);
+      const { exited: refused, output } = run(["--data", unused, "--port", port, "--log", "silent"]);
+      expect(await refused).toEqual([1, null]);
+      expect(output.stderr).toMatch(
+        /^Ostler cannot start: Port \d+ on 127\.0\.0\.1 is in use; choose another one with OSTLER_PORT or --port\.\n$/,
+      );
+      expect(existsSync(unused)).toBe(false);
+    }, 60_000);
+  });
 });

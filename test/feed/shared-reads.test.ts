@@ -224,6 +224,7 @@ describe("filtered stream with many transitions to skip", () => {
     await sql`alter table transitions disable trigger all`;
     await sql`insert into transitions (position, node_id, node_name, project, from_state, to_state, event, sequence, node_revision, actor, at)
       select n, gen_random_uuid(), 'long-gone', 'default', null, 'ENROLLED', 'register', 1, 1, 'test', now() from generate_series(1, 60000) n`;
+    far.notify();
     await vi.waitFor(() => expect(far.tail.head).toBe(60_000), { timeout: 20_000 });
     let now = performance.now();
     vi.spyOn(performance, "now").mockImplementation(() => now);

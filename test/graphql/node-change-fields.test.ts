@@ -178,6 +178,7 @@ describe("fields of nodes", () => {
     const fields = Object.entries(BY_INSPECTION);
     const { stream, before } = await follow(name, fields.map(([, { ask }]) => ask).join(" "));
     await insert(2);
+    await ostler.test.sql`select pg_notify('ostler', '')`;
     const item = (await takeUntil(stream, isUpserted)).at(-1)?.nodeChanges;
     await stream.return?.();
     expect(item?.changed).toEqual(["INVENTORY"]);
