@@ -986,6 +986,10 @@ export const RULES: readonly RuleSection[] = [
       },
       { id: "R-698", rule: "The page of GraphiQL is loaded when it is first opened, not at the start of the service." },
       {
+        id: "R-710",
+        rule: "Reads of requests that arrive together use three connections; one that has waited for 50 ms gets a connection of its own, up to the limit of the pool.",
+      },
+      {
         id: "R-709",
         rule: "The heap of the service grows by 80 percent of what is in use until V8 collects its old generation, instead of to about three times as much.",
       },

@@ -2,7 +2,7 @@
 import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
 import postgres from "postgres";
 import type { Sql } from "postgres";
-import { useNewestConnection } from "./workarounds/newest-connection.ts";
+import { FINDING, useNewestConnection } from "./workarounds/newest-connection.ts";
 import { failTransactionsOnLoss } from "./workarounds/transaction-loss.ts";
 import { createWatchdogSocket } from "./workarounds/watchdog-socket.ts";
 import type { Target } from "./workarounds/watchdog-socket.ts";
@@ -69,7 +69,11 @@ export function connect(connection: Connection, pool: PoolOptions): Sql {
   const options = {
     max,
     prepare,
-    ...(onStatement && { debug: (_connection: number, text: string) => onStatement(text) }),
+    ...(onStatement && {
+      debug(_connection: number, text: string) {
+        if (text !== FINDING) onStatement(text);
+      },
+    }),
     onnotice: () => {},
     connect_timeout: CONNECT_SECONDS,
     keep_alive: KEEP_ALIVE_SECONDS,

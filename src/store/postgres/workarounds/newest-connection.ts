@@ -5,7 +5,9 @@
  * postgres.js 3.4.9 uses idle connections in turn (no upstream issue is known). After one burst every connection of the
  * pool would be used again and again, none would become idle for long, and each would hold its prepared statements and
  * caches in PostgreSQL, some 8 MB. Its queue of idle connections has no name outside of postgres.js: it is the queue
- * that a connection is in when its idle timer starts. BEGIN is given the connection.
+ * that a connection is in when its idle timer starts. BEGIN is given the connection, and so is a statement with the same
+ * option, unless it has values and is not prepared: a pool may have no transactions for a long time, so a statement is
+ * sent for this a moment after the first.
  */
 import type { Sql } from "postgres";
 
@@ -22,14 +24,19 @@ interface ConnectionQueue {
   remove(connection: PooledConnection): PooledConnection | null;
 }
 
-/** Options of BEGIN in postgres.js. */
-interface BeginOptions {
+/** Options of a statement. The result of `onexecute` is whether the connection can be sent further statements now. */
+interface StatementOptions {
   onexecute?: (connection: PooledConnection) => unknown;
 }
+
+/** The statement that finds the queue, and the time after the first statement at which it is sent. */
+export const FINDING = "select 1 as finding";
+const FIND_MS = 50;
 
 export function useNewestConnection(sql: Sql): Sql {
   const unsafe = sql.unsafe.bind(sql);
   let isFound = false;
+  let isAwaited = false;
   const find = (connection: PooledConnection) => {
     isFound = true;
     const { idleTimer } = connection;
@@ -40,10 +47,25 @@ export function useNewestConnection(sql: Sql): Sql {
       start();
     };
   };
+  const send = () => {
+    isAwaited = false;
+    const options: StatementOptions = {
+      onexecute(connection) {
+        if (!isFound) find(connection);
+        return true;
+      },
+    };
+    // If the connection is lost, or the pool is closed, the next statement repeats this.
+    if (!isFound) unsafe(FINDING, [], { prepare: false, ...options }).catch(() => {});
+  };
   const finding: Sql["unsafe"] = (text, values, options) => {
-    const { onexecute } = (options ?? {}) as BeginOptions;
+    const { onexecute } = (options ?? {}) as StatementOptions;
+    if (!isFound && !isAwaited && !onexecute) {
+      isAwaited = true;
+      setTimeout(send, FIND_MS).unref();
+    }
     if (isFound || !onexecute) return unsafe(text, values, options);
-    const both: BeginOptions = {
+    const both: StatementOptions = {
       onexecute(connection) {
         if (!isFound) find(connection);
         return onexecute(connection);

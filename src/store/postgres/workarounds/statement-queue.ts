@@ -1,6 +1,7 @@
 /**
  * Limits the running statements and transactions of a pool to its connections; further ones wait here in order and time
- * out. A transaction counts as one statement.
+ * out. A transaction counts as one statement. With three running, another waits for a moment before it opens a
+ * connection.
  *
  * postgres.js 3.4.9 sends a statement to a busy connection, behind the statement that runs there, although others are
  * idle (explained in issue 747), and cannot time out a waiting statement (requested in issue 1036): one slow statement
@@ -39,6 +40,13 @@ export class ConnectionUnresponsiveError extends Error {
   }
 }
 
+/**
+ * Statements at a time that open connections at once. A further one waits for a moment first: statements that arrive
+ * together end within milliseconds, and a session of PostgreSQL takes 2 to 8 MB.
+ */
+const PROMPT = 3;
+/** Time after which a statement gets a connection of its own, as long as the pool has one. */
+const PATIENCE_MS = 50;
 /** Time after its timeout at which a statement that was not answered fails, in seconds. */
 const REJECT_SECONDS = 2;
 /** Time after that at which its connection has been found dead, so that its slot is free, in seconds. */
@@ -100,16 +108,24 @@ class StatementQueue {
 
   #whenFree(action: () => void, reject: (error: unknown) => void): void {
     const { concurrency, seconds } = this.#limits;
-    if (this.#running < concurrency) return action();
-    const timeout = setTimeout(() => {
-      this.#waiting.delete(start);
-      reject(new StatementTimeoutError(seconds));
-    }, seconds * 1_000);
+    if (this.#running < Math.min(PROMPT, concurrency)) return action();
+    let timer: NodeJS.Timeout | undefined;
     const start = () => {
-      clearTimeout(timeout);
+      clearTimeout(timer);
       this.#waiting.delete(start);
       action();
     };
+    const giveUp = () => {
+      this.#waiting.delete(start);
+      reject(new StatementTimeoutError(seconds));
+    };
+    const insist = () => {
+      if (!this.#waiting.has(start)) return;
+      if (this.#running < concurrency) return start();
+      timer = setTimeout(giveUp, seconds * 1_000);
+    };
+    // Results that have arrived while this process was busy are read before.
+    timer = setTimeout(() => setImmediate(insist), PATIENCE_MS);
     this.#waiting.add(start);
   }
 
