@@ -40,6 +40,9 @@ const CONNECT_SECONDS = 10;
 /** How long running statements may take when a pool is closed. */
 const END_SECONDS = 2;
 
+/** Part of the statement that postgres.js sends on each new connection. */
+const TYPES = "select b.oid, b.typarray";
+
 export interface PoolOptions {
   readonly max: number;
   readonly prepare: boolean;
@@ -71,7 +74,7 @@ export function connect(connection: Connection, pool: PoolOptions): Sql {
     prepare,
     ...(onStatement && {
       debug(_connection: number, text: string) {
-        if (text !== FINDING) onStatement(text);
+        if (text !== FINDING && !text.includes(TYPES)) onStatement(text);
       },
     }),
     onnotice: () => {},

@@ -24,7 +24,7 @@ interface ConnectionQueue {
   remove(connection: PooledConnection): PooledConnection | null;
 }
 
-/** Options of a statement. The result of `onexecute` is whether the connection can be sent further statements now. */
+/** The result of `onexecute` is whether the connection can be sent further statements now. */
 interface StatementOptions {
   onexecute?: (connection: PooledConnection) => unknown;
 }
