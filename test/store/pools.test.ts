@@ -108,14 +108,3 @@ test("pool for reads of requests uses the connection that was used last also wit
   );
   expect(await openSessions()).toBe(BURST);
 });
-
-test("sixteen short reads of requests at a time open few connections, and slow ones have one each [R-710]", async () => {
-  await using database = await openDatabase({ connection: given.connection, connectionsMax: 20 });
-  const read = () => database.bounded.execute(sql`select 1`);
-  await Promise.all(Array.from({ length: 3 }, () => sleeping(database)));
-  await Promise.all(Array.from({ length: 16 }, read));
-  // The pool's own first statement may have opened one more.
-  expect(await openSessions()).toBeLessThanOrEqual(4);
-  await Promise.all(Array.from({ length: 10 }, () => sleeping(database)));
-  expect(await openSessions()).toBe(10);
-});

@@ -2,7 +2,7 @@
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import { sql as text } from "drizzle-orm";
-import { afterAll, describe, expect, inject, test } from "vitest";
+import { afterAll, describe, expect, inject, test, vi } from "vitest";
 import postgres from "postgres";
 import { isConnectionLoss, sqlState } from "../../src/store/postgres/connection-errors.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
@@ -243,4 +243,22 @@ test("bounded read that takes too long is refused if no other connection is avai
 
 test("reads that are not bounded have no timeout", async () => {
   expect(await outcome(reader.execute("select pg_sleep(1.5)"))).toBe("read");
+});
+
+test("reads that arrive together begin three at a time, and after 50 ms all for which the pool has connections [R-710]", async () => {
+  vi.useFakeTimers();
+  try {
+    const begin = vi.fn(() => new Promise(() => {}));
+    const pool = { unsafe: vi.fn(), begin };
+    const limited = limitStatements(pool as unknown as postgres.Sql, { concurrency: 10, seconds: 10 });
+    const reads = Array.from({ length: 16 }, () => outcome(limited.begin(async () => {})));
+    await vi.advanceTimersByTimeAsync(49);
+    expect(begin).toHaveBeenCalledTimes(3);
+    await vi.advanceTimersByTimeAsync(2);
+    expect(begin).toHaveBeenCalledTimes(10);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await Promise.all(reads.slice(10))).toEqual(Array.from({ length: 6 }, () => "StatementTimeoutError"));
+  } finally {
+    vi.useRealTimers();
+  }
 });
