@@ -248,8 +248,8 @@ test("reads that are not bounded have no timeout", async () => {
 test("reads that arrive together begin three at a time, and after 50 ms all for which the pool has connections [R-710]", async () => {
   vi.useFakeTimers();
   try {
-    const begin = vi.fn(() => new Promise(() => {}));
-    const pool = { unsafe: vi.fn(), begin };
+    const begin = vi.fn<() => Promise<never>>(() => new Promise(() => {}));
+    const pool = { unsafe: vi.fn<() => void>(), begin };
     const limited = limitStatements(pool as unknown as postgres.Sql, { concurrency: 10, seconds: 10 });
     const reads = Array.from({ length: 16 }, () => outcome(limited.begin(async () => {})));
     await vi.advanceTimersByTimeAsync(49);

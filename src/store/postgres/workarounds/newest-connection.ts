@@ -5,9 +5,9 @@
  * postgres.js 3.4.9 uses idle connections in turn (no upstream issue is known). After one burst every connection of the
  * pool would be used again and again, none would become idle for long, and each would hold its prepared statements and
  * caches in PostgreSQL, some 8 MB. Its queue of idle connections has no name outside of postgres.js: it is the queue
- * that a connection is in when its idle timer starts. BEGIN is given the connection, and so is a statement with the same
- * option, unless it has values and is not prepared: a pool may have no transactions for a long time, so a statement is
- * sent for this a moment after the first.
+ * that a connection is in when its idle timer starts. BEGIN is given the connection, and so is a statement with the
+ * same option, unless it has values and is not prepared: a pool may have no transactions for a long time, so a
+ * statement is sent for this a moment after the first.
  */
 import type { Sql } from "postgres";
 
