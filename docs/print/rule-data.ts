@@ -987,7 +987,7 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-698", rule: "The page of GraphiQL is loaded when it is first opened, not at the start of the service." },
       {
         id: "R-710",
-        rule: "Reads of requests that arrive together use three connections; one that has waited for 50 ms gets a connection of its own, up to the limit of the pool.",
+        rule: "Reads of requests that arrive together use three connections, or as many as were used in the last 10 s; one that has waited for 50 ms gets a connection of its own, up to the limit of the pool.",
       },
       {
         id: "R-709",

@@ -262,3 +262,34 @@ test("reads that arrive together begin three at a time, and after 50 ms all for 
     vi.useRealTimers();
   }
 });
+
+test("reads that arrive together begin at once where the pool has connections that it has not closed yet [R-710]", async () => {
+  vi.useFakeTimers();
+  try {
+    let end: (() => void)[] = [];
+    const begin = vi.fn<() => Promise<void>>(() => new Promise((resolve) => end.push(resolve)));
+    const pool = { unsafe: vi.fn<() => void>(), begin };
+    const limits = { concurrency: 10, seconds: 10, unusedSeconds: 5 };
+    const limited = limitStatements(pool as unknown as postgres.Sql, limits);
+    /** How many of eight reads begin within a millisecond; all end afterwards. */
+    const beginAtOnce = async () => {
+      begin.mockClear();
+      const reads = Array.from({ length: 8 }, () => limited.begin(async () => {}));
+      await vi.advanceTimersByTimeAsync(1);
+      const count = begin.mock.calls.length;
+      await vi.advanceTimersByTimeAsync(60);
+      for (const one of end) one();
+      end = [];
+      await Promise.all(reads);
+      return count;
+    };
+    expect(await beginAtOnce()).toBe(3);
+    expect(await beginAtOnce()).toBe(8);
+    await vi.advanceTimersByTimeAsync(4_900);
+    expect(await beginAtOnce()).toBe(8);
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(await beginAtOnce()).toBe(3);
+  } finally {
+    vi.useRealTimers();
+  }
+});

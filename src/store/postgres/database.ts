@@ -213,6 +213,7 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed) {
     boundedSql: limitStatements(connect(connection, { max: pools.readers, prepare, onStatement, ...timeouts }), {
       concurrency: pools.readers,
       seconds: readSeconds,
+      unusedSeconds,
       cancels: isPooled,
     }),
     snapshotSql: connect(connection, { max: pools.snapshots, prepare, ...timeouts }),

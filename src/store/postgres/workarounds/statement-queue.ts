@@ -1,7 +1,7 @@
 /**
  * Limits the running statements and transactions of a pool to its connections; further ones wait here in order and time
- * out. A transaction counts as one statement. With three running, another waits for a moment before it opens a
- * connection.
+ * out. A transaction counts as one statement. With three running, one that would open a connection waits for a moment
+ * before.
  *
  * postgres.js 3.4.9 sends a statement to a busy connection, behind the statement that runs there, although others are
  * idle (explained in issue 747), and cannot time out a waiting statement (requested in issue 1036): one slow statement
@@ -56,6 +56,8 @@ export interface StatementLimits {
   readonly concurrency: number;
   /** Timeout of a statement, and of its wait. */
   readonly seconds: number;
+  /** Time without a statement after which the pool closes a connection; absent or 0: it stays open. */
+  readonly unusedSeconds?: number;
   /** Whether statements are canceled here at their timeout; false if the server does it. */
   readonly cancels?: boolean;
 }
@@ -91,6 +93,8 @@ export function limitStatements(sql: Sql, limits: StatementLimits): Sql {
 class StatementQueue {
   readonly #limits: StatementLimits;
   readonly #waiting = new Set<() => void>();
+  /** When as many statements as the index ran last, and one more: the pool uses its newest connections first. */
+  readonly #usedAt: number[] = [];
   #running = 0;
 
   constructor(limits: StatementLimits) {
@@ -108,7 +112,7 @@ class StatementQueue {
 
   #whenFree(action: () => void, reject: (error: unknown) => void): void {
     const { concurrency, seconds } = this.#limits;
-    if (this.#running < Math.min(PROMPT, concurrency)) return action();
+    if (this.#running < concurrency && this.#isConnected()) return action();
     let timer: NodeJS.Timeout | undefined;
     const start = () => {
       clearTimeout(timer);
@@ -127,6 +131,14 @@ class StatementQueue {
     // Results that have arrived while this process was busy are read before.
     timer = setTimeout(() => setImmediate(insist), PATIENCE_MS);
     this.#waiting.add(start);
+  }
+
+  /** Whether a further statement opens no connection, or one that is opened at once. */
+  #isConnected(): boolean {
+    if (this.#running < PROMPT) return true;
+    const usedAt = this.#usedAt[this.#running];
+    const { unusedSeconds = 0 } = this.#limits;
+    return usedAt !== undefined && (unusedSeconds === 0 || performance.now() - usedAt < unusedSeconds * 1_000);
   }
 
   #send(statement: Statement): void {
@@ -164,11 +176,13 @@ class StatementQueue {
    */
   #acquire(): () => void {
     let isHeld = true;
+    this.#usedAt[this.#running] = performance.now();
     this.#running += 1;
     return () => {
       if (!isHeld) return;
       isHeld = false;
       this.#running -= 1;
+      this.#usedAt[this.#running] = performance.now();
       const [next] = this.#waiting;
       next?.();
     };
