@@ -101,7 +101,8 @@ export function connect(connection: Connection, pool: PoolOptions): Sql {
     }),
     ...more,
   };
-  return failTransactionsOnLoss(useNewestConnection(open(options)));
+  const sql = open(options);
+  return failTransactionsOnLoss(max > 1 ? useNewestConnection(sql) : sql);
 }
 
 export async function closePool(sql: Sql): Promise<void> {
