@@ -2,7 +2,7 @@
 import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
 import postgres from "postgres";
 import type { Sql } from "postgres";
-import { FINDING, useNewestConnection } from "./workarounds/newest-connection.ts";
+import { useNewestConnection } from "./workarounds/newest-connection.ts";
 import { failTransactionsOnLoss } from "./workarounds/transaction-loss.ts";
 import { createWatchdogSocket } from "./workarounds/watchdog-socket.ts";
 import type { Target } from "./workarounds/watchdog-socket.ts";
@@ -74,7 +74,7 @@ export function connect(connection: Connection, pool: PoolOptions): Sql {
     prepare,
     ...(onStatement && {
       debug(_connection: number, text: string) {
-        if (text !== FINDING && !text.includes(TYPES)) onStatement(text);
+        if (!text.includes(TYPES)) onStatement(text);
       },
     }),
     onnotice: () => {},

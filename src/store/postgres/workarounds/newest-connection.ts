@@ -6,8 +6,7 @@
  * pool would be used again and again, none would become idle for long, and each would hold its prepared statements and
  * caches in PostgreSQL, some 8 MB. Its queue of idle connections has no name outside of postgres.js: it is the queue
  * that a connection is in when its idle timer starts. BEGIN is given the connection, and so is a statement with the
- * same option, unless it has values and is not prepared: a pool may have no transactions for a long time, so a
- * statement is sent for this a moment after the first.
+ * same option, if it has no values or is prepared.
  */
 import type { Sql } from "postgres";
 
@@ -29,14 +28,9 @@ interface StatementOptions {
   onexecute?: (connection: PooledConnection) => unknown;
 }
 
-/** The statement that finds the queue, and the time after the first statement at which it is sent. */
-export const FINDING = "select 1 as finding";
-const FIND_MS = 50;
-
 export function useNewestConnection(sql: Sql): Sql {
   const unsafe = sql.unsafe.bind(sql);
   let isFound = false;
-  let isAwaited = false;
   const find = (connection: PooledConnection) => {
     isFound = true;
     const { idleTimer } = connection;
@@ -47,28 +41,13 @@ export function useNewestConnection(sql: Sql): Sql {
       start();
     };
   };
-  const send = () => {
-    isAwaited = false;
-    const options: StatementOptions = {
-      onexecute(connection) {
-        if (!isFound) find(connection);
-        return true;
-      },
-    };
-    // If the connection is lost, or the pool is closed, the next statement repeats this.
-    if (!isFound) unsafe(FINDING, [], { prepare: false, ...options }).catch(() => {});
-  };
   const finding: Sql["unsafe"] = (text, values, options) => {
+    if (isFound) return unsafe(text, values, options);
     const { onexecute } = (options ?? {}) as StatementOptions;
-    if (!isFound && !isAwaited && !onexecute) {
-      isAwaited = true;
-      setTimeout(send, FIND_MS).unref();
-    }
-    if (isFound || !onexecute) return unsafe(text, values, options);
     const both: StatementOptions = {
       onexecute(connection) {
         if (!isFound) find(connection);
-        return onexecute(connection);
+        return onexecute ? onexecute(connection) : true;
       },
     };
     return unsafe(text, values, { ...options, ...both });
