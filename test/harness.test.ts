@@ -1,6 +1,6 @@
 /** The harness of other tests: databases that are used again are as new ones, and lists of files are up to date. */
-import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, readFileSync, readdirSync } from "node:fs";
+import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, inject, test } from "vitest";
 import { ALICE, engineUnderTest } from "./support/builders.ts";
@@ -13,6 +13,16 @@ const { restoration } = inject("server");
 
 test("files that start first exist", () => {
   expect(LONG_FILES.filter((file) => !existsSync(join(ROOT, file)))).toEqual([]);
+});
+
+test("files that replace a module are not run in a process that other files share", () => {
+  const config = readFileSync(join(ROOT, "vitest.config.ts"), "utf8");
+  const files = readdirSync(join(ROOT, "test"), { recursive: true, encoding: "utf8" });
+  const replacing = files
+    .filter((file) => file.endsWith(".test.ts") && /^vi\.mock\(/m.test(readFileSync(join(ROOT, "test", file), "utf8")))
+    .map((file) => basename(file, ".test.ts"));
+  expect(replacing).toContain("ipmi-presence");
+  for (const name of replacing) expect(config).toMatch(new RegExp(String.raw`!\((.*\|)?${name}[|)]`));
 });
 
 test.runIf(restoration)("database that is used again has the rows and sequences of a new one", async () => {
