@@ -45,9 +45,6 @@ export default defineConfig({
     // More than two cores can run: the tests of the engine wait for timers half of their time.
     maxWorkers: 5,
     sequence: { sequencer: LongestFirst },
-    // postgres.js 3.4.9 rejects a promise without a receiver if a new connection is lost while it reads the types of
-    // arrays; the statement that needed the connection fails as well. The service logs it (src/commands/serve.ts).
-    onUnhandledError: (error) => !("query" in error && String(error["query"]).includes("select b.oid, b.typarray")),
     projects: [
       {
         extends: true,

@@ -2,6 +2,7 @@
 import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
 import postgres from "postgres";
 import type { Sql } from "postgres";
+import { ARRAY_TYPES } from "./array-types.ts";
 import { useNewestConnection } from "./workarounds/newest-connection.ts";
 import { failTransactionsOnLoss } from "./workarounds/transaction-loss.ts";
 import { createWatchdogSocket } from "./workarounds/watchdog-socket.ts";
@@ -40,9 +41,6 @@ const CONNECT_SECONDS = 10;
 /** How long running statements may take when a pool is closed. */
 const END_SECONDS = 2;
 
-/** Part of the statement that postgres.js sends on each new connection. */
-const TYPES = "select b.oid, b.typarray";
-
 export interface PoolOptions {
   readonly max: number;
   readonly prepare: boolean;
@@ -72,11 +70,9 @@ export function connect(connection: Connection, pool: PoolOptions): Sql {
   const options = {
     max,
     prepare,
-    ...(onStatement && {
-      debug(_connection: number, text: string) {
-        if (!text.includes(TYPES)) onStatement(text);
-      },
-    }),
+    fetch_types: false,
+    types: ARRAY_TYPES,
+    ...(onStatement && { debug: (_connection: number, text: string) => onStatement(text) }),
     onnotice: () => {},
     connect_timeout: CONNECT_SECONDS,
     keep_alive: KEEP_ALIVE_SECONDS,

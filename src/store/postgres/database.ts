@@ -233,7 +233,6 @@ function connectListener(
       onclose: onClose,
       idle_timeout: 0,
       max_lifetime: null,
-      fetch_types: false,
     },
   });
 }
