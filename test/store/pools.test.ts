@@ -95,3 +95,16 @@ describe.each(Object.entries(POOLS))("pool for %s", (name, pool) => {
     expect(await openSessions()).toBe(BURST);
   });
 });
+
+const sleeping = (database: Database) => database.bounded.execute(sql`select pg_sleep(0.2)`);
+
+test("pool for reads of requests uses the connection that was used last also without a transaction, in which it used all in turn [R-697]", async () => {
+  await using database = await openDatabase({ connection: given.connection, connectionsMax: 6 });
+  await Promise.all(Array.from({ length: BURST }, () => sleeping(database)));
+  const use = POOLS["reads of requests"]?.use ?? transaction;
+  await eventually(
+    "one session serves ten statements",
+    async () => (await sessionsOfTen(database, { hold: use, use })) === 1,
+  );
+  expect(await openSessions()).toBe(BURST);
+});

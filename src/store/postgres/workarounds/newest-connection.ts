@@ -5,7 +5,8 @@
  * postgres.js 3.4.9 uses idle connections in turn (no upstream issue is known). After one burst every connection of the
  * pool would be used again and again, none would become idle for long, and each would hold its prepared statements and
  * caches in PostgreSQL, some 8 MB. Its queue of idle connections has no name outside of postgres.js: it is the queue
- * that a connection is in when its idle timer starts. BEGIN is given the connection.
+ * that a connection is in when its idle timer starts. BEGIN is given the connection, and so is a statement with the
+ * same option, if it has no values or is prepared.
  */
 import type { Sql } from "postgres";
 
@@ -22,8 +23,8 @@ interface ConnectionQueue {
   remove(connection: PooledConnection): PooledConnection | null;
 }
 
-/** Options of BEGIN in postgres.js. */
-interface BeginOptions {
+/** The result of `onexecute` is whether the connection can be sent further statements now. */
+interface StatementOptions {
   onexecute?: (connection: PooledConnection) => unknown;
 }
 
@@ -41,12 +42,12 @@ export function useNewestConnection(sql: Sql): Sql {
     };
   };
   const finding: Sql["unsafe"] = (text, values, options) => {
-    const { onexecute } = (options ?? {}) as BeginOptions;
-    if (isFound || !onexecute) return unsafe(text, values, options);
-    const both: BeginOptions = {
+    if (isFound) return unsafe(text, values, options);
+    const { onexecute } = (options ?? {}) as StatementOptions;
+    const both: StatementOptions = {
       onexecute(connection) {
         if (!isFound) find(connection);
-        return onexecute(connection);
+        return onexecute ? onexecute(connection) : true;
       },
     };
     return unsafe(text, values, { ...options, ...both });
