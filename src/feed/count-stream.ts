@@ -140,8 +140,8 @@ export function countStream(
   let sent: CountUpdate | null = null;
   let wake = () => {};
   const { count, leave } = shared.join(request, () => wake());
-  return pulled(
-    (listener) => {
+  return pulled({
+    onChange(listener) {
       wake = listener;
       // The end of the tail ends the stream.
       const unsubscribe = tail.onAdvance(() => tail.closed && listener());
@@ -150,11 +150,11 @@ export function countStream(
         unsubscribe();
       };
     },
-    () => {
+    produce() {
       if (tail.closed) return [];
       if (count.error !== null) throw count.error;
       return count.update && count.update !== sent ? [(sent = count.update)] : { pauseMs: LOOK_MS };
     },
-    leave,
-  );
+    release: leave,
+  });
 }

@@ -47,27 +47,30 @@ export function logStream(
     return [{ kind: "reset", cursor: { position, at: null }, reason }];
   };
 
-  return pulled(tail.onWrite, async () => {
-    if (isOver) return [];
-    if (!isBehind && pace.restMs > 0) return { pauseMs: pace.restMs };
-    pace.look();
-    // The run first: its lines were committed before it ended.
-    const [run] = await runsByIds(reader, [runId]);
-    if (!run) return [];
-    if (labels === null) {
-      if (cursor > (await newestLine(reader, runId))) return end(0, "CURSOR_EXPIRED");
-      labels = ((await plansByHashes(reader, [run.planHash])).get(run.planHash)?.steps ?? []).map(
-        ({ interface: from, name }) => `${from}.${name}`,
-      );
-    }
-    const steps = labels;
-    const readPage = () => linesAfter(reader, runId, cursor, PAGE);
-    const rows = await (isBehind ? tail.turns.take(readPage) : readPage());
-    isBehind = rows.length === PAGE;
-    cursor = rows.at(-1)?.sequence ?? cursor;
-    if (!isBehind && run.finishedAt !== null) isOver = true;
-    if (rows.length > 0 || isOver) return rows.map((row) => ({ kind: "line", row, label: steps[row.step] ?? "" }));
-    if (tail.closed) return end(cursor, "SHUTTING_DOWN");
-    return { pauseMs: POLL_MS };
+  return pulled({
+    onChange: tail.onWrite,
+    async produce() {
+      if (isOver) return [];
+      if (!isBehind && pace.restMs > 0) return { pauseMs: pace.restMs };
+      pace.look();
+      // The run first: its lines were committed before it ended.
+      const [run] = await runsByIds(reader, [runId]);
+      if (!run) return [];
+      if (labels === null) {
+        if (cursor > (await newestLine(reader, runId))) return end(0, "CURSOR_EXPIRED");
+        labels = ((await plansByHashes(reader, [run.planHash])).get(run.planHash)?.steps ?? []).map(
+          ({ interface: from, name }) => `${from}.${name}`,
+        );
+      }
+      const steps = labels;
+      const readPage = () => linesAfter(reader, runId, cursor, PAGE);
+      const rows = await (isBehind ? tail.turns.take(readPage) : readPage());
+      isBehind = rows.length === PAGE;
+      cursor = rows.at(-1)?.sequence ?? cursor;
+      if (!isBehind && run.finishedAt !== null) isOver = true;
+      if (rows.length > 0 || isOver) return rows.map((row) => ({ kind: "line", row, label: steps[row.step] ?? "" }));
+      if (tail.closed) return end(cursor, "SHUTTING_DOWN");
+      return { pauseMs: POLL_MS };
+    },
   });
 }

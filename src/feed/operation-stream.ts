@@ -58,22 +58,25 @@ export function operationStream(
     }
   }
 
-  return pulled(tail.onWrite, async () => {
-    if (isOver) return [];
-    if (pace.restMs > 0) return { pauseMs: pace.restMs };
-    pace.look();
-    // Read first: a client that continues from it in the log may receive changes twice, but misses none.
-    const cursor = tail.newest;
-    const [operation] = await operationsByIds(database.reader, [operationId]);
-    if (!operation) return [];
-    const first = sentRevision < 0;
-    // At the end all runs are read: changes may look old if the clock of the database was set back.
-    const changed = await changes(operation.finishedAt !== null);
-    const runs = first ? [] : changed;
-    const items: OperationUpdate[] = runs.map((run) => ({ cursor, operation, run }));
-    if (operation.revision !== sentRevision) items.push({ cursor, operation, run: null });
-    sentRevision = operation.revision;
-    isOver = operation.finishedAt !== null || tail.closed;
-    return items.length > 0 || isOver ? items : { pauseMs: POLL_MS };
+  return pulled({
+    onChange: tail.onWrite,
+    async produce() {
+      if (isOver) return [];
+      if (pace.restMs > 0) return { pauseMs: pace.restMs };
+      pace.look();
+      // Read first: a client that continues from it in the log may receive changes twice, but misses none.
+      const cursor = tail.newest;
+      const [operation] = await operationsByIds(database.reader, [operationId]);
+      if (!operation) return [];
+      const first = sentRevision < 0;
+      // At the end all runs are read: changes may look old if the clock of the database was set back.
+      const changed = await changes(operation.finishedAt !== null);
+      const runs = first ? [] : changed;
+      const items: OperationUpdate[] = runs.map((run) => ({ cursor, operation, run }));
+      if (operation.revision !== sentRevision) items.push({ cursor, operation, run: null });
+      sentRevision = operation.revision;
+      isOver = operation.finishedAt !== null || tail.closed;
+      return items.length > 0 || isOver ? items : { pauseMs: POLL_MS };
+    },
   });
 }

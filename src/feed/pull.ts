@@ -32,21 +32,25 @@ export interface PulledItems<Item> extends AsyncIterableIterator<Item>, Requesta
   takeReady(most: number): readonly Item[];
 }
 
-/** The next items; an empty batch ends the stream. Not called after the end. */
-export type Producer<Item> = (requester: Requester) => Awaitable<readonly Item[] | Pause>;
+/**
+ * Makes the items of one stream. It is one object, not several functions made for each stream: those of thousands of
+ * streams are in no processor cache when a change reaches them.
+ */
+export interface Producer<Item> {
+  /** The next items; an empty batch ends the stream. Not called after the end. */
+  produce(requester: Requester): Awaitable<readonly Item[] | Pause>;
+  /** Calls the listener after a change, until the returned function is called. */
+  onChange(listener: () => void): () => void;
+  /** Called once, at the end of the stream, whatever ended it. */
+  release?(): void;
+}
 
-/** `release` is called once, at the end of the stream, whatever ended it. */
-export function pulled<Item>(
-  onChange: (listener: () => void) => () => void,
-  produce: Producer<Item>,
-  release: () => void = () => {},
-): PulledItems<Item> {
-  return new PulledIterator(onChange, produce, release);
+export function pulled<Item>(producer: Producer<Item>): PulledItems<Item> {
+  return new PulledIterator(producer);
 }
 
 class PulledIterator<Item> implements PulledItems<Item> {
-  readonly #produce: Producer<Item>;
-  readonly #release: () => void;
+  readonly #producer: Producer<Item>;
   readonly #unsubscribe: () => void;
   readonly #requester: Requester;
   #batch: readonly Item[] = [];
@@ -67,9 +71,8 @@ class PulledIterator<Item> implements PulledItems<Item> {
   /** Items that were requested and not delivered yet. */
   #requested = 0;
 
-  constructor(onChange: (listener: () => void) => () => void, produce: Producer<Item>, release: () => void) {
-    this.#produce = produce;
-    this.#release = release;
+  constructor(producer: Producer<Item>) {
+    this.#producer = producer;
     const change = () => {
       this.#hasChanged = true;
       if (this.#isWaiting) this.#produceNext();
@@ -81,7 +84,7 @@ class PulledIterator<Item> implements PulledItems<Item> {
       },
       wake: change,
     };
-    this.#unsubscribe = onChange(change);
+    this.#unsubscribe = producer.onChange(change);
   }
 
   /** Delivers one item at a time, in the order of the requests. */
@@ -143,7 +146,7 @@ class PulledIterator<Item> implements PulledItems<Item> {
     this.#hasChanged = false;
     let produced: Awaitable<readonly Item[] | Pause>;
     try {
-      produced = this.#produce(this.#requester);
+      produced = this.#producer.produce(this.#requester);
     } catch (error) {
       return this.#fail(error);
     }
@@ -200,7 +203,7 @@ class PulledIterator<Item> implements PulledItems<Item> {
   }
 
   #end(): IteratorResult<Item> {
-    if (!this.#isEnded) this.#release();
+    if (!this.#isEnded) this.#producer.release?.();
     this.#isEnded = true;
     this.#batch = [];
     this.#unsubscribe();

@@ -19,7 +19,7 @@ import { whenReady } from "../runtime/awaitable.ts";
 import type { Awaitable } from "../runtime/awaitable.ts";
 import type { LogCursor } from "../store/transitions.ts";
 import { pulled } from "./pull.ts";
-import type { Pause, Requester } from "./pull.ts";
+import type { Pause, Producer, Requester } from "./pull.ts";
 import type { Tail } from "./tail.ts";
 
 /** Why a stream ended. */
@@ -102,15 +102,10 @@ export function streamOf<Row, Item, Cursor extends LogCursor>(
   source: Source<Row, Item, Cursor>,
   request: StreamRequest<Cursor>,
 ): AsyncIterableIterator<StreamItem<Item, Cursor>> {
-  const stream = new Stream(tail, source, request);
-  return pulled(
-    source.onAdvance,
-    (requester) => stream.produce(requester),
-    () => stream.release(),
-  );
+  return pulled(new Stream(tail, source, request));
 }
 
-class Stream<Row, Item, Cursor extends LogCursor> {
+class Stream<Row, Item, Cursor extends LogCursor> implements Producer<StreamItem<Item, Cursor>> {
   readonly #tail: StreamTail;
   readonly #source: Source<Row, Item, Cursor>;
   readonly #request: StreamRequest<Cursor>;
@@ -136,6 +131,10 @@ class Stream<Row, Item, Cursor extends LogCursor> {
     this.#tail = tail;
     this.#source = source;
     this.#request = request;
+  }
+
+  onChange(listener: () => void): () => void {
+    return this.#source.onAdvance(listener);
   }
 
   /** The next items, or how long there will be none. Empty at the end of the stream. */

@@ -12,14 +12,14 @@ function hourly() {
   const listeners = new Listeners();
   const pace = createPace(tail, HOUR_MS);
   let looks = 0;
-  const items = pulled(
-    (listener) => listeners.add(listener),
-    () => {
+  const items = pulled({
+    onChange: (listener) => listeners.add(listener),
+    produce() {
       if (pace.restMs > 0) return { pauseMs: pace.restMs };
       pace.look();
       return [(looks += 1)];
     },
-  );
+  });
   return { items, tail, notify: () => listeners.notify(), looks: () => looks };
 }
 

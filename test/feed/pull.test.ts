@@ -15,16 +15,16 @@ afterEach(() => {
 function iteratorOf(produced: (number | Pause)[], pauseMs = HOUR_MS) {
   const listeners = new Listeners();
   const state = { calls: 0, released: 0 };
-  const produce: Producer<number> = () => {
+  const produce: Producer<number>["produce"] = () => {
     state.calls += 1;
     const next = produced.shift() ?? { pauseMs };
     return typeof next === "number" ? [next] : next;
   };
-  const items = pulled(
-    (listener) => listeners.add(listener),
+  const items = pulled({
+    onChange: (listener) => listeners.add(listener),
     produce,
-    () => (state.released += 1),
-  );
+    release: () => void (state.released += 1),
+  });
   return { items, state, listeners, change: () => listeners.notify() };
 }
 
@@ -73,7 +73,7 @@ describe("pulled iterator", () => {
       received: new Error("cannot produce"),
     },
   ])("$what reaches a receiver only when its request has returned", async ({ produce, received: expected }) => {
-    const items = pulled<number>(() => () => {}, produce);
+    const items = pulled<number>({ onChange: () => () => {}, produce });
     const received: unknown[] = [];
     items.request({ resolve: (result) => received.push(result), reject: (error) => received.push(error) });
     expect(received).toEqual([]);
@@ -84,10 +84,7 @@ describe("pulled iterator", () => {
   test("a receiver that requests at once each of many items that exist does not exhaust the stack", async () => {
     const many = 50_000;
     const batches = [Array.from({ length: many }, (_, index) => index), []];
-    const items = pulled<number>(
-      () => () => {},
-      () => batches.shift() ?? [],
-    );
+    const items = pulled<number>({ onChange: () => () => {}, produce: () => batches.shift() ?? [] });
     let count = 0;
     await new Promise<void>((ended, reject) => {
       const receiver: Receiver<number> = {
@@ -129,14 +126,14 @@ describe("pulled iterator", () => {
   test("a change during a read leads to another read", async () => {
     const listeners = new Listeners();
     const reads: PromiseWithResolvers<readonly number[] | Pause>[] = [];
-    const items = pulled<number>(
-      (listener) => listeners.add(listener),
-      () => {
+    const items = pulled<number>({
+      onChange: (listener) => listeners.add(listener),
+      produce() {
         const read = Promise.withResolvers<readonly number[] | Pause>();
         reads.push(read);
         return read.promise;
       },
-    );
+    });
     const next = items.next();
     listeners.notify();
     reads[0]?.resolve({ pauseMs: HOUR_MS });
@@ -157,12 +154,12 @@ describe("pulled iterator", () => {
   });
 
   test("an error of the producer ends the iterator", async () => {
-    const items = pulled<number>(
-      () => () => {},
-      () => {
+    const items = pulled<number>({
+      onChange: () => () => {},
+      produce() {
         throw new Error("cannot produce");
       },
-    );
+    });
     await expect(items.next()).rejects.toThrow("cannot produce");
     expect((await items.next()).done).toBe(true);
   });

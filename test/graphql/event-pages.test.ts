@@ -267,10 +267,10 @@ describe("execution of a live event", () => {
       });
       const listeners = new Listeners();
       const events: string[] = [];
-      const source = pulled(
-        (listener) => listeners.add(listener),
-        () => (events.length > 0 ? events.splice(0) : { pauseMs: 60_000 }),
-      );
+      const source = pulled({
+        onChange: (listener) => listeners.add(listener),
+        produce: () => (events.length > 0 ? events.splice(0) : { pauseMs: 60_000 }),
+      });
       const results = await withLogged({ requestId: "subscription" }, () =>
         executionsOf(plugin, {
           schema,

@@ -21,25 +21,41 @@ export interface EventBudget {
   spend(cost: number): void;
 }
 
-export function createEventBudget(wait: (milliseconds: number) => Promise<unknown> = unreferenced): EventBudget {
-  let left = BURST_COST;
-  let filledAt = performance.now();
-  const fill = () => {
+export function createEventBudget(wait?: (milliseconds: number) => Promise<unknown>): EventBudget {
+  return new RefilledBudget(wait);
+}
+
+class RefilledBudget implements EventBudget {
+  readonly #wait: (milliseconds: number) => Promise<unknown>;
+  #left = BURST_COST;
+  #filledAt = performance.now();
+
+  constructor(wait: (milliseconds: number) => Promise<unknown> = unreferenced) {
+    this.#wait = wait;
+  }
+
+  // Without a debt the time is not read: thousands of streams ask for each item.
+  paid(): Promise<void> | undefined {
+    return this.#left < 0 && this.#fill() < 0 ? this.#waitUntilPaid() : undefined;
+  }
+
+  affords(cost: number): number {
+    return Math.max(1, Math.floor(this.#fill() / Math.max(1, cost)));
+  }
+
+  spend(cost: number): void {
+    this.#left = this.#fill() - cost;
+  }
+
+  #fill(): number {
     const now = performance.now();
-    left = Math.min(BURST_COST, left + ((now - filledAt) / 1_000) * COST_PER_SECOND);
-    filledAt = now;
-    return left;
-  };
-  const waitUntilPaid = async () => {
+    this.#left = Math.min(BURST_COST, this.#left + ((now - this.#filledAt) / 1_000) * COST_PER_SECOND);
+    this.#filledAt = now;
+    return this.#left;
+  }
+
+  async #waitUntilPaid(): Promise<void> {
     // Another subscription of the connection may have spent more when this one goes on.
-    while (fill() < 0) await wait((-left / COST_PER_SECOND) * 1_000);
-  };
-  return {
-    // Without a debt the time is not read: thousands of streams ask for each item.
-    paid: () => (left < 0 && fill() < 0 ? waitUntilPaid() : undefined),
-    affords: (cost) => Math.max(1, Math.floor(fill() / Math.max(1, cost))),
-    spend(cost) {
-      left = fill() - cost;
-    },
-  };
+    while (this.#fill() < 0) await this.#wait((-this.#left / COST_PER_SECOND) * 1_000);
+  }
 }

@@ -67,7 +67,9 @@ type Source = AsyncIterator<unknown> &
     takeReady?(most: number): readonly unknown[];
   };
 
-export class EventResults implements AsyncIterableIterator<ExecutionResult>, Requestable<ExecutionResult> {
+export class EventResults
+  implements AsyncIterableIterator<ExecutionResult>, Requestable<ExecutionResult>, Receiver<unknown>
+{
   readonly #source: Source;
   readonly #given: EventExecution;
   readonly #pageMax: number;
@@ -81,15 +83,12 @@ export class EventResults implements AsyncIterableIterator<ExecutionResult>, Req
   #requested = 0;
   /** Of the result that is due next. */
   #receiver: Receiver<ExecutionResult> | null = null;
-  /** Of the next event. */
-  readonly #events: Receiver<unknown>;
 
   constructor(source: AsyncIterator<unknown>, given: EventExecution) {
     this.#source = source;
     this.#given = given;
     this.#pageMax = Math.max(1, Math.min(PAGE_MAX, Math.floor(PAGE_COST / Math.max(1, given.cost))));
     this.#pageSize = this.#pageMax;
-    this.#events = { resolve: (event) => this.#take(event), reject: (failure) => void this.#fail(failure) };
   }
 
   /** Delivered in the order of the requests. */
@@ -146,23 +145,29 @@ export class EventResults implements AsyncIterableIterator<ExecutionResult>, Req
   }
 
   #begin(): void {
-    if (this.#pending.length === 0) requestNext(this.#source, this.#events);
-    else void this.#nextPending().then(this.#deliver, this.#fail);
+    if (this.#pending.length === 0) requestNext(this.#source, this);
+    else this.#deliverLater(this.#nextPending());
   }
 
   async #nextPending(): Promise<ExecutionResult> {
     return this.#nextResult();
   }
 
-  #take(next: IteratorResult<unknown, unknown>): void {
+  /** Receives the next event, or the end of the source. */
+  resolve(next: IteratorResult<unknown, unknown>): void {
     let result: Awaitable<ExecutionResult | null>;
     try {
       result = this.#resultOf(next);
     } catch (error) {
-      return void this.#fail(error);
+      return this.reject(error);
     }
-    if (result instanceof Promise) void result.then(this.#deliver, this.#fail);
+    if (result instanceof Promise) this.#deliverLater(result);
     else this.#deliver(result);
+  }
+
+  /** Receives a failure of the source. */
+  reject(failure: unknown): void {
+    void this.#fail(failure);
   }
 
   /** Takes the next event, with those that are ready; null at the end of the source. */
@@ -174,17 +179,24 @@ export class EventResults implements AsyncIterableIterator<ExecutionResult>, Req
     return this.#nextResult();
   }
 
-  readonly #deliver = (value: ExecutionResult | null): void => {
+  #deliverLater(result: Promise<ExecutionResult | null>): void {
+    void result.then(
+      (value) => this.#deliver(value),
+      (error: unknown) => this.#fail(error),
+    );
+  }
+
+  #deliver(value: ExecutionResult | null): void {
     if (!value) this.#given.onEnd();
     this.#settled()?.resolve(value ? { done: false, value } : { done: true, value: undefined });
-  };
+  }
 
-  readonly #fail = async (failure: unknown): Promise<void> => {
+  async #fail(failure: unknown): Promise<void> {
     this.#given.onEnd();
     // If the execution failed, the source would otherwise stay open forever.
     await Promise.allSettled([this.#source.return?.()]);
     this.#settled()?.reject(this.#given.mask(failure));
-  };
+  }
 
   /** The receiver, which is called now. */
   #settled(): Receiver<ExecutionResult> | null {
