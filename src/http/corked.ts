@@ -4,27 +4,36 @@
 
 import type { Writable } from "node:stream";
 
-/** Functions that uncork the streams of this turn at its end. */
-let corked: (() => void)[] = [];
+/** Those of this turn, which are released at its end. */
+let corks: Cork[] = [];
 
-function uncorkAll(): void {
-  const ready = corked;
-  corked = [];
-  for (const uncork of ready) uncork();
+function releaseAll(): void {
+  const ready = corks;
+  corks = [];
+  for (const cork of ready) cork.release();
 }
 
-/** A function to call before each write: writes of the same turn leave together at its end. */
-export function createCork(stream: Writable): () => void {
-  let isCorked = false;
-  const uncork = () => {
-    isCorked = false;
+/** Writes to the stream leave together at the end of a turn. */
+export class Cork {
+  readonly #stream: Writable;
+  #isHeld = false;
+
+  constructor(stream: Writable) {
+    this.#stream = stream;
+  }
+
+  /** To be called before each write. */
+  hold(): void {
+    if (this.#isHeld || this.#stream.writableEnded) return;
+    this.#isHeld = true;
+    this.#stream.cork();
+    if (corks.push(this) === 1) setImmediate(releaseAll);
+  }
+
+  /** Called at the end of the turn. */
+  release(): void {
+    this.#isHeld = false;
     // The end of a stream uncorks it.
-    if (!stream.writableEnded) stream.uncork();
-  };
-  return () => {
-    if (isCorked || stream.writableEnded) return;
-    isCorked = true;
-    stream.cork();
-    if (corked.push(uncork) === 1) setImmediate(uncorkAll);
-  };
+    if (!this.#stream.writableEnded) this.#stream.uncork();
+  }
 }

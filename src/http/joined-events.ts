@@ -4,7 +4,7 @@
  */
 import type { ServerResponse } from "node:http";
 import type { Plugin } from "graphql-yoga";
-import { createCork } from "./corked.ts";
+import { Cork } from "./corked.ts";
 
 export function joinEvents(): Plugin {
   return {
@@ -12,10 +12,10 @@ export function joinEvents(): Plugin {
       const { res } = serverContext as { readonly res?: ServerResponse };
       if (!res?.socket || !(Symbol.asyncIterator in result)) return;
       // Not the response: when it is uncorked, it writes each of its parts alone.
-      const cork = createCork(res.socket);
+      const cork = new Cork(res.socket);
       const write = res.write.bind(res) as (...given: unknown[]) => boolean;
       res.write = (...given: unknown[]) => {
-        cork();
+        cork.hold();
         return write(...given);
       };
     },

@@ -11,17 +11,15 @@ type Results = AsyncIterator<ExecutionResult> & Partial<Requestable<ExecutionRes
 /** Sends a result; returns when the next one may be requested, undefined if that is at once. */
 type Send = (result: ExecutionResult) => Promise<void> | undefined;
 
-export class SentResults implements AsyncIterableIterator<never> {
+export class SentResults implements AsyncIterableIterator<never>, Receiver<ExecutionResult> {
   readonly #results: Results;
   readonly #send: Send;
   #hasLeft = false;
-  readonly #receiver: Receiver<ExecutionResult>;
   readonly #end = Promise.withResolvers<IteratorResult<never>>();
 
   constructor(results: Results, send: Send) {
     this.#results = results;
     this.#send = send;
-    this.#receiver = { resolve: (result) => this.#take(result), reject: this.#end.reject };
   }
 
   /** Settles when the stream has ended. Called once. */
@@ -41,19 +39,25 @@ export class SentResults implements AsyncIterableIterator<never> {
     return this;
   }
 
-  readonly #request = (): void => {
-    requestNext(this.#results, this.#receiver);
-  };
+  #request(): void {
+    requestNext(this.#results, this);
+  }
 
-  #take({ done, value }: IteratorResult<ExecutionResult, unknown>): void {
+  /** Receives the next result, or the end. */
+  resolve({ done, value }: IteratorResult<ExecutionResult, unknown>): void {
     if (done || this.#hasLeft) return this.#end.resolve({ done: true, value: undefined });
     try {
       const sent = this.#send(value);
-      if (sent) void sent.then(this.#request);
+      if (sent) void sent.then(() => this.#request());
       else this.#request();
     } catch (error) {
       void this.#fail(error);
     }
+  }
+
+  /** Receives the failure of the results. */
+  reject(error: unknown): void {
+    this.#end.reject(error);
   }
 
   async #fail(failure: unknown): Promise<void> {

@@ -42,8 +42,11 @@ export interface SocketState {
   readonly budget: EventBudget;
   /** Operations that their client has not completed, by id. */
   operations: Readonly<Record<string, unknown>>;
-  /** Sends a message; returns when the next one may follow, undefined if that is at once. */
-  readonly send: (message: string) => Promise<void> | undefined;
+  /**
+   * Sends a message. Returns undefined while less than a page waits for the client; otherwise it settles when the
+   * message has left for the kernel, or when the socket is closed. A stream pulls its next item only then.
+   */
+  send(message: string): Promise<void> | undefined;
   /** Whether reading is paused until an operation has ended. */
   isFull: boolean;
 }

@@ -16,7 +16,7 @@ import { createEventBudget } from "../graphql/execution/event-budget.ts";
 import type { Log } from "../log.ts";
 import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
-import { createCork } from "./corked.ts";
+import { Cork } from "./corked.ts";
 import { BODY_BYTES_MAX } from "./graphql.ts";
 import { LEFT_OPEN, OPERATIONS_MAX, createProtocol, isForServers } from "./socket-protocol.ts";
 import type { Client, ProtocolParts, SocketState } from "./socket-protocol.ts";
@@ -96,23 +96,46 @@ interface SocketParts {
   readonly pingMs: number;
 }
 
+/** A socket with the state of its operations. */
+class OpenSocket implements SocketState {
+  readonly request: IncomingMessage;
+  readonly budget = createEventBudget();
+  operations: SocketState["operations"] = {};
+  isFull = false;
+  readonly #socket: WebSocket;
+  readonly #cork: Cork;
+
+  constructor(socket: WebSocket, request: IncomingMessage) {
+    this.request = request;
+    this.#socket = socket;
+    this.#cork = new Cork(request.socket);
+  }
+
+  send(message: string): Promise<void> | undefined {
+    const socket = this.#socket;
+    this.#cork.hold();
+    // Not at once: a loop that keeps sending would never let the socket close.
+    if (socket.readyState !== socket.OPEN) return nextTurn();
+    if (socket.bufferedAmount + message.length < PAGE_BYTES) {
+      socket.send(message);
+      return undefined;
+    }
+    return new Promise((sent) => {
+      socket.send(message, (error) => {
+        updateReading(socket, this);
+        if (error) setImmediate(sent);
+        else sent();
+      });
+    });
+  }
+}
+
 function serveSocket({ protocol, log, observer, pingMs }: SocketParts, socket: WebSocket, request: IncomingMessage) {
-  const cork = createCork(request.socket);
-  const onSent = () => updateReading(socket, state);
-  const state: SocketState = {
-    request,
-    budget: createEventBudget(),
-    send(message) {
-      cork();
-      return send(socket, message, onSent);
-    },
-    operations: {},
-    isFull: false,
-  };
+  const state = new OpenSocket(socket, request);
   const closed = protocol.opened(
     {
       protocol: socket.protocol,
-      send: state.send,
+      send: (message) => state.send(message),
       close: (code, reason) => socket.close(code, reason),
       onMessage: (take) => receive(socket, state, (text) => takeMessage(socket, text, take, log)),
     },
@@ -163,26 +186,6 @@ async function takeMessage(
     if (isForServers(error)) return socket.close(CloseCode.BadRequest, "Invalid message received");
     log.error({ err: error }, "handling a WebSocket message failed");
     socket.close(CloseCode.InternalServerError, "Internal server error");
-  });
-}
-
-/**
- * Sends a message. Returns undefined while less than a page waits for the client; otherwise it settles when the message
- * has left for the kernel, or when the socket is closed. A stream pulls its next item only then.
- */
-function send(socket: WebSocket, message: string, onSent: () => void): Promise<void> | undefined {
-  // Not at once: a loop that keeps sending would never let the socket close.
-  if (socket.readyState !== socket.OPEN) return nextTurn();
-  if (socket.bufferedAmount + message.length < PAGE_BYTES) {
-    socket.send(message);
-    return undefined;
-  }
-  return new Promise((sent) => {
-    socket.send(message, (error) => {
-      onSent();
-      if (error) setImmediate(sent);
-      else sent();
-    });
   });
 }
 

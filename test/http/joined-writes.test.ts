@@ -2,7 +2,7 @@
 import { Socket } from "node:net";
 import { Writable } from "node:stream";
 import { afterAll, describe, expect, test, vi } from "vitest";
-import { createCork } from "../../src/http/corked.ts";
+import { Cork } from "../../src/http/corked.ts";
 import { serviceUnderTest, takeUntil } from "../support/service.ts";
 
 const ostler = await serviceUnderTest();
@@ -54,10 +54,10 @@ test("writes of one turn of the event loop are joined, also those before the end
       done();
     },
   });
-  const cork = createCork(stream);
+  const cork = new Cork(stream);
   const write = (count: number) => {
     for (let index = 0; index < count; index += 1) {
-      cork();
+      cork.hold();
       stream.write("x");
     }
   };
