@@ -34,6 +34,8 @@ export class Follower<Row extends Followable> {
     while (!this.#cursor || !isOver(this.#cursor, false)) {
       const isSnapshot = this.#cursor === null;
       const opening = this.#cursor ? { after: this.#cursor, snapshot: false } : { snapshot: true };
+      // A new snapshot replaces what came of one that was cut.
+      if (isSnapshot) this.rows.clear();
       let left = this.#random.whole(0, 3);
       this.#stream = this.#open(opening, this.cuts % 2 === 1);
       for await (const item of this.#stream) {
