@@ -32,6 +32,13 @@ export function fakePower({ memory, player, journal }: PowerParts): PowerInterfa
       requireAnswer(call, call.node.name);
       journal({ node: call.node.name, boot: device, persistent, ...(mode && { mode }) });
     },
+    async readActivity(call) {
+      requireAnswer(call, call.node.name);
+      const { activity } = call.settings;
+      if (activity === undefined)
+        throw new FakeError(`The BMC of ${call.node.name} reports no activity.`, "UNSUPPORTED", false);
+      return activity;
+    },
   };
 }
 

@@ -54,7 +54,13 @@ export class ScriptPlayer {
       if (parts > 1) call.progress?.((part / parts) * 100, `${part} of ${parts}`);
     }
     if (script.throws !== undefined) throw new Error(script.throws);
-    if (script.fail !== undefined) return { kind: "failed", reason: script.fail, retryable: script.retryable ?? false };
+    if (script.fail !== undefined)
+      return {
+        kind: "failed",
+        reason: script.fail,
+        retryable: script.retryable ?? false,
+        ...(script.atRest && { atRest: true }),
+      };
     if (script.failures === undefined) return null;
     const failures = { times: script.failures, retryable: script.retryable ?? true };
     return this.#memory.nextFailure(label, call, failures);

@@ -22,6 +22,10 @@ const script = lazySchema((z) =>
         .meta({ description: "Number of failures before it succeeds, counted until the service restarts." }),
       fail: z.string().optional().meta({ description: "Fails every time, with this reason." }),
       retryable: z.boolean().optional().meta({ description: "Whether its failures are retryable." }),
+      atRest: z
+        .boolean()
+        .optional()
+        .meta({ description: "Its failures say that the machine does nothing for the step any more." }),
       throws: z.string().optional().meta({ description: "Throws an error with this message." }),
       junk: z.boolean().optional().meta({ description: "Returns an invalid result." }),
       silent: z.boolean().optional().meta({ description: "Ends only with its signal." }),
@@ -64,6 +68,10 @@ export const fakeSettings = lazySchema((z) =>
       dead: z.boolean().default(false).meta({ description: "The BMC does not answer." }),
       refusesLogin: z.boolean().default(false).meta({ description: "The BMC refuses the login." }),
       powerDelayMs: milliseconds.zod.default(0).meta({ description: "Duration of a power change, in milliseconds." }),
+      activity: z.string().max(200).nullable().optional().meta({
+        description:
+          "What the machine reports to be doing that must not be cut; null: nothing. Absent: it reports no activity.",
+      }),
       lacks: z.array(z.string().max(80)).max(50).default([]).meta({
         description: "Abilities that the machine reports as missing, such as media or clean.update_firmware.",
       }),

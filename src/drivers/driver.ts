@@ -89,7 +89,7 @@ export interface DriverError extends Error {
   readonly name: "DriverError";
   readonly kind: DriverErrorKind;
   readonly retryable: boolean;
-  /** For a TIMEOUT: true if the request certainly has not changed the machine. */
+  /** True if the call certainly has not changed the machine. A TIMEOUT is then tried with the next driver. */
   readonly withoutEffect?: boolean;
 }
 
@@ -106,7 +106,9 @@ export type StepResult =
   /**
    * Failed. A retryable failure is retried at most `Step.retries.times` times, unless the driver or the machine has
    * already tried again for as long as makes sense (`retried`): then only a restart tries again. `errorKind`: default
-   * `OTHER`.
+   * `OTHER`. `atRest`: the machine does nothing for this step, because it was asked for nothing or has reported its end.
+   * Without it a machine that must not be cut is left as it is, and the step is not retried unless it is idempotent
+   * (`Step.worksAlone`).
    */
   | {
       readonly kind: "failed";
@@ -114,6 +116,7 @@ export type StepResult =
       readonly retryable: boolean;
       readonly retried?: true;
       readonly errorKind?: DriverErrorKind;
+      readonly atRest?: true;
     };
 
 /** The node as a driver sees it. */
@@ -348,6 +351,11 @@ export interface PowerInterface<Settings> {
   setBootDevice?(call: Call<Settings>, device: BootDevice, options: BootOptions): Promise<void>;
   /** Absent if the driver cannot read it. */
   readBootDevice?(call: Call<Settings>): Promise<BootOverride>;
+  /**
+   * What the machine is doing by itself that must not be cut, such as "writes the firmware of BIOS"; null if it reports
+   * that it does nothing of this kind. Throws if the machine does not tell. Absent if the driver cannot read it.
+   */
+  readActivity?(call: Call<Settings>): Promise<string | null>;
 }
 
 export interface MediaOptions {
@@ -452,6 +460,12 @@ export interface Step<Settings, Args extends StepArgs = StepArgs> {
    * touch the disks, and an inspect step nothing.
    */
   readonly touches?: readonly Touch[];
+  /**
+   * The machine continues the work on its disks by itself, whether or not the step waits for it, as in a secure erase.
+   * After a failure of such a step, of one that touches firmware, and of one that is never interruptible, the power
+   * stays as it is and `abort` is not called, unless the result says `atRest`.
+   */
+  readonly worksAlone?: true;
   /**
    * For a clean step that touches disks: a restart repeats it although it succeeded. Absent or false: a restart that
    * repeats the unfinished stage keeps the erasure and does not run the step again.

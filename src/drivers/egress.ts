@@ -124,6 +124,9 @@ function guardFunctions(
           async (call: Call<unknown>) => (await power.readBootDevice?.(call)) ?? { device: null, persistent: false },
         ),
       }),
+      ...(power.readActivity && {
+        readActivity: guarded(async (call: Call<unknown>) => (await power.readActivity?.(call)) ?? null),
+      }),
     },
     ...(media && {
       media: {

@@ -19,7 +19,7 @@ export class InvalidStepResultError extends Error {
 export function parseStepResult(value: unknown): StepResult {
   if (typeof value !== "object" || value === null)
     throw new InvalidStepResultError(`${typeof value} in place of a result`, value);
-  const { kind, output, seconds, callback, memo, reason, retryable, retried, errorKind } = value as Record<
+  const { kind, output, seconds, callback, memo, reason, retryable, retried, errorKind, atRest } = value as Record<
     string,
     unknown
   >;
@@ -51,6 +51,7 @@ export function parseStepResult(value: unknown): StepResult {
         retryable: retryable === true,
         ...(retried === true && { retried }),
         ...(typeof errorKind === "string" && { errorKind: errorKind as DriverErrorKind }),
+        ...(atRest === true && { atRest }),
       };
     default:
       throw new InvalidStepResultError(`a result of kind ${JSON.stringify(kind)}`, value);

@@ -2,7 +2,7 @@
  * Decides whether a verb may start on a node. Pure: the caller reads the facts under the node's lock.
  * Every reason for a refusal is decided here, so `Node.verbs` and the mutations always agree.
  */
-import type { Refusal } from "../errors.ts";
+import type { ErrorCode, Refusal } from "../errors.ts";
 import { remedyFor } from "./faults.ts";
 import type { NodeFault } from "./faults.ts";
 import type { Stage } from "./cluster-state.ts";
@@ -62,6 +62,8 @@ export interface VerbRequest {
   readonly force: boolean;
   /** For a restart: the route that continues the earlier work, in place of the verb's own; null if there is none. */
   readonly resumed?: Route | null;
+  /** For a restart: the code with which the earlier work ended; null if it did not fail. */
+  readonly endedWith?: ErrorCode | null;
 }
 
 /** The earlier work on a node that a commission keeps. */
@@ -177,7 +179,8 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
         : "Wait until monitoring sees it again, or send the request with force: true";
     return refuse("INVALID_STATE", `Monitoring has reported node ${node.name} as disappeared. ${remedy}.`);
   }
-  const remedy = node.fault && !request.force ? remedyFor(node.fault.kind, request, found) : null;
+  const remedy =
+    node.fault && !request.force ? remedyFor(node.fault.kind, request, found, node.inspectsWithoutReboot) : null;
   if (node.fault && remedy !== null) {
     const { kind, since, message } = node.fault;
     return refuse(

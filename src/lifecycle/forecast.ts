@@ -85,24 +85,20 @@ export function abortForecast(
   { effect }: Extract<AbortVerdict, { readonly accepted: true }>,
   { mode, powerOff }: { readonly mode: AbortMode; readonly powerOff: boolean | null },
 ): Forecast {
-  const { nodeState, hasFailed, begun, phase, step } = facts;
+  const { nodeState, begun, phase, step } = facts;
   const rest = { ...standing(facts), effect };
   if (effect === "BEFORE_START") return { ...rest, endsAs: "ABORTED" };
-  const after = edge(nodeState, hasFailed ? "fail" : "abort")?.to ?? nodeState;
+  const aborted = { ...rest, endsAs: "ABORTED", nodeState: edge(nodeState, "abort")?.to ?? nodeState } as const;
   if (mode === "FORCE")
     return {
-      ...rest,
-      endsAs: "ABORTED",
-      nodeState: edge(nodeState, "abort")?.to ?? nodeState,
+      ...aborted,
       cutsStep: step !== null,
       powersOff: null,
       changed: ALL_PARTS,
       isConditionKnown: false,
     };
   return {
-    ...rest,
-    endsAs: hasFailed ? "FAILED" : "ABORTED",
-    nodeState: after,
+    ...aborted,
     cutsStep: effect === "NOW" && step !== null && cancels(mode, step.interruptible),
     powersOff: begun.size > 0 && isPoweredOffByAbort(powerOff, nodeState, phase),
   };

@@ -3,6 +3,7 @@
  * declares them per step; for a step without a declaration, the phase decides.
  */
 import type { Stage } from "./cluster-state.ts";
+import type { Interruptible } from "./interrupts.ts";
 import type { NodeState } from "./node-states.ts";
 import type { LegPhase } from "./verbs.ts";
 
@@ -38,6 +39,24 @@ const FOR_GOOD: readonly Touch[] = ["DISKS", "FIRMWARE"];
 
 export function touchesOf({ phase, touches }: Pick<TouchingStep, "phase" | "touches">): readonly Touch[] {
   return touches ?? OF_PHASE[phase];
+}
+
+/**
+ * Whether the machine must not be touched after a failure of the step, before its end is known: it may still be writing
+ * its firmware, or erasing its disks by itself.
+ */
+export function mustNotBeCut(
+  step: Pick<TouchingStep, "phase" | "touches"> & {
+    readonly interruptible: Interruptible;
+    readonly worksAlone?: true;
+  },
+): boolean {
+  const touches = touchesOf(step);
+  return (
+    step.interruptible === "NEVER" ||
+    touches.includes("FIRMWARE") ||
+    (step.worksAlone === true && touches.includes("DISKS"))
+  );
 }
 
 /** Index of the first planned step that changes disks or firmware; null if there is none. */

@@ -26,6 +26,8 @@ export interface Failure {
   readonly retryable: boolean;
   /** As the driver classified it. Absent: the failure is not a driver's, or older than this member. */
   readonly kind?: FailureKind;
+  /** The machine does nothing for the step any more, as its driver says. Absent: that is not known. */
+  readonly atRest?: true;
 }
 
 /** One call of a driver for a node that names several drivers for the interface. */
@@ -54,6 +56,8 @@ export interface LeftAs {
   readonly firmwareTouched?: boolean;
   /** Whether a step that declares to attach networks had started. Absent in older records. */
   readonly networkAttached?: boolean;
+  /** Whether the machine may still be at the step, and was left as it is. Absent in older records. */
+  readonly mayBeWorking?: boolean;
   /** Error of the abort clean-up itself. */
   readonly tearDownError: string | null;
 }
@@ -81,6 +85,8 @@ export interface PlannedStep {
   readonly reaches: "PROVISIONED" | null;
   /** Null: not declared. Absent in older plans. */
   readonly touches?: readonly Touch[] | null;
+  /** The machine continues the work on its disks by itself. */
+  readonly worksAlone?: true;
   /** Absent: a restart keeps the step's erasure. */
   readonly repeatOnRestart?: true;
   /** True if the restarted run completed it: it is not run again. */

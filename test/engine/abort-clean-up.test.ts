@@ -493,7 +493,7 @@ describe("node after a failure", () => {
     });
   });
 
-  test("abort while a failure is undone is accepted, and the run keeps its failure", async () => {
+  test("abort that was accepted while a failure is undone had no effect: the run ends ABORTED, and the step FAILED [R-703]", async () => {
     const undoing = aGate();
     const { node, id } = await failing("CLEAN", {
       "clean.erase_disks": { fail: "worn out" },
@@ -504,9 +504,13 @@ describe("node after a failure", () => {
     undoing.open();
     await ostler.operationEnds(id);
     expect(await ostler.run(id, node)).toMatchObject({
-      state: "FAILED",
-      failure: { message: expect.stringContaining("worn out") },
+      state: "ABORTED",
+      failure: { code: "ABORTED", message: expect.stringContaining("worn out") },
     });
+    const steps = await ostler.steps(await ostler.run(id, node));
+    expect(steps.at(-1)?.attempts).toMatchObject([
+      { state: "FAILED", failure: { code: "BACKEND_FAILED", message: expect.stringContaining("worn out") } },
+    ]);
     expect(undone(node)).toHaveLength(1);
   });
 

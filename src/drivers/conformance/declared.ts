@@ -81,6 +81,10 @@ export function provesSteps({ driver }: Subject): void {
         !step.repeatOnRestart || step.phase === "clean",
         `${where} declares repeatOnRestart, but belongs to phase ${step.phase}; only clean steps can.`,
       );
+      ensure(
+        !step.worksAlone || step.touches === undefined || step.touches.includes("DISKS"),
+        `${where} declares worksAlone, but does not touch disks.`,
+      );
       ensure(typeof step.run === "function", `${where} has no \`run\`.`);
       ensure(step.verify === undefined || typeof step.verify === "function", `${where}: \`verify\` is not a function.`);
     }

@@ -173,6 +173,12 @@ function isolatedPower(power: PowerInterface<unknown>, call: IsolatedCall): Powe
         >;
       },
     }),
+    ...(power.readActivity && {
+      async readActivity(given) {
+        const target = { on: "power", function: "readActivity" } as const;
+        return (await call({ target, what: "power.readActivity", given })) as string | null;
+      },
+    }),
   };
 }
 

@@ -20,7 +20,7 @@ import type {
 
 /** The function of a driver to call. */
 export type Target =
-  | { readonly on: "power"; readonly function: "read" | "set" | "setBootDevice" | "readBootDevice" }
+  | { readonly on: "power"; readonly function: "read" | "set" | "setBootDevice" | "readBootDevice" | "readActivity" }
   | { readonly on: "media"; readonly function: "insert" | "eject" }
   | { readonly on: "firmware" | "bios" | "console" | "abilities" }
   | {

@@ -89,6 +89,9 @@ function callPower(
     case "readBootDevice":
       if (!power.readBootDevice) throw lacking(driver, "power.readBootDevice");
       return power.readBootDevice(call);
+    case "readActivity":
+      if (!power.readActivity) throw lacking(driver, "power.readActivity");
+      return power.readActivity(call);
   }
 }
 

@@ -177,7 +177,10 @@ export function routeFor(
     manualCleaning: steps !== undefined,
     ...(powerAction && { powerAction }),
   };
-  const resumed = earlier && { resumed: resumeRoute(earlier.plan, facts.state, earlier.firstLeg)?.route ?? null };
+  const resumed = earlier && {
+    resumed: resumeRoute(earlier.plan, facts.state, earlier.firstLeg)?.route ?? null,
+    endedWith: earlier.run.failure?.code ?? null,
+  };
   const decision = judge(facts, { verb: kind, options, force, ...resumed });
   return decision.admitted ? { route: decision.route } : { refusal: decision.refusal };
 }

@@ -45,6 +45,7 @@ function declaredAbilities(driver: AnyDriver): readonly string[] {
     ...FUNCTION_INTERFACES.filter((name) => driver[name] !== undefined),
     ...(power.setBootDevice ? ["power.setBootDevice"] : []),
     ...(power.readBootDevice ? ["power.readBootDevice"] : []),
+    ...(power.readActivity ? ["power.readActivity"] : []),
     ...steps,
   ];
 }

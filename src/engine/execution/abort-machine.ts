@@ -1,7 +1,7 @@
 /**
  * Carries out an abort or a failure on the machine: the `abort` of the step, then the power off. Each has its own
- * deadline, and neither waits for a slot, because steps that hang may hold all of them. A step that must not be
- * interrupted and may still be running on the machine after its failure is left alone, and so is the power.
+ * deadline, and neither waits for a slot, because steps that hang may hold all of them. A machine that may still be at a
+ * step that must not be cut is left alone, and so is its power (decision 0063).
  */
 import { messageOf } from "../../errors.ts";
 import { touchedBy } from "../../lifecycle/touches.ts";
@@ -38,7 +38,7 @@ export interface MachineAbort {
   readonly attempt: AttemptRow | null;
   /** How the step's `abort` is called; null if it must not be. */
   readonly call: StepBasis | null;
-  /** The step failed, must not be interrupted, and may still be running on the machine. */
+  /** The machine may still be at a step that must not be cut. */
   readonly isLeftAlone: boolean;
   /** The machine after the step was undone, if only the power is left to be cut. */
   readonly undone: LeftAs | null;
@@ -54,7 +54,7 @@ export interface MachineAbort {
 
 export interface AbortedMachine {
   readonly left: LeftAs;
-  /** Whether the power is not off because it was not to be, and may still be cut. */
+  /** Whether the power was not to be cut, and may still be. */
   readonly mayCutPower: boolean;
 }
 
@@ -96,9 +96,10 @@ export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort
     disksTouched: touched.has("DISKS"),
     firmwareTouched: touched.has("FIRMWARE"),
     networkAttached: touched.has("NETWORK"),
+    mayBeWorking: isLeftAlone,
     tearDownError: errors.length > 0 ? errors.join("; ") : null,
   };
-  return { left, mayCutPower: begun.size > 0 && power !== "OFF" && !powerOff && !isLeftAlone };
+  return { left, mayCutPower: begun.size > 0 && !powerOff && !isLeftAlone };
 }
 
 /** Whether the power is to be off: as the abort chose, or after a failure as its request or the site chose. */

@@ -10,6 +10,7 @@ import type { Registry } from "../../drivers/registry.ts";
 import type { Observer } from "../../observer.ts";
 import { attemptsUnderWay } from "../../store/attempts.ts";
 import type { AttemptRow, TimedAttempt } from "../../store/attempts.ts";
+import { mustNotBeCut } from "../../lifecycle/touches.ts";
 import { imagesByIds, userDataOf } from "../../store/images.ts";
 import type { Tx } from "../../store/postgres/database.ts";
 import { nodesByIds, secretsOfNodes } from "../../store/nodes.ts";
@@ -20,7 +21,7 @@ import type { Plan } from "../../store/records.ts";
 import type { LockedRun } from "../../store/run-locks.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { beginStep, enterAgain, maintenanceSince, parked, passBoundary } from "./boundary.ts";
-import { NOTHING_INSTALLED, RELEASE, describeFault, moveNode, openContext, resume, toFailure } from "./claimed-run.ts";
+import { NOTHING_INSTALLED, RELEASE, moveNode, openContext, resume, toFailure } from "./claimed-run.ts";
 import type {
   ClaimedRun,
   InstalledImage,
@@ -263,13 +264,9 @@ function recoverStep(parts: ClaimParts, context: TimedContext): RunDirective {
   const wasNeverEntered = parts.wasNeverEntered(claimed.run, attempt);
   const isLost = !wasNeverEntered && !step.idempotent && attempt.memo === null && attempt.part === "RUN";
   // After a takeover too, an abort waits for the end of a step that must not be interrupted, or that has left a memo
-  // because its machine may still work. A lost step has ended, and one that ends at its boundary was cut by the death
-  // of its process.
-  if (
-    attempt.part === "ABORT" ||
-    isCancelledBy(interrupt, step, claimed.run) ||
-    (interrupt === "ABORT" && (isLost || (step.interruptible === "AT_BOUNDARY" && attempt.memo === null)))
-  ) {
+  // because its machine may still work. One that ends at its boundary was cut by the death of its process.
+  const wasCut = step.interruptible === "AT_BOUNDARY" && attempt.memo === null && !isLost && !mustNotBeCut(step);
+  if (attempt.part === "ABORT" || isCancelledBy(interrupt, step, claimed.run) || (interrupt === "ABORT" && wasCut)) {
     ledger.changeAttempt(attempt, { part: "ABORT" });
     return beginAbort(claimed, attempt);
   }
@@ -277,8 +274,7 @@ function recoverStep(parts: ClaimParts, context: TimedContext): RunDirective {
   if (wasNeverEntered) return enterAgain(again);
   if (isLost) {
     const reason = `the process that ran it ended, and the step must not be run twice. Find out how far it came, then restart the operation`;
-    const lost = { code: "INTERRUPTED", reason: describeFault(claimed, step, reason), retryable: true } as const;
-    return giveUpStep(context, toFailure(claimed, step, lost));
+    return failStep(context, { code: "INTERRUPTED", reason, retryable: true, retried: true });
   }
   moveNode(context, "recover", {
     reason: `the process that ran ${stepLabel(step)} ended; the step is entered again`,

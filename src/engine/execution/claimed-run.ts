@@ -13,6 +13,8 @@ import { randomUUID } from "node:crypto";
 import { edge, kindOf } from "../../lifecycle/machine.ts";
 import type { NodeEvent } from "../../lifecycle/node-states.ts";
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
+import { mustNotBeCut } from "../../lifecycle/touches.ts";
+import type { LegPhase } from "../../lifecycle/verbs.ts";
 import type { PowerState } from "../../drivers/driver.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import type { ImageRow } from "../../store/images.ts";
@@ -26,7 +28,7 @@ import { nextPosition, stepLabel } from "../plans/plan.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
 import { interruptOf } from "../scheduling/waiting-runs.ts";
 import type { Fault } from "./driver-result.ts";
-import { reached } from "./node-faults.ts";
+import { faultEnd, reached } from "./node-faults.ts";
 import type { Ledger } from "./ledger.ts";
 import { cutTo, sentence } from "../../runtime/text.ts";
 import { MACS_MAX, sortedMacs } from "../input/mac-addresses.ts";
@@ -115,6 +117,21 @@ export interface AbortMachine {
   readonly undone: LeftAs | null;
 }
 
+/**
+ * Whether the machine is left as it is, with its power: the step that has failed, or is not waited for any longer, must
+ * not be cut, and the machine has not reported that it has ended.
+ */
+export function isLeftAlone({
+  claimed: { plan, run },
+  attempt,
+  ignoredSignal,
+}: Pick<AbortMachine, "claimed" | "attempt" | "ignoredSignal">): boolean {
+  const step = attempt && plan.steps[attempt.step];
+  if (!step || !mustNotBeCut(step)) return false;
+  const failure = attempt.failure ?? run.interruptFailure;
+  return failure ? failure.atRest !== true : ignoredSignal;
+}
+
 /** Nothing: the run ended, is parked, or was released for another process. The job is over. */
 export interface Release {
   readonly kind: "RELEASE";
@@ -143,9 +160,16 @@ export function enterLegs(context: RunContext, leg: number): void {
     const why = claimed.leg === UNTOUCHED ? causeOfStart(claimed.run) : {};
     claimed.leg += 1;
     const enter = claimed.plan.legs[claimed.leg]?.enter ?? [];
+    // Only work that a person has forced gets here with this fault.
+    const fault = changesMachine(claimed.plan.legs[claimed.leg]?.phase) ? faultEnd(claimed.node, "MACHINE_BUSY") : {};
+    if (Object.keys(fault).length > 0) changeNode(context, fault);
     const next = enter.findIndex((event) => edge(claimed.node.state, event));
     for (const event of enter.slice(next)) moveNode(context, event, why, stageOnEntering(claimed.plan, claimed.leg));
   }
+}
+
+function changesMachine(phase: LegPhase | undefined): boolean {
+  return phase === "clean" || phase === "deploy" || phase === "undeploy";
 }
 
 /**
@@ -287,5 +311,6 @@ export function toFailure({ node }: ClaimedRun, step: PlannedStep | undefined, f
     at: new Date().toISOString(),
     retryable: fault.retryable,
     ...(fault.failureKind && { kind: fault.failureKind }),
+    ...(fault.atRest && { atRest: true }),
   };
 }

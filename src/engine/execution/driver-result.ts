@@ -20,6 +20,8 @@ export interface Fault {
   readonly retried?: true;
   /** As the driver classified it; absent if the failure is not a driver's. */
   readonly failureKind?: FailureKind;
+  /** The machine does nothing for the step, as the driver says. */
+  readonly atRest?: true;
 }
 
 export type AcceptedResult =
@@ -72,6 +74,7 @@ export function acceptResult(value: unknown, redactor: Redactor): AcceptedResult
         retryable: result.retryable,
         ...(result.retried === true && { retried: true }),
         failureKind: failureKindOf(result.errorKind),
+        ...(result.atRest === true && { atRest: true }),
       };
   }
 }
@@ -87,6 +90,11 @@ export function faultOf(error: unknown, redactor: Redactor): Fault {
     retryable: error.retryable,
     failureKind: failureKindOf(error.kind),
   };
+}
+
+/** Whether an error of a driver says that its call has changed nothing on the machine. */
+export function isWithoutEffect(error: unknown): boolean {
+  return isDriverError(error) && (error.kind === "UNSUPPORTED" || error.withoutEffect === true);
 }
 
 /** Plugins are not type-checked when they are loaded. */

@@ -16,7 +16,7 @@ import { ENGINE_INTERFACE, isReservedWait } from "../plans/reserved-steps.ts";
 import { CallTimeoutError } from "./call-deadline.ts";
 import { declaredStep, stepCall } from "./driver-call.ts";
 import type { StepBasis } from "./driver-call.ts";
-import { acceptResult, faultOf } from "./driver-result.ts";
+import { acceptResult, faultOf, isWithoutEffect } from "./driver-result.ts";
 import type { Fault } from "./driver-result.ts";
 import { paceOf } from "./interface-call.ts";
 import { nodeMedia } from "./node-media.ts";
@@ -143,7 +143,9 @@ async function callStep(request: StepRequest, signal: AbortSignal, seen: SeenPow
       const { memo } = request;
       return { kind: "wait", seconds: CROWDED_SECONDS, onCallback: false, memo, powerState: seen.state };
     }
-    return { kind: "failed", ...faultOf(error, redactor), ignoredSignal: false, powerState: seen.state };
+    const atRest = isFirstEntry(request) && isWithoutEffect(error);
+    const fault = { ...faultOf(error, redactor), ...(atRest && { atRest }) };
+    return { kind: "failed", ...fault, ignoredSignal: false, powerState: seen.state };
   }
 }
 

@@ -165,6 +165,8 @@ export type PowerReading =
       readonly state: PowerState;
       /** Absent: it was set, not read. */
       readonly driver?: string | null;
+      /** Of a node that is MACHINE_BUSY: the machine has reported that it is at nothing that must not be cut. */
+      readonly isIdle?: true;
     }
   | Omit<Fault, "retryable">;
 
@@ -178,6 +180,23 @@ export interface ReadingTime {
   /** Ends with the patience, so that the next node is read. */
   readonly isBackground?: boolean;
   readonly patienceMs?: number;
+}
+
+/** Whether the machine reports that it is at nothing that must not be cut. No answer is no such report. */
+async function readsIdle(basis: CallBasis, signal: AbortSignal): Promise<boolean> {
+  const chain = new DriverChain(basis, signal);
+  try {
+    const activity: unknown = await chain.call({
+      interface: "power",
+      name: "power read activity",
+      isRead: true,
+      function: ({ power }) => power.readActivity && (async (call) => power.readActivity?.(call)),
+    });
+    return activity === null;
+  } catch (error) {
+    if (error instanceof HeartbeatLostError || signal.aborted) throw error;
+    return false;
+  }
 }
 
 /** If more of the call's time is left than this, in ms, its end says nothing about the BMC. */
@@ -215,10 +234,11 @@ export async function readPower(
     ...(!isTroubled && { patience }),
   };
   try {
-    const state = await withDeadline(deadline, AbortSignal.any([cancel, patienceEnd.signal]), (signal) =>
-      nodePower(basis, signal, seen).read(),
-    );
-    return { state, driver: seen.readBy ?? null };
+    return await withDeadline(deadline, AbortSignal.any([cancel, patienceEnd.signal]), async (signal) => {
+      const state = await nodePower(basis, signal, seen).read();
+      const isIdle = machine.node.faultKind === "MACHINE_BUSY" && (await readsIdle(basis, signal));
+      return { state, driver: seen.readBy ?? null, ...(isIdle && { isIdle }) };
+    });
   } catch (error) {
     if (error instanceof HeartbeatLostError) return "NO_SLOT";
     if (error instanceof LateAnswerError || (isLate && patienceEnd.signal.aborted))

@@ -52,7 +52,7 @@ import { ActiveRuns } from "./active-runs.ts";
 import { callbackPath } from "./callback.ts";
 import { claimRun } from "./claim.ts";
 import type { ClaimParts } from "./claim.ts";
-import { FencedError, RELEASE, inventoryMacs } from "./claimed-run.ts";
+import { FencedError, RELEASE, inventoryMacs, isLeftAlone } from "./claimed-run.ts";
 import type { AbortMachine, ClaimedRun, EnterStep, RunDirective } from "./claimed-run.ts";
 import { createOwnershipCheck } from "./ownership-check.ts";
 import { performStep } from "./perform-step.ts";
@@ -84,9 +84,6 @@ export interface RunnerParts {
   /** How long each part of the abort clean-up may take, in ms. */
   readonly abortCleanUpMs: number;
 }
-
-/** Failures of a step after which its machine may still be working. */
-const MACHINE_MAY_WORK: ReadonlySet<string> = new Set(["INTERRUPTED", "TIMEOUT", "STOP_TIMEOUT"]);
 
 export class Runner {
   readonly #parts: RunnerParts;
@@ -224,13 +221,10 @@ export class Runner {
     const { claimed, attempt, ignoredSignal, undone, power } = directive;
     const step = attempt && claimed.plan.steps[attempt.step];
     const stepLog = attempt && this.#commits.stepLog(claimed, attempt);
-    // The driver's `abort` does not run beside a step that must not be interrupted and may still be running. The end of
-    // the call proves nothing about the machine if the step ran out of time or was lost.
-    const code = attempt?.failure?.code;
-    const mayBeWorking = ignoredSignal || (code !== undefined && MACHINE_MAY_WORK.has(code));
-    const isLeftAlone = mayBeWorking && code !== undefined && step?.interruptible === "NEVER";
+    const leftAlone = isLeftAlone(directive);
+    // The driver's `abort` does not run beside a step that may still be running.
     const call =
-      attempt && stepLog && step && !undone && !isLeftAlone && !(ignoredSignal && step.interruptible !== "ALWAYS")
+      attempt && stepLog && step && !undone && !leftAlone && !(ignoredSignal && step.interruptible !== "ALWAYS")
         ? this.#callOf(
             { claimed, step, attempt, generation: claimed.run.generation, leftMs: this.#parts.abortCleanUpMs },
             stepLog,
@@ -238,7 +232,7 @@ export class Runner {
         : null;
     const confirm = this.#ownershipCheck(claimed);
     const { cancel: end, kill } = this.#activeRuns.enterStep(claimed, { interruptible: "NEVER" });
-    const abort = { claimed, attempt, call, isLeftAlone, undone, power, end, kill, confirm };
+    const abort = { claimed, attempt, call, isLeftAlone: leftAlone, undone, power, end, kill, confirm };
     const aborted = await abortMachine(this.#parts, abort);
     return this.#commits.settle(claimed, stepLog, (context) => settleAbort(context, directive, aborted));
   }

@@ -1,11 +1,12 @@
 /**
  * The outcome of a step: notes it in the run's ledger and continues the run. A step that is done passes the boundary or
  * enters its verify part, one that waits is parked, and one that failed is retried, or undone like an aborted one
- * before it ends the run.
+ * before it ends the run. A machine that must not be cut is left alone.
  */
 import { cancels } from "../../lifecycle/interrupts.ts";
 import { edge } from "../../lifecycle/machine.ts";
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
+import { mustNotBeCut } from "../../lifecycle/touches.ts";
 import { isPoweredOffByAbort } from "../../lifecycle/verbs.ts";
 import { latestAttempt } from "../../store/attempts.ts";
 import { lockNodes } from "../../store/nodes.ts";
@@ -134,12 +135,14 @@ async function parkStep(context: StepContext, outcome: Extract<StepOutcome, { ki
 /** Parks the run until the step's next attempt, or gives the step up. `ignoredSignal`: it may still be running. */
 export function failStep(context: StepContext, fault: Fault, ignoredSignal = false): RunDirective {
   const { ledger, claimed, step, attempt, interrupt } = context;
-  if (interrupt === "ABORT") {
-    ledger.changeAttempt(attempt, { part: "ABORT" });
-    return beginAbort(claimed, attempt);
-  }
   const failure = toFailure(claimed, step, { ...fault, reason: describeFault(claimed, step, fault.reason) });
-  const mayRetry = fault.retryable && fault.retried !== true && attempt.number <= step.retries;
+  if (interrupt === "ABORT") {
+    ledger.changeAttempt(attempt, { part: "ABORT", failure });
+    return beginAbort(claimed, { ...attempt, failure }, { ignoredSignal });
+  }
+  // A second entry could begin again what the machine is still doing.
+  const canRepeat = step.idempotent || fault.atRest === true || !mustNotBeCut(step);
+  const mayRetry = canRepeat && fault.retryable && fault.retried !== true && attempt.number <= step.retries;
   if (!mayRetry || interrupt !== null) return giveUpStep(context, failure, ignoredSignal);
   ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
   if (edge(claimed.node.state, "wait")) moveNode(context, "wait", { reason: failure.message });
@@ -167,10 +170,10 @@ export async function settleAbort(
   const { run, plan, node, leg } = claimed;
   const { interruptFailure: failure } = run;
   const { attempt } = directive;
-  // An abort was accepted while a failure was undone that leaves the power as it is.
+  // An abort was accepted while a failure was undone that left the power as it is.
   if (interrupt === "ABORT" && mayCutPower && isPoweredOffByAbort(run.powerOff, node.state, plan.legs[leg]?.phase))
     return beginAbort(claimed, attempt, { ...directive, powerState: left.power, undone: left });
-  if (!plan.bestEffort || interrupt === "ABORT") return endAborted(context, directive, left);
+  if (!plan.bestEffort || interrupt === "ABORT" || left.mayBeWorking) return endAborted(context, directive, left);
   // An earlier commit succeeded although its answer was lost, as in `settleStep`.
   if (run.owner !== claimed.job.id) return RELEASE;
   if (failure === null || !attempt) return continueBegunStep(context);

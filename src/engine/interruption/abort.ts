@@ -8,10 +8,13 @@ import { goesFurther, judgeAbort } from "../../lifecycle/interrupts.ts";
 import type { AbortMode, RunFacts } from "../../lifecycle/interrupts.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { lockUnfinishedRuns } from "../../store/run-locks.ts";
+import { updateRuns } from "../../store/runs.ts";
+import type { RunRow } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";
 import { abortFlaws } from "../input/interrupt-request.ts";
 import type { AbortAnswer, AbortRequest, AbortResult } from "../input/interrupt-request.ts";
+import { isAbortedByCaller } from "../scheduling/abort-outcome.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { endingAlready } from "./forecast.ts";
 import type { ForecastRun } from "./forecast.ts";
@@ -39,10 +42,16 @@ function forecastAborts(
   return accepted.flatMap(({ run, answer: { effect, afterStep = null } }) => {
     const found = runs.get(run.id);
     if (!found || !effect) return [];
-    if (!goesFurther(run, mode)) return [endingAlready(found)];
+    if (!replacesInterrupt(run, mode))
+      return [endingAlready(powerOff ? { ...found, run: { ...run, powerOff } } : found)];
     const verdict = { accepted: true, effect, afterStep } as const;
     return [abortForecast(found.facts, verdict, { mode, powerOff: powerOff ?? run.powerOff })];
   });
+}
+
+/** Whether an abort replaces the interrupt that a run has: an earlier abort by a caller only if it goes further. */
+function replacesInterrupt(run: RunRow, mode: AbortMode): boolean {
+  return !isAbortedByCaller(run) || goesFurther(run, mode);
 }
 
 async function decideAborts(reader: Reader, targets: readonly Target[], mode: AbortMode): Promise<AbortAnswer[]> {
@@ -88,8 +97,14 @@ async function recordAborts(
       effect === "PENDING" && run.interrupt !== "ABORT" ? [[run.id, afterStep] as const] : [],
     ),
   );
-  // A later request replaces an earlier one only if it goes further.
-  const asked = runs.filter((run) => goesFurther(run, mode));
+  const asked = runs.filter((run) => replacesInterrupt(run, mode));
+  // A repeated abort is the same abort, but for the power: it was accepted, so it is obeyed.
+  if (request.powerOff === true)
+    await updateRuns(
+      transaction.tx,
+      runs.filter((run) => !replacesInterrupt(run, mode)).map(({ id }) => id),
+      { powerOff: true },
+    );
   await interruptLockedRuns(transaction, context, asked, {
     interrupt: {
       interrupt: "ABORT",

@@ -17,6 +17,7 @@ import type { RunRow } from "../../store/runs.ts";
 import type { ForecastEntry, NodeAnswer, StepUnderWay } from "../input/answers.ts";
 import { NOTHING } from "../input/forecast-entries.ts";
 import { nextPosition } from "../plans/plan.ts";
+import { isAbortedByCaller } from "../scheduling/abort-outcome.ts";
 import { endedByStop } from "../scheduling/waiting-runs.ts";
 import { stepUnderWay } from "./step-under-way.ts";
 
@@ -80,7 +81,7 @@ const NOT_BEGUN: BegunSteps = { begun: new Set(), elapsedSeconds: 0, leftSeconds
 
 /** The effect of a request on a run that an earlier interrupt ends already: none, but the run ends by that one. */
 export function endingAlready({ run, facts, step }: ForecastRun): Forecast {
-  if (run.interrupt === "STOP") return { ...stopForecast(facts), effect: "NONE" };
+  if (!isAbortedByCaller(run)) return { ...stopForecast(facts), effect: "NONE" };
   const { nodeName: name, nodeId: id, interruptMode, powerOff } = run;
   const mode = interruptMode ?? "NOW";
   const verdict = judgeAbort({ id, name }, { ...run, step }, mode);

@@ -5,6 +5,7 @@
  */
 import { edge } from "../../lifecycle/machine.ts";
 import type { NodeEvent, NodeState } from "../../lifecycle/node-states.ts";
+import { mustNotBeCut } from "../../lifecycle/touches.ts";
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import { abortAttempts, attemptsUnderWay } from "../../store/attempts.ts";
 import { lockNodes } from "../../store/nodes.ts";
@@ -121,28 +122,35 @@ async function forceEnds(
   const attempts = await attemptsUnderWay(tx, runIds);
   const nodes = await lockNodesOf(transaction, runs);
   const ends = runs.map((run) => {
-    const step = stepLabel(plans.get(run.planHash)?.steps[run.position]);
-    const at = { step, moment: attempts.has(run.id) ? "at" : "before" } as const;
+    const planned = plans.get(run.planHash)?.steps[run.position];
+    const step = stepLabel(planned);
+    const attempt = attempts.get(run.id);
+    const at = { step, moment: attempt ? "at" : "before" } as const;
     const cause = {
       nodeId: run.nodeId,
       nodeName: run.nodeName,
       by: interrupt.interruptBy,
       reason: interrupt.interruptReason,
     };
-    return { run, step, failure: abortedFailure(cause, at) };
+    const isOver = !attempt || attempt.state === "SUCCEEDED" || attempt.failure?.atRest === true;
+    const mayBeWorking = planned !== undefined && !isOver && mustNotBeCut(planned);
+    return { run, step, failure: abortedFailure(cause, at), mayBeWorking };
   });
   await abortAttempts(tx, runIds);
   await Promise.all(
     changeNodes(
       transaction,
-      ends.map(({ run, step, failure }) => forcedHops(run, nodes.get(run.nodeId)?.state, { step, failure, interrupt })),
+      ends.map(({ run, ...end }) => forcedHops(run, nodes.get(run.nodeId)?.state, { ...end, interrupt })),
     ),
   );
   await finishRuns(tx, runIds, "ABORTED");
   const leftAs = { ...UNKNOWN_CONDITION, tearDownError: "The abort was forced: nothing was undone." };
   await changeClaimedRuns(
     tx,
-    ends.map(({ run: { id }, failure }) => ({ id, change: { failure, leftAs } })),
+    ends.map(({ run: { id }, failure, mayBeWorking }) => ({
+      id,
+      change: { failure, leftAs: { ...leftAs, mayBeWorking } },
+    })),
   );
 }
 
@@ -152,15 +160,18 @@ function forcedHops(
   {
     step,
     failure,
+    mayBeWorking,
     interrupt,
   }: {
     readonly step: string | null;
     readonly failure: Failure;
+    readonly mayBeWorking: boolean;
     readonly interrupt: InterruptEffect["interrupt"];
   },
 ): Hop[] {
   if (!from) return [];
-  const change = { lastError: failure, powerState: "UNKNOWN" as const };
+  const fault = { faultKind: "MACHINE_BUSY", faultSince: new Date(), faultMessage: failure.message } as const;
+  const change = { lastError: failure, powerState: "UNKNOWN" as const, ...(mayBeWorking && fault) };
   const moved = edge(from, "abort");
   if (!moved) return [{ nodeId: run.nodeId, from, why: null, change }];
   const why = {

@@ -198,6 +198,7 @@ function driverStep(
     backoffSeconds: step.retries?.backoffSeconds ?? 0,
     reaches: step.reaches ?? null,
     touches: step.touches ?? null,
+    ...(step.worksAlone && { worksAlone: true }),
     ...(step.repeatOnRestart && { repeatOnRestart: true }),
     kept: false,
   };

@@ -122,11 +122,15 @@ function isLeftAlone({ state, maintenanceSince }: NodeRow): boolean {
   return maintenanceSince !== null || WITHOUT_POWER.includes(state);
 }
 
-/** Whether the power differs from what was wanted and may be set back. A protected node is never switched off. */
+/**
+ * Whether the power differs from what was wanted and may be set back. A protected node is never switched off, and a
+ * machine that may be writing its firmware is left alone.
+ */
 function isCorrectable(node: NodeRow, state: PowerState): boolean {
-  const { wantedPower, isProtected } = node;
+  const { wantedPower, isProtected, faultKind } = node;
   return (
     wantedPower !== null &&
+    faultKind !== "MACHINE_BUSY" &&
     state !== "UNKNOWN" &&
     state !== wantedPower &&
     !isLeftAlone(node) &&

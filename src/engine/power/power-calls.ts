@@ -11,7 +11,7 @@ import type { Observer } from "../../observer.ts";
 import { createBatchLoader } from "../../runtime/batch-loader.ts";
 import { FAILED_READINGS_MAX } from "../../lifecycle/faults.ts";
 import { cutTo, sentence } from "../../runtime/text.ts";
-import { faultChange, reached } from "../execution/node-faults.ts";
+import { faultChange, faultEnd, reached } from "../execution/node-faults.ts";
 import { lockNodes, nodesByIds, secretsOfNodes, updateNode } from "../../store/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
 import type { Database } from "../../store/postgres/database.ts";
@@ -209,6 +209,7 @@ function changesBy(node: NodeRow, reading: PowerReading, isBackground: boolean):
       powerProblem: problem,
       powerProblemKind: kind,
     }),
+    ...("isIdle" in reading && faultEnd(node, "MACHINE_BUSY")),
     ...("state" in reading ? reached(node) : isBackground ? unreached(node, reading) : {}),
   };
 }

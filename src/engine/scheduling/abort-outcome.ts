@@ -6,6 +6,11 @@ import type { Failure, LeftAs } from "../../store/records.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { ENGINE } from "./start-runs.ts";
 
+/** Whether a caller has aborted the run. The end of a stop's time is recorded as an abort by the engine. */
+export function isAbortedByCaller({ interrupt, interruptBy }: Pick<RunRow, "interrupt" | "interruptBy">): boolean {
+  return interrupt === "ABORT" && interruptBy !== ENGINE;
+}
+
 /** The condition of a machine that nothing is known about. */
 export const UNKNOWN_CONDITION: LeftAs = {
   power: "UNKNOWN",

@@ -263,7 +263,8 @@ async function startCleanUps(
 /**
  * The nodes of an operation that may be cleaned up, locked. Left out are nodes that the operation has not touched, that
  * were deleted, are busy again, were protected meanwhile, or have had other work after this operation (their contents
- * are no longer its result), and those whose run ignored its abort: a step may still be running there.
+ * are no longer its result), those whose run ignored its abort, as a step may still be running there, and those whose
+ * machine may still be at a step that must not be cut.
  */
 async function nodesToCleanUp(
   transaction: Transaction,
@@ -276,8 +277,12 @@ async function nodesToCleanUp(
   const busy = new Set((await busyNodes(transaction.tx, ids)).map(({ nodeId }) => nodeId));
   const newest = new Map((await newestWork(transaction.tx, ids, null)).map((run) => [run.nodeId, run.operationId]));
   return nodes.filter(
-    ({ id, isProtected }) =>
-      !isProtected && !busy.has(id) && newest.get(id) === operation.id && !ignoredAbort(runOf.get(id)),
+    ({ id, isProtected, faultKind }) =>
+      !isProtected &&
+      faultKind !== "MACHINE_BUSY" &&
+      !busy.has(id) &&
+      newest.get(id) === operation.id &&
+      !ignoredAbort(runOf.get(id)),
   );
 }
 

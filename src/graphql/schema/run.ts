@@ -55,6 +55,12 @@ const MachineConditionRef = builder.objectRef<LeftAs>("MachineCondition").implem
       description: "Whether a step that attaches networks had started; null in records of earlier versions.",
       resolve: ({ networkAttached }) => networkAttached ?? null,
     }),
+    mayBeWorking: t.boolean({
+      nullable: true,
+      description:
+        "Whether the machine may still be at a step that must not be cut, such as writing firmware, and was left as it is; null in records of earlier versions.",
+      resolve: ({ mayBeWorking }) => mayBeWorking ?? null,
+    }),
     cleanUpError: t.exposeString("tearDownError", {
       nullable: true,
       description: "Error of the abort clean-up; null if it succeeded.",
@@ -155,7 +161,8 @@ builder.objectFields(RunRef, (t) => ({
   machineCondition: t.field({
     type: MachineConditionRef,
     nullable: true,
-    description: "Condition in which an abort left the node; null if the run was not aborted.",
+    description:
+      "Condition in which an abort or the failure of a step left the node; null if neither has ended the run.",
     resolve: ({ leftAs }) => leftAs,
   }),
 }));
