@@ -45,7 +45,7 @@ export interface Facts {
   readonly disappeared: boolean;
   /** Target of the newest work that moves the state; null: there was none. */
   readonly lastTarget?: string | null;
-  readonly fault: "BMC_UNREACHABLE" | "CLEAN_UP_FAILED" | null;
+  readonly fault: "BMC_UNREACHABLE" | "CLEAN_UP_FAILED" | "MACHINE_BUSY" | null;
 }
 
 /** States from which the table lets a user's verb take an event. */
@@ -187,6 +187,15 @@ export function deploysWithoutCleaning(kind: Kind, state: string, options: Optio
   return phases.includes("deploy") && !phases.includes("clean");
 }
 
+/** Whether the request would touch a machine that may be writing its firmware. */
+export function touchesMachine(kind: Kind, state: string, options: Options): boolean {
+  const phases = phasesOf(kind, state, options) ?? [];
+  return (
+    phases.some((phase) => phase === "clean" || phase === "deploy" || phase === "undeploy") ||
+    (kind === "POWER" && options.powerAction !== "ON")
+  );
+}
+
 /** The codes with which a node may be refused; empty: it must be admitted. */
 export function reasonsAgainst(kind: Kind, facts: Facts, options: Options): readonly string[] {
   const { state, busy, maintenance, isProtected, isRetired, disappeared, fault } = facts;
@@ -202,6 +211,7 @@ export function reasonsAgainst(kind: Kind, facts: Facts, options: Options): read
     ...(fault === "CLEAN_UP_FAILED" && deploysWithoutCleaning(kind, state, options) && !options.force
       ? ["INVALID_STATE"]
       : []),
+    ...(fault === "MACHINE_BUSY" && touchesMachine(kind, state, options) && !options.force ? ["INVALID_STATE"] : []),
     ...(!busy && phasesOf(kind, state, options) === null ? ["INVALID_STATE"] : []),
     // An update of firmware requires a version.
     ...(options.steps?.some(({ name, args }) => name === "update_firmware" && !("version" in args))

@@ -21,7 +21,7 @@ import { runEngine } from "../support/running-engine.ts";
 import { answeredOf } from "./answers.ts";
 import { anySeed, chance, openLab, plainSql } from "./lab.ts";
 import type { Chance } from "./lab.ts";
-import { STEPS, deploysWithoutCleaning } from "./expectations.ts";
+import { STEPS, deploysWithoutCleaning, touchesMachine } from "./expectations.ts";
 import type { Kind, Options } from "./expectations.ts";
 import {
   cutOf,
@@ -201,9 +201,19 @@ interface Chosen {
   readonly nodes: readonly Node[];
 }
 
-/** A restart continues the work whose clean-up failed, and is not refused. */
+/** A restart continues the work whose clean-up failed, and is not refused; one of a machine that may work is forced. */
 function isRefusedForFault({ fault, state }: Node, { kind, options = {} }: Task): boolean {
-  return fault === "CLEAN_UP_FAILED" && kind !== "RESTART" && deploysWithoutCleaning(kind, state, options);
+  if (kind === "RESTART" || options.force === true) return false;
+  return (
+    (fault === "CLEAN_UP_FAILED" && deploysWithoutCleaning(kind, state, options)) ||
+    (fault === "MACHINE_BUSY" && touchesMachine(kind, state, options))
+  );
+}
+
+/** The same work, sent by a person who has looked at the machines. */
+function forced(chosen: Chosen): Chosen {
+  const isBusy = chosen.nodes.some(({ fault }) => fault === "MACHINE_BUSY");
+  return isBusy ? { ...chosen, work: { ...chosen.work, options: { ...chosen.work.options, force: true } } } : chosen;
 }
 
 /** Scripts of the steps of one node in one race. */
@@ -222,8 +232,8 @@ function scriptsFor(random: Chance, phases: readonly string[]): Scripts {
       [12, "lingers"],
       [9, "waits"],
       [6, "called back"],
-      [5, "fails"],
-      [3, "throws"],
+      [9, "fails"],
+      [4, "throws"],
       [4, "tries again"],
       [2, "deaf"],
     ] as const);
@@ -245,9 +255,16 @@ function scriptsFor(random: Chance, phases: readonly string[]): Scripts {
     }
     steps[step] = script;
   }
-  if (random.often(0.1))
-    steps["driver.abort"] = random.often(0.3) ? { fail: "nothing can be undone" } : { delayMs: random.whole(0, 15) };
+  // An abort can meet a step that has failed while that is undone.
+  if (random.often(Object.values(steps).some(fails) ? 0.5 : 0.1))
+    steps["driver.abort"] = random.often(0.3)
+      ? { fail: "nothing can be undone" }
+      : { delayMs: random.whole(0, STEP_MS) };
   return { steps, deaf };
+}
+
+function fails({ fail, throws }: Script): boolean {
+  return fail !== undefined || throws !== undefined;
 }
 
 /** When and how a race is disturbed. */
@@ -323,17 +340,18 @@ function disturbancesFor(
     };
   }
 
-  /** The last step, one that lingers, one that cannot be interrupted, or any. */
+  /** The last step, one that lingers, one that cannot be interrupted, one that fails, or any. */
   function aimAt({ id }: Node): string {
     const kinds = [
       steps.slice(-1),
       steps.filter((step) => (scripts.get(id)?.steps[step]?.delayMs ?? 0) > STEP_MS),
       steps.filter((step) => cutOf(step) !== "ALWAYS"),
+      steps.filter((step) => fails(scripts.get(id)?.steps[step] ?? {})),
       steps,
     ];
     return random.one(
       random.weighed(
-        kinds.flatMap((kind, place) => (kind.length > 0 ? [[[3, 2, 3, 3][place] ?? 1, kind] as const] : [])),
+        kinds.flatMap((kind, place) => (kind.length > 0 ? [[[3, 2, 3, 4, 3][place] ?? 1, kind] as const] : [])),
       ),
     );
   }
@@ -469,9 +487,13 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     let chosen = chooseWork(random, lane, () => true);
     if (chosen.nodes.some((node) => isRefusedForFault(node, chosen.work))) {
       await beRefused(random, lane, chosen, actor);
-      chosen = chooseWork(random, lane, (work, node) => !isRefusedForFault(node, work));
+      chosen = chooseWork(
+        random,
+        lane,
+        (work, node) => node.fault === "MACHINE_BUSY" || !isRefusedForFault(node, work),
+      );
     }
-    const { work, nodes } = chosen;
+    const { work, nodes } = forced(chosen);
     const scripts = new Map(nodes.map(({ id }) => [id, scriptsFor(random, work.phases)]));
     await Promise.all(
       nodes.map(({ id }) =>
@@ -565,7 +587,12 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     const terms = { ...(nodes.length > 1 && random.often(0.3) && { maxParallel: random.whole(1, nodes.length - 1) }) };
     const engine = random.one(engines);
     if (work.kind === "RESTART")
-      return engine.restart(caller, { ...terms, work: { operationId: lane.unfinished?.id ?? "" }, from: work.from });
+      return engine.restart(caller, {
+        ...terms,
+        work: { operationId: lane.unfinished?.id ?? "" },
+        from: work.from,
+        force: work.options?.force,
+      });
     const onFailure =
       work.kind === "COMMISSION"
         ? random.weighed([
@@ -585,16 +612,19 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
    * Work that the fault of a node is in the way of is refused as a whole, and each such node is named with its fault.
    */
   async function beRefused(random: Chance, lane: Lane, { work, nodes }: Chosen, actor: string): Promise<void> {
-    const { operationId, refusals } = await submit(random, lane, work, nodes, actor);
+    const answer = await submit(random, lane, work, nodes, actor);
+    const { operationId } = answer;
     const expected = nodes.filter((node) => isRefusedForFault(node, work)).map(({ id }) => `${id} INVALID_STATE`);
-    const seen = refusals.map(({ nodeId, code, message }) =>
-      message.includes("CLEAN_UP_FAILED") ? `${nodeId} ${code}` : message,
+    const seen = answer.results.flatMap(({ nodeId, refusal }) =>
+      refusal
+        ? [/CLEAN_UP_FAILED|MACHINE_BUSY/.test(refusal.message) ? `${nodeId} ${refusal.code}` : refusal.message]
+        : [],
     );
     count("requests refused for a fault");
     if (operationId !== null || expected.toSorted().join() !== seen.toSorted().join())
       faults.push({
         flaws: [
-          `${actor}: ${work.kind} of nodes with the fault CLEAN_UP_FAILED was answered ${operationId ?? seen.join(", ")}, expected ${expected.join(", ")}`,
+          `${actor}: ${work.kind} of nodes with a fault was answered ${operationId ?? seen.join(", ")}, expected ${expected.join(", ")}`,
         ],
         story: [],
       });
@@ -706,6 +736,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
       count(`${run.purpose === "WORK" ? "runs" : "clean-ups"} ${run.state}`);
       countMeetings(run, asks);
       if (run.visits.some(({ cut }) => cut)) count("runs whose step was cut");
+      if (run.state === "ABORTED" && run.attempts.at(-1)?.state === "FAILED") count("aborts that met a failed step");
       visits.delete(run.id);
     }
     count(`operations ${operation.state}`);

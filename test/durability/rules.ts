@@ -245,12 +245,7 @@ function interruptFlaws(run: RunAccount, operation: OperationAccount, world: Cir
       flaws.push(`${label} was entered again after the abort was recorded`);
   }
   const stopTimedOut = abort?.more.by === "engine";
-  // A step that has failed is being undone: an abort meanwhile changes nothing of it.
-  const hadFailed = run.attempts.at(-1)?.state === "FAILED";
-  if (
-    abort &&
-    !(run.state === "ABORTED" || (run.state === "FAILED" && (stopTimedOut || hadFailed || world.isDeaf(run))))
-  )
+  if (abort && !(run.state === "ABORTED" || (run.state === "FAILED" && (stopTimedOut || world.isDeaf(run)))))
     flaws.push("an abort was recorded, and it ended otherwise");
   if (run.state === "ABORTED" && !abort)
     flaws.push(wasWithdrawn(run) ? "its abort was taken back" : "no abort was requested");
@@ -267,11 +262,14 @@ function leftFlaws(run: RunAccount): string[] {
   if (!isOver || run.attempts.length === 0) return [];
   const from = run.transitions.find(({ event }) => event === "abort" || event === "fail")?.from ?? "";
   const last = run.attempts.at(-1);
-  // A step that must not be cut and may continue is left alone.
-  const isLeftAlone = run.state === "FAILED" && last !== undefined && cutOf(labelOf(run, last.step)) === "NEVER";
-  const off = run.powerOff ?? (!isLeftAlone && (from.startsWith("CLEAN") || from.startsWith("DEPLOY")));
+  // A machine that may still be at a step that must not be cut is left alone.
+  const isLeftAlone = last !== undefined && cutOf(labelOf(run, last.step)) === "NEVER" && last.state !== "SUCCEEDED";
+  const off = !isLeftAlone && (run.powerOff ?? (from.startsWith("CLEAN") || from.startsWith("DEPLOY")));
   if (run.leftAs === null) return ["it does not say how the node was left"];
-  return off && run.leftAs.power === "ON" ? [`it ended ${run.state} in ${from} and left the node switched on`] : [];
+  return [
+    ...(off && run.leftAs.power === "ON" ? [`it ended ${run.state} in ${from} and left the node switched on`] : []),
+    ...((run.leftAs.mayBeWorking ?? false) === isLeftAlone ? [] : ["it is wrong about whether the machine may work"]),
+  ];
 }
 
 /**
@@ -610,15 +608,25 @@ export function flawsOfFault(
     .toSorted((a, b) => (a.seen[0]?.seq ?? 0) - (b.seen[0]?.seq ?? 0));
   const last = runs.at(-1);
   let expected: boolean | null = node.fault === "CLEAN_UP_FAILED";
+  let isBusy = node.fault === "MACHINE_BUSY";
   for (const run of runs) {
+    // It hides a clean-up that fails, and ends with the first phase that changes the machine.
+    if (run.transitions.some(({ event }) => CHANGING.has(event))) isBusy = false;
     if (hasRepaired(run)) expected = false;
     expected = faultAtEnd(run, expected);
+    if (run.leftAs?.mayBeWorking) isBusy = true;
+    if (isBusy) expected = false;
   }
+  if (last && isBusy !== (last.nodeFault === "MACHINE_BUSY"))
+    return [`node ${last.nodeName} has the fault ${last.nodeFault}, and its machine ${isBusy ? "may" : "cannot"} work`];
   if (!last || expected === null || expected === (last.nodeFault === "CLEAN_UP_FAILED")) return [];
   return [
     `node ${last.nodeName} has the fault ${last.nodeFault} after its runs ${runs.map(({ purpose, state }) => `${purpose} ${state}`).join(", ")}, and had ${node.fault} before`,
   ];
 }
+
+/** Events that lead a node into a phase that changes its machine. */
+const CHANGING: ReadonlySet<string> = new Set(["clean", "deploy", "undeploy"]);
 
 /** Whether a whole verification or cleaning has succeeded, of which this run did a part. */
 function hasRepaired({ plan, attempts }: RunAccount): boolean {

@@ -225,7 +225,11 @@ export interface RunAccount {
   readonly state: string;
   readonly target: string;
   readonly interrupt: string | null;
-  readonly leftAs: { readonly power: string; readonly tearDownError: string | null } | null;
+  readonly leftAs: {
+    readonly power: string;
+    readonly mayBeWorking?: boolean;
+    readonly tearDownError: string | null;
+  } | null;
   readonly failure: { readonly code: string; readonly message: string } | null;
   readonly powerOff: boolean | null;
   readonly isFinished: boolean;
