@@ -154,6 +154,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "The service sets a fault on a node whose power could not be read 3 times in a row, or whose clean-up failed, refuses the work that the fault would spoil unless `force`, and ends the fault when its cause is gone.",
       },
       {
+        id: "R-720",
+        rule: "A machine is left as it is, with its power, after a failure of a step that must not be interrupted, that changes firmware, or whose disks the machine erases on its own, unless the driver says that the machine has ended. The node has the fault MACHINE_BUSY, which refuses work that would touch the machine until the machine reports its end or a person forces it.",
+      },
+      {
         id: "R-280",
         rule: "A verification or a cleaning ends the fault of a failed clean-up as soon as its last step has succeeded, also if the run then fails, is stopped or is aborted.",
       },
@@ -667,6 +671,10 @@ export const RULES: readonly RuleSection[] = [
       {
         id: "R-191",
         rule: "The final failure of a step, or its timeout, is carried out on the machine like an abort; until that has ended the node takes no other work.",
+      },
+      {
+        id: "R-722",
+        rule: "An abort that is accepted ends the run ABORTED with the power as asked, also if the step has failed meanwhile and is being undone; `powerOff: true` of a repeated abort is obeyed. Only a machine that must not be cut keeps its power.",
       },
       {
         id: "R-082",

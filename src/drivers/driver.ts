@@ -352,8 +352,8 @@ export interface PowerInterface<Settings> {
   /** Absent if the driver cannot read it. */
   readBootDevice?(call: Call<Settings>): Promise<BootOverride>;
   /**
-   * What the machine is doing by itself that must not be cut, such as "writes the firmware of BIOS"; null if it reports
-   * that it does nothing of this kind. Throws if the machine does not tell. Absent if the driver cannot read it.
+   * Reads the work of the machine that must not be cut, such as "writes the firmware of BIOS"; null if the machine
+   * reports none. Throws if the machine does not report its work. Absent if the driver cannot read it.
    */
   readActivity?(call: Call<Settings>): Promise<string | null>;
 }
@@ -461,7 +461,7 @@ export interface Step<Settings, Args extends StepArgs = StepArgs> {
    */
   readonly touches?: readonly Touch[];
   /**
-   * The machine continues the work on its disks by itself, whether or not the step waits for it, as in a secure erase.
+   * The machine continues the work on its disks on its own, whether or not the step waits for it, as in a secure erase.
    * After a failure of such a step, of one that touches firmware, and of one that is never interruptible, the power
    * stays as it is and `abort` is not called, unless the result says `atRest`.
    */

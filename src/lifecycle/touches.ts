@@ -43,7 +43,7 @@ export function touchesOf({ phase, touches }: Pick<TouchingStep, "phase" | "touc
 
 /**
  * Whether the machine must not be touched after a failure of the step, before its end is known: it may still be writing
- * its firmware, or erasing its disks by itself.
+ * its firmware, or erasing its disks on its own.
  */
 export function mustNotBeCut(
   step: Pick<TouchingStep, "phase" | "touches"> & {

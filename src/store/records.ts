@@ -85,7 +85,7 @@ export interface PlannedStep {
   readonly reaches: "PROVISIONED" | null;
   /** Null: not declared. Absent in older plans. */
   readonly touches?: readonly Touch[] | null;
-  /** The machine continues the work on its disks by itself. */
+  /** The machine continues the work on its disks on its own. */
   readonly worksAlone?: true;
   /** Absent: a restart keeps the step's erasure. */
   readonly repeatOnRestart?: true;

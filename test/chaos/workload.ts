@@ -266,7 +266,8 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
       [10, () => start("deployNodes")],
       [16, () => start("undeployNodes")],
       [6, () => start("decommissionNodes")],
-      [10, () => start("cleanNodes", steps)],
+      // The machine of a failed flash is not touched again without it.
+      [10, () => start("cleanNodes", { ...steps, ...(random.often(0.4) && { force: true }) })],
       [4, () => start("provideNodes")],
       [5, () => start("inspectNodes")],
       [4, () => start("manageNodes")],

@@ -493,7 +493,7 @@ describe("node after a failure", () => {
     });
   });
 
-  test("abort that was accepted while a failure is undone had no effect: the run ends ABORTED, and the step FAILED [R-703]", async () => {
+  test("abort that was accepted while a failure is undone had no effect: the run ends ABORTED, and the step FAILED [R-722]", async () => {
     const undoing = aGate();
     const { node, id } = await failing("CLEAN", {
       "clean.erase_disks": { fail: "worn out" },

@@ -107,7 +107,7 @@ async function busyNode(settings: Record<string, unknown> = {}): Promise<{ node:
 
 describe("machine that may still be at a step that must not be cut", () => {
   test.each(STEPS.flatMap((step) => Object.keys(ENDS).map((end) => ({ step, end }))))(
-    "machine was switched off in mid-flash: $step ends with $end, and the machine is left as it is [R-702]",
+    "machine was switched off in mid-flash: $step ends with $end, and the machine is left as it is [R-720]",
     async ({ step, end }) => {
       const node = await aFlasher({ end });
       const id = await ostler.begin("CLEAN", [node], cleaning(step));
@@ -193,7 +193,7 @@ describe("machine that may still be at a step that must not be cut", () => {
 describe("node with the fault MACHINE_BUSY", () => {
   const TOUCHING = ["CLEAN", "COMMISSION", "DECOMMISSION", "INSPECT", "POWER"] as const;
 
-  test.each(TOUCHING)("%s is refused until the machine has ended, or a person forces it [R-702]", async (kind) => {
+  test.each(TOUCHING)("%s is refused until the machine has ended, or a person forces it [R-720]", async (kind) => {
     const { node } = await busyNode();
     if (kind === "INSPECT") await ostler.operationEnds(await ostler.begin("MANAGE", [node]));
     expect((await ostler.submit(kind, [node])).refusals).toMatchObject([

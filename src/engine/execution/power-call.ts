@@ -165,7 +165,7 @@ export type PowerReading =
       readonly state: PowerState;
       /** Absent: it was set, not read. */
       readonly driver?: string | null;
-      /** Of a node that is MACHINE_BUSY: the machine has reported that it is at nothing that must not be cut. */
+      /** The machine has reported that it does nothing that must not be cut. Asked only of a node that is MACHINE_BUSY. */
       readonly isIdle?: true;
     }
   | Omit<Fault, "retryable">;
@@ -182,7 +182,7 @@ export interface ReadingTime {
   readonly patienceMs?: number;
 }
 
-/** Whether the machine reports that it is at nothing that must not be cut. No answer is no such report. */
+/** Whether the machine reports that it does nothing that must not be cut; false without an answer. */
 async function readsIdle(basis: CallBasis, signal: AbortSignal): Promise<boolean> {
   const chain = new DriverChain(basis, signal);
   try {

@@ -58,7 +58,11 @@ const HELP: Readonly<Record<AttentionKind, { readonly remedy: string; readonly a
   ON_HOLD: { remedy: "Check what the hold is for, then release it.", actions: ["RELEASE_HOLDS"] },
   WAVES_HALTED: { remedy: "Check the nodes that have begun, then start the others.", actions: [] },
   STOPPED: { remedy: "Restart the work, or verify the node with manageNodes.", actions: ["RESTART", "MANAGE"] },
-  FAULT: { remedy: "Check the machine; for an unreachable BMC, repair its connection.", actions: ["CLEAN", "MANAGE"] },
+  FAULT: {
+    remedy:
+      "Check the machine; for an unreachable BMC, repair its connection. A machine that may still be working is not to be switched off.",
+    actions: ["CLEAN", "MANAGE"],
+  },
   POWER_DRIFT: { remedy: "Set the power again, or have Ostler correct it (Site.correctPower).", actions: ["POWER"] },
   DISAPPEARED: { remedy: "Find the machine; abort its work if it will not come back.", actions: ["ABORT"] },
   MAINTENANCE: { remedy: "End the maintenance, or decommission the node.", actions: ["CLEAR_MAINTENANCE"] },
@@ -121,7 +125,7 @@ async function suggestionFor(group: AttentionGroup, context: Context): Promise<S
     };
   const power = group.detail === "ON" || group.detail === "OFF" ? group.detail : null;
   const nodeIds = group.nodeIds.slice(0, group.openCount);
-  if (group.kind === "FAULT" && group.detail === "BMC_UNREACHABLE")
+  if (group.kind === "FAULT" && (group.detail === "BMC_UNREACHABLE" || group.detail === "MACHINE_BUSY"))
     return { action: "READ_POWER", input: { nodes: { ids: nodeIds.map((id) => globalId("Node", id)) } } };
   return actionFor(nodeIds, { actions: HELP[group.kind].actions, power }, context);
 }

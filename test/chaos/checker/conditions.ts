@@ -4,7 +4,7 @@
  * at every moment are known. Between the moment of a change and `SEEN_MS` later, others may see either value: a refusal
  * is right if a condition that requires it may have been seen, and an acceptance is wrong if one was certainly seen.
  */
-import { deploysWithoutCleaning, phasesOf } from "../../durability/expectations.ts";
+import { deploysWithoutCleaning, phasesOf, touchesMachine } from "../../durability/expectations.ts";
 import type { Kind, Options } from "../../durability/expectations.ts";
 import { AT_REST } from "../../durability/rules.ts";
 import type { Refusal } from "../records.ts";
@@ -71,6 +71,13 @@ function reasonsFor({ kind, options }: Asked, { states, conditions, mayHaveSyste
     {
       says: /the fault BMC_UNREACHABLE/,
       holds: kind !== "MANAGE" && some(({ fault }) => fault === "BMC_UNREACHABLE"),
+    },
+    {
+      says: /the fault MACHINE_BUSY/,
+      // After some ends a restart is accepted all the same; which is not known here.
+      holds:
+        some(({ fault }) => fault === "MACHINE_BUSY") &&
+        (kind === null || states.some((state) => touchesMachine(kind, state, options))),
     },
     {
       says: /the fault CLEAN_UP_FAILED/,
