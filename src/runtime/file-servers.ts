@@ -15,8 +15,8 @@ export interface FileServers {
   readonly own: string | null;
   /**
    * Why the file at a URL must not be fetched, as a sentence without its end; null if it may be. `images`: servers of
-   * registered images, by `serverName`. `addresses`: those of the host. Without them a name is not looked up, and only
-   * a server that cannot be allowed is refused.
+   * registered images, by `serverName`. `addresses`: those of the host; none if its name does not resolve. Without them
+   * a name is not looked up, and only a server that cannot be allowed is refused.
    */
   problem(url: string, images: readonly string[], addresses?: readonly string[]): string | null;
 }
@@ -45,6 +45,7 @@ export function fileServers(listed: readonly string[], own: string | null): File
       const notListed = `File server ${name} is not on the list of file servers. Add it to OSTLER_FILE_SERVERS, or register the image that it serves`;
       const found = addresses ?? literalOf(host);
       if (!found) return isKnown || fitting.some((entry) => "networks" in entry) ? null : notListed;
+      if (found.length === 0 && !isKnown) return notListed;
       for (const address of found) {
         if (fitting.some((entry) => "networks" in entry && entry.networks.has(address))) continue;
         if (!SERVERS.has(address) && !(isNamed && LOOPBACK.has(address)))

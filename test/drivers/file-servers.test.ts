@@ -227,14 +227,20 @@ describe("calls of steps", () => {
   });
 
   test("a step that has begun goes on when its file server is not allowed any more, and cannot use it [R-760]", async () => {
-    const { step, names } = limited({});
+    const { step, names } = limited({ "files.example": "10.0.0.8" });
     await step.run(
-      callOf({ files: [{ url: "http://files.example/a" }, { url: "http://gone.example/b" }] }, { memo: { task: 1 } }),
+      callOf({ files: [{ url: "http://10.0.0.9/a" }, { url: "http://gone.example/b" }] }, { memo: { task: 1 } }),
     );
     await step.abort?.(callOf({ files: [{ url: "http://gone.example/b" }] }));
     expect(entered.map(({ addresses }) => Object.keys(addresses ?? {}))).toEqual([["10.0.0.7"], ["10.0.0.7"]]);
-    expect(names[0]?.get("files.example")).toEqual([]);
     expect(names[0]?.get("gone.example")).toEqual([]);
+  });
+
+  test("a listed name that only the machine can resolve is handed on, and leads nowhere in the driver [R-760]", async () => {
+    const { step, names } = limited({});
+    await step.run(callOf({ files: [{ url: "http://files.example/a" }] }));
+    expect(entered[0]?.addresses).toMatchObject({ "http://files.example/a": "files.example" });
+    expect(names[0]?.get("files.example")).toEqual([]);
   });
 
   test("servers of registered images come with the call [R-760]", async () => {

@@ -197,7 +197,7 @@ async function send(
 /** The address of the server of an image; undefined if addresses are not limited. Throws if it may not be used. */
 function checkedAddress({ addresses }: CleanCall<Args>, url: string): string | undefined {
   if (!addresses || url in addresses) return addresses?.[url];
-  const message = `File server ${new URL(url).host} is not on the list of file servers any more, or its name does not resolve. See OSTLER_FILE_SERVERS.`;
+  const message = `File server ${new URL(url).host} is not on the list of file servers any more. See OSTLER_FILE_SERVERS.`;
   throw new RedfishError({ kind: "REFUSED", message });
 }
 
@@ -220,6 +220,12 @@ function lookupOf(address: string): LookupFunction {
 
 /** Sends an image to the BMC as it is read (DSP0266, 13.15, multipart HTTP push). */
 async function pushImage(service: RedfishService, { push, url, address, what }: Push): Promise<Outcome> {
+  if (address !== undefined && isIP(address) === 0)
+    throw new RedfishError({
+      kind: "UNREACHABLE",
+      retryable: true,
+      message: `The name of file server ${address} does not resolve. Check the URL, and the name server of the service's machine.`,
+    });
   // Its own agent: the default one may use a proxy. It follows no redirect.
   await using parts = new AsyncDisposableStack();
   const server = new Agent({ connect: address === undefined ? {} : { lookup: lookupOf(address) } });
