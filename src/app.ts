@@ -27,6 +27,7 @@ import { createAgentMedia } from "./provisioning/agent-media.ts";
 import type { AgentMedia } from "./provisioning/agent-media.ts";
 import { firmwarePlaces } from "./provisioning/boot-files.ts";
 import { PROVISION_SETTING, startListener } from "./provisioning/listener.ts";
+import { fileServers } from "./runtime/file-servers.ts";
 import { ipNetworks } from "./runtime/ip-networks.ts";
 import type { Observer } from "./observer.ts";
 import { explainDatabaseErrors, openMigrated, waitForDatabase } from "./commands/startup.ts";
@@ -67,6 +68,7 @@ export async function startService(config: Config, log: Log): Promise<Service> {
     await loadPlugins(config.plugins, log, {
       pool,
       networks: ipNetworks(config.bmcNetworks),
+      files: fileServers(config.fileServers, config.provisionUrl),
       pluginFolder: config.pluginFolder,
     }),
   );

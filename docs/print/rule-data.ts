@@ -395,7 +395,11 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-212",
-        rule: "A driver connects to no address that a caller wrote outside the networks of OSTLER_BMC_NETWORKS; without it, to none on loopback, links and groups.",
+        rule: "A driver connects to no address that a caller wrote outside the networks of OSTLER_BMC_NETWORKS; without it, to none on loopback, links, groups and the metadata of clouds.",
+      },
+      {
+        id: "R-760",
+        rule: "A file that a caller names is fetched, by the driver or the BMC, only from the service's own listener, the server of a registered image or a server of OSTLER_FILE_SERVERS; other URLs are refused with the request, and before the call if their name leads elsewhere.",
       },
       {
         id: "R-312",

@@ -9,6 +9,7 @@ import type { ProvisioningConfig } from "./provisioning.ts";
 import {
   ConfigError,
   databaseUrlOf,
+  fileServersOf,
   isLoopback,
   networksOf,
   oneOf,
@@ -41,8 +42,10 @@ export interface Config extends ProvisioningConfig {
   readonly plugins: readonly string[];
   /** Where plugins are looked up by name; null: only among the bundled ones and packages. */
   readonly pluginFolder: string | null;
-  /** Networks of BMCs, in CIDR notation; null: all but loopback, link-local, multicast and broadcast. */
+  /** Networks of BMCs, in CIDR notation; null: all but loopback, link-local, metadata, multicast and broadcast. */
   readonly bmcNetworks: readonly string[] | null;
+  /** Servers of files that callers name: hosts, `host:port`, IP addresses and networks. */
+  readonly fileServers: readonly string[];
   /** Folder of the boot media of the in-band agent. */
   readonly agentFolder: string;
   /** Folder of the stored images. */
@@ -128,6 +131,7 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     plugins: Object.freeze(words(value("OSTLER_PLUGINS"))),
     pluginFolder: value("OSTLER_PLUGIN_DIR") || null,
     bmcNetworks: networksOf(words(value("OSTLER_BMC_NETWORKS"))),
+    fileServers: fileServersOf(words(value("OSTLER_FILE_SERVERS"))),
     ...provisioningOf(value),
     agentFolder: resolve(value("OSTLER_AGENT_DIR") || join(data, "agent")),
     imageFolder: resolve(value("OSTLER_IMAGE_DIR") || join(data, "images")),

@@ -1,6 +1,7 @@
 /** The values of variables: what each kind of them may be. Errors name the variable and the remedy. */
 import { readFileSync } from "node:fs";
 import { messageOf } from "../errors.ts";
+import { isFileServer } from "../runtime/file-servers.ts";
 import { isEmbeddingNetwork } from "../runtime/ip-addresses.ts";
 import { isNetwork } from "../runtime/ip-networks.ts";
 
@@ -113,6 +114,15 @@ export function networksOf(given: readonly string[]): readonly string[] | null {
       `OSTLER_BMC_NETWORKS has ${embedding}, whose addresses embed IPv4 addresses and count as those. List the IPv4 networks instead, as 10.0.0.0/8.`,
     );
   return given.length === 0 ? null : Object.freeze(given);
+}
+
+export function fileServersOf(given: readonly string[]): readonly string[] {
+  const wrong = given.find((text) => !isFileServer(text));
+  if (wrong !== undefined)
+    throw new ConfigError(
+      `OSTLER_FILE_SERVERS has ${JSON.stringify(wrong)}. Use a host, host:port, an IP address or a network, as files.example:8080 or 10.0.0.0/8, without a scheme; for an IPv6 address that embeds an IPv4 address, use the IPv4 address.`,
+    );
+  return Object.freeze(given);
 }
 
 /** An origin as browsers send it: no path, and no default port. */

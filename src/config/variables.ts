@@ -76,7 +76,12 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   OSTLER_BMC_NETWORKS: {
     flag: "bmc-networks",
     fallback: "",
-    help: "networks of BMCs, comma-separated, as 10.0.0.0/8,fd00:7::/64: discoveries and addresses in drivers' settings outside of them are refused; default: all networks but loopback, link-local, multicast and broadcast",
+    help: "networks of BMCs, comma-separated, as 10.0.0.0/8,fd00:7::/64: discoveries and addresses in drivers' settings outside of them are refused; default: all networks but loopback, link-local, metadata of clouds, multicast and broadcast",
+  },
+  OSTLER_FILE_SERVERS: {
+    flag: "file-servers",
+    fallback: "",
+    help: "servers from which drivers and BMCs may fetch files that callers name, such as firmware, comma-separated: hosts, host:port, IP addresses and networks, as files.example,10.0.0.5:8080,10.1.0.0/16; in addition to the listener for machines and the servers of registered images",
   },
   OSTLER_PROVISION_HOST: {
     flag: "provision-host",

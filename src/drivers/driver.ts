@@ -135,7 +135,9 @@ export interface MachineCall<Settings> {
   /** Validated by `Driver.settings`, secrets included. */
   readonly settings: Settings;
   /**
-   * The checked IP addresses of the settings that are marked `address`, by the setting's value and by the host in it.
+   * The checked IP addresses of the values that are marked `address`, by the value and by the host in it, and of those
+   * that are marked `fileUrl`, by the value: a file without one must not be used. In place of an address it is the
+   * host's name if the service cannot resolve that; another machine may.
    * Each name is resolved once for a call. Connect to the address where the protocol needs no name, and give it to
    * programs; Node's own lookups of the name during the call return the same address. Absent if addresses are not
    * limited.

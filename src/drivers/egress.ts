@@ -1,6 +1,10 @@
 /**
- * Limits the addresses to which callers can make a driver connect. A driver marks the settings that are addresses with
- * `address: true`; their values, and the address of a probe, are checked before each call.
+ * Limits the addresses to which callers can make a driver connect. A driver marks what is an address with
+ * `address: true`, and the URL of a file with `fileUrl: true` (address-settings.ts); the values, the address of a probe
+ * and the URL of a medium are checked before each call.
+ *
+ * A file is refused before its step begins. Once the step has begun, the machine may be working, so a file that is not
+ * allowed any more ends nothing: it has no entry in `Call.addresses`, and its name leads nowhere in a worker.
  *
  * A host name is resolved once for each call. All its addresses are checked, and the driver gets the first one in
  * `Call.addresses`. In a worker, lookups of the name during the call return the checked addresses too
@@ -12,9 +16,20 @@
 import dns from "node:dns";
 import type { LookupAddress } from "node:dns";
 import { isIP } from "node:net";
+import type { FileServers } from "../runtime/file-servers.ts";
 import type { IpNetworks } from "../runtime/ip-networks.ts";
 import { messageOf } from "../errors.ts";
-import type { Call, DiscoverCall, Driver, DriverErrorKind, MachineCall, Step, StepInterface } from "./driver.ts";
+import type {
+  Call,
+  DiscoverCall,
+  Driver,
+  DriverErrorKind,
+  MachineCall,
+  Step,
+  StepCall,
+  StepInterface,
+} from "./driver.ts";
+import { dispatchOf } from "./isolation/dispatch.ts";
 
 // The system's: a worker replaces it for the driver.
 const { lookup } = dns.promises;
@@ -25,78 +40,180 @@ export type ResolvedNames = ReadonlyMap<string, readonly LookupAddress[]>;
 /** The addresses to which the calls of a driver may connect. */
 export interface EgressLimits {
   readonly networks: IpNetworks;
-  readonly marked: MarkedSettings;
+  readonly files: FileServers;
+  readonly marked: Marks;
 }
 
-/** Names of the settings that are addresses. */
-export interface MarkedSettings {
-  readonly settings: readonly string[];
-  /** Of a discovery. */
-  readonly discovery: readonly string[];
+/** A place that holds the address of a machine or the URL of a file. */
+export interface Mark {
+  readonly kind: "ADDRESS" | "FILE";
+  /** Names of members; `*` is every member or item. */
+  readonly path: readonly string[];
+}
+
+/** The marks of a driver's schemas. */
+export interface Marks {
+  readonly settings: readonly Mark[];
+  /** Of the settings of a discovery. */
+  readonly discovery: readonly Mark[];
+  readonly variables: readonly Mark[];
+  /** Of the arguments of steps, by `stepKey`. */
+  readonly args: Readonly<Record<string, readonly Mark[]>>;
+}
+
+export function stepKey({ phase, name }: Pick<Step<unknown>, "phase" | "name">): string {
+  return `${phase} ${name}`;
+}
+
+/** A text at a marked place, and where it is. */
+export interface MarkedValue extends Mark {
+  readonly text: string;
+}
+
+export function markedValues(marks: readonly Mark[], value: unknown): readonly MarkedValue[] {
+  return marks.flatMap(({ kind, path }) => textsAt(value, path).map((found) => ({ kind, ...found })));
+}
+
+function textsAt(value: unknown, [name, ...rest]: readonly string[]): readonly Omit<MarkedValue, "kind">[] {
+  if (name === undefined) return typeof value === "string" ? [{ path: [], text: value }] : [];
+  if (typeof value !== "object" || value === null) return [];
+  return Object.entries(value)
+    .filter(([key]) => name === "*" || key === name)
+    .flatMap(([key, inside]) => textsAt(inside, rest).map(({ path, text }) => ({ path: [key, ...path], text })));
 }
 
 /** Resolves a host name to at least one address; rejects if it has none. */
 type Resolve = (host: string) => Promise<readonly LookupAddress[]>;
 
 /**
- * The driver, whose calls are refused if one of their addresses is outside the networks. `onResolved` is called before
- * each call, with the checked addresses of its hosts.
+ * The driver, whose calls are refused if one of their addresses is outside the networks, or one of their files on a
+ * server that is not allowed. `onResolved` is called before each call, with the checked addresses of its hosts.
  */
 export function limitEgress(
   driver: Driver<unknown>,
-  { networks, marked }: EgressLimits,
+  limits: EgressLimits,
   onResolved: (names: ResolvedNames) => void = () => {},
   resolve: Resolve = (host) => lookup(host, { all: true }),
 ): Driver<unknown> {
-  const check = async <Given extends CheckedCall>(call: Given, values: readonly unknown[]): Promise<Given> => {
-    const names = new Map<string, readonly LookupAddress[]>();
-    const addresses: Record<string, string> = {};
-    for (const value of values) {
-      const host = hostOf(value);
-      if (host === null) continue;
-      const found = names.get(host) ?? (await addressesOf(host, call.signal, resolve));
-      for (const { address } of found) requireAllowed(address, host, networks);
-      names.set(host, found);
-      const [first] = found;
-      if (first) addresses[host] = addresses[String(value)] = first.address;
-    }
+  const { marked } = limits;
+  const check: Check = async (call, values, hasBegun = false) => {
+    const { names, addresses } = await checkedAddresses(call, values, { limits, resolve, hasBegun });
     onResolved(names);
     return { ...call, addresses };
   };
+  const ofSettings = (call: CheckedCall) => markedValues(marked.settings, call.settings);
   const guarded =
     <Given extends CheckedCall, Rest extends unknown[], Result>(
       work: (call: Given, ...rest: Rest) => Promise<Result>,
     ) =>
     async (call: Given, ...rest: Rest): Promise<Result> =>
-      work(await check(call, valuesOf(call.settings, marked.settings)), ...rest);
+      work(await check(call, ofSettings(call)), ...rest);
   const steps = <Kind extends StepInterface<unknown>>(kind: Kind): Kind => ({
     ...kind,
-    steps: kind.steps.map((step): Step<unknown> => ({
-      ...step,
-      run: guarded((call) => step.run(call)),
-      ...(step.verify && { verify: guarded(async (call) => (await step.verify?.(call)) ?? { kind: "done" }) }),
-      ...(step.abort && { abort: guarded(async (call) => step.abort?.(call)) }),
-    })),
+    steps: kind.steps.map((step) => guardStep(step, marked, check)),
   });
-  const { inspect, deploy, clean, discover } = driver;
+  const { inspect, deploy, clean, media, discover } = driver;
   return {
     ...driver,
     ...guardFunctions(driver, guarded),
     ...(inspect && { inspect: steps(inspect) }),
     ...(deploy && { deploy: steps(deploy) }),
     ...(clean && { clean: steps(clean) }),
+    ...(media && {
+      media: {
+        async insert(call, url, options) {
+          await media.insert(await check(call, [...ofSettings(call), { kind: "FILE", text: url }]), url, options);
+        },
+        eject: guarded((call: Call<unknown>) => media.eject(call)),
+      },
+    }),
     ...(discover && {
       discover: {
         ...discover,
         async probe(call: DiscoverCall) {
-          const values = [call.address, ...valuesOf(call.settings, marked.discovery)];
-          return discover.probe(await check(call, values));
+          const address = { kind: "ADDRESS", text: call.address } as const;
+          return discover.probe(await check(call, [address, ...markedValues(marked.discovery, call.settings)]));
         },
       },
     }),
     ...(driver.controllerOf && { controllerOf: (settings: unknown) => driver.controllerOf?.(settings) ?? "" }),
     close: async () => driver.close?.(),
   };
+}
+
+/** A text that names a machine or a file. */
+type Destination = Omit<MarkedValue, "path">;
+
+/** The call with its checked addresses. Rejects if one is not allowed. `hasBegun`: its files do not end it. */
+type Check = <Given extends CheckedCall>(
+  call: Given,
+  values: readonly Destination[],
+  hasBegun?: boolean,
+) => Promise<Given>;
+
+function guardStep(step: Step<unknown>, marked: Marks, check: Check): Step<unknown> {
+  const entered =
+    <Result>(work: (call: StepCall<unknown>) => Promise<Result>, hasBegun?: true) =>
+    async (call: StepCall<unknown>): Promise<Result> => {
+      const values = [
+        ...markedValues(marked.settings, call.settings),
+        ...markedValues(marked.args[stepKey(step)] ?? [], call.args),
+        ...markedValues(marked.variables, call.variables),
+      ];
+      return work(await check(call, values, hasBegun ?? call.memo !== null));
+    };
+  return {
+    ...step,
+    run: entered((call) => step.run(call)),
+    ...(step.verify && { verify: entered(async (call) => (await step.verify?.(call)) ?? { kind: "done" }, true) }),
+    ...(step.abort && { abort: entered(async (call) => step.abort?.(call), true) }),
+  };
+}
+
+async function checkedAddresses(
+  call: CheckedCall,
+  values: readonly Destination[],
+  {
+    limits: { networks, files },
+    resolve,
+    hasBegun,
+  }: { readonly limits: EgressLimits; readonly resolve: Resolve; readonly hasBegun: boolean },
+) {
+  const names = new Map<string, readonly LookupAddress[]>();
+  const addresses: Record<string, string> = {};
+  const lookUp = async (host: string) => names.get(host) ?? (await addressesOf(host, call.signal, resolve));
+  for (const { kind, text } of values) {
+    const host = hostOf(text);
+    if (kind !== "ADDRESS" || host === null) continue;
+    const found = await lookUp(host);
+    for (const { address } of found) requireAllowed(address, host, networks);
+    names.set(host, found);
+    const [first] = found;
+    if (first) addresses[host] = addresses[text] = first.address;
+  }
+  const { imageServers = [] } = dispatchOf(call);
+  for (const { kind, text } of values) {
+    if (kind !== "FILE") continue;
+    const host = hostOf(text) ?? "";
+    try {
+      // First without a lookup: names that are not listed are not sent to the name server.
+      requireFile(files.problem(text, imageServers));
+      const found = await lookUp(host).catch((error: unknown) => {
+        call.signal.throwIfAborted();
+        // The machine that fetches the file may know a name that the service does not.
+        if (files.problem(text, imageServers, []) === null) return [];
+        throw error;
+      });
+      const all = found.map(({ address }) => address);
+      requireFile(files.problem(text, imageServers, all));
+      names.set(host, found);
+      addresses[text] = all[0] ?? host;
+    } catch (error) {
+      if (!hasBegun) throw error;
+      if (!names.has(host)) names.set(host, []);
+    }
+  }
+  return { names, addresses };
 }
 
 type Guard = <Given extends CheckedCall, Rest extends unknown[], Result>(
@@ -107,8 +224,8 @@ type Guard = <Given extends CheckedCall, Rest extends unknown[], Result>(
 function guardFunctions(
   driver: Driver<unknown>,
   guarded: Guard,
-): Pick<Driver<unknown>, "power" | "media" | "firmware" | "bios" | "console" | "abilities"> {
-  const { power, media, firmware, bios } = driver;
+): Pick<Driver<unknown>, "power" | "firmware" | "bios" | "console" | "abilities"> {
+  const { power, firmware, bios } = driver;
   const serial = driver.console;
   return {
     power: {
@@ -128,12 +245,6 @@ function guardFunctions(
         readActivity: guarded(async (call: Call<unknown>) => (await power.readActivity?.(call)) ?? null),
       }),
     },
-    ...(media && {
-      media: {
-        insert: guarded((call: Call<unknown>, url: string, options) => media.insert(call, url, options)),
-        eject: guarded((call: Call<unknown>) => media.eject(call)),
-      },
-    }),
     ...(firmware && { firmware: { read: guarded((call: Call<unknown>) => firmware.read(call)) } }),
     ...(bios && { bios: { read: guarded((call: Call<unknown>) => bios.read(call)) } }),
     ...(serial && { console: { serialUrl: guarded((call: Call<unknown>) => serial.serialUrl(call)) } }),
@@ -150,14 +261,14 @@ export function addressProblem(address: string, networks: IpNetworks): string | 
 
 type CheckedCall = Pick<DiscoverCall, "settings" | "signal"> | Pick<Call<unknown>, "settings" | "signal">;
 
-function valuesOf(settings: unknown, names: readonly string[]): readonly unknown[] {
-  return names.map((name) => (settings as Readonly<Record<string, unknown>>)[name]);
-}
-
 function requireAllowed(address: string, host: string, networks: IpNetworks): void {
   if (networks.has(address)) return;
   const named = address === host ? host : `${host} (${address})`;
   throw driverError(`${refusalOf(named, networks)}.`, "REFUSED", false);
+}
+
+function requireFile(problem: string | null): void {
+  if (problem !== null) throw driverError(`${problem}.`, "REFUSED", false);
 }
 
 /**
@@ -175,7 +286,7 @@ async function addressesOf(host: string, signal: AbortSignal, resolve: Resolve):
   } catch (error) {
     signal.throwIfAborted();
     const why = (error as NodeJS.ErrnoException).code ?? messageOf(error);
-    const advice = "Check the address in the settings, and the name server of the service's machine";
+    const advice = "Check the address, and the name server of the service's machine";
     throw driverError(`Host name ${host} does not resolve (${why}). ${advice}.`, "UNREACHABLE", true);
   } finally {
     signal.removeEventListener("abort", onAbort);
@@ -198,6 +309,6 @@ export function hostOf(value: unknown): string | null {
 
 function refusalOf(address: string, { listed }: IpNetworks): string {
   return listed === null
-    ? `Address ${address} is a loopback, link-local, multicast or broadcast address. List its network in OSTLER_BMC_NETWORKS to allow it`
+    ? `Address ${address} is a loopback, link-local, metadata, multicast or broadcast address. List its network in OSTLER_BMC_NETWORKS to allow it`
     : `Address ${address} is outside the networks of OSTLER_BMC_NETWORKS (${listed.join(", ")})`;
 }

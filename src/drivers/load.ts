@@ -4,6 +4,8 @@
  */
 import { messageOf } from "../errors.ts";
 import type { Log } from "../log.ts";
+import { fileServers } from "../runtime/file-servers.ts";
+import type { FileServers } from "../runtime/file-servers.ts";
 import type { IpNetworks } from "../runtime/ip-networks.ts";
 import type { Driver, DriverFactory, PluginHost, Step, StepInterface } from "./driver.ts";
 import { isolate } from "./isolation/isolate.ts";
@@ -32,13 +34,17 @@ const BUNDLED_PLUGINS = ["agent", "fake", "ipmi", "redfish"] as const;
  * functions run in worker processes; without one, in this process.
  */
 export async function loadPlugins(words: readonly string[], log: Log, options: LoadOptions = {}): Promise<Registry> {
-  return createRegistry(await driversOf(words, log, {}, options), options.networks ?? null);
+  const { networks = null, files = fileServers([], null) } = options;
+  return createRegistry(await driversOf(words, log, {}, options), networks, networks && files);
 }
 
 export interface LoadOptions {
   /** Runs the drivers' functions in worker processes. */
   readonly pool?: Pool | undefined;
+  /** Null: addresses are not limited. */
   readonly networks?: IpNetworks | null;
+  /** With `networks`: servers of files that callers name. Absent: those of registered images. */
+  readonly files?: FileServers;
   /** Where plugins are looked up by name, in addition to the bundled ones. */
   readonly pluginFolder?: string | null;
 }
@@ -57,7 +63,7 @@ async function driversOf(
   words: readonly string[],
   log: PluginLog,
   host: Pick<PluginHost, "describing"> = {},
-  { pool, networks = null, pluginFolder = null }: LoadOptions = {},
+  { pool, networks = null, files = fileServers([], null), pluginFolder = null }: LoadOptions = {},
 ): Promise<AnyDriver[]> {
   const drivers: AnyDriver[] = [];
   for (const pinned of words) {
@@ -69,6 +75,7 @@ async function driversOf(
     const memory = createMemory();
     const find = () => pluginModule(word, pluginFolder);
     const made = await loadPlugin({ word, hash, find }, log, { ...host, memory });
+    const egress = networks && egressLimits(made, networks, files);
     const driver = pool
       ? isolate(
           made,
@@ -79,12 +86,12 @@ async function driversOf(
             name: made.name,
             version: made.version,
             memory,
-            egress: networks && egressLimits(made, networks),
+            egress,
           },
           pool,
         )
-      : networks
-        ? limitEgress(made, egressLimits(made, networks))
+      : egress
+        ? limitEgress(made, egress)
         : made;
     if (drivers.some(({ name }) => name === driver.name)) {
       throw new Error(

@@ -3,6 +3,7 @@
  * Also the only place that knows which settings are secret.
  */
 import type { InspectInterface, Json, Schema } from "./driver.ts";
+import type { FileServers } from "../runtime/file-servers.ts";
 import type { IpNetworks } from "../runtime/ip-networks.ts";
 import { LruMap } from "../runtime/lru-map.ts";
 import { Circuits } from "./circuits.ts";
@@ -49,6 +50,8 @@ export interface Registry extends AsyncDisposable {
   get(name: string): AnyDriver | undefined;
   /** Networks in which addresses of machines may be; null: addresses are not limited. */
   readonly networks: IpNetworks | null;
+  /** Servers of files that callers name; null: not limited. */
+  readonly files: FileServers | null;
   /** Circuit breakers of the controllers. */
   readonly circuits: Circuits;
   /** The node's composition, or a sentence that names the problem. */
@@ -66,13 +69,18 @@ export interface Registry extends AsyncDisposable {
 /** Compositions that are kept; those of a fleet are few. */
 const KEPT_MAX = 1_000;
 
-export function createRegistry(drivers: readonly AnyDriver[], networks: IpNetworks | null = null): Registry {
+export function createRegistry(
+  drivers: readonly AnyDriver[],
+  networks: IpNetworks | null = null,
+  files: FileServers | null = null,
+): Registry {
   const byName = new Map(drivers.map((driver) => [driver.name, driver]));
   const kept = new LruMap<string, Composed>(KEPT_MAX);
 
   return {
     drivers,
     networks,
+    files,
     circuits: new Circuits(),
     get: (name) => byName.get(name),
     secretFields: (driver) => secretNames(shapeOf(driver.settings)),
@@ -180,8 +188,8 @@ async function check(schema: Schema<unknown>, settings: unknown, networks: IpNet
   const given = withoutNulls(shape, settings);
   const result = await validate(schema, given);
   if (result.issues) return { ok: false, issues: plainIssues(schema, given, result.issues) };
-  const refused = networks && addressProblems(schema, result.value as Record<string, Json>, networks);
-  if (refused && refused.length > 0) return { ok: false, issues: refused };
+  const refused = await addressProblems(schema, result.value, { networks, files: null, images: async () => [] });
+  if (refused.length > 0) return { ok: false, issues: refused };
   const open: Record<string, Json> = {};
   const secrets: Record<string, string> = {};
   for (const [key, value] of Object.entries(result.value as Record<string, Json>)) {

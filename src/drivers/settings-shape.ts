@@ -301,7 +301,7 @@ function marksOf(schema: JsonSchema): JsonSchema {
 const REFERENCES = new Set(["$ref", "$dynamicRef", "$recursiveRef"]);
 
 /** The target of a reference within the schema; undefined if there is none. */
-function referred(reference: unknown, root: JsonSchema): unknown {
+export function referred(reference: unknown, root: unknown): unknown {
   if (reference === "#") return root;
   if (typeof reference !== "string" || !reference.startsWith("#/")) return undefined;
   return reference

@@ -1,4 +1,6 @@
 /** The variables that a driver reads, as its schema declares them. */
+import { addressProblems } from "./address-settings.ts";
+import type { AddressRules } from "./address-settings.ts";
 import { plainIssues, validate } from "./issues.ts";
 import type { Issue } from "./issues.ts";
 import type { Driver, Json, Schema } from "./driver.ts";
@@ -35,15 +37,18 @@ export function variablesFor<Value>(
   return Object.fromEntries(Object.entries(variables).filter(([name]) => names.includes(name)));
 }
 
-/** The values that do not match the schema of a driver. */
+/** The values that do not match the schema of a driver, or that lead where it may not connect. */
 export async function variableIssues(
   driver: Pick<Driver<unknown>, "variables">,
   variables: Readonly<Record<string, Json>>,
+  rules: AddressRules,
 ): Promise<readonly Issue[]> {
   if (!driver.variables) return [];
   const given = variablesFor(driver, variables);
   const result = await validate(driver.variables, given);
-  return result.issues ? plainIssues(driver.variables, given, result.issues) : [];
+  return result.issues
+    ? plainIssues(driver.variables, given, result.issues)
+    : addressProblems(driver.variables, result.value, rules);
 }
 
 /** Why a schema of variables is not supported, as a sentence; null if it is. */

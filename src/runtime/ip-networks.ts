@@ -12,13 +12,20 @@ export interface IpNetworks {
   readonly listed: readonly string[] | null;
 }
 
-/** This machine, links, groups and everyone: no machine has an address of its own there. */
+/** This machine, links, groups, everyone and the metadata of clouds: no machine has an address of its own there. */
 const NOT_MACHINES = [
   "0.0.0.0/8",
   "127.0.0.0/8",
   "169.254.0.0/16",
   "224.0.0.0/4",
   "255.255.255.255/32",
+  // Alibaba Cloud, Azure, Oracle Cloud; AWS, Google Cloud and Scaleway by IPv6. Others are link-local.
+  "100.100.100.200/32",
+  "168.63.129.16/32",
+  "192.0.0.192/32",
+  "fd00:ec2::254/128",
+  "fd20:ce::254/128",
+  "fd00:42::42/128",
   "::/128",
   "::1/128",
   "fe80::/10",
@@ -26,8 +33,8 @@ const NOT_MACHINES = [
 ];
 
 /**
- * `listed`: networks in CIDR notation, valid by `isNetwork`. Null: all but loopback, link-local, multicast and
- * broadcast.
+ * `listed`: networks in CIDR notation, valid by `isNetwork`. Null: all but loopback, link-local, metadata, multicast
+ * and broadcast.
  */
 export function ipNetworks(listed: readonly string[] | null): IpNetworks {
   // A list of both families would compare IPv4 addresses with IPv6 networks, so that ::/0 would include them.

@@ -39,6 +39,16 @@ export async function imageByRef(reader: Reader, ref: ImageRef): Promise<ImageRo
   return row;
 }
 
+/** The URLs of images up to their paths, each once. */
+export async function imageOrigins(reader: Reader): Promise<string[]> {
+  const origin = sql<string>`regexp_substr(${images.url}, '^[^:]+:[/\\\\]*[^/\\\\?#]*')`;
+  const rows = await reader
+    .selectDistinct({ origin })
+    .from(images)
+    .where(sql`${images.url} is not null`);
+  return rows.map((row) => row.origin);
+}
+
 function imageCondition(filter: ImageFilter): SQL | undefined {
   const { nameStartsWith, architectures, bootModes, formats, stored, labels, checksum } = filter;
   return and(

@@ -2,6 +2,7 @@
 import { pino } from "pino";
 import { expect, test } from "vitest";
 import * as z from "zod";
+import { egressLimits } from "../../src/drivers/address-settings.ts";
 import { limitEgress } from "../../src/drivers/egress.ts";
 import { isolate } from "../../src/drivers/isolation/isolate.ts";
 import { createMemory } from "../../src/drivers/isolation/driver-memory.ts";
@@ -58,7 +59,7 @@ test("the stand-in of a driver has every function of the contract", async () => 
 });
 
 test("a driver with egress limits has every function of the contract", () => {
-  const limits = { networks: ipNetworks([]), marked: { settings: [], discovery: [] } };
+  const limits = egressLimits(DRIVER, ipNetworks([]));
   expect(functionsOf(limitEgress(DRIVER, limits)), "Pass each function on in src/drivers/egress.ts.").toEqual(
     functionsOf(DRIVER),
   );

@@ -109,6 +109,20 @@ describe("registering images", () => {
     });
   });
 
+  test.each([
+    "http://169.254.169.254/latest/meta-data",
+    "http://[fe80::1]/a",
+    "http://0/a",
+    "http://224.0.0.1/a",
+    "http://100.100.100.200/a",
+    "http://[::ffff:169.254.169.254]/a",
+  ])("an image at %s, where no server is, is refused; one on loopback is not", async (url) => {
+    const answer = await engine.registerImages(ALICE, [anImage({ url }), anImage({ url: "http://127.0.0.1:8080/a" })]);
+    expect(paths(answer)).toEqual(["input.images.0.url"]);
+    const image = await registered();
+    expect(paths(await engine.updateImage(ALICE, { name: image.name }, { url }))).toEqual(["input.url"]);
+  });
+
   test("a request with flaws registers nothing and names every flaw of every image [R-500]", async () => {
     const good = anImage();
     const taken = await registered();

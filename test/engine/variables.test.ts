@@ -100,7 +100,7 @@ describe("variable that no driver reads", () => {
 test("variables of nodes that differ only in their further drivers are checked apart, also if they share a plan [R-434]", async () => {
   const reader = aDriver("reader", { variables: z.strictObject({ ntp: z.string().optional() }) });
   const registry = createRegistry([installer, reader]);
-  const checks = new VariableChecks(registry, "WARN");
+  const checks = new VariableChecks(registry, "WARN", { networks: null, files: null, images: async () => [] });
   const shared = {
     plan: { steps: [], legs: [], bestEffort: false } as unknown as Plan,
     variables: {

@@ -4,8 +4,10 @@
  * one. If the request names no version, the image may be of the same one: then it counts as updated when its task has
  * ended and the machine still reports the version after a restart.
  */
+import { isIP } from "node:net";
+import type { LookupFunction } from "node:net";
 import { Readable } from "node:stream";
-import { request } from "undici";
+import { Agent, request } from "undici";
 import { lazySchema } from "../../lazy-schema.ts";
 import type { Output } from "../../lazy-schema.ts";
 import type { DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
@@ -31,7 +33,7 @@ const args = lazySchema((z) =>
           url: z
             .url({ protocol: /^https?$/ })
             .max(2048)
-            .meta({ description: "HTTP address of the image." }),
+            .meta({ fileUrl: true, description: "HTTP address of the image." }),
           version: z
             .string()
             .max(256)
@@ -101,7 +103,7 @@ async function begin(
   if (found.updateable === false) return failed(`The machine does not accept updates of ${found.name}.`);
   if (component.version !== null && found.version === component.version)
     return begin(service, call, { index: index + 1, updated });
-  const { task = "" } = await send(service, component, software);
+  const { task = "" } = await send(service, call, { ...component, software });
   call.log(`The update of ${found.name} (${found.version ?? "unknown version"}) has begun.`);
   const memo: Memo = { index, state: "SENT", before: found.version, task, checks: 0, updated };
   return { kind: "wait", seconds: POLL_SECONDS, memo };
@@ -168,9 +170,10 @@ async function findSoftware(service: RedfishService, id: string): Promise<Resour
 
 async function send(
   service: RedfishService,
-  { id, url }: Args["components"][number],
-  software: Resource,
+  call: CleanCall<Args>,
+  { id, url, software }: Args["components"][number] & { readonly software: Resource },
 ): Promise<Outcome> {
+  const address = checkedAddress(call, url);
   const resource = await updateService(service);
   const simple = action(resource, "UpdateService.SimpleUpdate");
   const what = `update ${id}`;
@@ -188,22 +191,51 @@ async function send(
   }
   const push = text(resource, "MultipartHttpPushUri");
   if (push === undefined) throw unsupported(service.bmc, "offers neither SimpleUpdate nor a multipart upload.");
-  return pushImage(service, { push, url, what });
+  return pushImage(service, { push, url, address, what });
+}
+
+/** The address of the server of an image; undefined if addresses are not limited. Throws if it may not be used. */
+function checkedAddress({ addresses }: CleanCall<Args>, url: string): string | undefined {
+  if (!addresses || url in addresses) return addresses?.[url];
+  const message = `File server ${new URL(url).host} is not on the list of file servers any more. See OSTLER_FILE_SERVERS.`;
+  throw new RedfishError({ kind: "REFUSED", message });
 }
 
 const IMAGE_BYTES_MAX = 1024 ** 3;
 const UPLOAD_SECONDS = 3600;
 
+interface Push {
+  readonly push: string;
+  readonly url: string;
+  readonly address: string | undefined;
+  readonly what: string;
+}
+
+/** Leads every host name to an address. */
+function lookupOf(address: string): LookupFunction {
+  const family = isIP(address);
+  return (_host, options, callback) =>
+    options.all === true ? callback(null, [{ address, family }]) : callback(null, address, family);
+}
+
 /** Sends an image to the BMC as it is read (DSP0266, 13.15, multipart HTTP push). */
-async function pushImage(
-  service: RedfishService,
-  { push, url, what }: { readonly push: string; readonly url: string; readonly what: string },
-): Promise<Outcome> {
-  const image = await request(url, { headersTimeout: 60_000, bodyTimeout: 60_000 });
+async function pushImage(service: RedfishService, { push, url, address, what }: Push): Promise<Outcome> {
+  if (address !== undefined && isIP(address) === 0)
+    throw new RedfishError({
+      kind: "UNREACHABLE",
+      retryable: true,
+      message: `The name of file server ${address} does not resolve. Check the URL, and the name server of the service's machine.`,
+    });
+  // Its own agent: the default one may use a proxy. It follows no redirect.
+  await using parts = new AsyncDisposableStack();
+  const server = new Agent({ connect: address === undefined ? {} : { lookup: lookupOf(address) } });
+  parts.defer(() => server.destroy());
+  const image = await request(url, { dispatcher: server, headersTimeout: 60_000, bodyTimeout: 60_000 });
   const length = Number(image.headers["content-length"]);
   if (image.statusCode !== 200 || !(length > 0) || length > IMAGE_BYTES_MAX) {
     await image.body.dump();
-    const message = `The image at ${new URL(url).host} cannot be used: status ${image.statusCode}, ${Number.isNaN(length) ? "unknown size" : `${length} bytes`}.`;
+    const redirect = image.statusCode >= 300 && image.statusCode < 400 ? " (redirects are not followed)" : "";
+    const message = `The image at ${new URL(url).host} cannot be used: status ${image.statusCode}${redirect}, ${Number.isNaN(length) ? "unknown size" : `${length} bytes`}.`;
     throw new RedfishError({ kind: "OTHER", message });
   }
   const boundary = `ostler-${crypto.randomUUID()}`;

@@ -1,6 +1,7 @@
 /**
- * How the service makes a call of a driver: the lane, the last check, and the signal that kills the process. The engine
- * attaches it to the call; the contract does not show it, and only an isolated driver reads it.
+ * How the service makes a call of a driver: the lane, the last check, the signal that kills the process, and which
+ * servers of its files are those of images. The engine attaches it to the call; the contract does not show it, and only
+ * an isolated driver and the limits of its addresses read it.
  *
  * The check comes last because a call may wait for a slot, or for a process to start, while the service is paused.
  * Another replica may have claimed the run in the meantime.
@@ -16,6 +17,8 @@ export interface Dispatch {
   readonly confirm?: Confirm | undefined;
   /** Kills the call's process at once: nothing waits for the call any more. */
   readonly kill?: AbortSignal | undefined;
+  /** Servers of registered images among those of the files that the call names. */
+  readonly imageServers?: readonly string[] | undefined;
 }
 
 const DISPATCH = Symbol("dispatch");

@@ -89,7 +89,7 @@ function jobOf(
   const { progress, question } = listener ?? {};
   // Keeps the tracing context of the caller for reports that arrive during the call.
   const inCallerContext = AsyncLocalStorage.snapshot();
-  const { confirm, kill } = dispatchOf(given);
+  const { confirm, kill, imageServers } = dispatchOf(given);
   return {
     target,
     what,
@@ -97,6 +97,7 @@ function jobOf(
       settings: given.settings,
       ...("node" in given && { node: given.node }),
       ...("address" in given && { address: given.address }),
+      ...(imageServers && { imageServers }),
       ...data,
     },
     signal: given.signal,

@@ -6,8 +6,9 @@ import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { DriverPermission } from "../driver.ts";
 import { permissionFlags } from "./worker-permissions.ts";
+import type { FileServers } from "../../runtime/file-servers.ts";
 import { compileFolder } from "../../runtime/compile-cache.ts";
-import type { EgressLimits, MarkedSettings } from "../egress.ts";
+import type { EgressLimits, Marks } from "../egress.ts";
 import type { Log } from "../../log.ts";
 import { isSecretVariable } from "../../runtime/hidden-secrets.ts";
 import { findGuard } from "./parent-death-guard.ts";
@@ -30,8 +31,12 @@ interface LaunchedPlugin {
 export interface WorkerOptions {
   /** Expected hash of the plugin's module; null: not checked. */
   readonly hash: string | null;
-  /** Limits of the addresses of calls (`listed`: see `IpNetworks`); null: none. */
-  readonly egress: { readonly listed: readonly string[] | null; readonly marked: MarkedSettings } | null;
+  /** Limits of the addresses of calls (`listed`: see `IpNetworks`, `files`: see `FileServers`); null: none. */
+  readonly egress: {
+    readonly listed: readonly string[] | null;
+    readonly files: Pick<FileServers, "listed" | "own">;
+    readonly marked: Marks;
+  } | null;
 }
 
 /** Starts a worker process; file descriptor 3 is its channel. */
@@ -51,7 +56,11 @@ export function launch(
     module,
     JSON.stringify({
       hash,
-      egress: egress && { listed: egress.networks.listed, marked: egress.marked },
+      egress: egress && {
+        listed: egress.networks.listed,
+        files: { listed: egress.files.listed, own: egress.files.own },
+        marked: egress.marked,
+      },
     } satisfies WorkerOptions),
   ];
   // Detached: its own process group, which can be killed as one and does not receive Ctrl-C.

@@ -35,6 +35,8 @@ export type Target =
 export interface Given {
   readonly settings: unknown;
   readonly node?: NodeView;
+  /** Of the dispatch. */
+  readonly imageServers?: readonly string[];
   /** For a probe. */
   readonly address?: string;
   /** For a step: the serializable members of `StepCall`. */

@@ -21,12 +21,15 @@ export async function loadDriver(
 
 async function limitOf({
   listed,
+  files,
   marked,
 }: NonNullable<WorkerOptions["egress"]>): Promise<(driver: AnyDriver) => AnyDriver> {
-  const [{ limitEgress }, { ipNetworks }, { pinLookups }] = await Promise.all([
+  const [{ limitEgress }, { ipNetworks }, { fileServers }, { pinLookups }] = await Promise.all([
     import("../egress.ts"),
     import("../../runtime/ip-networks.ts"),
+    import("../../runtime/file-servers.ts"),
     import("./pinned-lookups.ts"),
   ]);
-  return (unlimited) => limitEgress(unlimited, { networks: ipNetworks(listed), marked }, pinLookups());
+  const limits = { networks: ipNetworks(listed), files: fileServers(files.listed, files.own), marked };
+  return (unlimited) => limitEgress(unlimited, limits, pinLookups());
 }

@@ -16,6 +16,7 @@ import type {
 } from "../driver.ts";
 import { findStep } from "../interfaces.ts";
 import type { AnyDriver } from "../interfaces.ts";
+import { dispatched } from "./dispatch.ts";
 import type { Given, NodeQuestion, Target } from "./protocol.ts";
 
 /** The members of a call that reach the service. */
@@ -106,7 +107,8 @@ function callOf(given: Given, parts: CallParts): Call<unknown> {
 }
 
 function machineCallOf(given: Given, parts: CallParts): MachineCall<unknown> {
-  return { ...parts.common, settings: given.settings };
+  const { settings, imageServers } = given;
+  return dispatched({ ...parts.common, settings }, { lane: "STEP", imageServers });
 }
 
 function probeOf(given: Given, parts: CallParts): DiscoverCall {

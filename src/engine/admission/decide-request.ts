@@ -5,6 +5,7 @@ import type { Plan, SitePolicy } from "../../store/records.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
+import { addressRules } from "../input/image-servers.ts";
 import type { Selection } from "../input/node-selector.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
@@ -62,13 +63,14 @@ export async function decidePart(
 ): Promise<DecidedPart> {
   const own = selection.nodes.flatMap(({ nodeId }) => nodes.get(nodeId) ?? []);
   const { registry, provisioning } = context;
-  const basis = { registry, provisioning, policy, submission, ...(busy && { busy }) };
+  const rules = addressRules(tx, registry);
+  const basis = { registry, provisioning, policy, rules, submission, ...(busy && { busy }) };
   const decisions = await planNodes(tx, new Map(own.map((node) => [node.id, node])), basis);
   const variablesOf = await effectiveVariables(tx, own, submission, terms.variables);
   const powerOnFailure = powerOnFailureOf(terms, submission.options, policy);
   const admitted: AdmittedNode[] = [];
   const answers: NodeAnswer[] = [];
-  const checks = new VariableChecks(registry, terms.unknownVariables ?? "REFUSE_SIMILAR");
+  const checks = new VariableChecks(registry, terms.unknownVariables ?? "REFUSE_SIMILAR", rules);
   const { image } = installed;
   const { kind, rollout } = submission;
   const part = { kind, waves: rollout.waves, maxParallel: rollout.maxParallel };

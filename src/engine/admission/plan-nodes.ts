@@ -6,6 +6,7 @@ import type { NodeState } from "../../lifecycle/node-states.ts";
 import { erasesData } from "../../lifecycle/touches.ts";
 import { resumeRoute } from "../../lifecycle/verbs.ts";
 import type { Route } from "../../lifecycle/verbs.ts";
+import type { AddressRules } from "../../drivers/address-settings.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { createYielding } from "../../runtime/yielding.ts";
 import type { NodeRow } from "../../store/nodes.ts";
@@ -47,6 +48,7 @@ export interface PlanBasis {
   readonly registry: Registry;
   readonly provisioning: Provisioning | null;
   readonly policy: SitePolicy;
+  readonly rules: AddressRules;
   readonly submission: Submission;
   /** The unfinished work on the nodes, if it has been read. */
   readonly busy?: ReadonlyMap<string, BusyNode>;
@@ -121,6 +123,7 @@ class SharedPlans {
           policy,
           automaticCleaning,
           chosen,
+          rules: this.#basis.rules,
           options: submission.options,
         });
     if ("refusals" in planned) {

@@ -3,6 +3,7 @@
  * driver reads. A name that is close to one that is read is taken for a typing error: a driver would otherwise work
  * with a default, such as the wrong image.
  */
+import type { AddressRules } from "../../drivers/address-settings.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { Composition, Registry } from "../../drivers/registry.ts";
 import { variableIssues, variablesReadBy } from "../../drivers/variables.ts";
@@ -32,6 +33,7 @@ interface Checked {
   readonly plan: Plan;
   readonly variables: EffectiveVariables;
   readonly unknown: UnknownVariables;
+  readonly rules: AddressRules;
 }
 
 const ISSUES_MAX = 10;
@@ -39,11 +41,13 @@ const ISSUES_MAX = 10;
 /** Checks of variables, made once for all nodes with the same drivers, plan and variables. */
 export class VariableChecks {
   readonly #registry: Registry;
+  readonly #rules: AddressRules;
   readonly #unknown: UnknownVariables;
   readonly #known = new Map<Plan, Map<string, Promise<VariableCheck>>>();
 
-  constructor(registry: Registry, unknown: UnknownVariables) {
+  constructor(registry: Registry, unknown: UnknownVariables, rules: AddressRules) {
     this.#registry = registry;
+    this.#rules = rules;
     this.#unknown = unknown;
   }
 
@@ -56,18 +60,18 @@ export class VariableChecks {
     if (found) return found;
     const composed = this.#registry.compose(node);
     const composition = "composition" in composed ? composed.composition : NO_DRIVERS;
-    const made = checkVariables({ composition, plan, variables, unknown: this.#unknown });
+    const made = checkVariables({ composition, plan, variables, unknown: this.#unknown, rules: this.#rules });
     ofPlan.set(key, made);
     return made;
   }
 }
 
 /** Nodes with the same drivers, plan and variables share the result, whose messages name no node. */
-async function checkVariables({ composition, plan, variables, unknown }: Checked): Promise<VariableCheck> {
+async function checkVariables({ composition, plan, variables, unknown, rules }: Checked): Promise<VariableCheck> {
   const inPlan = driversIn(plan, composition);
   const flaws: Refusal[] = [];
   for (const driver of inPlan)
-    for (const { path, message } of (await variableIssues(driver, variables.values)).slice(0, ISSUES_MAX))
+    for (const { path, message } of (await variableIssues(driver, variables.values, rules)).slice(0, ISSUES_MAX))
       flaws.push(
         invalid(`Variable ${path.join(".")} does not suit driver ${driver.name}: ${message}.`, path[0], variables),
       );

@@ -123,7 +123,6 @@ async function isPoweredOff(reader: Reader, claimed: ClaimedRun): Promise<boolea
 async function abortStep(basis: StepBasis, end: AbortSignal): Promise<void> {
   const declared = declaredStep(basis);
   if (!declared?.step.abort) return;
-  const { driver, step } = declared;
   await withDeadline(basis.deadline, end, async (signal) => {
     const nested = { ...basis, lane: "NESTED" } as const;
     const access = {
@@ -131,6 +130,6 @@ async function abortStep(basis: StepBasis, end: AbortSignal): Promise<void> {
       media: nodeMedia(nested, signal),
       agent: basis.agent(signal),
     };
-    await step.abort?.(stepCall({ ...basis, lane: "ENDING" }, driver, signal, access));
+    await declared.step.abort?.(await stepCall({ ...basis, lane: "ENDING" }, declared, signal, access));
   });
 }

@@ -5,6 +5,7 @@ import type { Call, ImageView, NodeAgent, NodeMedia, NodePower, StepCall } from 
 import { dispatched } from "../../drivers/isolation/dispatch.ts";
 import type { Dispatch } from "../../drivers/isolation/dispatch.ts";
 import type { Lane } from "../../drivers/isolation/lanes.ts";
+import { fileUrlsOf } from "../../drivers/address-settings.ts";
 import { findStep } from "../../drivers/interfaces.ts";
 import { variablesFor } from "../../drivers/variables.ts";
 import type { AnyDriver, AnyStep } from "../../drivers/interfaces.ts";
@@ -34,6 +35,8 @@ export interface CallBasis extends Dispatch {
   readonly about?: Pick<StepAbout, "operationId" | "runId" | "attempt">;
   /** Within a step. */
   readonly stepLog?: StepOutput;
+  /** Within a step: the servers of registered images among those of the URLs, as far as they decide a call. */
+  readonly imageServersOf?: (urls: readonly string[]) => Promise<readonly string[]>;
   /** Collects the calls of interfaces for which the node names several drivers. */
   readonly tries?: DriverTry[];
   /** Limits short reads, so that a machine that gives no answer does not hold a slot for long. */
@@ -90,6 +93,7 @@ export interface StepBasis extends Omit<CallBasis, "lane"> {
   readonly installation: Installation;
   readonly agent: ReturnType<BindAgent>;
   readonly stepLog: StepOutput;
+  readonly imageServersOf: (urls: readonly string[]) => Promise<readonly string[]>;
   /**
    * Rejects if this process does not hold the run any more. Runs before the call is made, and again when it has a
    * process.
@@ -101,7 +105,7 @@ const CALL_NAME_LENGTH_MAX = 60;
 const PROGRESS_LENGTH_MAX = 1_000;
 
 export function driverCall(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<unknown> {
-  const { machine, deadline, log, stepLog, about, lane, confirm, kill } = basis;
+  const { machine, deadline, log, stepLog, about, lane, confirm, kill, imageServers } = basis;
   const { id, name, powerState, labels } = machine.node;
   const call: Call<unknown> = {
     node: { id, name, powerState, labels },
@@ -115,24 +119,27 @@ export function driverCall(basis: CallBasis, driver: AnyDriver, signal: AbortSig
     },
     timed: async (what: unknown, work) => observeCall(machine, driver, callName(what, machine.redactor), work),
   };
-  return dispatched(call, { lane, confirm, kill });
+  return dispatched(call, { lane, confirm, kill, imageServers });
 }
 
-export function stepCall(
+export async function stepCall(
   basis: StepBasis & CallBasis,
-  driver: AnyDriver,
+  { driver, step: declared }: DeclaredStep,
   signal: AbortSignal,
   { power, media, agent }: NodeAccess,
-): StepCall<unknown> {
-  const { machine, step, memo, callback, callbackPath, attemptKey, variables, installation, stepLog } = basis;
+): Promise<StepCall<unknown>> {
+  const { machine, step, memo, callback, callbackPath, attemptKey, installation, stepLog } = basis;
+  const { args } = step;
+  const variables = variablesFor(driver, basis.variables);
+  const imageServers = await basis.imageServersOf(fileUrlsOf(driver, declared, { args, variables }));
   return {
-    ...driverCall(basis, driver, signal),
-    args: step.args,
+    ...driverCall({ ...basis, imageServers }, driver, signal),
+    args,
     memo,
     callback,
     callbackPath,
     attemptKey,
-    variables: variablesFor(driver, variables),
+    variables,
     power,
     media,
     agent,
@@ -161,11 +168,13 @@ export function observeCall<T>(
   return observer.call({ driver: driver.name, name, node: node.name }, work);
 }
 
+export interface DeclaredStep {
+  readonly driver: AnyDriver;
+  readonly step: AnyStep;
+}
+
 /** A step as its driver declares it; undefined for the engine's own steps, and if the driver no longer has it. */
-export function declaredStep({
-  machine,
-  step,
-}: Pick<StepBasis, "machine" | "step">): { readonly driver: AnyDriver; readonly step: AnyStep } | undefined {
+export function declaredStep({ machine, step }: Pick<StepBasis, "machine" | "step">): DeclaredStep | undefined {
   if (isReserved(step) || step.phase === "verify" || step.phase === "power") return undefined;
   const driver = machine.composition.drivers.find(({ name }) => name === step.driver);
   const declared = driver && findStep(driver, step.phase, step.name);

@@ -1,20 +1,26 @@
 /** The virtual media of a node, through the drivers that it takes `media` from. */
 import type { NodeMedia } from "../../drivers/driver.ts";
+import { dispatchOf, dispatched } from "../../drivers/isolation/dispatch.ts";
 import type { CallBasis } from "./driver-call.ts";
 import { DriverChain } from "./interface-call.ts";
 
 export function nodeMedia(basis: CallBasis, signal: AbortSignal): NodeMedia {
   const chain = new DriverChain(basis, signal);
+  const { imageServersOf = async () => [] } = basis;
   return {
     offered: basis.machine.composition.giver("media") !== null,
-    insert: (url, options) =>
-      chain.call({
+    async insert(url, options) {
+      const imageServers = await imageServersOf([url]);
+      const writeProtected = options?.writeProtected ?? true;
+      await chain.call({
         interface: "media",
         name: "media insert",
         isRead: false,
         function: ({ media }) =>
-          media && ((call) => media.insert(call, url, { writeProtected: options?.writeProtected ?? true })),
-      }),
+          media &&
+          ((call) => media.insert(dispatched(call, { ...dispatchOf(call), imageServers }), url, { writeProtected })),
+      });
+    },
     eject: () =>
       chain.call({
         interface: "media",

@@ -166,7 +166,7 @@ async function enterStep(request: StepRequest, signal: AbortSignal, seen: SeenPo
     media: nodeMedia(nested, signal),
     agent: request.agent(signal),
   };
-  const call = stepCall({ ...request, lane: "STEP" }, declared.driver, signal, access);
+  const call = await stepCall({ ...request, lane: "STEP" }, declared, signal, access);
   if (part !== "VERIFY") return declared.step.run(call);
   // A newer version of the driver may have no verify part.
   return declared.step.verify ? declared.step.verify(call) : DONE;

@@ -58,6 +58,7 @@ import { createOwnershipCheck } from "./ownership-check.ts";
 import { performStep } from "./perform-step.ts";
 import type { BindAgent, StepBasis } from "./driver-call.ts";
 import { installationOf } from "./installation.ts";
+import { imageServersOf } from "../input/image-servers.ts";
 import { withSecrets } from "../input/secret-redactor.ts";
 import { RunCommits } from "./run-commits.ts";
 import { settleAbort, settleStep } from "./settle-step.ts";
@@ -255,6 +256,7 @@ export class Runner {
       variables: claimed.run.variables,
       installation,
       agent: this.#parts.bindAgent({ node, runId: claimed.run.id, fence: claimed.fence, step, attempt }),
+      imageServersOf: (urls) => imageServersOf(this.#parts.database.reader, this.#parts.registry, urls),
       confirm: this.#ownershipCheck(claimed),
       about: { operationId: claimed.run.operationId, runId: claimed.run.id, attempt: attempt.number },
       log: this.#parts.log,

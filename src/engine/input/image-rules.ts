@@ -2,6 +2,7 @@
 import type { Refusal } from "../../errors.ts";
 import { CHECKSUM_DIGITS } from "../../lifecycle/images.ts";
 import type { ChecksumAlgorithm, ImageFormat } from "../../lifecycle/images.ts";
+import { isServerless } from "../../runtime/file-servers.ts";
 import { hasControls } from "../../runtime/text.ts";
 
 export const IMAGE_URL_LENGTH_MAX = 2_000;
@@ -20,6 +21,10 @@ export function imageUrlFlaws(url: string, path: readonly string[]): Refusal[] {
     return [flaw("Invalid url: use an address such as https://images.example/debian-13.raw.zst.", path)];
   if (parsed.username !== "" || parsed.password !== "")
     return [flaw("Invalid url: it has a user or a password. The API shows addresses; use one without them.", path)];
+  if (isServerless(url))
+    return [
+      flaw("Invalid url: its host is a link-local, metadata, multicast or broadcast address, not a server.", path),
+    ];
   if (url.length > IMAGE_URL_LENGTH_MAX)
     return [flaw(`Invalid url: use at most ${IMAGE_URL_LENGTH_MAX.toLocaleString("en")} characters.`, path)];
   return [];

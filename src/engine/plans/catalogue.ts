@@ -6,6 +6,8 @@
  * set other priorities, forbid steps, and disable automatic cleaning.
  */
 import type { DriverPhase, StepArgs } from "../../drivers/driver.ts";
+import { addressProblems } from "../../drivers/address-settings.ts";
+import type { AddressRules } from "../../drivers/address-settings.ts";
 import { plainIssues, validate } from "../../drivers/issues.ts";
 import { INTERFACE_OF_PHASE, stepsOf } from "../../drivers/interfaces.ts";
 import type { AnyDriver, AnyStep, InterfaceName } from "../../drivers/interfaces.ts";
@@ -125,10 +127,14 @@ export function issueText({ at, what }: ArgumentIssue): string {
   return at.length === 0 ? what : `${at.join(".")}: ${what}`;
 }
 
-/** Checks arguments against the step's declaration. Returns them as the step gets them, or every issue. */
+/**
+ * Checks arguments against the step's declaration, and where its addresses lead. Returns them as the step gets them, or
+ * every issue.
+ */
 export async function checkArgs(
   step: AnyStep,
   args: JsonObject,
+  rules: AddressRules | null = null,
 ): Promise<{ readonly args: JsonObject } | { readonly issues: readonly ArgumentIssue[] }> {
   if (!step.args) {
     const surplus = Object.keys(args);
@@ -137,8 +143,11 @@ export async function checkArgs(
       : { issues: surplus.map((key) => ({ at: [key], what: "this step takes no arguments" })) };
   }
   const result = await validate(step.args, args);
-  if (!result.issues) return { args: definedOnly(result.value) };
-  return {
-    issues: plainIssues(step.args, args, result.issues).map(({ path, message }) => ({ at: path, what: message })),
-  };
+  const issues = result.issues
+    ? plainIssues(step.args, args, result.issues)
+    : rules
+      ? await addressProblems(step.args, result.value, rules)
+      : [];
+  if (!result.issues && issues.length === 0) return { args: definedOnly(result.value) };
+  return { issues: issues.map(({ path, message }) => ({ at: path, what: message })) };
 }

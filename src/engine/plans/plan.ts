@@ -5,6 +5,7 @@
 import type { Refusal } from "../../errors.ts";
 import type { LegPhase, PowerChange, Route } from "../../lifecycle/verbs.ts";
 import type { DriverPhase } from "../../drivers/driver.ts";
+import type { AddressRules } from "../../drivers/address-settings.ts";
 import type { Composition } from "../../drivers/registry.ts";
 import type { JsonObject, Plan, PlannedStep, StepChoice, VerbOptions } from "../../store/records.ts";
 import { catalogueOf, checkArgs, issueText } from "./catalogue.ts";
@@ -28,6 +29,8 @@ import { formFlaws } from "./step-selection.ts";
 export interface PlanRequest extends CatalogueBasis {
   readonly nodeName: string;
   readonly route: Route;
+  /** The rules for addresses in the arguments of the chosen list; absent: none. */
+  readonly rules?: AddressRules;
   /** Replaces the automatic list of one phase. */
   readonly chosen?: ChosenList | undefined;
   /** Options of a change of power or boot device. */
@@ -248,7 +251,7 @@ async function chosenStep(
         invalid(["name"], "the site's policy forbids it. Leave it out, or change the policy with updateSite."),
       ],
     };
-  const checked = await checkArgs(entry.step, choice.args);
+  const checked = await checkArgs(entry.step, choice.args, request.rules);
   if ("args" in checked) return { steps: [driverStep(entry, leg.leg, checked.args)] };
   return { refusals: checked.issues.map(({ at, what }) => invalid(["args", ...at], `${issueText({ at, what })}.`)) };
 }
