@@ -294,7 +294,7 @@ async function addressesOf(host: string, signal: AbortSignal, resolve: Resolve):
 }
 
 function driverError(message: string, kind: DriverErrorKind, retryable: boolean): Error {
-  return Object.assign(new Error(message), { name: "DriverError", kind, retryable });
+  return Object.assign(new Error(message), { name: "DriverError", kind, retryable, withoutEffect: true });
 }
 
 /** The host in a host name, an IP address, `host:port` or a URL; null for any other value. */

@@ -34,6 +34,10 @@ const ENDS: Readonly<Record<string, (call: AnyCall) => Promise<StepResult>>> = {
   "an error that says AUTHENTICATION": async () => {
     throw Object.assign(new Error("the login was refused"), { name: "DriverError", kind: "AUTHENTICATION" });
   },
+  "a BMC that cannot be asked until the timeout": async () => {
+    const kind = { name: "DriverError", kind: "UNREACHABLE", retryable: true };
+    throw Object.assign(new Error("the host name does not resolve"), kind);
+  },
   "an invalid result": async () => ({ kind: "perhaps" }) as unknown as StepResult,
   "its timeout": () => new Promise<never>(() => {}),
 };

@@ -8,6 +8,7 @@
  *   else may begin on the machine. What the call returns now is ignored.
  * - ended: the signal fires, so that nothing that the call has left behind, such as a change of power, continues.
  */
+import { mustNotBeCut } from "../../lifecycle/touches.ts";
 import type { PowerState, StepResult } from "../../drivers/driver.ts";
 import { leftUntil, whenOver } from "../../drivers/deadline.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
@@ -16,7 +17,7 @@ import { ENGINE_INTERFACE, isReservedWait } from "../plans/reserved-steps.ts";
 import { CallTimeoutError } from "./call-deadline.ts";
 import { declaredStep, stepCall } from "./driver-call.ts";
 import type { StepBasis } from "./driver-call.ts";
-import { acceptResult, faultOf, isWithoutEffect } from "./driver-result.ts";
+import { acceptResult, faultOf, isDriverError, isWithoutEffect, storableReason } from "./driver-result.ts";
 import type { Fault } from "./driver-result.ts";
 import { paceOf } from "./interface-call.ts";
 import { nodeMedia } from "./node-media.ts";
@@ -140,13 +141,25 @@ async function callStep(request: StepRequest, signal: AbortSignal, seen: SeenPow
     if (error instanceof HeartbeatLostError) return { kind: "lost", reason: error.message };
     if (error instanceof CrowdedError) {
       request.stepLog.line(error.message);
-      const { memo } = request;
-      return { kind: "wait", seconds: CROWDED_SECONDS, onCallback: false, memo, powerState: seen.state };
+      return askAgain(request, CROWDED_SECONDS, seen);
+    }
+    // The machine may still be at it, and could not be asked.
+    const isPoll = !isFirstEntry(request) && request.callback === null;
+    if (isPoll && mustNotBeCut(request.step) && isDriverError(error) && error.retryable) {
+      request.stepLog.line(storableReason(error.message, redactor));
+      return askAgain(request, ASK_AGAIN_SECONDS, seen);
     }
     const atRest = isFirstEntry(request) && isWithoutEffect(error);
     const fault = { ...faultOf(error, redactor), ...(atRest && { atRest }) };
     return { kind: "failed", ...fault, ignoredSignal: false, powerState: seen.state };
   }
+}
+
+/** Delay before a machine is asked again that must not be cut and could not be asked. */
+const ASK_AGAIN_SECONDS = 10;
+
+function askAgain({ memo }: StepRequest, seconds: number, { state }: SeenPower): StepOutcome {
+  return { kind: "wait", seconds, onCallback: false, memo, powerState: state };
 }
 
 /** The engine's own steps run here, the others in their driver. */
