@@ -106,9 +106,9 @@ export type StepResult =
   /**
    * Failed. A retryable failure is retried at most `Step.retries.times` times, unless the driver or the machine has
    * already tried again for as long as makes sense (`retried`): then only a restart tries again. `errorKind`: default
-   * `OTHER`. `atRest`: the machine does nothing for this step, because it was asked for nothing or has reported its end.
-   * Without it a machine that must not be cut is left as it is, and the step is not retried unless it is idempotent
-   * (`Step.worksAlone`).
+   * `OTHER`. `atRest`: the machine does nothing for this step, because it was asked for nothing or has reported its
+   * end. Without it a machine that must not be cut is left as it is, and the step is not retried unless it is
+   * idempotent (`Step.worksAlone`).
    */
   | {
       readonly kind: "failed";

@@ -64,7 +64,7 @@ export function remedyFor(
 /** The faults, those first that give way to the others. */
 const BY_WEIGHT: readonly NodeFault[] = ["BMC_UNREACHABLE", "CLEAN_UP_FAILED", "MACHINE_BUSY"];
 
-/** Whether a new fault takes the place of the present one: a heavier one does, and otherwise the first cause is kept. */
+/** Whether a new fault takes the place of the present one: only a heavier one does. */
 export function replaces(fault: NodeFault, present: NodeFault | null): boolean {
   return present === null || BY_WEIGHT.indexOf(fault) > BY_WEIGHT.indexOf(present);
 }

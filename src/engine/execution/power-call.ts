@@ -165,7 +165,7 @@ export type PowerReading =
       readonly state: PowerState;
       /** Absent: it was set, not read. */
       readonly driver?: string | null;
-      /** The machine has reported that it does nothing that must not be cut. Asked only of a node that is MACHINE_BUSY. */
+      /** The machine does nothing that must not be cut, as it reports. Asked only of a node that is MACHINE_BUSY. */
       readonly isIdle?: true;
     }
   | Omit<Fault, "retryable">;
