@@ -1,7 +1,8 @@
 /**
  * Claims a run for this process: raises the fence, so that an earlier holder can write no more, and decides how the run
  * continues. With its first claim a run is no longer QUEUED, and its node enters the first phase. A parked step is
- * entered again. A step whose process died is entered again, or fails if it must not run twice.
+ * entered again. A step whose process died is entered again, or fails if it must not run twice or has ended three
+ * processes.
  */
 import { LruMap } from "../../runtime/lru-map.ts";
 import { withinTime } from "../../runtime/timeout.ts";
@@ -38,7 +39,8 @@ import type { Queue } from "../jobs/queue.ts";
 import { isHold, isReservedWait } from "../plans/reserved-steps.ts";
 import { openMachine } from "./machine.ts";
 import type { Machine } from "./machine.ts";
-import { failStep, giveUpStep, isCancelledBy } from "./settle-step.ts";
+import { failStep, giveUpStep, isCancelledBy, settleAbort } from "./settle-step.ts";
+import { UNKNOWN_CONDITION } from "../scheduling/abort-outcome.ts";
 import type { Transaction } from "../transaction.ts";
 import { endedByStop, interruptOf } from "../scheduling/waiting-runs.ts";
 
@@ -189,7 +191,7 @@ async function continueRun(
   const step = plan.steps[position];
   // Its failure was stored, and the process died before it had cleaned up the machine.
   if (claimed.run.interruptFailure !== null)
-    return beginAbort(claimed, attempt && attempt.state !== "SUCCEEDED" ? attempt : null);
+    return recoverAbort(run, attempt && attempt.state !== "SUCCEEDED" ? attempt : null);
   if (!step || !attempt) return passBoundary(run, position);
   const context = { ...run, step, attempt };
   switch (attempt.state) {
@@ -198,7 +200,7 @@ async function continueRun(
     case "WAITING":
       return wakeStep(context);
     case "FAILED": {
-      if (interrupt === "ABORT") return beginAbort(claimed, attempt);
+      if (interrupt === "ABORT") return recoverAbort(run, attempt);
       if (interrupt !== "STOP") return beginStep(run, position, attempt.number + 1);
       const unknown = { code: "BACKEND_FAILED", reason: "The step failed.", retryable: true } as const;
       return giveUpStep(context, attempt.failure ?? toFailure(claimed, step, unknown));
@@ -213,7 +215,7 @@ type TimedContext = StepContext & { readonly attempt: TimedAttempt };
 /** Continues a step that was parked. */
 async function wakeStep(context: TimedContext): Promise<RunDirective> {
   const { ledger, claimed, step, attempt, interrupt } = context;
-  if (isCancelledBy(interrupt, step, claimed.run)) return beginAbort(claimed, attempt);
+  if (isCancelledBy(interrupt, step, claimed.run)) return recoverAbort(context, attempt);
   if (interrupt === "STOP" && (isHold(step) || isReservedWait(step))) {
     ledger.changeAttempt(attempt, { state: "ABORTED", finishedAt: ledger.now });
     return passBoundary(context, claimed.position);
@@ -258,19 +260,19 @@ function wakeInMaintenance(context: TimedContext, stoodFrom: Date): RunDirective
 }
 
 /** Continues a step whose process died in it. */
-function recoverStep(parts: ClaimParts, context: TimedContext): RunDirective {
+async function recoverStep(parts: ClaimParts, context: TimedContext): Promise<RunDirective> {
   const { ledger, claimed, step, attempt, interrupt } = context;
   const wasNeverEntered = parts.wasNeverEntered(claimed.run, attempt);
   const isLost = !wasNeverEntered && !step.idempotent && attempt.memo === null && attempt.part === "RUN";
   // After a takeover too, an abort waits for the end of a step that must not be interrupted, or that has left a memo
   // because its machine may still work. A lost step has ended, and one that ends at its boundary was cut by the death
   // of its process.
+  if (attempt.part === "ABORT") return recoverAbort(context, attempt);
   if (
-    attempt.part === "ABORT" ||
     isCancelledBy(interrupt, step, claimed.run) ||
     (interrupt === "ABORT" && (isLost || (step.interruptible === "AT_BOUNDARY" && attempt.memo === null)))
   ) {
-    ledger.changeAttempt(attempt, { part: "ABORT" });
+    ledger.changeAttempt(attempt, { part: "ABORT", recoveries: 0 });
     return beginAbort(claimed, attempt);
   }
   const again = { ...context, attempt: { ...attempt, expired: true } };
@@ -280,10 +282,40 @@ function recoverStep(parts: ClaimParts, context: TimedContext): RunDirective {
     const lost = { code: "INTERRUPTED", reason: describeFault(claimed, step, reason), retryable: true } as const;
     return giveUpStep(context, toFailure(claimed, step, lost));
   }
+  const recoveries = recoveriesOf(claimed.run, attempt);
+  if (recoveries >= RECOVERIES_MAX) {
+    const reason = `the process that ran it ended ${recoveries} times during it. Find the cause in the logs of the service and of its system, such as a crash or a lack of memory, then restart the operation`;
+    const fatal = { code: "INTERRUPTED", reason: describeFault(claimed, step, reason), retryable: true } as const;
+    ledger.changeAttempt(attempt, { recoveries: 0 });
+    return giveUpStep(context, toFailure(claimed, step, fatal));
+  }
+  ledger.changeAttempt(attempt, { recoveries });
   moveNode(context, "recover", {
     reason: `the process that ran ${stepLabel(step)} ended; the step is entered again`,
   });
   return enterAgain(again);
+}
+
+/** A step, or the undoing of one, that ends so many processes one after the other would end all that enter it. */
+const RECOVERIES_MAX = 3;
+
+/** A run that was parked, or released by a process that shut down or was paused, has no owner. */
+function recoveriesOf({ owner }: RunRow, { recoveries }: AttemptRow): number {
+  return owner === null ? recoveries : recoveries + 1;
+}
+
+/** Begins the abort clean-up, or ends it without calling the machine if too many processes have ended in it. */
+async function recoverAbort(context: RunContext, attempt: AttemptRow | null): Promise<RunDirective> {
+  const { ledger, claimed } = context;
+  const directive = beginAbort(claimed, attempt);
+  if (!attempt) return directive;
+  const recoveries = recoveriesOf(claimed.run, attempt);
+  ledger.changeAttempt(attempt, { recoveries });
+  if (recoveries < RECOVERIES_MAX) return directive;
+  const step = stepLabel(claimed.plan.steps[attempt.step]);
+  const tearDownError = `${step} could not be undone: the process that undid it ended ${recoveries} times`;
+  const held = { ...context, claimed: { ...claimed, run: { ...claimed.run, owner: claimed.job.id } } };
+  return settleAbort(held, directive, { left: { ...UNKNOWN_CONDITION, tearDownError }, mayCutPower: false });
 }
 
 /**
