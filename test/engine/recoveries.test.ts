@@ -1,4 +1,4 @@
-/** An attempt that ends the process which runs it is entered again, but not for ever. */
+/** An attempt that ends the process which runs it is entered again, but not forever. */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestGate, TestNode } from "../support/builders.ts";
@@ -66,7 +66,7 @@ const entriesOf = (node: TestNode, step: string) => () => ostler.entered(node).f
 const abortsOf = (node: TestNode) => () => ostler.journal(node).filter((entry) => entry.abort).length;
 
 describe("step that ends its process", () => {
-  test("step that ended three processes was entered again for ever: it fails with INTERRUPTED and can be restarted [R-713]", async () => {
+  test("step that ended three processes was entered again forever: it fails with INTERRUPTED and can be restarted [R-713]", async () => {
     const node = await ostler
       .aNode()
       .in("AVAILABLE")
@@ -136,7 +136,7 @@ describe("step that ends its process", () => {
 });
 
 describe("abort clean-up that ends its process", () => {
-  test("abort whose clean-up ended three processes was repeated for ever: it ends ABORTED without a further call [R-714]", async () => {
+  test("abort whose clean-up ended three processes was repeated forever: it ends ABORTED without a further call [R-714]", async () => {
     const node = await ostler
       .aNode()
       .in("AVAILABLE")

@@ -296,7 +296,7 @@ async function recoverStep(parts: ClaimParts, context: TimedContext): Promise<Ru
   return enterAgain(again);
 }
 
-/** A step, or the undoing of one, that ends so many processes one after the other would end all that enter it. */
+/** A step, or the undoing of one, that ends three processes one after the other would end all that enter it. */
 const RECOVERIES_MAX = 3;
 
 /** A run that was parked, or released by a process that shut down or was paused, has no owner. */

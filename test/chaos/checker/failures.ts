@@ -192,7 +192,7 @@ function hadNoDatabase({ faults, options }: History, { name, started, ended }: L
   );
 }
 
-/** After so many entries that ended their processes, a step is not entered again. */
+/** Entries that end their processes after which a step is not entered again. */
 const RECOVERIES_MAX = 3;
 const OUTAGE_MS = 60_000;
 /** A failure may be caused by an outage up to this long after it, in milliseconds. */
