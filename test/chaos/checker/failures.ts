@@ -230,7 +230,7 @@ function causeOf(
       return wasHitWithoutEntry(history, attempt, step?.interface === "power")
         ? caused
         : { caused: false, message: "it was interrupted without an entry" };
-    if (last.idempotent && entries.length < RECOVERIES_MAX)
+    if (last.idempotent && attempt.entries < RECOVERIES_MAX)
       return { caused: false, message: "it may be entered again, but was not" };
     return wasHit(history, last, finishedAt ?? history.over) || last.how === "exit"
       ? caused
