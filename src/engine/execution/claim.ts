@@ -264,10 +264,10 @@ async function recoverStep(parts: ClaimParts, context: TimedContext): Promise<Ru
   const { ledger, claimed, step, attempt, interrupt } = context;
   const wasNeverEntered = parts.wasNeverEntered(claimed.run, attempt);
   const isLost = !wasNeverEntered && !step.idempotent && attempt.memo === null && attempt.part === "RUN";
+  if (attempt.part === "ABORT") return recoverAbort(context, attempt);
   // After a takeover too, an abort waits for the end of a step that must not be interrupted, or that has left a memo
   // because its machine may still work. A lost step has ended, and one that ends at its boundary was cut by the death
   // of its process.
-  if (attempt.part === "ABORT") return recoverAbort(context, attempt);
   if (
     isCancelledBy(interrupt, step, claimed.run) ||
     (interrupt === "ABORT" && (isLost || (step.interruptible === "AT_BOUNDARY" && attempt.memo === null)))
@@ -285,9 +285,8 @@ async function recoverStep(parts: ClaimParts, context: TimedContext): Promise<Ru
   const recoveries = recoveriesOf(claimed.run, attempt);
   if (recoveries >= RECOVERIES_MAX) {
     const reason = `the process that ran it ended ${recoveries} times during it. Find the cause in the logs of the service and of its system, such as a crash or a lack of memory, then restart the operation`;
-    const fatal = { code: "INTERRUPTED", reason: describeFault(claimed, step, reason), retryable: true } as const;
     ledger.changeAttempt(attempt, { recoveries: 0 });
-    return giveUpStep(context, toFailure(claimed, step, fatal));
+    return failStep(context, { code: "INTERRUPTED", reason, retryable: true, retried: true });
   }
   ledger.changeAttempt(attempt, { recoveries });
   moveNode(context, "recover", {
