@@ -18,6 +18,7 @@ COPY plugins plugins
 COPY drizzle drizzle
 # The embedded database and the programs of drivers need a user other than root, and a folder of their own.
 RUN install -d -o node -g node -m 0700 /var/lib/ostler
+# A service that runs as root has another user for its drivers: docs/operations.md.
 USER node
 ENV OSTLER_HOST=0.0.0.0 OSTLER_DATA=/var/lib/ostler OSTLER_LOG_FORMAT=json
 EXPOSE 4000

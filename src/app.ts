@@ -11,6 +11,7 @@ import type { Config } from "./config/config.ts";
 import { configForLog } from "./config/config.ts";
 import { registerDemonstrationFleet } from "./commands/demo.ts";
 import { createPool } from "./drivers/isolation/pool.ts";
+import { findWorkerUser } from "./drivers/isolation/worker-user.ts";
 import type { Pool } from "./drivers/isolation/pool.ts";
 import { loadPlugins } from "./drivers/load.ts";
 import type { Registry } from "./drivers/registry.ts";
@@ -63,7 +64,8 @@ export async function startService(config: Config, log: Log): Promise<Service> {
   if (listensToMachines(config)) await checkPort(config.provisionPort, config.provisionHost, PROVISION_SETTING);
   await using parts = new AsyncDisposableStack();
   const workers = config.driverWorkers ?? config.concurrency;
-  const pool = workers > 0 ? parts.use(createPool({ workers, log, hidden: resolve(config.data) })) : undefined;
+  const placeOf = () => ({ hidden: resolve(config.data), user: findWorkerUser(config.driverUser, log) });
+  const pool = workers > 0 ? parts.use(createPool({ workers, log, place: placeOf() })) : undefined;
   const registry = parts.use(
     await loadPlugins(config.plugins, log, {
       pool,

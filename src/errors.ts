@@ -55,7 +55,7 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   IN_USE: "409: an unfinished operation or a node uses the object.",
   IMAGE_UNFIT: "409: the image does not fit the machine; the refusal says in what: architecture, boot mode or size.",
   INTERRUPTED:
-    "409: the process ended during a step that must not run twice; find out how far it came, then restart the work.",
+    "409: the process ended during a step that must not run twice, or three times during any step; find out how far it came, then restart the work.",
   ABORTED: "409: an abort ended the work; the message states the step and who requested it.",
   CAPACITY:
     "429: not enough is free now: fewer nodes than `pick` needs, or no call of the driver in the time of a reading; try again later.",

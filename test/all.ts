@@ -14,6 +14,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { missingForBrowser } from "../examples/fleet-table/check/requirements.ts";
+import { missingForPowerCuts } from "./durability/power-cuts.ts";
 import { missingForLab } from "./e2e/prerequisites.ts";
 
 interface Part {
@@ -102,6 +103,13 @@ const PARTS: readonly Part[] = [
     about: "commissions while the service is killed",
     command: ["test/durability/kills.ts", "--seed", SEED],
     short: ["test/durability/kills.ts", "--seed", SEED, "--nodes", "60", "--kills", "1"],
+  },
+  {
+    name: "power-cuts",
+    about: "starts after power cuts of the file system",
+    command: ["test/durability/power-cuts.ts", "--seed", SEED],
+    short: ["test/durability/power-cuts.ts", "--seed", SEED, "--cuts", "2"],
+    missing: missingForPowerCuts,
   },
   {
     name: "cuts",

@@ -427,6 +427,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "The embedded database requires a password that is in its data folder, which drivers without the permission FILES or PROGRAMS cannot read.",
       },
       {
+        id: "R-715",
+        rule: "A driver without the permission FILES cannot signal a service that runs as root: its process has another user, and still ends with the service.",
+      },
+      {
         id: "R-210",
         rule: "A process in which a call has left open files, much memory or changed globals, or in which a call lacked files or memory, receives no further call.",
       },
@@ -949,6 +953,14 @@ export const RULES: readonly RuleSection[] = [
       {
         id: "R-134",
         rule: "If its running step is not idempotent and has no memo, the run fails with INTERRUPTED, and can be restarted.",
+      },
+      {
+        id: "R-713",
+        rule: "A step in which three processes have ended without an outcome in between fails with INTERRUPTED, and can be restarted. The shutdown of a process does not count.",
+      },
+      {
+        id: "R-714",
+        rule: "An abort clean-up in which three processes have ended is not called again: the run ends, and its failure or `leftAs` says so.",
       },
       {
         id: "R-190",

@@ -5,7 +5,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createReadStream } from "node:fs";
-import { chown, mkdir, open, rename, rm, stat } from "node:fs/promises";
+import { chown, open, rm, stat } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
@@ -14,6 +14,7 @@ import { ConfigError } from "../config/values.ts";
 import { imageFileName } from "../engine/inventory/image-files.ts";
 import { temporaryImageName } from "../engine/inventory/temporary-images.ts";
 import type { TemporarySuffix } from "../engine/inventory/temporary-images.ts";
+import { createFolderDurably, renameDurably } from "../runtime/durable-files.ts";
 
 /** A file in the making. */
 export interface TemporaryFile extends AsyncDisposable {
@@ -22,7 +23,7 @@ export interface TemporaryFile extends AsyncDisposable {
 }
 
 export async function temporaryFile(folder: string, suffix: TemporarySuffix): Promise<TemporaryFile> {
-  await mkdir(folder, { recursive: true });
+  createFolderDurably(folder, 0o777);
   const path = join(folder, temporaryImageName(suffix));
   const handle = await open(path, "wx", 0o644);
   return {
@@ -46,18 +47,8 @@ export async function keepFile(folder: string, { path, handle }: TemporaryFile, 
   const owner = await stat(folder);
   if (process.getuid?.() === 0) await chown(path, owner.uid, owner.gid);
   await handle.sync();
-  await rename(path, name);
-  await syncFolder(folder);
+  renameDurably(path, name);
   return !wasThere;
-}
-
-async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder);
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
 }
 
 /** Converts a qcow2 file to a raw one packed with zstd, at the end of `target`. */

@@ -68,6 +68,8 @@ export interface Config extends ProvisioningConfig {
    * Maximum number of worker processes busy with steps; 0: drivers run in the service's process; null: `concurrency`.
    */
   readonly driverWorkers: number | null;
+  /** User of worker processes, by name or number; `service`: that of the service; empty: the default. */
+  readonly driverUser: string;
   /** Seconds between power readings of an idle node; 0: never. */
   readonly powerSeconds: number;
   /** Days that transitions are kept; 0: indefinitely. */
@@ -147,6 +149,7 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
       value("OSTLER_DRIVER_WORKERS") === ""
         ? null
         : wholeNumber("OSTLER_DRIVER_WORKERS", value("OSTLER_DRIVER_WORKERS"), 0, CONCURRENCY_MAX),
+    driverUser: value("OSTLER_DRIVER_USER"),
     powerSeconds: wholeNumber("OSTLER_POWER_SECONDS", value("OSTLER_POWER_SECONDS"), 0, POWER_SECONDS_MAX),
     retentionDays: wholeNumber("OSTLER_RETENTION_DAYS", value("OSTLER_RETENTION_DAYS"), 0, RETENTION_DAYS_MAX),
     demo: flags.demo,

@@ -150,6 +150,11 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
     fallback: "",
     help: "maximum worker processes that run steps of drivers, 1 to 512, 15 to 25 MB each; power readings and probes use additional ones; default: OSTLER_CONCURRENCY; 0 runs drivers inside the service, without isolation",
   },
+  OSTLER_DRIVER_USER: {
+    flag: "driver-user",
+    fallback: "",
+    help: "user of the processes of drivers, by name or number, so that they cannot signal the service; service: that of the service; default: 65531 if the service runs as root, else service",
+  },
   OSTLER_POWER_SECONDS: {
     flag: "power-seconds",
     fallback: "60",

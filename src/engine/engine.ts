@@ -6,6 +6,8 @@ import type { Observer } from "../observer.ts";
 import type { Database } from "../store/postgres/database.ts";
 import type { Notifier } from "../store/postgres/notifier.ts";
 import type { ImageRef } from "../store/images.ts";
+import { disownRuns } from "../store/runs.ts";
+import { withinTime } from "../runtime/timeout.ts";
 import type { StoredJson } from "../store/records.ts";
 import { submitVerb } from "./admission/admit.ts";
 import { GroupAdmission } from "./admission/group-admission.ts";
@@ -210,6 +212,7 @@ const ABORT_GRACE_MS = 10_000;
 const ABORT_CLEAN_UP_MS = 60_000;
 const PROBE_MS = 30_000;
 const DRAIN_MS = 5_000;
+const DISOWN_MS = 1_000;
 
 export async function createEngine(options: EngineOptions): Promise<Engine> {
   const parts = await createParts(options);
@@ -225,8 +228,14 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     queue.rest();
   };
   const releaseRuns = async () => {
-    runner.release();
+    const claims = runner.release();
     await endCalls?.();
+    // Without an answer of the database, the next claims count as recoveries.
+    await withinTime(
+      DISOWN_MS,
+      database.transaction((tx) => disownRuns(tx, claims)),
+      undefined,
+    ).catch(() => {});
   };
   return {
     ...requestsOf(context, database),

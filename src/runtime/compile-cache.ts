@@ -2,25 +2,31 @@
  * Folders for compiled code, which save half of the CPU of a start. They are below the folder for temporary files; if
  * another user could write to one, it is not used, because its code would be executed.
  */
-import { lstatSync, mkdirSync } from "node:fs";
+import { lchownSync, lstatSync, mkdirSync } from "node:fs";
 import { enableCompileCache, flushCompileCache } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** A folder that only this user can write to; null if there is none. */
-export function compileFolder(name: string): string | null {
-  const uid = process.getuid?.() ?? 0;
+/** A folder that only one user can write to, by default the one of this process; null if there is none. */
+export function compileFolder(name: string, user: { readonly uid: number; readonly gid: number } | null = null) {
+  const uid = user?.uid ?? process.getuid?.() ?? 0;
   const base = join(tmpdir(), `ostler-compiled-${uid}`);
   try {
-    mkdirSync(base, { recursive: true, mode: 0o700 });
+    makeFolder(base, user);
     const { mode, uid: owner } = lstatSync(base);
     if (owner !== uid || (mode & 0o170077) !== 0o040000) return null;
     const folder = join(base, name);
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    makeFolder(folder, user);
     return folder;
   } catch {
     return null;
   }
+}
+
+function makeFolder(folder: string, user: { readonly uid: number; readonly gid: number } | null): void {
+  const made = mkdirSync(folder, { recursive: true, mode: 0o700 }) !== undefined;
+  // What another user made in its place keeps its owner.
+  if (made && user !== null) lchownSync(folder, user.uid, user.gid);
 }
 
 /**

@@ -51,6 +51,7 @@ export function newAttempt({ timeoutSeconds, ...attempt }: NewAttempt, now: Date
     progressMessage: null,
     part: "RUN",
     driverTries: null,
+    recoveries: 0,
   };
 }
 
@@ -71,6 +72,7 @@ const CHANGEABLE_FIELDS = [
   "driverTries",
   "progressPercent",
   "progressMessage",
+  "recoveries",
 ] as const;
 
 /** A change by the worker that claimed the run. */

@@ -5,7 +5,7 @@
 import { and, asc, eq, gt, isNull, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
-import { inArrayParam } from "./postgres/array-parameter.ts";
+import { inArrayParam, textArray } from "./postgres/array-parameter.ts";
 import { runStatement } from "./postgres/statements.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { bulkUpdate, rowsText } from "./postgres/bulk.ts";
@@ -70,6 +70,19 @@ export async function updateRuns(tx: Tx, ids: readonly string[], change: RunChan
     .update(runs)
     .set({ ...(change as Partial<RunRow>), revision: sql`${runs.revision} + 1`, updatedAt: sql`clock_timestamp()` })
     .where(inArrayParam(runs.id, ids));
+}
+
+/** A run, and the fencing token of a claim of it. */
+export type Claim = Pick<RunRow, "id" | "fence">;
+
+/** Notes that a process that lives has released its claims, so that the next claims are not recoveries from a crash. */
+export async function disownRuns(tx: Tx, claims: readonly Claim[]): Promise<void> {
+  const ids = textArray(claims.map(({ id }) => id));
+  const fences = textArray(claims.map(({ fence }) => String(fence)));
+  await tx
+    .update(runs)
+    .set({ owner: null })
+    .where(sql`(${runs.id}, ${runs.fence}) in (select * from unnest(${ids}::uuid[], ${fences}::int[]))`);
 }
 
 /** Records an interrupt on runs, now by the database's clock. */

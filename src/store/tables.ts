@@ -389,6 +389,8 @@ export const attempts = pgTable(
     model: text("model"),
     /** Calls of interfaces for which the node names several drivers, oldest first; null if there are none. */
     driverTries: jsonb("driver_tries").$type<readonly DriverTry[]>(),
+    /** Times that the process which ran it ended, since its last outcome. */
+    recoveries: integer("recoveries").notNull().default(0),
   },
   (table) => [
     primaryKey({ columns: [table.runId, table.step, table.number] }),

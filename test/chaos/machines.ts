@@ -5,8 +5,10 @@
  * late, and with forged paths.
  */
 import { createHash, randomUUID } from "node:crypto";
+import { chmodSync } from "node:fs";
 import { createServer } from "node:net";
 import type { Socket } from "node:net";
+import { dirname } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { z } from "zod";
 import { chance } from "../durability/lab.ts";
@@ -281,6 +283,9 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
 
   const server = createServer(serve);
   await new Promise<void>((listening, reject) => void server.once("error", reject).listen(command.socket, listening));
+  // The replicas of root run drivers as another user.
+  chmodSync(command.socket, 0o666);
+  chmodSync(dirname(command.socket), 0o711);
   end = async () => {
     server.close();
     await Promise.all([calls.close(), callbackRecords.close()]);

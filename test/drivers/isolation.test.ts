@@ -639,7 +639,7 @@ describe("hostile driver", () => {
     expect(database.connection).toHaveProperty("password");
     process.env["EVIL_PERMISSIONS"] = "none";
     onTestFinished(() => void delete process.env["EVIL_PERMISSIONS"]);
-    await using lab = await openLab({ workers: 1, hidden: data });
+    await using lab = await openLab({ workers: 1, place: { hidden: data, user: null } });
     expect(outputOf(await lab.run("looks for secrets", { file: data }))).toEqual({
       environment: "ERR_ACCESS_DENIED",
       memory: "ERR_ACCESS_DENIED",

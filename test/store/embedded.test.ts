@@ -1,7 +1,7 @@
 /** The embedded PostgreSQL: one owner per folder, and acknowledged data survives the death of the owner. */
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -98,6 +98,71 @@ describe("embedded database", () => {
     expect(await sql`select id from kept`).toEqual([]);
     await sql.end();
     expect(readFileSync(join(folder, "data", "pg_hba.conf"), "utf8")).not.toContain("local all all trust");
+  });
+
+  /** Gives the folder a row, and damages a file of it as a power cut does. */
+  async function damaged(file: string, damage: (whole: string) => string): Promise<string> {
+    const folder = await initialized();
+    {
+      await using first = await startEmbedded({ folder, durable: false });
+      const sql = connect(first.connection);
+      await sql`create table kept as select 7 as id`;
+      await sql.end();
+    }
+    const path = join(folder, file);
+    writeFileSync(path, damage(existsSync(path) ? readFileSync(path, "utf8") : ""));
+    return folder;
+  }
+
+  test.each<[string, string, (whole: string) => string]>([
+    ["password file is empty", "pgpass", () => ""],
+    ["password file is cut", "pgpass", (whole) => whole.slice(0, 40)],
+    ["password file is cut by one character", "pgpass", (whole) => whole.slice(0, -2)],
+    ["password file has zeros", "pgpass", (whole) => "\0".repeat(whole.length)],
+    ["password file is a text", "pgpass", () => "a note\n"],
+    [
+      "password file has the password of another database",
+      "pgpass",
+      (whole) => whole.replace(/\w{64}/, "a".repeat(64)),
+    ],
+    ["unfinished password file is there", "pgpass.new", () => "*:*:"],
+    ["access rules are empty", "data/pg_hba.conf", () => ""],
+    ["lock file is empty", "data/postmaster.pid", () => ""],
+    ["lock file is a text", "data/postmaster.pid", () => "\0\0\0"],
+    ["lock file is one of single-user mode", "data/postmaster.pid", () => "-1\n"],
+    ["lock file of the socket is empty", ".s.PGSQL.5432.lock", () => ""],
+    ["note of its owner is empty", "owner.pid", () => ""],
+    ["note of its socket is cut", "socket.folder", () => "/tmp"],
+  ])("embedded database whose %s after a power cut starts again with its data [R-131]", async (_, file, damage) => {
+    const folder = await damaged(file, damage);
+    for (const start of ["first", "second"]) {
+      await using again = await startEmbedded({ folder, durable: false });
+      const sql = connect(again.connection);
+      expect(await sql`select id from kept`, start).toEqual([{ id: 7 }]);
+      await sql.end();
+    }
+    expect(readFileSync(join(folder, "pgpass"), "utf8")).toMatch(/^\*:\*:\*:ostler:[0-9a-f]{64}\n$/);
+  });
+
+  test("embedded database replaces a note of its socket that names a folder of another program", async () => {
+    const folder = join(aFolder(), "x".repeat(120));
+    for (const note of ["", tmpdir(), "/etc"]) {
+      await using deep = await startEmbedded({ folder, durable: false });
+      if ("url" in deep.connection) throw new Error("The embedded database is reached by its socket.");
+      expect(deep.connection.host).toMatch(/\/ostler-\w{6}$/);
+      folders.push(deep.connection.host);
+      writeFileSync(join(folder, "socket.folder"), note);
+    }
+  });
+
+  test("embedded database leaves a folder alone that has files but no database, and the error says what to do", async () => {
+    const folder = aFolder();
+    mkdirSync(join(folder, "data"));
+    writeFileSync(join(folder, "data", "precious"), "");
+    await expect(startEmbedded({ folder, durable: false })).rejects.toThrow(
+      /PG_VERSION is missing. Restore the folder/,
+    );
+    expect(existsSync(join(folder, "data", "precious"))).toBe(true);
   });
 
   test("embedded database trusts connections by TCP only where it is started with a port [R-215]", async () => {

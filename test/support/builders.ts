@@ -394,7 +394,7 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
       ];
     },
     entriesOfSteps: () => wholeJournal().filter(isEntered).length,
-    inAnotherProcess: async () => owned.use(await startEngineProcess(test.connection, journalFile)),
+    inAnotherProcess: async () => owned.use(await startEngineProcess(test.connection, journalFile, setup.isAlone)),
     another: async (more = {}) => owned.use(await runEngine(test.connection, { ...setup, ...more })),
     async waitingForLocks() {
       const rows = await reader.execute(

@@ -4,15 +4,21 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import type { Connection } from "../../src/store/postgres/database.ts";
 import { runEngine } from "./running-engine.ts";
+import type { EngineSetup } from "./running-engine.ts";
 
 export interface EngineProcess extends AsyncDisposable {
   /** Ends it as a power cut would. */
   kill(): Promise<void>;
 }
 
-/** Starts one on a database; resolves when it takes work. */
-export async function startEngineProcess(connection: Connection, journalFile: string): Promise<EngineProcess> {
-  const child = spawn(process.execPath, [fileURLToPath(import.meta.url), JSON.stringify(connection)], {
+/** Starts one on a database; resolves when it takes work. `isAlone`: it takes the jobs of dead processes at once. */
+export async function startEngineProcess(
+  connection: Connection,
+  journalFile: string,
+  isAlone = false,
+): Promise<EngineProcess> {
+  const words = [fileURLToPath(import.meta.url), JSON.stringify(connection), JSON.stringify({ isAlone })];
+  const child = spawn(process.execPath, words, {
     env: { ...process.env, FAKE_DRIVER_JOURNAL: journalFile },
     stdio: ["ignore", "pipe", "inherit"],
   });
@@ -30,6 +36,7 @@ export async function startEngineProcess(connection: Connection, journalFile: st
 }
 
 if (import.meta.main) {
-  await runEngine(JSON.parse(process.argv[2] ?? "") as Connection);
+  const [, , connection = "", setup = ""] = process.argv;
+  await runEngine(JSON.parse(connection) as Connection, JSON.parse(setup) as EngineSetup);
   process.stdout.write("ready\n");
 }

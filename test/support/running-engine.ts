@@ -24,9 +24,12 @@ export interface EngineSetup {
   /** Default false: others use the database too. */
   readonly isAlone?: boolean;
   readonly abortGraceMs?: number;
+  readonly abortCleanUpMs?: number;
   /** How long a probe of a discovery may take. */
   readonly probeMs?: number;
   readonly patienceMs?: number;
+  /** Steps that run at its end are released for other processes. Default: they are not waited for. */
+  readonly handsBack?: true;
   /** Interval of background power reads in seconds; default 0: never. */
   readonly powerSeconds?: number;
   /** Folder with the files of stored images. */
@@ -78,8 +81,9 @@ export async function runEngine(connection: Connection, setup: EngineSetup = {})
       isAlone: setup.isAlone ?? false,
       ...(setup.imageFolder !== undefined && { imageFolder: setup.imageFolder }),
       abortGraceMs: setup.abortGraceMs ?? ABORT_GRACE_MS,
-      abortCleanUpMs: ABORT_CLEAN_UP_MS,
+      abortCleanUpMs: setup.abortCleanUpMs ?? ABORT_CLEAN_UP_MS,
       drainMs: DRAIN_MS,
+      ...(setup.handsBack && { endCalls: async () => {} }),
       powerSeconds: setup.powerSeconds ?? 0,
       ...(setup.patienceMs !== undefined && { patienceMs: setup.patienceMs }),
       provisioning: setup.provisioning ?? null,

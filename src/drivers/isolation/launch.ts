@@ -1,4 +1,4 @@
-/** Starts a worker process: its command line, environment and parent-death guard. */
+/** Starts a worker process: its command line, environment, user and parent-death guard. */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -12,6 +12,8 @@ import type { EgressLimits, Marks } from "../egress.ts";
 import type { Log } from "../../log.ts";
 import { isSecretVariable } from "../../runtime/hidden-secrets.ts";
 import { findGuard } from "./parent-death-guard.ts";
+import { userFor } from "./worker-user.ts";
+import type { WorkerUser } from "./worker-user.ts";
 
 const PROGRAM = fileURLToPath(new URL("worker.ts", import.meta.url));
 /** Heap of a worker, in MiB. */
@@ -39,14 +41,27 @@ export interface WorkerOptions {
   } | null;
 }
 
+/** The place of worker processes in the system. */
+export interface WorkerPlace {
+  /** A folder that workers may not read, such as that of the database; null if there is none. */
+  readonly hidden: string | null;
+  /** Their user; null: that of the service. */
+  readonly user: WorkerUser | null;
+}
+
+export const PLAIN_PLACE: WorkerPlace = { hidden: null, user: null };
+
 /** Starts a worker process; file descriptor 3 is its channel. */
 export function launch(
   { module, hash, permissions, egress }: LaunchedPlugin,
-  hidden: string | null,
+  { hidden, user: wanted }: WorkerPlace,
   log: Log,
 ): ChildProcess {
-  const compiled = cacheOf(module);
+  // A driver that may read and write any file has the rights of the service's user.
+  const user = wanted === null || permissions.includes("FILES") ? null : userFor(module, wanted, PROGRAM, log);
+  const compiled = cacheOf(module, user);
   const [program, ...rest] = [
+    ...capabilityWords(user),
     ...guardWords(log),
     process.execPath,
     `--max-old-space-size=${HEAP_MB}`,
@@ -68,6 +83,7 @@ export function launch(
     stdio: ["ignore", "pipe", "pipe", "pipe"],
     detached: true,
     env: environmentOf(process.env, compiled),
+    ...user,
   });
   // Without free descriptors the streams may be missing, and no later listener is attached.
   child.on("error", () => {});
@@ -95,6 +111,11 @@ function guardWords(log: Log): readonly string[] {
   return guard;
 }
 
+/** A user that is not root keeps ambient capabilities when it starts a process of another user, which may signal all. */
+function capabilityWords(user: WorkerUser | null): readonly string[] {
+  return user === null || process.getuid?.() === 0 ? [] : ["setpriv", "--inh-caps=-all", "--ambient-caps=-all", "--"];
+}
+
 /**
  * The kernel's first victim when memory runs out: the heap limit covers only part of it. Inherited by child processes.
  */
@@ -109,10 +130,10 @@ function raiseOomScore(pid: number | undefined): void {
 }
 
 /** The folder for the compile cache of a plugin's workers, so that no plugin writes code that another one runs. */
-function cacheOf(module: string): string | null {
+function cacheOf(module: string, user: WorkerUser | null): string | null {
   const name = createHash("sha256").update(module).digest("hex").slice(0, 16);
   let folder = compiledFolders.get(name);
-  if (folder === undefined) compiledFolders.set(name, (folder = compileFolder(name)));
+  if (folder === undefined) compiledFolders.set(name, (folder = compileFolder(name, user)));
   return folder;
 }
 

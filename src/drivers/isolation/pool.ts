@@ -15,6 +15,8 @@ import type { Log } from "../../log.ts";
 import { Deadline, leftUntil } from "../deadline.ts";
 import { idleBetween, momentNow } from "./idle-time.ts";
 import { TIMED_BY_SLOT } from "./lanes.ts";
+import { PLAIN_PLACE } from "./launch.ts";
+import type { WorkerPlace } from "./launch.ts";
 import type { Lane } from "./lanes.ts";
 import { IsolationError } from "./protocol.ts";
 import { Slots } from "./slots.ts";
@@ -49,8 +51,7 @@ export interface PoolOptions {
   /** Maximum number of concurrent calls of steps; other lanes have additional slots. */
   readonly workers: number;
   readonly log: Log;
-  /** A folder that workers may not read: that of the database. */
-  readonly hidden?: string | null;
+  readonly place?: WorkerPlace;
   /** How long a call may continue after its signal has fired. */
   readonly graceMs?: number;
   /** How long an idle worker is kept. */
@@ -76,7 +77,7 @@ export function createPool(options: PoolOptions): Pool {
 
 class WorkerPool implements Pool {
   readonly #log: Log;
-  readonly #hidden: string | null;
+  readonly #place: WorkerPlace;
   readonly #graceMs: number;
   readonly #idleMs: number;
   readonly #busyMs: number;
@@ -98,9 +99,16 @@ class WorkerPool implements Pool {
   #assignTimer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
-  constructor({ workers, log, hidden = null, graceMs = GRACE_MS, idleMs = IDLE_MS, busyMs = BUSY_MS }: PoolOptions) {
+  constructor({
+    workers,
+    log,
+    place = PLAIN_PLACE,
+    graceMs = GRACE_MS,
+    idleMs = IDLE_MS,
+    busyMs = BUSY_MS,
+  }: PoolOptions) {
     this.#log = log;
-    this.#hidden = hidden;
+    this.#place = place;
     this.#graceMs = graceMs;
     this.#idleMs = idleMs;
     this.#busyMs = busyMs;
@@ -281,7 +289,7 @@ class WorkerPool implements Pool {
     try {
       const worker = startWorker({
         plugin,
-        hidden: this.#hidden,
+        place: this.#place,
         log: this.#log,
         graceMs: this.#graceMs,
         changed: (changed, why) => this.#onChange(changed, why),

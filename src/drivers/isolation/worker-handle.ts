@@ -19,7 +19,8 @@ import type { DriverMemory, DriverPermission } from "../driver.ts";
 import type { EgressLimits } from "../egress.ts";
 import { createMask } from "../secret-masking.ts";
 import { CallTime } from "./call-time.ts";
-import { HEAP_MB, launch } from "./launch.ts";
+import { HEAP_MB, PLAIN_PLACE, launch } from "./launch.ts";
+import type { WorkerPlace } from "./launch.ts";
 import {
   IsolationError,
   SILENCE_SECONDS,
@@ -74,8 +75,7 @@ export interface Handle {
 export interface HandleOptions {
   readonly plugin: Plugin;
   readonly log: Log;
-  /** A folder that workers may not read; null if there is none. */
-  readonly hidden?: string | null;
+  readonly place?: WorkerPlace;
   /** How long a call may continue after its signal has fired. */
   readonly graceMs: number;
   /** The worker became idle, busy or ended. `why`: it failed to start. */
@@ -143,14 +143,14 @@ class WorkerHandle implements Handle {
   readonly #secrets = new Set<string>();
   #mask = createMask(this.#secrets);
 
-  constructor({ plugin, hidden = null, log, graceMs, changed, measured, nests }: HandleOptions) {
+  constructor({ plugin, place = PLAIN_PLACE, log, graceMs, changed, measured, nests }: HandleOptions) {
     this.plugin = plugin;
     this.#log = log.child({ driver: plugin.name });
     this.#graceMs = graceMs;
     this.#changed = changed;
     this.#measured = measured;
     this.#nests = nests;
-    this.#child = launch(plugin, hidden, log);
+    this.#child = launch(plugin, place, log);
     this.#callTime = new CallTime(this.#child.pid);
     this.#socket = this.#child.stdio[3] as Socket;
     this.#wire = openWire<ToWorker>(

@@ -8,6 +8,7 @@ import type { Reader } from "../../store/postgres/database.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
 import type { PlannedStep } from "../../store/records.ts";
 import { interruptsOf } from "../../store/runs.ts";
+import type { Claim } from "../../store/runs.ts";
 import type { ClaimedRun } from "./claimed-run.ts";
 
 export interface StepSignals {
@@ -115,13 +116,14 @@ export class ActiveRuns {
     setTimeout(() => abandon.abort(), graceMs).unref();
   }
 
-  /** Cancels the steps of all runs, and waits for none of them. */
-  release(): void {
+  /** Cancels the steps of all runs, and waits for none of them. Returns their claims. */
+  release(): readonly Claim[] {
     this.#isReleased = true;
     for (const { cancel, abandon } of this.#runs.values()) {
       cancel.abort(new Error("The process is shutting down."));
       abandon.abort();
     }
+    return [...this.#runs].map(([id, { fence }]) => ({ id, fence }));
   }
 
   close(): void {

@@ -1,7 +1,8 @@
 /**
  * Claims a run for this process: raises the fence, so that an earlier holder can write no more, and decides how the run
  * continues. With its first claim a run is no longer QUEUED, and its node enters the first phase. A parked step is
- * entered again. A step whose process died is entered again, or fails if it must not run twice.
+ * entered again. A step whose process died is entered again, or fails if it must not run twice or has ended three
+ * processes.
  */
 import { LruMap } from "../../runtime/lru-map.ts";
 import { withinTime } from "../../runtime/timeout.ts";
@@ -21,7 +22,7 @@ import type { Plan } from "../../store/records.ts";
 import type { LockedRun } from "../../store/run-locks.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { beginStep, enterAgain, maintenanceSince, parked, passBoundary } from "./boundary.ts";
-import { NOTHING_INSTALLED, RELEASE, moveNode, openContext, resume, toFailure } from "./claimed-run.ts";
+import { NOTHING_INSTALLED, RELEASE, isLeftAlone, moveNode, openContext, resume, toFailure } from "./claimed-run.ts";
 import type {
   ClaimedRun,
   InstalledImage,
@@ -39,7 +40,8 @@ import type { Queue } from "../jobs/queue.ts";
 import { isHold, isReservedWait } from "../plans/reserved-steps.ts";
 import { openMachine } from "./machine.ts";
 import type { Machine } from "./machine.ts";
-import { failStep, giveUpStep, isCancelledBy } from "./settle-step.ts";
+import { failStep, giveUpStep, isCancelledBy, settleAbort } from "./settle-step.ts";
+import { UNKNOWN_CONDITION } from "../scheduling/abort-outcome.ts";
 import type { Transaction } from "../transaction.ts";
 import { endedByStop, interruptOf } from "../scheduling/waiting-runs.ts";
 
@@ -190,7 +192,7 @@ async function continueRun(
   const step = plan.steps[position];
   // Its failure was stored, and the process died before it had cleaned up the machine.
   if (claimed.run.interruptFailure !== null)
-    return beginAbort(claimed, attempt && attempt.state !== "SUCCEEDED" ? attempt : null);
+    return recoverAbort(run, attempt && attempt.state !== "SUCCEEDED" ? attempt : null);
   if (!step || !attempt) return passBoundary(run, position);
   const context = { ...run, step, attempt };
   switch (attempt.state) {
@@ -199,7 +201,7 @@ async function continueRun(
     case "WAITING":
       return wakeStep(context);
     case "FAILED": {
-      if (interrupt === "ABORT") return beginAbort(claimed, attempt);
+      if (interrupt === "ABORT") return recoverAbort(run, attempt);
       if (interrupt !== "STOP") return beginStep(run, position, attempt.number + 1);
       const unknown = { code: "BACKEND_FAILED", reason: "The step failed.", retryable: true } as const;
       return giveUpStep(context, attempt.failure ?? toFailure(claimed, step, unknown));
@@ -214,7 +216,7 @@ type TimedContext = StepContext & { readonly attempt: TimedAttempt };
 /** Continues a step that was parked. */
 async function wakeStep(context: TimedContext): Promise<RunDirective> {
   const { ledger, claimed, step, attempt, interrupt } = context;
-  if (isCancelledBy(interrupt, step, claimed.run)) return beginAbort(claimed, attempt);
+  if (isCancelledBy(interrupt, step, claimed.run)) return recoverAbort(context, attempt);
   if (interrupt === "STOP" && (isHold(step) || isReservedWait(step))) {
     ledger.changeAttempt(attempt, { state: "ABORTED", finishedAt: ledger.now });
     return passBoundary(context, claimed.position);
@@ -259,15 +261,16 @@ function wakeInMaintenance(context: TimedContext, stoodFrom: Date): RunDirective
 }
 
 /** Continues a step whose process died in it. */
-function recoverStep(parts: ClaimParts, context: TimedContext): RunDirective {
+async function recoverStep(parts: ClaimParts, context: TimedContext): Promise<RunDirective> {
   const { ledger, claimed, step, attempt, interrupt } = context;
   const wasNeverEntered = parts.wasNeverEntered(claimed.run, attempt);
   const isLost = !wasNeverEntered && !step.idempotent && attempt.memo === null && attempt.part === "RUN";
+  if (attempt.part === "ABORT") return recoverAbort(context, attempt);
   // After a takeover too, an abort waits for the end of a step that must not be interrupted, or that has left a memo
   // because its machine may still work. One that ends at its boundary was cut by the death of its process.
   const wasCut = step.interruptible === "AT_BOUNDARY" && attempt.memo === null && !isLost && !mustNotBeCut(step);
-  if (attempt.part === "ABORT" || isCancelledBy(interrupt, step, claimed.run) || (interrupt === "ABORT" && wasCut)) {
-    ledger.changeAttempt(attempt, { part: "ABORT" });
+  if (isCancelledBy(interrupt, step, claimed.run) || (interrupt === "ABORT" && wasCut)) {
+    ledger.changeAttempt(attempt, { part: "ABORT", recoveries: 0 });
     return beginAbort(claimed, attempt);
   }
   const again = { ...context, attempt: { ...attempt, expired: true } };
@@ -276,10 +279,40 @@ function recoverStep(parts: ClaimParts, context: TimedContext): RunDirective {
     const reason = `the process that ran it ended, and the step must not be run twice. Find out how far it came, then restart the operation`;
     return failStep(context, { code: "INTERRUPTED", reason, retryable: true, retried: true });
   }
+  const recoveries = recoveriesOf(claimed.run, attempt);
+  if (recoveries >= RECOVERIES_MAX) {
+    const reason = `the process that ran it ended ${recoveries} times during it. Find the cause in the logs of the service and of its system, such as a crash or a lack of memory, then restart the operation`;
+    ledger.changeAttempt(attempt, { recoveries: 0 });
+    return failStep(context, { code: "INTERRUPTED", reason, retryable: true, retried: true });
+  }
+  ledger.changeAttempt(attempt, { recoveries });
   moveNode(context, "recover", {
     reason: `the process that ran ${stepLabel(step)} ended; the step is entered again`,
   });
   return enterAgain(again);
+}
+
+/** A step, or the undoing of one, that ends three processes one after the other would end all that enter it. */
+const RECOVERIES_MAX = 3;
+
+/** A run that was parked, or released by a process that shut down or was paused, has no owner. */
+function recoveriesOf({ owner }: RunRow, { recoveries }: AttemptRow): number {
+  return owner === null ? recoveries : recoveries + 1;
+}
+
+/** Begins the abort clean-up, or ends it without calling the machine if too many processes have ended in it. */
+async function recoverAbort(context: RunContext, attempt: AttemptRow | null): Promise<RunDirective> {
+  const { ledger, claimed } = context;
+  const directive = beginAbort(claimed, attempt);
+  if (!attempt) return directive;
+  const recoveries = recoveriesOf(claimed.run, attempt);
+  ledger.changeAttempt(attempt, { recoveries });
+  if (recoveries < RECOVERIES_MAX) return directive;
+  const step = stepLabel(claimed.plan.steps[attempt.step]);
+  const tearDownError = `${step} could not be undone: the process that undid it ended ${recoveries} times`;
+  const held = { ...context, claimed: { ...claimed, run: { ...claimed.run, owner: claimed.job.id } } };
+  const left = { ...UNKNOWN_CONDITION, mayBeWorking: isLeftAlone(directive), tearDownError };
+  return settleAbort(held, directive, { left, mayCutPower: false });
 }
 
 /**

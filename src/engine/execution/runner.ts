@@ -35,6 +35,7 @@
  *   at shutdown.
  */
 import { Deadline } from "../../drivers/deadline.ts";
+import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import { userDataSecrets } from "../../drivers/secret-masking.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import type { Log } from "../../log.ts";
@@ -43,7 +44,8 @@ import type { Notifier } from "../../store/postgres/notifier.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import { macOwners } from "../../store/node-macs.ts";
 import type { StoredJson } from "../../store/records.ts";
-import { interruptsOf } from "../../store/runs.ts";
+import { disownRuns, interruptsOf } from "../../store/runs.ts";
+import type { Claim } from "../../store/runs.ts";
 import type { HeldJob } from "../jobs/leases.ts";
 import type { Queue } from "../jobs/queue.ts";
 import type { Transact } from "../transaction.ts";
@@ -129,10 +131,10 @@ export class Runner {
     this.#isDraining = true;
   }
 
-  /** Releases all runs: cancels their steps, calls no machine, and writes nothing more. */
-  release(): void {
+  /** Releases all runs: cancels their steps, calls no machine, and writes nothing more. Returns their claims. */
+  release(): readonly Claim[] {
     this.#commits.release();
-    this.#activeRuns.release();
+    return this.#activeRuns.release();
   }
 
   close(): void {
@@ -199,6 +201,7 @@ export class Runner {
     if (outcome.kind === "lost") {
       // If no other replica has claimed the run meanwhile, the error makes the queue claim it again, as after a crash.
       await this.#ownershipCheck(claimed)();
+      await this.#disown(claimed);
       throw new Error(outcome.reason);
     }
     if (step.phase === "inspect" && outcome.kind === "done")
@@ -234,8 +237,16 @@ export class Runner {
     const confirm = this.#ownershipCheck(claimed);
     const { cancel: end, kill } = this.#activeRuns.enterStep(claimed, { interruptible: "NEVER" });
     const abort = { claimed, attempt, call, isLeftAlone: leftAlone, undone, power, end, kill, confirm };
-    const aborted = await abortMachine(this.#parts, abort);
+    const aborted = await abortMachine(this.#parts, abort).catch(async (error: unknown) => {
+      if (error instanceof HeartbeatLostError) await this.#disown(claimed);
+      throw error;
+    });
     return this.#commits.settle(claimed, stepLog, (context) => settleAbort(context, directive, aborted));
+  }
+
+  /** The process was paused: the next claim of the run is not a recovery. */
+  async #disown({ run, fence }: ClaimedRun): Promise<void> {
+    await this.#parts.database.transaction((tx) => disownRuns(tx, [{ id: run.id, fence }]));
   }
 
   /** `leftMs` sets the deadline, because the stored one is by the database's clock, and this process's may be wrong. */

@@ -36,7 +36,8 @@ export async function settleStep(
   // generation.
   if (claimed.run.owner !== claimed.job.id) return RELEASE;
   if (claimed.run.generation !== generation) return continueBegunStep(run);
-  const attempt = noteTries(run, entered, outcome);
+  if (entered.recoveries > 0) ledger.changeAttempt(entered, { recoveries: 0 });
+  const attempt = noteTries(run, { ...entered, recoveries: 0 }, outcome);
   const context: StepContext = { ...run, step, attempt };
   if (outcome.powerState !== null) notePower(context, outcome.powerState);
   switch (outcome.kind) {

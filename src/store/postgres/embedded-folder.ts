@@ -1,8 +1,18 @@
 /** The folder of the embedded database: its owner, lock files that a crash left behind, and the place of its socket. */
-import { chmodSync, existsSync, mkdtempSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { writeDurably } from "../../runtime/durable-files.ts";
 
 /** The file that names the process to which the folder belongs. */
 export const OWNER_FILE = "owner.pid";
@@ -55,12 +65,17 @@ function socketLocks(folder: string): string[] {
 /**
  * Replaces the process ID in a lock file of a postmaster that has ended. PostgreSQL would take a zombie, or another
  * process that was given the ID since, for that postmaster and refuse to start. The rest of the file stays: from it,
- * PostgreSQL finds out whether other processes of that postmaster still use the data.
+ * PostgreSQL finds out whether other processes of that postmaster still use the data. A file without a process ID,
+ * which a power cut can leave behind, is deleted: PostgreSQL refuses to start over it.
  */
 function disown(lockFile: string): void {
   const pid = readPid(lockFile);
-  if (pid === null || mayBePostgres(pid)) return;
-  writeFileSync(lockFile, readFileSync(lockFile, "latin1").replace(/^-?\d+/, String(NO_PROCESS)), "latin1");
+  if (pid === null) rmSync(lockFile, { force: true });
+  else if (!mayBePostgres(pid)) {
+    // Paths in it are bytes of any encoding.
+    const disowned = readFileSync(lockFile, "latin1").replace(/^-?\d+/, String(NO_PROCESS));
+    writeDurably(lockFile, Buffer.from(disowned, "latin1"), 0o600);
+  }
 }
 
 /** Process ID and start time: the ID alone may be reused. */
@@ -76,8 +91,9 @@ function ownerNote(pid: number): string {
 
 function readPid(file: string): number | null {
   if (!existsSync(file)) return null;
-  const pid = Number.parseInt(readFileSync(file, "utf8"), 10);
-  return Number.isInteger(pid) && pid > 0 ? pid : null;
+  // PostgreSQL's single-user mode notes a negative one.
+  const pid = Math.abs(Number.parseInt(readFileSync(file, "utf8"), 10));
+  return pid > 0 ? pid : null;
 }
 
 /** True if a process is alive and may be PostgreSQL by its name: process IDs are reused, in a container soon. */
@@ -114,7 +130,8 @@ export function socketFolderOf(folder: string): string {
   const note = join(folder, "socket.folder");
   if (existsSync(note)) {
     const noted = readFileSync(note, "utf8").trim();
-    if (existsSync(noted)) return noted;
+    if (/^ostler-\w{6}$/.test(basename(noted)) && statSync(noted, { throwIfNoEntry: false })?.isDirectory())
+      return noted;
   }
   if (!isSocketFolder(join(tmpdir(), "ostler-......")))
     throw new Error(
@@ -122,7 +139,7 @@ export function socketFolderOf(folder: string): string {
     );
   const made = mkdtempSync(join(tmpdir(), "ostler-"));
   chmodSync(made, 0o700);
-  writeFileSync(note, made);
+  writeDurably(note, made, 0o600);
   return made;
 }
 

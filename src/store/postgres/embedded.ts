@@ -9,15 +9,17 @@
  */
 import { spawn, spawnSync } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { closeSync, existsSync, openSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
+import { createFolderDurably, writeDurably } from "../../runtime/durable-files.ts";
+import { sqlState } from "./connection-errors.ts";
 import type { Connection } from "./database.ts";
 import { OWNER_FILE, claimFolder, findOrphan, isAlive, socketFolderOf } from "./embedded-folder.ts";
 import { environment, findPrograms, unprivileged } from "./embedded-programs.ts";
 import type { Programs, Unprivileged } from "./embedded-programs.ts";
-import { USER, initialize, passwordOf, requirePassword } from "./embedded-setup.ts";
+import { USER, initialize, passwordOf, setPassword } from "./embedded-setup.ts";
 
 export interface EmbeddedOptions {
   /** Data directory, created and initialized if it does not exist. */
@@ -47,6 +49,7 @@ interface Postmaster {
 }
 
 const PORT = 5432;
+const WRONG_PASSWORD = "28P01";
 const START_MS = 60_000;
 /** Pause before a restart: child processes of the postmaster need a moment to end. */
 const RESTART_MS = 1_000;
@@ -59,29 +62,28 @@ const TCP_ACCESS = "host all all 127.0.0.1/32 trust\n";
 export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedDatabase> {
   const folder = resolve(options.folder);
   const programs = findPrograms();
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  createFolderDurably(folder, 0o700);
   const data = join(folder, "data");
   claimFolder(folder);
   const socketFolder = socketFolderOf(folder);
   const orphan = await findOrphan(data, socketFolder);
   const asUser = unprivileged([folder, socketFolder]);
-  if (orphan === null && !existsSync(join(data, "PG_VERSION"))) initialize(programs, data, asUser);
-  if (orphan === null) {
-    requirePassword(programs, { folder, data, asUser });
-    // At every start: the file may be of an earlier release, or of a test.
-    writeFileSync(join(data, "pg_hba.conf"), SOCKET_ACCESS + (options.tcpPort === undefined ? "" : TCP_ACCESS));
-  }
-  const password = passwordOf(folder);
-  const connection: SocketConnection = {
-    host: socketFolder,
-    port: options.tcpPort ?? PORT,
-    user: USER,
-    database: "postgres",
-    ...(password !== null && { password }),
-  };
   const begin = () => launched(launch(programs, { data, socketFolder, folder, options, asUser }), join(folder, LOG));
-  let postmaster = orphan === null ? begin() : adopted(orphan, connection);
+  if (orphan === null) {
+    if (!existsSync(join(data, "PG_VERSION"))) initialize(programs, data, asUser);
+    prepare({ renew: false });
+  }
+  let connection = connectionOf();
+  let postmaster = orphan === null ? begin() : adopted(orphan);
   await postmaster.ready;
+  if (!(await accepts(postmaster, connection))) {
+    // The password file is damaged or of another database.
+    await endPostmaster(postmaster);
+    prepare({ renew: true });
+    connection = connectionOf();
+    postmaster = begin();
+    await postmaster.ready;
+  }
   const end = new AbortController();
   const kept = options.keepUp ? keepUp(options.keepUp) : undefined;
   return {
@@ -96,6 +98,19 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedD
       rmSync(join(folder, OWNER_FILE), { force: true });
     },
   };
+
+  function prepare({ renew }: { readonly renew: boolean }): void {
+    if (renew || passwordOf(folder) === null) setPassword(programs, { folder, data, asUser });
+    // At every start: the file may be of an earlier release, or of a test.
+    const access = SOCKET_ACCESS + (options.tcpPort === undefined ? "" : TCP_ACCESS);
+    writeDurably(join(data, "pg_hba.conf"), access, 0o600);
+  }
+
+  function connectionOf(): SocketConnection {
+    const password = passwordOf(folder);
+    const place = { host: socketFolder, port: options.tcpPort ?? PORT, user: USER, database: "postgres" };
+    return password === null ? place : { ...place, password };
+  }
 
   async function keepUp({ down, up }: NonNullable<EmbeddedOptions["keepUp"]>): Promise<void> {
     for (;;) {
@@ -127,8 +142,8 @@ function launched(child: ChildProcess, logFile: string): Postmaster {
 }
 
 /** A postmaster that outlived its owner. */
-function adopted(pid: number, connection: SocketConnection): Postmaster {
-  return { pid, ready: reach(connection), ended: () => untilEnded(pid), send: (name) => signal(pid, name) };
+function adopted(pid: number): Postmaster {
+  return { pid, ready: Promise.resolve(), ended: () => untilEnded(pid), send: (name) => signal(pid, name) };
 }
 
 function launch(
@@ -181,7 +196,11 @@ function lastLogLines(logFile: string): string {
 async function becomeReady(child: ChildProcess, logFile: string): Promise<void> {
   const failed = Promise.withResolvers<never>();
   const onExit = (code: number | null) =>
-    failed.reject(new Error(`The embedded PostgreSQL ended (${code}): ${lastLogLines(logFile)}`));
+    failed.reject(
+      new Error(
+        `The embedded PostgreSQL ended (${code}): ${lastLogLines(logFile)} See ${logFile}. If files of the database are damaged, restore its folder from a backup.`,
+      ),
+    );
   child.once("error", failed.reject).once("exit", onExit);
   const ready = (async () => {
     for (let waited = 0; waited < START_MS; waited += 20) {
@@ -194,10 +213,16 @@ async function becomeReady(child: ChildProcess, logFile: string): Promise<void> 
   child.off("exit", onExit);
 }
 
-async function reach(connection: SocketConnection): Promise<void> {
+/** False if the server has another password. */
+async function accepts(postmaster: Postmaster, connection: SocketConnection): Promise<boolean> {
   const sql = postgres({ ...connection, max: 1, connect_timeout: 10, onnotice: () => {} });
   try {
     await sql`select 1`;
+    return true;
+  } catch (error) {
+    if (sqlState(error) === WRONG_PASSWORD) return false;
+    postmaster.send("SIGQUIT");
+    throw error;
   } finally {
     await sql.end();
   }

@@ -126,7 +126,8 @@ function tooSoonMessage({ step, node, t }: Entry, dueAt: number): string {
  * P16: a misbehaving driver affects only its own step. The facts are the entries that misbehaved as ordered. It is
  * violated by a failed attempt without an entry that the machine made fail, by one whose message differs from the
  * machine's last, and by a replica that ended without SIGKILL or SIGTERM (a replica that finds no database when it
- * starts may end). INTERRUPTED is legitimate if the step must not run twice and a fault hit its process.
+ * starts may end). INTERRUPTED is legitimate if the step must not run twice, or was entered three times, and a fault
+ * hit its process.
  */
 export function checkFailures(history: History): { readonly database: Findings; readonly drivers: Findings } {
   const database = new Findings("P12", "an outage of the database of 60 s fails no operation");
@@ -191,6 +192,8 @@ function hadNoDatabase({ faults, options }: History, { name, started, ended }: L
   );
 }
 
+/** Entries that end their processes after which a step is not entered again. */
+const RECOVERIES_MAX = 3;
 const OUTAGE_MS = 60_000;
 /** A failure may be caused by an outage up to this long after it, in milliseconds. */
 const AFTERMATH_MS = 15_000;
@@ -227,7 +230,8 @@ function causeOf(
       return wasHitWithoutEntry(history, attempt, step?.interface === "power")
         ? caused
         : { caused: false, message: "it was interrupted without an entry" };
-    if (last.idempotent) return { caused: false, message: "it may be entered again, but was not" };
+    if (last.idempotent && attempt.entries < RECOVERIES_MAX)
+      return { caused: false, message: "it may be entered again, but was not" };
     return wasHit(history, last, finishedAt ?? history.over) || last.how === "exit"
       ? caused
       : { caused: false, message: "no fault hit its process" };
