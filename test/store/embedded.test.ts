@@ -32,7 +32,8 @@ async function initialized(): Promise<string> {
   return folder;
 }
 afterAll(() => {
-  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+  // Each is a database, and its files were synchronized.
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true }, 120_000);
 });
 
 function connect(connection: Connection) {
