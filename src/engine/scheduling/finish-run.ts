@@ -262,7 +262,7 @@ async function startCleanUps(
 
 /**
  * The nodes of an operation that may be cleaned up, locked. Left out are nodes that the operation has not touched, that
- * were deleted, are busy again, were protected meanwhile, or have had other work after this operation (their contents
+ * were deleted, are busy again, were protected meanwhile, seem to be the same machine as another node, or have had other work after this operation (their contents
  * are no longer its result), and those whose run ignored its abort: a step may still be running there.
  */
 async function nodesToCleanUp(
@@ -276,8 +276,12 @@ async function nodesToCleanUp(
   const busy = new Set((await busyNodes(transaction.tx, ids)).map(({ nodeId }) => nodeId));
   const newest = new Map((await newestWork(transaction.tx, ids, null)).map((run) => [run.nodeId, run.operationId]));
   return nodes.filter(
-    ({ id, isProtected }) =>
-      !isProtected && !busy.has(id) && newest.get(id) === operation.id && !ignoredAbort(runOf.get(id)),
+    ({ id, isProtected, identityConflict }) =>
+      !isProtected &&
+      identityConflict === null &&
+      !busy.has(id) &&
+      newest.get(id) === operation.id &&
+      !ignoredAbort(runOf.get(id)),
   );
 }
 
