@@ -151,9 +151,8 @@ function pairs(where: SQL, shared: readonly string[]): SQL {
   return sql`${VALUES} mine join nodes own on own.id = mine.node_id
     join ${VALUES} theirs on theirs.kind = mine.kind and theirs.value = mine.value and theirs.node_id <> mine.node_id
     join nodes other on other.id = theirs.node_id
-    where ${where} and case mine.kind
-      when 'CONTROLLER' then not coalesce(own.shared_controller, false) and not coalesce(other.shared_controller, false)
-        and (mine.system = theirs.system or '' in (mine.system, theirs.system))
+    where ${where} and not (mine.kind = 'CONTROLLER' and coalesce(own.shared_controller, false)) and case mine.kind
+      when 'CONTROLLER' then not coalesce(other.shared_controller, false) and (mine.system = theirs.system or '' in (mine.system, theirs.system))
       when 'MAC' then not ${isShared(sql`mine.value`)} and (mine.value !~ '^.[26ae]' or not exists (
         select from node_identities one join node_identities two on two.kind = one.kind and two.value <> one.value
         where one.node_id = mine.node_id and two.node_id = theirs.node_id and one.kind in ('UUID', 'SERIAL_NUMBER')
