@@ -55,7 +55,7 @@ async function finds(node: TestNode, output: Json): Promise<void> {
 }
 
 describe("registration", () => {
-  test("a second node with the same controller is refused, with both names, the remedy and the path", async () => {
+  test("a second node with the same controller is refused, with both names, the remedy and the path [R-740]", async () => {
     const bmc = unique("bmc");
     const [first] = await registered(fake({ controller: bmc, serial: "S1" }));
     for (const settings of [{ controller: bmc, serial: "S1" }, { controller: bmc }, { controller: bmc.toUpperCase() }])
@@ -93,7 +93,7 @@ describe("registration", () => {
     expect(await refusalsOf(fake({ controller: `${bmc}:443` }))).toMatchObject([{ code: "IDENTITY_CONFLICT" }]);
   });
 
-  test("of many concurrent registrations with one controller exactly one wins", async () => {
+  test("of many concurrent registrations with one controller exactly one wins [R-740]", async () => {
     const controller = unique("bmc");
     const answers = await Promise.all(Array.from({ length: 8 }, () => refusalsOf(fake({ controller }))));
     expect(answers.map((refusals) => refusals[0]?.code ?? "none").toSorted()).toEqual([
@@ -125,7 +125,7 @@ describe("registration", () => {
 });
 
 describe("edits", () => {
-  test("an edit to the controller of another node is refused, and one that leaves the controller is not", async () => {
+  test("an edit to the controller of another node is refused, and one that leaves the controller is not [R-740]", async () => {
     const [one, two] = [unique("bmc"), unique("bmc")];
     const [first, second] = await registered(fake({ controller: one }), fake({ controller: two }));
     const update = (settings: object, more: object = {}) =>
@@ -179,7 +179,7 @@ describe("inspection", () => {
     ],
     ["local MAC", nic("52:54:00:00:aa:01"), nic("52:54:00:00:aa:01"), "MAC"],
   ])(
-    "a %s that another node has is a conflict on both nodes until one of them is deleted",
+    "a %s that another node has is a conflict on both nodes until one of them is deleted [R-741]",
     async (_what, one, two, kind) => {
       const [a, b] = await inspected(one, two);
       expect(await conflictOf(a)).toMatchObject({ kind, nodeName: b.name });
@@ -208,7 +208,7 @@ describe("inspection", () => {
       { serial: "l1", ...nic("52:54:00:00:aa:02") },
       { serial: "l2", ...nic("52:54:00:00:aa:02") },
     ],
-  ])("a %s is no conflict", async (_what, one, two) => {
+  ])("a %s is no conflict [R-743]", async (_what, one, two) => {
     const [a, b] = await inspected(one, two);
     expect([await conflictOf(a), await conflictOf(b)]).toEqual([null, null]);
   });
@@ -223,7 +223,7 @@ describe("inspection", () => {
     expect([await conflictOf(a), await conflictOf(b)]).toEqual([null, null]);
   });
 
-  test("the site's list declares a value as shared, and without it the conflict comes back", async () => {
+  test("the site's list declares a value as shared, and without it the conflict comes back [R-743]", async () => {
     const [a, b] = await inspected({ serial: "Vendor 7" }, { serial: "Vendor 7" });
     expect((await ostler.engine.updateSite(ALICE, { sharedIdentities: ["vendor 7"] })).refusals).toEqual([]);
     expect([await conflictOf(a), await conflictOf(b)]).toEqual([null, null]);
@@ -253,7 +253,7 @@ describe("inspection", () => {
 });
 
 describe("work", () => {
-  test("a commission whose inspection finds the machine of another node ends before it erases, and cleans nothing up", async () => {
+  test("a commission whose inspection finds the machine of another node ends before it erases, and cleans nothing up [R-742]", async () => {
     const serial = unique("S");
     const [active, second] = await registered(fake({ serial }), fake({ serial }));
     if (!active || !second) throw new Error("Two nodes are registered.");
@@ -280,7 +280,7 @@ describe("work", () => {
     for (const node of nodes) expect(await conflictOf(node)).not.toBeNull();
   });
 
-  test("a run that is working when its node gets a conflict begins no further step that erases", async () => {
+  test("a run that is working when its node gets a conflict begins no further step that erases [R-742]", async () => {
     const serial = unique("S");
     const gate = aGate();
     const steps = { "clean.erase_metadata": { gate: gate.name } };
