@@ -5,7 +5,7 @@
  * A transaction that writes identities locks their values first (`lockValues`), or all of them (`lockAllIdentities`) if
  * it locks nodes before it knows the values. So of two transactions with an equal value the second sees the first.
  */
-import { and, eq, inArray, sql } from "drizzle-orm";
+import { and, eq, inArray, isNull, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { IDENTITY_KINDS } from "../lifecycle/identity.ts";
 import type { IdentityKind } from "../lifecycle/identity.ts";
@@ -22,6 +22,8 @@ export interface Identity {
   readonly system: string;
   /** As it was found. */
   readonly text: string;
+  /** Of a controller: other nodes may have it. */
+  readonly isShared?: boolean | undefined;
 }
 
 type Key = Pick<Identity, "kind" | "value">;
@@ -83,7 +85,16 @@ export async function insertIdentities(
     const page = rows.slice(from, from + ROWS_A_STATEMENT);
     await tx
       .insert(nodeIdentities)
-      .values(page.map(({ nodeId, kind, value, system, text }) => ({ nodeId, kind, value, system, text })))
+      .values(
+        page.map(({ nodeId, kind, value, system, text, isShared }) => ({
+          nodeId,
+          kind,
+          value,
+          system,
+          text,
+          isShared,
+        })),
+      )
       .onConflictDoNothing();
   }
 }
@@ -138,26 +149,31 @@ export async function isHeldElsewhere(reader: Reader, nodeId: string, keys: read
   return owner !== undefined || (await holdersOf(reader, keys, [nodeId])).length > 0;
 }
 
-/** All values of nodes. */
-const VALUES = sql`(select node_id, kind, value, system, text from ${nodeIdentities} union all select node_id, 'MAC'::text, mac, ''::text, mac from ${nodeMacs})`;
-const KINDS = sql.raw(`array[${Object.keys(IDENTITY_KINDS).map((kind) => `'${kind}'`)}]`);
+/** All values of nodes that no other node may have. */
+const VALUES = sql`(select node_id, kind, value, system, text from ${nodeIdentities} where not is_shared union all select node_id, 'MAC'::text, mac, ''::text, mac from ${nodeMacs})`;
+const KINDS = sql.raw(`'{${Object.keys(IDENTITY_KINDS).join()}}'::text[]`);
+
+/** Other nodes with one value that are looked at. More of them have been marked before. */
+const OTHERS_MAX = sql.raw("100");
 
 /**
- * The values `mine` of nodes and the equal ones `theirs` of others, if they mean that both are one machine. A locally
- * administered MAC means nothing between machines with different serial numbers or UUIDs.
+ * The values of nodes that others have too, if they mean that both are one machine. A locally administered MAC means
+ * nothing between machines with different serial numbers or UUIDs.
  */
-function pairs(where: SQL, shared: readonly string[]): SQL {
-  const isShared = (value: SQL) => sql`${value} = any(${textArray(shared)}::text[])`;
-  return sql`${VALUES} mine join nodes own on own.id = mine.node_id
-    join ${VALUES} theirs on theirs.kind = mine.kind and theirs.value = mine.value and theirs.node_id <> mine.node_id
-    join nodes other on other.id = theirs.node_id
-    where ${where} and not (mine.kind = 'CONTROLLER' and coalesce(own.shared_controller, false)) and case mine.kind
-      when 'CONTROLLER' then not coalesce(other.shared_controller, false) and (mine.system = theirs.system or '' in (mine.system, theirs.system))
-      when 'MAC' then not ${isShared(sql`mine.value`)} and (mine.value !~ '^.[26ae]' or not exists (
-        select from node_identities one join node_identities two on two.kind = one.kind and two.value <> one.value
-        where one.node_id = mine.node_id and two.node_id = theirs.node_id and one.kind in ('UUID', 'SERIAL_NUMBER')
-          and not ${isShared(sql`one.value`)} and not ${isShared(sql`two.value`)}))
-      else not ${isShared(sql`mine.value`)} end`;
+function pairs(nodeIds: SQL, shared: readonly string[]): SQL {
+  const without = textArray(shared);
+  return sql`(
+      select mine.node_id, mine.kind, mine.value, mine.system, mine.text, theirs.node_id as other_id, theirs.system as other_system
+      from ${nodeIds} given(id) join ${VALUES} mine on mine.node_id = given.id cross join lateral (
+        select node_id, system from ${VALUES} other where other.kind = mine.kind and other.value = mine.value and other.node_id <> mine.node_id limit ${OTHERS_MAX}
+      ) theirs where mine.kind = 'CONTROLLER' or mine.value <> all(${without}::text[])
+    ) pair where case kind
+      when 'CONTROLLER' then system = other_system or '' in (system, other_system)
+      when 'MAC' then value !~ '^.[26ae]' or not exists (
+        select from ${nodeIdentities} one join ${nodeIdentities} two on two.kind = one.kind
+        where one.node_id = pair.node_id and two.node_id = pair.other_id and one.kind in ('UUID', 'SERIAL_NUMBER')
+          and one.value <> two.value and one.value <> all(${without}::text[]) and two.value <> all(${without}::text[]))
+      else true end`;
 }
 
 /**
@@ -166,22 +182,33 @@ function pairs(where: SQL, shared: readonly string[]): SQL {
  */
 export async function refreshConflicts(tx: Tx, nodeIds: readonly string[], shared: readonly string[]): Promise<void> {
   if (nodeIds.length === 0) return;
-  const ids = textArray(nodeIds);
-  const concerned = await tx.execute<{ id: string }>(sql`
-    with found as materialized (select mine.node_id, theirs.node_id as other_id, other.identity_conflict is null as is_new from ${pairs(sql`mine.node_id = any(${ids}::uuid[])`, shared)})
-    select id from ${nodes} where id = any(${ids}::uuid[]) and identity_conflict is not null
-    union select id from ${nodes} where identity_conflict is not null and identity_conflict ->> 'nodeId' = any(${ids}::text[])
-    union select node_id from found union select other_id from found where is_new`);
-  if (concerned.length === 0) return;
-  const concernedIds = concerned.map(({ id }) => id);
+  const given = sql`unnest(${textArray(nodeIds)}::uuid[])`;
+  const found = await tx.execute<{ id: string; other: string | null }>(sql`
+    select node_id as id, other_id as other from ${pairs(given, shared)}
+    union all select id, null from ${given} given(id) join ${nodes} using (id) where identity_conflict is not null
+    union all select ${nodes.id}, null from ${given} given(id) join ${nodes} on identity_conflict ->> 'nodeId' = given.id::text and identity_conflict is not null`);
+  const others = await tx
+    .select({ id: nodes.id })
+    .from(nodes)
+    .where(
+      and(
+        inArrayParam(
+          nodes.id,
+          found.flatMap(({ other }) => other ?? []),
+        ),
+        isNull(nodes.identityConflict),
+      ),
+    );
+  const concernedIds = [...new Set([...found, ...others].map(({ id }) => id))];
+  if (concernedIds.length === 0) return;
   await lockNodes(tx, concernedIds);
   await tx.execute(sql`
     update ${nodes} set identity_conflict = found.conflict || jsonb_build_object('since', now()), revision = revision + 1, updated_at = now()
     from (
       select node.id, (
-        select jsonb_build_object('kind', mine.kind, 'value', mine.text, 'nodeId', theirs.node_id, 'nodeName', other.name)
-        from ${pairs(sql`mine.node_id = node.id`, shared)}
-        order by array_position(${KINDS}, mine.kind), other.name limit 1
+        select jsonb_build_object('kind', found.kind, 'value', found.text, 'nodeId', other.id, 'nodeName', other.name)
+        from (select kind, text, other_id from ${pairs(sql`(select node.id)`, shared)}) found join nodes other on other.id = found.other_id
+        order by array_position(${KINDS}, found.kind), other.name limit 1
       ) as conflict from unnest(${textArray(concernedIds)}::uuid[]) node(id)
     ) found
     where ${nodes.id} = found.id and identity_conflict - 'since' is distinct from found.conflict`);

@@ -188,6 +188,8 @@ export const nodeIdentities = pgTable(
     value: text("value").notNull(),
     /** Of a controller: the system behind it; empty if it is the only one. */
     system: text("system").notNull().default(""),
+    /** Of a controller: other nodes may have it (`nodes.shared_controller`). */
+    isShared: boolean("is_shared").notNull().default(false),
     /** The value as it was found. */
     text: text("text").notNull(),
   },

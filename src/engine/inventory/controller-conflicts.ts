@@ -97,11 +97,20 @@ async function controllersOfNodes(reader: Reader, changes: readonly IdentityChan
  */
 export async function storeControllers(tx: Tx, changes: readonly IdentityChange[]): Promise<void> {
   const stored = await controllersOfNodes(tx, changes);
-  for (const { node, controllers } of changes) {
-    const before = (stored.get(node.id) ?? []).map(placeOf).toSorted();
-    if (!controllers || isSameJson(before, [...new Set(controllers.map(placeOf))].toSorted())) continue;
-    await replaceIdentities(tx, node.id, ["CONTROLLER"], controllers);
-    if (node.identityConflict === null) continue;
+  for (const { node, sharedController, ...change } of changes) {
+    const before = stored.get(node.id) ?? [];
+    const controllers = change.controllers ?? before;
+    const [had, has] = [before, controllers].map((all) => [...new Set(all.map(placeOf))].toSorted());
+    const isMoved = !isSameJson(had, has);
+    if (!isMoved && sharedController === undefined) continue;
+    const isShared = (sharedController === undefined ? node.sharedController : sharedController) === true;
+    await replaceIdentities(
+      tx,
+      node.id,
+      ["CONTROLLER"],
+      controllers.map((one) => ({ ...one, isShared })),
+    );
+    if (!isMoved || node.identityConflict === null) continue;
     await replaceIdentities(tx, node.id, INSPECTED_KINDS, []);
     await updateNode(tx, node.id, { macs: await takeInspectedMacs(tx, node.id, []) });
   }

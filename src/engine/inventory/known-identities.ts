@@ -53,7 +53,8 @@ function controllersIn(registry: Registry, node: NodeRow, secrets: Secrets): Ide
   const drivers = Object.keys(node.settings).flatMap((name) => registry.get(name) ?? []);
   return drivers.flatMap((driver) => {
     try {
-      return controllersOf([driver], node.settings, secrets);
+      const isShared = node.sharedController === true;
+      return controllersOf([driver], node.settings, secrets).map((one) => ({ ...one, isShared }));
     } catch {
       return [];
     }

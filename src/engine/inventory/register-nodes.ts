@@ -90,7 +90,7 @@ function newNode(
     settings: prepared?.settings ?? {},
     secrets: prepared?.secrets ?? {},
     controller: prepared?.controller ?? null,
-    identities: prepared?.controllers ?? [],
+    identities: (prepared?.controllers ?? []).map((one) => ({ ...one, isShared: node.sharedController === true })),
     labels: labels ?? {},
     macs: sortedMacs(macs ?? []),
     clusterId,

@@ -243,17 +243,6 @@ builder.objectFields(NodeRef, (t) => ({
       "Address of the management controller if the driver reports that several nodes can share it; null if the node has its own.",
     resolve: NODE_FIELDS.controller.value,
   }),
-  sharedController: t.boolean({
-    description: "Whether other nodes may have the same management controller, because several machines are behind it.",
-    resolve: NODE_FIELDS.sharedController.value,
-  }),
-  identityConflict: t.field({
-    type: IdentityConflictRef,
-    nullable: true,
-    description:
-      "Another node that seems to be the same machine: verbs that erase or install are refused on both with IDENTITY_CONFLICT. Null if there is none. It ends when one of the nodes is deleted, has another address, or is inspected and found to be another machine, and when the value is declared as shared (`sharedController`, `Site.sharedIdentities`).",
-    resolve: NODE_FIELDS.identityConflict.value,
-  }),
   labels: t.field({
     type: [LabelRef],
     description: "Labels of the node, sorted by key.",
@@ -269,6 +258,20 @@ builder.objectFields(NodeRef, (t) => ({
     nullable: true,
     description: "Cluster of the node; null if it belongs to none.",
     resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
+  }),
+}));
+
+builder.objectFields(NodeRef, (t) => ({
+  sharedController: t.boolean({
+    description: "Whether other nodes may have the same management controller, because several machines are behind it.",
+    resolve: NODE_FIELDS.sharedController.value,
+  }),
+  identityConflict: t.field({
+    type: IdentityConflictRef,
+    nullable: true,
+    description:
+      "Another node that seems to be the same machine: verbs that erase or install are refused on both with IDENTITY_CONFLICT. Null if there is none. It ends when one of the nodes is deleted, has another address, or is inspected and found to be another machine, and when the value is declared as shared (`sharedController`, `Site.sharedIdentities`).",
+    resolve: NODE_FIELDS.identityConflict.value,
   }),
 }));
 

@@ -3,6 +3,7 @@ CREATE TABLE "node_identities" (
 	"kind" text,
 	"value" text,
 	"system" text DEFAULT '',
+	"is_shared" boolean DEFAULT false NOT NULL,
 	"text" text NOT NULL,
 	CONSTRAINT "node_identities_pkey" PRIMARY KEY("node_id","kind","value","system")
 );
