@@ -495,8 +495,8 @@ export interface DiscoverInterface<Settings> {
   readonly settings: Schema<Readonly<Record<string, Json | undefined>>>;
   /**
    * Checks whether a machine that this driver supports answers at a host name or IP address. Returns the settings of a
-   * node at that address, and what the machine reports of its name, serial number and UUID: a machine that is registered
-   * at another address is recognized by the latter two. Throws if nothing answers or the login is refused.
+   * node at that address, and what the machine reports of its name, serial number and UUID: by these two a machine is
+   * recognized that is registered at another address. Throws if nothing answers or the login is refused.
    */
   probe(call: DiscoverCall): Promise<FoundAt<Settings>>;
 }

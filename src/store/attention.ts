@@ -35,7 +35,10 @@ export interface AttentionGroup {
   readonly code: ErrorCode | null;
   readonly step: string | null;
   readonly driver: string | null;
-  /** Kind of the fault or of the conflict, wanted power, state of the waves, reason of the wait, or CLEAN_UP; null for other kinds. */
+  /**
+   * Kind of the fault or of the conflict, wanted power, state of the waves, reason of the wait, or CLEAN_UP; null for
+   * other kinds.
+   */
   readonly detail: string | null;
   readonly operationId: string | null;
   readonly nodeCount: number;

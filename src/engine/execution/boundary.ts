@@ -103,8 +103,8 @@ function isSettledInPlace({ node: { state, lastError }, plan }: ClaimedRun): boo
 }
 
 /**
- * Begins attempt `number` of a step, unless maintenance or a limit keeps every new step from beginning. A node that seems
- * to be the same machine as another one is not erased: the run ends.
+ * Begins attempt `number` of a step, unless maintenance or a limit keeps every new step from beginning. A node that
+ * seems to be the same machine as another one is not erased: the run ends.
  */
 export async function beginStep(context: RunContext, position: number, number: number): Promise<RunDirective> {
   const { ledger, claimed } = context;

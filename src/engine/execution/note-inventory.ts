@@ -61,8 +61,8 @@ export async function noteInventory(context: RunContext, position: number, outpu
 }
 
 /**
- * Stores what identifies the machine, and finds the nodes that seem to be the same one. `macs`: those that the node has.
- * Other nodes are locked only in a transaction of its own.
+ * Stores what identifies the machine, and finds the nodes that seem to be the same one. `macs`: those that the node
+ * has. Other nodes are locked only in a transaction of its own.
  */
 async function noteIdentities({ ledger, claimed }: RunContext, data: JsonObject, macs: readonly string[]) {
   const { tx } = ledger.transaction;

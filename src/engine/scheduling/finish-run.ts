@@ -262,8 +262,9 @@ async function startCleanUps(
 
 /**
  * The nodes of an operation that may be cleaned up, locked. Left out are nodes that the operation has not touched, that
- * were deleted, are busy again, were protected meanwhile, seem to be the same machine as another node, or have had other work after this operation (their contents
- * are no longer its result), and those whose run ignored its abort: a step may still be running there.
+ * were deleted, are busy again, were protected meanwhile, seem to be the same machine as another node, or have had
+ * other work after this operation (their contents are no longer its result), and those whose run ignored its abort: a
+ * step may still be running there.
  */
 async function nodesToCleanUp(
   transaction: Transaction,
