@@ -28,29 +28,49 @@ export interface Identity {
 
 type Key = Pick<Identity, "kind" | "value">;
 
-/** Any number that other advisory locks with two keys do not use. */
-const LOCKS = sql.raw("1768191348");
+/**
+ * Any numbers that other advisory locks with two keys do not use. Controllers have their own, so that a registration of
+ * many nodes does not hold up inspections.
+ */
+const CLASSES = { CONTROLLERS: sql.raw("1768191348"), FOUND: sql.raw("1768191349") } as const;
 const BUCKETS = sql.raw("4096");
 /** Each bucket is a lock in the memory of the server, which has thousands for all sessions. */
 const KEYS_MAX = 200;
 
 /** Locks the values against other writers until the transaction ends. */
 export async function lockValues(tx: Tx, keys: readonly Key[]): Promise<void> {
-  if (keys.length === 0) return;
-  if (keys.length > KEYS_MAX) return lockAllIdentities(tx);
-  await tx.execute(sql`select pg_advisory_xact_lock_shared(${LOCKS}, 0)`);
-  await tx.execute(sql`select pg_advisory_xact_lock(${LOCKS}, bucket) from (${bucketsOf(keys)}) buckets`);
+  for (const [locks, own] of byClass(keys)) {
+    if (own.length > KEYS_MAX) {
+      await lockClass(tx, locks);
+      continue;
+    }
+    await tx.execute(sql`select pg_advisory_xact_lock_shared(${locks}, 0)`);
+    await tx.execute(sql`select pg_advisory_xact_lock(${locks}, bucket) from (${bucketsOf(own)}) buckets`);
+  }
 }
 
 /** The same without waiting. Returns false if another transaction has one of the locks. */
 export async function tryLockValues(tx: Tx, keys: readonly Key[]): Promise<boolean> {
-  const [row] = await tx.execute<{ locked: boolean }>(
-    sql`select pg_try_advisory_xact_lock_shared(${LOCKS}, 0) and coalesce((select bool_and(pg_try_advisory_xact_lock(${LOCKS}, bucket)) from (${bucketsOf(keys)}) buckets), true) as locked`,
-  );
-  return row?.locked === true;
+  for (const [locks, own] of byClass(keys)) {
+    const [row] = await tx.execute<{ locked: boolean }>(
+      sql`select pg_try_advisory_xact_lock_shared(${locks}, 0) and (select bool_and(pg_try_advisory_xact_lock(${locks}, bucket)) from (${bucketsOf(own)}) buckets) as locked`,
+    );
+    if (row?.locked !== true) return false;
+  }
+  return true;
 }
 
-/** In one order, so that two transactions do not wait for each other. */
+/** In one order, like the buckets, so that two transactions do not wait for each other. Without empty classes. */
+function byClass(keys: readonly Key[]): (readonly [SQL, readonly Key[]])[] {
+  const [controllers, found] = [true, false].map((is) => keys.filter(({ kind }) => (kind === "CONTROLLER") === is));
+  return (
+    [
+      [CLASSES.CONTROLLERS, controllers ?? []],
+      [CLASSES.FOUND, found ?? []],
+    ] as const
+  ).filter(([, own]) => own.length > 0);
+}
+
 function bucketsOf(keys: readonly Key[]): SQL {
   const texts = textArray(keys.map(({ kind, value }) => `${kind} ${value}`));
   return sql`select distinct 1 + (hashtext(key) & (${BUCKETS} - 1)) as bucket from unnest(${texts}::text[]) key order by bucket`;
@@ -58,7 +78,11 @@ function bucketsOf(keys: readonly Key[]): SQL {
 
 /** Locks all values. A transaction takes this lock before it locks nodes. */
 export async function lockAllIdentities(tx: Tx): Promise<void> {
-  await tx.execute(sql`select pg_advisory_xact_lock(${LOCKS}, 0)`);
+  for (const locks of Object.values(CLASSES)) await lockClass(tx, locks);
+}
+
+async function lockClass(tx: Tx, locks: SQL): Promise<void> {
+  await tx.execute(sql`select pg_advisory_xact_lock(${locks}, 0)`);
 }
 
 /** The stored identities of nodes of these kinds, by node. */
