@@ -1,5 +1,5 @@
 /**
- * What identifies a machine, in a form in which two notations of one value are equal. Values that vendors give to many
+ * The identities of a machine, in a form in which two notations of one value are equal. Values that vendors give to many
  * machines, or put where there is none, identify nothing. Pure.
  */
 
@@ -33,7 +33,7 @@ const KIND_WORDS: Readonly<Record<IdentityKind, string>> = {
 
 type Shared = Pick<IdentityConflict, "kind" | "value" | "nodeName">;
 
-/** What to do about two nodes that have the same value, as the end of a sentence. */
+/** The remedy for two nodes with the same value. */
 export function conflictRemedy({ kind }: Pick<Shared, "kind">): string {
   return kind === "CONTROLLER"
     ? "Delete one of the nodes, correct its address with updateNode, or set sharedController: true if there are several machines behind the controller."
@@ -124,7 +124,7 @@ const SHARED_MACS: ReadonlySet<string> = new Set([
 ]);
 
 /** Whether a MAC, in lower case with colons, identifies the machine with this interface. */
-export function isTellingMac(mac: string, interfaceName: string): boolean {
+export function isMeaningfulMac(mac: string, interfaceName: string): boolean {
   const isMulticast = (Number.parseInt(mac.slice(0, 2), 16) & 1) === 1;
   const isOneByte = mac.replaceAll(mac.slice(0, 2), "").replaceAll(":", "") === "";
   return !isMulticast && !isOneByte && !SHARED_MACS.has(mac) && !INTERNAL_INTERFACE.test(interfaceName);

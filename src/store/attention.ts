@@ -176,7 +176,7 @@ const CONCERNS: Readonly<Record<AttentionKind, readonly Concern[]>> = {
       where: sql`maintained is null and conflict is not null`,
       detail: sql`conflict ->> 'kind'`,
       since: sql`(conflict ->> 'since')::timestamptz`,
-      message: sql`'The same as ' || (conflict ->> 'nodeName') || ': ' || (conflict ->> 'value') || '.'`,
+      message: sql`'It has the same value as node ' || (conflict ->> 'nodeName') || ': ' || (conflict ->> 'value') || '.'`,
     },
   ],
   POWER_DRIFT: [

@@ -1,5 +1,5 @@
 /**
- * What identifies the machines of nodes, and the conflicts that follow: two nodes with an equal value. A conflict is
+ * The identities of the machines of nodes, and the conflicts that follow: two nodes with an equal value. A conflict is
  * stored with both nodes, so that reads and verbs need no look at other nodes. `refreshConflicts` alone writes it.
  *
  * A transaction that writes identities locks their values first (`lockValues`), or all of them (`lockAllIdentities`) if
@@ -22,7 +22,7 @@ export interface Identity {
   readonly system: string;
   /** As it was found. */
   readonly text: string;
-  /** Of a controller: other nodes may have it. */
+  /** For a controller: other nodes may have it. */
   readonly isShared?: boolean | undefined;
 }
 

@@ -174,8 +174,8 @@ export const nodeMacs = pgTable(
 );
 
 /**
- * What identifies the machines of nodes: the controllers of their settings, and what the newest inspection found. Of
- * MACs only those that another node has in `node_macs`.
+ * The identities of the machines of nodes: the controllers of their settings, and what the newest inspection found; of
+ * the MACs only those that another node has in `node_macs`.
  */
 export const nodeIdentities = pgTable(
   "node_identities",
@@ -186,9 +186,9 @@ export const nodeIdentities = pgTable(
     kind: text("kind").$type<IdentityKind>().notNull(),
     /** In the form in which equal values are compared. */
     value: text("value").notNull(),
-    /** Of a controller: the system behind it; empty if it is the only one. */
+    /** For a controller: the system behind it; empty if it is the only one. */
     system: text("system").notNull().default(""),
-    /** Of a controller: other nodes may have it (`nodes.shared_controller`). */
+    /** For a controller: other nodes may have it (`nodes.shared_controller`). */
     isShared: boolean("is_shared").notNull().default(false),
     /** The value as it was found. */
     text: text("text").notNull(),

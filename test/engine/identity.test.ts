@@ -5,7 +5,7 @@ import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 
-/** What the machine of a node reports. */
+/** The inventory that the machine of a node reports. */
 const reported = new Map<string, Json>();
 
 const ostler = await engineUnderTest({
@@ -208,7 +208,7 @@ describe("inspection", () => {
       { serial: "l1", ...nic("52:54:00:00:aa:02") },
       { serial: "l2", ...nic("52:54:00:00:aa:02") },
     ],
-  ])("a %s is no conflict [R-743]", async (_what, one, two) => {
+  ])("a %s makes no conflict [R-743]", async (_what, one, two) => {
     const [a, b] = await inspected(one, two);
     expect([await conflictOf(a), await conflictOf(b)]).toEqual([null, null]);
   });

@@ -1,6 +1,6 @@
-/** What identifies a machine: notations of one value, and values that identify nothing. */
+/** The identities of a machine: notations of one value, and values that identify nothing. */
 import { describe, expect, test } from "vitest";
-import { controllerKey, isTellingMac, serialKey, uuidKey } from "../../src/lifecycle/identity.ts";
+import { controllerKey, isMeaningfulMac, serialKey, uuidKey } from "../../src/lifecycle/identity.ts";
 
 describe("controllers", () => {
   test.each([
@@ -112,7 +112,7 @@ describe("MACs", () => {
     ["a0:36:9f:00:00:01", "Virtual NIC 1", false],
     ["a0:36:9f:00:00:01", "NIC.Usb rndis_host", false],
     ["a0:36:9f:00:00:01", "eth1 cdc_ether", false],
-  ])("MAC %s of the interface %j identifies the machine: %j", (mac, name, isTelling) => {
-    expect(isTellingMac(mac, name)).toBe(isTelling);
+  ])("MAC %s of the interface %j identifies the machine: %j", (mac, name, isMeaningful) => {
+    expect(isMeaningfulMac(mac, name)).toBe(isMeaningful);
   });
 });

@@ -16,10 +16,10 @@ export async function knownNode(
   { identities, settings }: Pick<Found, "identities" | "settings">,
 ): Promise<string | null> {
   const shared = new Set(sharedValues((await readSite(reader)).policy));
-  const telling = identities.filter(({ kind, value }) => kind === "CONTROLLER" || !shared.has(value));
-  const holders = await holdersOf(reader, telling);
+  const meaningful = identities.filter(({ kind, value }) => kind === "CONTROLLER" || !shared.has(value));
+  const holders = await holdersOf(reader, meaningful);
   const known = holders.find((holder) =>
-    telling.some(
+    meaningful.some(
       ({ kind, value, system }) =>
         kind === holder.kind &&
         value === holder.value &&

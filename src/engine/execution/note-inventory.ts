@@ -1,4 +1,4 @@
-/** What an inspection found: the inventory, and what identifies the machine. */
+/** Stores the results of an inspection: the inventory, and the identities of the machine. */
 import { randomUUID } from "node:crypto";
 import { isSameJson } from "../../runtime/canonical-json.ts";
 import { cutTo } from "../../runtime/text.ts";
@@ -68,14 +68,14 @@ async function noteIdentities({ ledger, claimed }: RunContext, data: JsonObject,
   const { tx } = ledger.transaction;
   const { node } = claimed;
   const kinds = inventoryMacs(data).length > 0 ? INSPECTED_KINDS : (["UUID", "SERIAL_NUMBER"] as const);
-  const telling = [...reportedIdentities(data), ...inventoryMacIdentities(data)];
-  const identities = telling.filter(({ kind, value }) => kind !== "MAC" || !macs.includes(value));
+  const meaningful = [...reportedIdentities(data), ...inventoryMacIdentities(data)];
+  const identities = meaningful.filter(({ kind, value }) => kind !== "MAC" || !macs.includes(value));
   const stored = (await identitiesOf(tx, [node.id], kinds)).get(node.id) ?? [];
   const keysOf = (all: readonly Identity[]) => all.map(({ kind, value }) => `${kind} ${value}`).toSorted();
   if (node.identityConflict === null && isSameJson(keysOf(stored), keysOf(identities))) return;
-  if (ledger.hasOwnTransaction) await lockValues(tx, telling);
-  else if (!(await tryLockValues(tx, telling))) throw new NeedsOwnTransactionError();
-  const concernsOthers = node.identityConflict !== null || (await isHeldElsewhere(tx, node.id, telling));
+  if (ledger.hasOwnTransaction) await lockValues(tx, meaningful);
+  else if (!(await tryLockValues(tx, meaningful))) throw new NeedsOwnTransactionError();
+  const concernsOthers = node.identityConflict !== null || (await isHeldElsewhere(tx, node.id, meaningful));
   if (concernsOthers && !ledger.hasOwnTransaction) throw new NeedsOwnTransactionError();
   await replaceIdentities(tx, node.id, kinds, identities);
   if (!concernsOthers) return;

@@ -1,7 +1,7 @@
-/** What identifies a machine: in its inventory, in the answer of a probe, and in the settings of its node. */
+/** The identities of a machine: in its inventory, in the answer of a probe, and in the settings of its node. */
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import { controllerOf, systemOf } from "../../drivers/registry.ts";
-import { controllerKey, isTellingMac, serialKey, uuidKey } from "../../lifecycle/identity.ts";
+import { controllerKey, isMeaningfulMac, serialKey, uuidKey } from "../../lifecycle/identity.ts";
 import { macOf } from "../../runtime/mac-address.ts";
 import type { Identity } from "../../store/node-identities.ts";
 import type { Secrets } from "../../store/nodes.ts";
@@ -29,8 +29,13 @@ export function inventoryMacs(output: StoredJson): readonly string[] {
 
 /** The MACs of an inventory that identify its machine. */
 export function inventoryMacIdentities(output: StoredJson): Identity[] {
-  const telling = interfacesOf(output).filter(({ mac, name }) => isTellingMac(macOf(mac) ?? "", name));
-  return sortedMacs(telling.map(({ mac }) => mac)).map((mac) => ({ kind: "MAC", value: mac, system: "", text: mac }));
+  const meaningful = interfacesOf(output).filter(({ mac, name }) => isMeaningfulMac(macOf(mac) ?? "", name));
+  return sortedMacs(meaningful.map(({ mac }) => mac)).map((mac) => ({
+    kind: "MAC",
+    value: mac,
+    system: "",
+    text: mac,
+  }));
 }
 
 function interfacesOf(output: StoredJson): { readonly mac: string; readonly name: string }[] {

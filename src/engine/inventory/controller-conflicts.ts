@@ -25,7 +25,7 @@ export interface JoiningNode {
   /** Other nodes may have the same controllers. */
   readonly isShared: boolean;
   readonly controllers: readonly GivenController[];
-  /** Those that it has and keeps. */
+  /** The controllers that it has and keeps. */
   readonly kept?: readonly Identity[];
 }
 

@@ -1,6 +1,6 @@
 /**
- * What identifies the machines of nodes that an older release has stored: it is recorded once, at the first start, from
- * their settings and their newest inventories. Conflicts among them are marked, and refuse nothing that runs.
+ * The identities of nodes that an older release has stored: they are recorded once, at the first start, from the
+ * settings and the newest inventories. Conflicts among them are marked, and refuse nothing that runs.
  */
 import type { Registry } from "../../drivers/registry.ts";
 import { insertIdentities, lockAllIdentities } from "../../store/node-identities.ts";

@@ -105,7 +105,7 @@ export interface EnrolledNode
     OperatorFields {
   /** Driver name → secret field → value. */
   readonly secrets: Secrets;
-  /** What identifies its machine. */
+  /** The identities of its machine. */
   readonly identities: readonly Identity[];
 }
 
