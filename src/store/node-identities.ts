@@ -11,6 +11,7 @@ import { IDENTITY_KINDS } from "../lifecycle/identity.ts";
 import type { IdentityKind } from "../lifecycle/identity.ts";
 import { inArrayParam, textArray } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
+import { macOwners } from "./node-macs.ts";
 import { lockNodes } from "./nodes.ts";
 import { nodeIdentities, nodeMacs, nodes } from "./tables.ts";
 
@@ -165,12 +166,8 @@ export async function holdersOf(
 /** Whether another node has one of the values. */
 export async function isHeldElsewhere(reader: Reader, nodeId: string, keys: readonly Key[]): Promise<boolean> {
   const macs = keys.flatMap(({ kind, value }) => (kind === "MAC" ? [value] : []));
-  const [owner] = await reader
-    .select({ nodeId: nodeMacs.nodeId })
-    .from(nodeMacs)
-    .where(and(inArrayParam(nodeMacs.mac, macs), sql`${nodeMacs.nodeId} <> ${nodeId}`))
-    .limit(1);
-  return owner !== undefined || (await holdersOf(reader, keys, [nodeId])).length > 0;
+  const owners = await macOwners(reader, macs);
+  return owners.some((owner) => owner.nodeId !== nodeId) || (await holdersOf(reader, keys, [nodeId])).length > 0;
 }
 
 /** All values of nodes that no other node may have. */

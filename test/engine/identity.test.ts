@@ -236,6 +236,15 @@ describe("inspection", () => {
     expect([(await conflictOf(b))?.nodeName, (await conflictOf(third))?.nodeName]).toEqual([third.name, b.name]);
   });
 
+  test("the site's list is refused if it or a value is too long", async () => {
+    const update = async (sharedIdentities: readonly string[]) =>
+      (await ostler.engine.updateSite(ALICE, { sharedIdentities })).refusals;
+    const path = ["input", "sharedIdentities"];
+    expect(await update(["ok", "x".repeat(129)])).toMatchObject([{ code: "INVALID_INPUT", path: [...path, "1"] }]);
+    expect(await update(Array.from({ length: 1001 }, String))).toMatchObject([{ code: "INVALID_INPUT", path }]);
+    expect(await update(["x".repeat(128)])).toEqual([]);
+  });
+
   test("an edit of the address ends the conflict on both nodes, and a new name is shown", async () => {
     const serial = unique("S");
     const [a, b] = await registered(

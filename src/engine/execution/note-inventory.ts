@@ -5,6 +5,7 @@ import { cutTo } from "../../runtime/text.ts";
 import { latestOutputs } from "../../store/attempts.ts";
 import {
   identitiesOf,
+  insertIdentities,
   isHeldElsewhere,
   lockValues,
   refreshConflicts,
@@ -77,7 +78,12 @@ async function noteIdentities({ ledger, claimed }: RunContext, data: JsonObject,
   else if (!(await tryLockValues(tx, meaningful))) throw new NeedsOwnTransactionError();
   const concernsOthers = node.identityConflict !== null || (await isHeldElsewhere(tx, node.id, meaningful));
   if (concernsOthers && !ledger.hasOwnTransaction) throw new NeedsOwnTransactionError();
-  await replaceIdentities(tx, node.id, kinds, identities);
+  if (stored.length > 0) await replaceIdentities(tx, node.id, kinds, identities);
+  else
+    await insertIdentities(
+      tx,
+      identities.map((identity) => ({ ...identity, nodeId: node.id })),
+    );
   if (!concernsOthers) return;
   await refreshConflicts(tx, [node.id], sharedValues((await readSite(tx)).policy));
   const [current] = await nodesByIds(tx, [node.id]);

@@ -166,7 +166,9 @@ function sharedFlaws({ sharedIdentities }: SiteChange): Refusal[] {
     return [
       { code: "INVALID_INPUT", message: `At most ${SHARED_IDENTITIES_MAX} values are stored; remove some.`, path },
     ];
-  return (sharedIdentities ?? []).flatMap((text, index) => textFlaws(String(index), text, IDENTITY_LENGTH_MAX, path));
+  return (sharedIdentities ?? []).flatMap((text, index) =>
+    textFlaws("value", text, IDENTITY_LENGTH_MAX).map((flaw) => ({ ...flaw, path: [...path, String(index)] })),
+  );
 }
 
 // ---- steps
