@@ -1,6 +1,6 @@
 /**
- * The identities of a machine, in a form in which two notations of one value are equal. Values that vendors give to many
- * machines, or put where there is none, identify nothing. Pure.
+ * The identities of a machine, in a form in which two notations of one value are equal. Values that vendors give to
+ * many machines, or put where there is none, identify nothing. Pure.
  */
 
 export const IDENTITY_KINDS = {
