@@ -17,6 +17,7 @@ export const ERROR_STATUS = {
   INVALID_STATE: 409,
   IN_MAINTENANCE: 409,
   MAC_TAKEN: 409,
+  IDENTITY_CONFLICT: 409,
   CLUSTER_LOCKED: 409,
   STALE_REVISION: 409,
   IDEMPOTENCY_MISMATCH: 409,
@@ -48,6 +49,8 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   INVALID_STATE: "409: the verb is not allowed in the present state.",
   IN_MAINTENANCE: "409: the node is in maintenance, which the verb has to wait for.",
   MAC_TAKEN: "409: another node has the MAC address; the message names both.",
+  IDENTITY_CONFLICT:
+    "409: another node seems to be the same machine: it has the same management controller, UUID, serial number or MAC address. The message names both.",
   CLUSTER_LOCKED: "409: the cluster is DEPLOYING or STOPPING.",
   STALE_REVISION:
     "409: the object no longer has the revision that the request names, the plan no longer has the hash in `planHash`, or the selection no longer has as many nodes as `expectedCount`.",
@@ -80,6 +83,8 @@ export const ERROR_REMEDY: Readonly<Record<ErrorCode, string>> = {
   INVALID_STATE: "Bring these nodes to an allowed state first, or leave them out.",
   IN_MAINTENANCE: "End the maintenance with `clearMaintenance`, or leave these nodes out.",
   MAC_TAKEN: "Remove the MAC address from one of the two nodes.",
+  IDENTITY_CONFLICT:
+    "Delete one of the two nodes, correct its address, or say that the value is shared: `sharedController` of the node, `sharedIdentities` of the site.",
   CLUSTER_LOCKED: "Wait for the end of the work on the cluster.",
   STALE_REVISION: "Read the object or the plan again, and repeat the request with what you read.",
   IDEMPOTENCY_MISMATCH: "Use a new idempotency key.",

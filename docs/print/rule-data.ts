@@ -47,6 +47,27 @@ export const RULES: readonly RuleSection[] = [
     ],
   },
   {
+    title: "One machine, one node",
+    rules: [
+      {
+        id: "R-740",
+        rule: "A node with the same system of the same management controller as another one is refused, at registration and in every edit, unless it has `sharedController`. Of two such requests at the same time one wins.",
+      },
+      {
+        id: "R-741",
+        rule: "A UUID, serial number or MAC address that an inspection finds on two nodes is a conflict on both. Until it is solved, both refuse every verb that erases or installs, also with `force`.",
+      },
+      {
+        id: "R-742",
+        rule: "A run whose node gets a conflict ends before its next step that erases or installs, and no failure policy cleans the node up.",
+      },
+      {
+        id: "R-743",
+        rule: "Values that vendors give to many machines, and those in `Site.sharedIdentities`, identify no machine.",
+      },
+    ],
+  },
+  {
     title: "Verbs",
     rules: [
       { id: "R-012", rule: "Verbs select nodes by name, ID, filter or cluster." },

@@ -69,8 +69,11 @@ const MAINTAINABLE: Refusals = [
 ];
 const NODE: Refusals = [["IN_MAINTENANCE", "the node is in maintenance"], ...MAINTAINABLE];
 
-const PROTECTED: Refusals = [["PROTECTED", "the node is protected"]];
-const PROTECTED_OR_RETIRED: Refusals = [["PROTECTED", "the node is protected or retired"]];
+const SAME_MACHINE: Refusals = [
+  ["IDENTITY_CONFLICT", "another node seems to be the same machine; `force` does not change that"],
+];
+const PROTECTED: Refusals = [["PROTECTED", "the node is protected"], ...SAME_MACHINE];
+const PROTECTED_OR_RETIRED: Refusals = [["PROTECTED", "the node is protected or retired"], ...SAME_MACHINE];
 const NOT_LOADED: Refusals = [["UNSUPPORTED_BY_DRIVER", "a driver of the node is not loaded"]];
 const AGENTLESS: Refusals = [
   [
@@ -130,12 +133,19 @@ const WAVES: Refusals = [
   ...REASON,
 ];
 
+const SAME_CONTROLLER: Refusals = [
+  [
+    "IDENTITY_CONFLICT",
+    "another node has the same system of the same management controller, and `sharedController` is not set; `node` is that node",
+  ],
+];
 const SETTINGS: Refusals = [
   [
     "INVALID_INPUT",
     "a name, label, host group, description, MAC address, driver, interface or setting is invalid, or the name is taken; every flaw of every node has its `path`",
   ],
   ["MAC_TAKEN", "another node has one of the MAC addresses; `node` is that node"],
+  ...SAME_CONTROLLER,
 ];
 const STALE: Refusals = [["STALE_REVISION", "`ifRevision` is not the current revision"]];
 const NODES_ONLY: Refusals = [...NO_NODES];
@@ -408,6 +418,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ["STALE_REVISION", "the node is not at the revision in `revisions`"],
           ["NOT_FOUND", "a node of `revisions` does not exist"],
           ["UNSUPPORTED_BY_DRIVER", "the node uses none of the drivers in `settings`"],
+          ...SAME_CONTROLLER,
           ["INVALID_INPUT", "a setting is invalid for the node, or it would have more than 64 labels"],
           [
             "INVALID_INPUT",
@@ -453,6 +464,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         single: [
           ["NOT_FOUND", "the node is not registered, so it cannot have disappeared"],
           ["INVALID_INPUT", "the node is not registered, and the report names no driver or cannot be registered"],
+          ["IDENTITY_CONFLICT", "the node is not registered, and another one has its management controller"],
         ],
         singleMeans: "Each node has its own result; `errors` stays empty.",
         see: ["discovery.md"],
@@ -543,7 +555,10 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       {
         mutation: "updateSite",
         whole: [
-          ["INVALID_INPUT", "a limit, a phase, a step, a driver or a priority is invalid; every flaw has its `path`"],
+          [
+            "INVALID_INPUT",
+            "a limit, a phase, a step, a driver, a priority or a shared value is invalid; every flaw has its `path`",
+          ],
           [
             "INVALID_INPUT",
             "the policy would leave a driver without a step that installs a system; the message names the drivers",

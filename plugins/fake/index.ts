@@ -46,5 +46,6 @@ export default function createFake(host: PluginHost): Driver<FakeSettings> {
     abilities: fakeAbilities,
     discover: fakeDiscovery(journal),
     controllerOf: ({ controller }) => controller ?? "",
+    systemOf: ({ serial }) => serial ?? "",
   };
 }

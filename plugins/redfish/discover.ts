@@ -2,7 +2,7 @@
 import { lazySchema } from "../lazy-schema.ts";
 import type { DiscoverInterface, DriverMemory } from "../../src/drivers/driver.ts";
 import { RedfishError } from "./error.ts";
-import { text } from "./resource.ts";
+import { present, text } from "./resource.ts";
 import { withService } from "./service.ts";
 import { bmcName } from "../bmc-settings.ts";
 import { redfishSettings } from "./settings.ts";
@@ -20,7 +20,7 @@ export function redfishDiscovery(memory: DriverMemory | undefined): DiscoverInte
     settings: discoverSettings,
     async probe(call) {
       const settings = settingsAt(call.address, call.settings);
-      const name = await withService({ ...call, settings }, memory, async (service) => {
+      const reported = await withService({ ...call, settings }, memory, async (service) => {
         const root = await service.root();
         if (text(root, "RedfishVersion") === undefined)
           throw new RedfishError({
@@ -28,9 +28,10 @@ export function redfishDiscovery(memory: DriverMemory | undefined): DiscoverInte
             message: `What answers at ${bmcName(settings)} is not a Redfish service.`,
           });
         const { resource } = await findSystem(service, settings);
-        return text(resource, "HostName") ?? text(resource, "SerialNumber");
+        const serial = text(resource, "SerialNumber");
+        return { name: text(resource, "HostName") ?? serial, serial, uuid: text(resource, "UUID") };
       });
-      return { settings, ...(name !== undefined && { name }) };
+      return { settings, ...present(reported) };
     },
   };
 }

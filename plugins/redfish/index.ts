@@ -59,6 +59,7 @@ const factory: DriverFactory<RedfishSettings> = ({ memory }): Driver<RedfishSett
     discover: redfishDiscovery(memory),
     abilities: (call) => on(call, (service) => abilitiesOf(service, call.settings)),
     controllerOf,
+    systemOf: ({ system = "" }) => system,
   };
 };
 

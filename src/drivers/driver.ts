@@ -511,9 +511,18 @@ export interface DiscoverInterface<Settings> {
   readonly settings: Schema<Readonly<Record<string, Json | undefined>>>;
   /**
    * Checks whether a machine that this driver supports answers at a host name or IP address. Returns the settings of a
-   * node at that address, and a name if the machine reports one. Throws if nothing answers or the login is refused.
+   * node at that address, and what the machine reports of its name, serial number and UUID: by these two a machine is
+   * recognized that is registered at another address. Throws if nothing answers or the login is refused.
    */
-  probe(call: DiscoverCall): Promise<{ readonly settings: Settings; readonly name?: string }>;
+  probe(call: DiscoverCall): Promise<FoundAt<Settings>>;
+}
+
+/** The answer of a probe. */
+export interface FoundAt<Settings> {
+  readonly settings: Settings;
+  readonly name?: string;
+  readonly serial?: string;
+  readonly uuid?: string;
 }
 
 /** The argument of a probe. */
@@ -581,6 +590,11 @@ export interface Driver<Settings> {
    * absent or returns an empty text, the node has a controller of its own.
    */
   controllerOf?(settings: Settings): string;
+  /**
+   * Identity of the machine behind the controller, for controllers that have several, without secrets. Two nodes with
+   * one controller are the same machine if the results are equal or one is empty. Absent: a controller has one machine.
+   */
+  systemOf?(settings: Settings): string;
   /** Closes the driver's resources when the service shuts down. */
   close?(): Promise<void>;
 }

@@ -137,6 +137,7 @@ export function limitEgress(
       },
     }),
     ...(driver.controllerOf && { controllerOf: (settings: unknown) => driver.controllerOf?.(settings) ?? "" }),
+    ...(driver.systemOf && { systemOf: (settings: unknown) => driver.systemOf?.(settings) ?? "" }),
     close: async () => driver.close?.(),
   };
 }

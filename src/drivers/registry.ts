@@ -182,6 +182,12 @@ export function controllerOf(driver: AnyDriver, settings: unknown): string | nul
   return typeof controller === "string" && controller !== "" ? controller : null;
 }
 
+/** Identifies the machine behind the controller; empty if it is the only one. */
+export function systemOf(driver: AnyDriver, settings: unknown): string {
+  const system: unknown = driver.systemOf?.(settings);
+  return typeof system === "string" ? system : "";
+}
+
 async function check(schema: Schema<unknown>, settings: unknown, networks: IpNetworks | null): Promise<SettingsResult> {
   const shape = shapeOf(schema);
   const secretFields = secretNames(shape);

@@ -5,6 +5,8 @@
 import type { ErrorCode, Refusal } from "../errors.ts";
 import { remedyFor } from "./faults.ts";
 import type { NodeFault } from "./faults.ts";
+import { conflictMessage } from "./identity.ts";
+import type { IdentityConflict } from "./identity.ts";
 import type { Stage } from "./cluster-state.ts";
 import { kindOf } from "./machine.ts";
 import type { NodeState } from "./node-states.ts";
@@ -23,6 +25,8 @@ export interface NodeFacts {
   readonly hasDisappeared: boolean;
   /** Fault that the service has found; null if there is none. */
   readonly fault: { readonly kind: NodeFault; readonly since: Date; readonly message: string } | null;
+  /** Another node that seems to be the same machine. */
+  readonly identityConflict?: Pick<IdentityConflict, "kind" | "value" | "nodeName"> | null;
   /** The unfinished run's operation. */
   readonly busyWith: {
     readonly operationId: string;
@@ -82,7 +86,10 @@ export type Verdict =
   | { readonly admitted: true; readonly route: Route }
   | { readonly admitted: false; readonly refusal: Refusal };
 
-/** Verbs that a protected node always refuses, because they end its workload. */
+/**
+ * Verbs that a protected node always refuses, because they end its workload, and a node that may be the same machine as
+ * another one.
+ */
 const DESTRUCTIVE: ReadonlySet<OperationKind> = new Set([
   "CLEAN",
   "PROVIDE",
@@ -96,14 +103,19 @@ const DESTRUCTIVE: ReadonlySet<OperationKind> = new Set([
 /** Verbs that a node in maintenance accepts: what an operator needs to repair a machine. */
 const IN_MAINTENANCE: ReadonlySet<OperationKind> = new Set(["MANAGE", "INSPECT", "POWER", "BOOT_DEVICE"]);
 
-/** Phases that do not wait for the end of maintenance. */
-const PHASES_IN_MAINTENANCE: ReadonlySet<LegPhase> = new Set(["verify", "inspect", "power"]);
+/** Phases that leave the disks of a machine alone. */
+const HARMLESS_PHASES: ReadonlySet<LegPhase> = new Set(["verify", "inspect", "power"]);
+
+/** Whether a phase changes disks or puts the node in service. */
+export function isDestructive(phase: LegPhase): boolean {
+  return !HARMLESS_PHASES.has(phase);
+}
 
 /**
  * Whether a run pauses while its node is in maintenance: some phase of it changes disks or puts the node in service.
  */
 export function pausesInMaintenance({ legs }: Pick<Route, "legs">): boolean {
-  return legs.some(({ phase }) => !PHASES_IN_MAINTENANCE.has(phase));
+  return legs.some(({ phase }) => isDestructive(phase));
 }
 
 /** Verbs that a retired node refuses, because they put it into service. */
@@ -141,6 +153,8 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
   if (node.isProtected && endsWhatRuns(request)) {
     return refuse("PROTECTED", `Node ${node.name} is protected. Remove the protection with updateNode first.`);
   }
+  if (node.identityConflict && DESTRUCTIVE.has(request.verb))
+    return refuse("IDENTITY_CONFLICT", conflictMessage(node.name, node.identityConflict));
   if (node.isRetired && IN_SERVICE.has(request.verb)) {
     return refuse(
       "PROTECTED",

@@ -14,6 +14,7 @@ export const REMEDIES: Readonly<Record<ErrorCode, string>> = {
   INVALID_STATE: "Bring the node into one of the states that the message names.",
   IN_MAINTENANCE: "End the maintenance with clearMaintenance.",
   MAC_TAKEN: "Remove the MAC address from the other node.",
+  IDENTITY_CONFLICT: "Delete one of the two nodes, correct its address, or say that the value is shared.",
   CLUSTER_LOCKED: "Wait for the end of the operation on the cluster, stop it, or abort it.",
   STALE_REVISION: "Read the object or the plan again, and repeat the request.",
   IDEMPOTENCY_MISMATCH: "Use another idempotency key.",

@@ -21,6 +21,7 @@ export const ATTENTION_KINDS = {
   WAVES_HALTED: "The node has not begun, because the waves of the operation are halted or wait for a request.",
   STOPPED: "The work was stopped, and can be restarted.",
   FAULT: "The service has found a fault.",
+  IDENTITY_CONFLICT: "Another node seems to be the same machine; verbs that erase or install are refused.",
   POWER_DRIFT: "The power differs from the one that Ostler last set, and no work is running.",
   DISAPPEARED: "Monitoring has reported the node as disappeared.",
   MAINTENANCE: "The node has been in maintenance for more than seven days.",
@@ -34,7 +35,10 @@ export interface AttentionGroup {
   readonly code: ErrorCode | null;
   readonly step: string | null;
   readonly driver: string | null;
-  /** Kind of the fault, wanted power, state of the waves, reason of the wait, or CLEAN_UP; null for other kinds. */
+  /**
+   * Kind of the fault or of the conflict, wanted power, state of the waves, reason of the wait, or CLEAN_UP; null for
+   * other kinds.
+   */
   readonly detail: string | null;
   readonly operationId: string | null;
   readonly nodeCount: number;
@@ -75,11 +79,11 @@ const FAILED_STATES = sql.raw("('INSPECT_FAILED', 'CLEAN_FAILED', 'DEPLOY_FAILED
 
 /** Matching nodes with what decides about them; nodes in maintenance count only as such. */
 function fleet(filter: NodeFilter | undefined): SQL {
-  return sql`select ${nodes.id} as id, ${nodes.state} as state, ${nodes.driver} as driver, ${nodes.lastError} as error, ${nodes.faultKind} as fault, ${nodes.faultSince} as fault_since, ${nodes.faultMessage} as fault_message,
+  return sql`select ${nodes.id} as id, ${nodes.state} as state, ${nodes.driver} as driver, ${nodes.lastError} as error, ${nodes.faultKind} as fault, ${nodes.faultSince} as fault_since, ${nodes.faultMessage} as fault_message, ${nodes.identityConflict} as conflict,
       case when ${HAS_POWER_DRIFT} then ${nodes.wantedPower} end as wanted, ${nodes.powerReadAt} as power_at, ${nodes.presence} as presence, ${nodes.maintenanceSince} as maintained, ${nodes.maintenanceReason} as maintained_why, ${nodes.updatedAt} as updated,
       exists (select from ${runs} where ${runs.nodeId} = ${nodes.id} and ${runs.finishedAt} is null) as busy
     from ${nodes}
-    where (${nodeCondition(filter) ?? sql`true`}) and (${nodes.state} = 'STOPPED' or ${nodes.state} in ${FAILED_STATES} or ${nodes.lastError} is not null or ${nodes.faultKind} is not null or ${HAS_POWER_DRIFT} or ${nodes.presence} = 'DISAPPEARED' or ${nodes.maintenanceSince} < now() - make_interval(days => ${MAINTENANCE_DAYS}))`;
+    where (${nodeCondition(filter) ?? sql`true`}) and (${nodes.state} = 'STOPPED' or ${nodes.state} in ${FAILED_STATES} or ${nodes.lastError} is not null or ${nodes.faultKind} is not null or ${nodes.identityConflict} is not null or ${HAS_POWER_DRIFT} or ${nodes.presence} = 'DISAPPEARED' or ${nodes.maintenanceSince} < now() - make_interval(days => ${MAINTENANCE_DAYS}))`;
 }
 
 /**
@@ -164,6 +168,15 @@ const CONCERNS: Readonly<Record<AttentionKind, readonly Concern[]>> = {
       detail: sql`fault`,
       since: sql`fault_since`,
       message: sql`fault_message`,
+    },
+  ],
+  IDENTITY_CONFLICT: [
+    {
+      from: FLEET,
+      where: sql`maintained is null and conflict is not null`,
+      detail: sql`conflict ->> 'kind'`,
+      since: sql`(conflict ->> 'since')::timestamptz`,
+      message: sql`'It has the same value as node ' || (conflict ->> 'nodeName') || ': ' || (conflict ->> 'value') || '.'`,
     },
   ],
   POWER_DRIFT: [

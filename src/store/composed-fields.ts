@@ -6,6 +6,7 @@
 import { sql } from "drizzle-orm";
 import type { Stage } from "../lifecycle/cluster-state.ts";
 import type { NodeFault } from "../lifecycle/faults.ts";
+import type { IdentityConflict } from "../lifecycle/identity.ts";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
 import { NULL_TEXT, dateText, listText, plainStringText, scalarText, stringText } from "./json-text.ts";
@@ -31,6 +32,7 @@ export type VerbFacts = readonly [
   hasDisappeared: boolean,
   fault: readonly [kind: NodeFault, since: string, message: string] | null,
   busyWith: readonly [operationId: string, kind: OperationKind, isEnding: boolean] | null,
+  identityConflict: IdentityConflict | null,
 ];
 
 const DRIVERS = [stringText(nodes.driver), sql`${nodes.borrowed}::text`, sql`${nodes.fallbacks}::text`];
@@ -62,6 +64,7 @@ export const COMPOSED_FIELDS = {
       scalarText(sql`${nodes.presence} = 'DISAPPEARED'`),
       sql`case when ${nodes.faultKind} is null or ${nodes.faultSince} is null then ${NULL_TEXT} else ${FAULT} end`,
       sql`coalesce((select ${BUSY_WITH} from ${runs} join ${operations} on ${operations.id} = ${runs.operationId} where ${runs.nodeId} = ${nodes.id} and ${runs.finishedAt} is null), ${NULL_TEXT})`,
+      scalarText(nodes.identityConflict),
     ]),
     nodeName,
     fields: { verb: {}, powerAction: {}, allowed: {}, code: {}, reason: {} },

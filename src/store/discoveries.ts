@@ -204,24 +204,8 @@ export async function unfinishedDiscoveries(reader: Reader, afterSeconds: number
 
 // ---- known nodes
 
-/** Locks a management controller against other registrations until the transaction ends. */
-export async function lockController(tx: Tx, driver: string, controller: string): Promise<void> {
-  await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended(${`discovery ${driver} ${controller}`}, 0))`);
-}
-
 /** The driver provides the power interface of the node, so it can discover it. */
 const isGivenPowerBy = (driver: string) => sql`coalesce(${nodes.borrowed} ->> 'power', ${nodes.driver}) = ${driver}`;
-
-/** The node that this driver reaches through this management controller; the first by name if several share it. */
-export async function nodeWithController(reader: Reader, driver: string, controller: string): Promise<string | null> {
-  const [row] = await reader
-    .select({ id: nodes.id })
-    .from(nodes)
-    .where(and(eq(nodes.controller, controller), isGivenPowerBy(driver)))
-    .orderBy(asc(nodes.name))
-    .limit(1);
-  return row?.id ?? null;
-}
 
 /**
  * The node that this driver reaches with exactly these settings apart from secrets, for drivers that report no

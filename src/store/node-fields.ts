@@ -8,6 +8,7 @@
 import { sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
+import type { IdentityConflict } from "../lifecycle/identity.ts";
 import { globalId, globalIdSql } from "./global-id.ts";
 import type { IdType } from "./global-id.ts";
 import { NULL_TEXT, dateText, plainStringText, scalarText, stringText } from "./json-text.ts";
@@ -37,7 +38,12 @@ export type CountedField = keyof typeof COUNTED_COLUMNS;
  * Columns that operators set as they are given: at registration, with updateNode and with editNodes. Null if none is
  * set.
  */
-export const OPERATOR_COLUMNS = ["hostGroup", "description", "automaticCleaning"] as const satisfies (keyof NodeRow)[];
+export const OPERATOR_COLUMNS = [
+  "hostGroup",
+  "description",
+  "automaticCleaning",
+  "sharedController",
+] as const satisfies (keyof NodeRow)[];
 
 export type OperatorColumn = (typeof OPERATOR_COLUMNS)[number];
 /** In a request, where an absent one stays, and null removes it. */
@@ -117,6 +123,18 @@ function faultOf({ faultKind, faultSince, faultMessage }: NodeRow) {
   return faultKind && faultSince && { kind: faultKind, since: faultSince, message: faultMessage ?? "" };
 }
 
+/** A member of `nodes.identity_conflict`. */
+function conflictText(name: keyof IdentityConflict): SQL {
+  return sql`${nodes.identityConflict} ->> ${sql.raw(`'${name}'`)}`;
+}
+
+const CONFLICT_FIELDS = {
+  kind: { text: stringText(conflictText("kind")) },
+  value: { text: stringText(conflictText("value")) },
+  nodeName: { text: stringText(conflictText("nodeName")) },
+  since: { text: dateText(sql`(${conflictText("since")})::timestamptz`) },
+} satisfies JsonFields;
+
 /** By key, in the order of code points. */
 function labelsOf({ labels }: NodeRow): { readonly key: string; readonly value: string }[] {
   return Object.entries(labels)
@@ -171,6 +189,15 @@ export const NODE_FIELDS = {
     value: ({ macs }: NodeRow) => macs,
   },
   controller: ofNode("controller", stringText),
+  sharedController: {
+    text: scalarText(sql`coalesce(${nodes.sharedController}, false)`),
+    value: ({ sharedController }: NodeRow) => sharedController ?? false,
+  },
+  identityConflict: {
+    fields: CONFLICT_FIELDS,
+    wrap: (object: SQL) => sql`case when ${nodes.identityConflict} is null then ${NULL_TEXT} else ${object} end`,
+    value: ({ identityConflict }: NodeRow) => identityConflict,
+  },
   lastError: {
     fields: FAILURE_FIELDS,
     wrap: (object: SQL) => sql`case when ${nodes.lastError} is null then ${NULL_TEXT} else ${object} end`,

@@ -194,6 +194,8 @@ export interface SitePolicy {
   readonly correctPower?: boolean;
   /** The power of a node whose cleaning or deployment fails. */
   readonly powerOnFailure?: PowerOnFailure;
+  /** Serial numbers, UUIDs and MACs that several machines have, so that they identify none. */
+  readonly sharedIdentities?: readonly string[];
 }
 
 /** A static network configuration of an agent. */

@@ -3,6 +3,7 @@ import { and, asc, eq, isNull, ne, sql } from "drizzle-orm";
 import type { OperationState, Interrupt } from "../lifecycle/operation-states.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Tx } from "./postgres/database.ts";
+import type { NodeRow } from "./node-fields.ts";
 import type { RunRow } from "./runs.ts";
 import { nodes, operations, runs, site } from "./tables.ts";
 
@@ -19,6 +20,8 @@ export type LockedRun = RunRow & {
   readonly operationUserDataBytes: number | null;
   /** Null: the node is not in maintenance. Read without the node's lock. */
   readonly maintenanceSince: Date | null;
+  /** Read like `maintenanceSince`. */
+  readonly identityConflict: NodeRow["identityConflict"];
   /** True if the site has capacity limits. */
   readonly isLimited: boolean;
   /** True if its wait is over by the database's clock. */
@@ -49,6 +52,7 @@ export async function lockRuns(
       operationImageId: operations.imageId,
       operationUserDataBytes: operations.userDataBytes,
       maintenanceSince: nodes.maintenanceSince,
+      identityConflict: nodes.identityConflict,
       lockedAt: sql<number>`(extract(epoch from now()) * 1000)::float8`,
       isDue: sql<boolean>`coalesce(${runs.wakeAt} <= now(), true)`,
       isLimited: sql<boolean>`exists (select from ${site} where ${site.policy} ?| array['phaseLimits', 'controllerLimit'])`,

@@ -32,6 +32,7 @@ import {
 } from "drizzle-orm/pg-core";
 import type { NodeFault } from "../lifecycle/faults.ts";
 import type { ChecksumAlgorithm, ImageArchitecture, ImageBootMode, ImageFormat } from "../lifecycle/images.ts";
+import type { IdentityConflict, IdentityKind } from "../lifecycle/identity.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
 import type { ChangeBefore, ChangeSubject } from "./change-records.ts";
@@ -98,6 +99,10 @@ export const nodes = pgTable(
     model: text("model"),
     /** Address of its management controller, from the driver. Nodes that share it share its capacity limit. */
     controller: text("controller"),
+    /** Several machines are behind its management controller: other nodes may have the same one. */
+    sharedController: boolean("shared_controller"),
+    /** Another node seems to be the same machine. Follows from `node_identities` and `node_macs`. */
+    identityConflict: jsonb("identity_conflict").$type<IdentityConflict>(),
     /** Power after the last change through Ostler; power drift is a difference from it. */
     wantedPower: text("wanted_power").$type<"ON" | "OFF">(),
     /** When the power reader last read the power, and why it failed. */
@@ -139,6 +144,9 @@ export const nodes = pgTable(
     index("nodes_created").on(table.createdAt, table.id),
     index("nodes_updated").on(table.updatedAt, table.id),
     index("nodes_labels").using("gin", sql`label_pairs(${table.labels})`),
+    index("nodes_identity_conflict")
+      .on(sql`(${table.identityConflict} ->> 'nodeId')`)
+      .where(sql`${table.identityConflict} is not null`),
   ],
 );
 
@@ -163,6 +171,32 @@ export const nodeMacs = pgTable(
     source: text("source").$type<"GIVEN" | "INSPECTED">().notNull(),
   },
   (table) => [index("node_macs_node").on(table.nodeId)],
+);
+
+/**
+ * The identities of the machines of nodes: the controllers of their settings, and what the newest inspection found; of
+ * the MACs only those that another node has in `node_macs`.
+ */
+export const nodeIdentities = pgTable(
+  "node_identities",
+  {
+    nodeId: uuid("node_id")
+      .notNull()
+      .references(() => nodes.id, { onDelete: "cascade" }),
+    kind: text("kind").$type<IdentityKind>().notNull(),
+    /** In the form in which equal values are compared. */
+    value: text("value").notNull(),
+    /** For a controller: the system behind it; empty if it is the only one. */
+    system: text("system").notNull().default(""),
+    /** For a controller: other nodes may have it (`nodes.shared_controller`). */
+    isShared: boolean("is_shared").notNull().default(false),
+    /** The value as it was found. */
+    text: text("text").notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.nodeId, table.kind, table.value, table.system] }),
+    index("node_identities_value").on(table.kind, table.value),
+  ],
 );
 
 /** Results of inspections. All are kept; the newest is the node's inventory. */
@@ -493,6 +527,8 @@ export const site = pgTable("site", {
   revision: integer("revision").notNull().default(1),
   updatedAt: at("updated_at").notNull().default(now),
   updatedBy: text("updated_by"),
+  /** When the identities of nodes that an older release had stored were recorded; null: they were not yet. */
+  identitiesAt: at("identities_at"),
 });
 
 /** Named lists of clean steps. */

@@ -540,6 +540,41 @@ describe("node after a failure", () => {
     },
   );
 
+  test("powerOff: true of a repeated abort was thrown away [R-722]", async () => {
+    const undoing = aGate();
+    const { node, id } = await failing(
+      "CLEAN",
+      { "clean.erase_disks": { fail: "worn out" }, "driver.abort": { gate: undoing.name } },
+      { powerOnFailure: "LEAVE" },
+    );
+    await undoing.arrivals();
+    await abort(node, { powerOff: false });
+    const again = { work: { ids: [node.id] }, powerOff: true };
+    expect((await ostler.engine.abort(ALICE, { ...again, dryRun: true })).forecast?.entries).toMatchObject([
+      { endsAs: "ABORTED", powersOff: true },
+    ]);
+    expect((await ostler.engine.abort(ALICE, again)).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
+    undoing.open();
+    await ostler.operationEnds(id);
+    expect(await ostler.run(id, node)).toMatchObject({ state: "ABORTED", leftAs: { power: "OFF" } });
+    expect(undone(node)).toHaveLength(1);
+  });
+
+  test("abort of a run whose stop had timed out had no effect [R-722]", async () => {
+    const undoing = aGate();
+    const { node, id } = await failing("CLEAN", {
+      "clean.erase_disks": { silent: true },
+      "driver.abort": { gate: undoing.name },
+    });
+    await eventually("the step is entered", () => ostler.entered(node).includes("clean.erase_disks"));
+    await ostler.engine.stop(ALICE, { work: { operationId: id }, timeoutSeconds: 1 });
+    await undoing.arrivals();
+    expect((await abort(node, { powerOff: true })).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
+    undoing.open();
+    await ostler.operationEnds(id);
+    expect(await ostler.run(id, node)).toMatchObject({ state: "ABORTED", leftAs: { power: "OFF" } });
+  });
+
   test("process that dies while a failure is undone: another one undoes it, and the failure is kept", async () => {
     await using lab = await engineUnderTest({ started: false });
     const node = await lab

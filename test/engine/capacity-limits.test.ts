@@ -267,7 +267,8 @@ describe("controller limit", () => {
     ostler
       .aNode()
       .in("AVAILABLE")
-      .with("fake", { controller, ...script });
+      .with("fake", { controller, ...script })
+      .sharingController();
 
   test("controller limit applies to the nodes of each controller separately [R-055]", async () => {
     await site({ controllerLimit: 1 });
@@ -288,7 +289,7 @@ describe("controller limit", () => {
 
   test("controller limit counts a run from its first phase to its end", async () => {
     await site({ controllerLimit: 1 });
-    const nodes = await ostler.aNode().with("fake", { controller: "10.0.0.9" }).times(2);
+    const nodes = await ostler.aNode().with("fake", { controller: "10.0.0.9" }).sharingController().times(2);
     const id = await ostler.begin("COMMISSION", nodes);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     const begun = await orderOf("verify", nodes, [id]);

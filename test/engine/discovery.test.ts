@@ -175,6 +175,26 @@ describe("discovered machine", () => {
     expect((await ostler.node(taken)).name).toBe("same");
   });
 
+  test("discovered machine that is registered at another address is KNOWN by its serial number or UUID, and not registered twice", async () => {
+    const { host } = aNetwork();
+    const uuid = "4c4c4544-0043-5310-8052-b4c04f4e3233";
+    const reported = [
+      { serial: "SN-1", uuid },
+      { serial: " sn-1 " },
+      { uuid: "44454c4c-4300-1053-8052-b4c04f4e3233" },
+      { serial: "NA" },
+    ];
+    for (const [index, of] of reported.entries())
+      probes.set(host(index + 1), ({ address }) => ({ settings: { at: address }, ...of }));
+    const found: string[] = [];
+    for (const index of reported.keys()) {
+      const id = await begin({ addresses: [host(index + 1)], driver: "finder" });
+      await ostler.operationEnds(id);
+      found.push(...(await rows(id)).map(({ state }) => state));
+    }
+    expect(found).toEqual(["REGISTERED", "KNOWN", "KNOWN", "REGISTERED"]);
+  });
+
   test("discovered machine that is registered already is KNOWN by its controller, or by its settings if the driver names no controller", async () => {
     const { range, host } = aNetwork();
     const byHand = await ostler

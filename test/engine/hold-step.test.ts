@@ -302,6 +302,7 @@ describe("run on hold", () => {
         .aNode()
         .in("AVAILABLE")
         .with("fake", { controller: "bmc-1", steps: { "clean.erase_metadata": { gate: gate.name } } })
+        .sharingController()
         .made(),
     ];
     const id = await ostler.begin("CLEAN", [holds], { options: { steps: LISTS.CLEAN.steps } });
@@ -358,7 +359,12 @@ test.each([7, 42])(
       step("engine", "wait", { seconds: 0.05 }),
       step("clean", "erase_disks"),
     ];
-    const nodes = await lab.aNode().in("AVAILABLE").with("fake", { delayMs: 5, controller: "bmc" }).times(12);
+    const nodes = await lab
+      .aNode()
+      .in("AVAILABLE")
+      .with("fake", { delayMs: 5, controller: "bmc" })
+      .sharingController()
+      .times(12);
     const bad = await lab
       .aNode()
       .in("AVAILABLE")

@@ -1,7 +1,7 @@
 /** MAC addresses of nodes: given by requests, taken over from inspections, and of one node each. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { Json } from "../../src/drivers/driver.ts";
-import { inventoryMacs } from "../../src/engine/execution/claimed-run.ts";
+import { inventoryMacs } from "../../src/engine/input/machine-identities.ts";
 import { nodeKeys } from "../../src/store/nodes.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";

@@ -178,7 +178,7 @@ describe("controller of a node", () => {
     driver: string,
     settings: Record<string, unknown>,
     interfaces: readonly BorrowedInterfaces[] = [],
-  ) => ostler.aNode().with(driver, settings).borrowing(interfaces).made();
+  ) => ostler.aNode().with(driver, settings).borrowing(interfaces).sharingController().made();
 
   test("controller of a node comes from the driver of its power, and nodes that share it have the same one", async () => {
     const [one, two, other, own] = [
@@ -441,7 +441,12 @@ describe("settings that bind a secret", () => {
   const registered = async (controller?: string) => {
     const name = `bound-${randomUUID()}`;
     const { nodeIds } = await ostler.engine.registerNodes(ALICE, [
-      { name, driver: "fake", settings: { password: PASSWORD, ...(controller && { controller }) } },
+      {
+        name,
+        driver: "fake",
+        settings: { password: PASSWORD, ...(controller && { controller }) },
+        sharedController: true,
+      },
     ]);
     return nodeIds[0] ?? "";
   };
@@ -481,6 +486,7 @@ describe("settings that bind a secret", () => {
         name: `bound-${randomUUID()}`,
         driver: "blade",
         interfaces: [{ kinds: ["clean"], driver: "fake", settings: { password: PASSWORD, controller: "10.0.0.7" } }],
+        sharedController: true,
       },
     ]);
     const next = { driver: "fake", settings: { controller: "203.0.113.9" }, interfaces: [] };

@@ -22,7 +22,7 @@ beforeAll(async () => {
     // The counts have no common divisor, so that conditions occur in many combinations.
     await tx`
     insert into nodes (id, name, project, state, stage, power_state, presence, maintenance_reason, maintenance_since, maintenance_by, is_protected, retired_reason,
-      driver, borrowed, fallbacks, settings, labels, fault_kind, fault_since, fault_message, transition_count, revision)
+      driver, borrowed, fallbacks, settings, labels, fault_kind, fault_since, fault_message, identity_conflict, transition_count, revision)
     select gen_random_uuid(), (array['a', 'Ä', '😀', '"', E'\\\\', E'\\n\\t\\u0001', '</script>', E'\\u2028', '$&', '$1'])[1 + n % 10] || n, 'default',
       (array['ENROLLED', 'MANAGEABLE', 'AVAILABLE', 'ACTIVE', 'CLEAN_FAILED', 'DEPLOY_FAILED', 'DEPLOYING'])[1 + n % 7], (array['NONE', 'PROVISIONED', 'DEPLOYED'])[1 + n % 3], 'ON',
       (array['DISCOVERED', 'DISCOVERED', 'UNSEEN', 'DISAPPEARED'])[1 + n % 4], 'fan', case when n % 11 = 0 then now() end, 'me', n % 5 = 0, case when n % 13 = 0 then 'old' end,
@@ -30,7 +30,8 @@ beforeAll(async () => {
       case n % 19 when 0 then '{"clean":"fake"}'::jsonb when 1 then '{"deploy":"gone"}'::jsonb when 2 then '{"odd":"fake"}'::jsonb else '{}'::jsonb end,
       case n % 23 when 0 then '{"power":["gone"]}'::jsonb when 1 then '{"clean":["fake"]}'::jsonb else '{}'::jsonb end,
       '{}', '{}', case n % 8 when 0 then 'BMC_UNREACHABLE' when 1 then 'CLEAN_UP_FAILED' end,
-      case when n % 8 < 2 then '2026-01-31T09:30:00.1239Z'::timestamptz + n * interval '1 ms' end, case when n % 8 < 2 then E'no "answer"\\n' end, 1, n + 1
+      case when n % 8 < 2 then '2026-01-31T09:30:00.1239Z'::timestamptz + n * interval '1 ms' end, case when n % 8 < 2 then E'no "answer"\\n' end,
+      case when n % 9 = 0 then jsonb_build_object('kind', 'SERIAL_NUMBER', 'value', E'"S"\\n', 'nodeId', gen_random_uuid(), 'nodeName', 'twin', 'since', now()) end, 1, n + 1
     from generate_series(0, ${NODES - 1}) n`;
     await tx`
     insert into operations (id, kind, state, project, actor, options, on_failure, variables, total_count)
@@ -83,7 +84,15 @@ describe("composed fields", () => {
       verbs.map(({ code }) => code),
     );
     expect(new Set(codes)).toEqual(
-      new Set(["BUSY", "INVALID_STATE", "IN_MAINTENANCE", "PROTECTED", "UNSUPPORTED_BY_DRIVER", null]),
+      new Set([
+        "BUSY",
+        "IDENTITY_CONFLICT",
+        "INVALID_STATE",
+        "IN_MAINTENANCE",
+        "PROTECTED",
+        "UNSUPPORTED_BY_DRIVER",
+        null,
+      ]),
     );
   });
 

@@ -52,6 +52,12 @@ const BY_UPDATE: Readonly<Record<string, { readonly set: string; readonly change
   model: { set: "model = 'R640'", changed: "MODEL" },
   macs: { set: `macs = '["00:00:5e:00:53:01"]'`, changed: "MACS" },
   controller: { set: "controller = '192.0.2.7'", changed: "CONTROLLER" },
+  sharedController: { set: "shared_controller = true", changed: "CONTROLLER" },
+  identityConflict: {
+    set: `identity_conflict = '{"kind": "UUID", "value": "x", "nodeName": "y", "nodeId": "${randomUUID()}", "since": "2026-01-01T00:00:00Z"}'`,
+    changed: "IDENTITY_CONFLICT",
+    ask: "identityConflict { kind }",
+  },
   lastError: {
     set: `last_error = '{"code": "STEP_TIMEOUT", "message": "x", "at": "2026-01-01T00:00:00Z", "step": null}'`,
     changed: "LAST_ERROR",

@@ -78,7 +78,9 @@ async function ask(verb: string, type: string, input: object): Promise<void> {
 
 async function registered(settings: object, driver = "fake"): Promise<string> {
   const name = `run-${Math.random().toString(36).slice(2)}`;
-  await ask("registerNodes", "RegisterNodesInput", { nodes: [{ name, driver: { [driver]: settings } }] });
+  await ask("registerNodes", "RegisterNodesInput", {
+    nodes: [{ name, driver: { [driver]: settings }, sharedController: true }],
+  });
   return name;
 }
 

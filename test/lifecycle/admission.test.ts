@@ -66,6 +66,13 @@ describe("refused verb", () => {
       says: "Remove the protection with updateNode",
     },
     {
+      why: "with force on a node that seems to be the same machine as another one",
+      node: { identityConflict: { kind: "SERIAL_NUMBER", value: "S1", nodeName: "rack3-u13" } },
+      request: aRequest("DECOMMISSION", { force: true }),
+      code: "IDENTITY_CONFLICT",
+      says: "same machine as node rack3-u13: both have the serial number S1. Delete one of the nodes",
+    },
+    {
       why: "on a retired node that it would put in service",
       node: { isRetired: true },
       request: aRequest("DEPLOY"),
@@ -318,6 +325,15 @@ describe("admitted verb", () => {
       }
     }
   });
+
+  test.each(["INSPECT", "POWER", "BOOT_DEVICE"] as const)(
+    "verb is admitted on a node that seems to be the same machine as another one for %s, which erases nothing",
+    (verb) => {
+      const identityConflict = { kind: "UUID", value: "x", nodeName: "rack3-u13" } as const;
+      const node = { ...AVAILABLE, identityConflict, inspectsWithoutReboot: true };
+      expect(judge(node, aRequest(verb)).admitted).toBe(true);
+    },
+  );
 
   test.each(["INSPECT", "MANAGE"] as const)(
     "verb is admitted on a protected node for %s, which destroys nothing",

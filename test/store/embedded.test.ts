@@ -33,8 +33,8 @@ async function initialized(): Promise<string> {
 }
 afterAll(() => {
   // Each is a database, and its files were synchronized.
-  for (const folder of folders) rmSync(folder, { recursive: true, force: true }, 120_000);
-});
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+}, 120_000);
 
 function connect(connection: Connection) {
   if ("url" in connection) throw new Error("The embedded database is reached by its socket.");

@@ -24,6 +24,9 @@ async function fill(): Promise<void> {
     await sql`
       insert into nodes (id, name, project, state, driver, borrowed, settings, labels, transition_count)
       select id, 'old-' || n, 'default', 'ACTIVE', 'fake', '{}', '{}', '{}', 1 from made`;
+    await sql`insert into node_macs (mac, node_id, source) select 'mac-' || n, id, 'GIVEN' from made`;
+    await sql`
+      insert into node_identities (node_id, kind, value, text) select id, kind, n, n from made, unnest(array['CONTROLLER', 'UUID', 'SERIAL_NUMBER']) kind`;
     await sql`insert into node_secrets (node_id, secrets) select id, '{}' from made`;
     await sql`
       insert into operations (id, kind, state, project, actor, options, on_failure, variables, total_count, finished_at)

@@ -91,6 +91,8 @@ export interface NodeBuilder {
   /** Scripts of steps: `interface.name` → script. */
   scripted(steps: Readonly<Record<string, Script>>): NodeBuilder;
   borrowing(interfaces: readonly BorrowedInterfaces[]): NodeBuilder;
+  /** Other nodes may have its management controller. */
+  sharingController(): NodeBuilder;
   labelled(labels: Readonly<Record<string, string>>): NodeBuilder;
   inCluster(name: string): NodeBuilder;
   made(): Promise<TestNode>;
@@ -106,6 +108,7 @@ interface NodeSpec {
   readonly interfaces: readonly BorrowedInterfaces[];
   readonly labels: Readonly<Record<string, string>>;
   readonly cluster?: string;
+  readonly sharedController?: boolean;
 }
 
 function nodeBuilder(make: (spec: NodeSpec, count: number) => Promise<TestNode[]>, spec: NodeSpec): NodeBuilder {
@@ -116,6 +119,7 @@ function nodeBuilder(make: (spec: NodeSpec, count: number) => Promise<TestNode[]
     with: (driver, settings = {}) => but({ driver, settings }),
     scripted: (steps) => but({ settings: { ...spec.settings, steps } }),
     borrowing: (interfaces) => but({ interfaces }),
+    sharingController: () => but({ sharedController: true }),
     labelled: (labels) => but({ labels }),
     inCluster: (cluster) => but({ cluster }),
     async made() {
@@ -241,6 +245,7 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
         settings: spec.settings,
         interfaces: spec.interfaces,
         labels: spec.labels,
+        sharedController: spec.sharedController,
         ...(spec.cluster !== undefined && { cluster: { name: spec.cluster } }),
       })),
     );

@@ -65,16 +65,16 @@ export async function provesDiscreetRefusal({ driver, options }: Subject): Promi
 }
 
 export async function provesController({ driver, options }: Subject): Promise<void> {
-  if (driver.controllerOf === undefined) return;
   const settings = await accept(driver.settings, options.settings, "the example settings");
-  const controller: unknown = driver.controllerOf(settings);
-  ensure(typeof controller === "string", `\`controllerOf\` returns ${typeof controller} instead of a string.`);
-  ensure(
-    driver.controllerOf(await accept(driver.settings, settings, "its own output")) === controller,
-    "`controllerOf` returns different controllers for the same settings.",
-  );
-  const secret = secretsIn(driver.settings, options.settings).find(({ value }) => controller.includes(value));
-  ensure(secret === undefined, `The result of \`controllerOf\` contains the secret "${secret?.name}".`);
+  const again = await accept(driver.settings, settings, "its own output");
+  for (const name of ["controllerOf", "systemOf"] as const) {
+    if (driver[name] === undefined) continue;
+    const identity: unknown = driver[name](settings);
+    ensure(typeof identity === "string", `\`${name}\` returns ${typeof identity} instead of a string.`);
+    ensure(driver[name](again) === identity, `\`${name}\` returns different identities for the same settings.`);
+    const secret = secretsIn(driver.settings, options.settings).find(({ value }) => identity.includes(value));
+    ensure(secret === undefined, `The result of \`${name}\` contains the secret "${secret?.name}".`);
+  }
 }
 
 export async function provesDiscoverySettings({ driver, options }: Subject): Promise<void> {

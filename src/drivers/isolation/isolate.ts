@@ -57,6 +57,7 @@ export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDrive
     }),
     ...(discover && { discover: isolatedDiscover(discover, call) }),
     ...(driver.controllerOf && { controllerOf: (of: unknown) => driver.controllerOf?.(of) ?? "" }),
+    ...(driver.systemOf && { systemOf: (of: unknown) => driver.systemOf?.(of) ?? "" }),
     async close() {
       await Promise.all([pool.close(plugin), driver.close?.()]);
     },

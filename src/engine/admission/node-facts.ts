@@ -18,6 +18,7 @@ export type RowFacts = Pick<
   | "isRetired"
   | "hasDisappeared"
   | "fault"
+  | "identityConflict"
   | "driver"
 >;
 
@@ -38,6 +39,7 @@ export function factsOf(
     isRetired: node.retiredReason !== null,
     hasDisappeared: node.presence === "DISAPPEARED",
     fault: NODE_FIELDS.fault.value(node),
+    identityConflict: node.identityConflict,
     driver: node.driver,
   };
   return factsWith(row, composed, busy, failedTarget);

@@ -11,7 +11,6 @@ import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { ErrorCode, FailureKind, Refusal } from "../../errors.ts";
 import { mapConcurrently } from "../../runtime/concurrency.ts";
 import { sentence } from "../../runtime/text.ts";
-import { nodeWithController, nodeWithSettings } from "../../store/discoveries.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import type { JsonObject } from "../../store/records.ts";
 import { CallTimeoutError, withDeadline } from "../execution/call-deadline.ts";
@@ -20,6 +19,7 @@ import { faultOf } from "../execution/driver-result.ts";
 import { createRedactor } from "../input/secret-redactor.ts";
 import { parseAddresses } from "./addresses.ts";
 import { checkLogin } from "./discover.ts";
+import { knownNode } from "./known-node.ts";
 import { probeAddress } from "./probe-address.ts";
 import type { Probed, ProbeParts, ProbeTerms } from "./probe-address.ts";
 import { probedAbilities } from "./probed-abilities.ts";
@@ -48,7 +48,7 @@ export interface FoundMachine {
   /** Of a node at the address, without secrets. */
   readonly settings: JsonObject;
   readonly controller: string | null;
-  /** The node that is registered there with the driver. */
+  /** The node that the machine is registered as. */
   readonly nodeId: string | null;
   /** Null: they could not be read. */
   readonly abilities: readonly Ability[] | null;
@@ -194,10 +194,7 @@ export class NodeProbes {
     const { reader } = this.#parts.database;
     const { name, controller } = probed;
     const settings = probed.settings[driver.name] ?? {};
-    const nodeId =
-      controller === null
-        ? await nodeWithSettings(reader, driver.name, settings)
-        : await nodeWithController(reader, driver.name, controller);
+    const nodeId = await knownNode(reader, driver.name, probed);
     const base = { name, controller, settings, nodeId };
     const secrets = probed.secrets[driver.name] ?? {};
     const redactor = createRedactor([...Object.values(secrets), ...secretTexts]);

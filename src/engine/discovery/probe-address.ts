@@ -16,6 +16,7 @@ import { CallTimeoutError, withDeadline } from "../execution/call-deadline.ts";
 import { callName } from "../execution/driver-call.ts";
 import { faultOf, quoted } from "../execution/driver-result.ts";
 import type { Fault } from "../execution/driver-result.ts";
+import { reportedIdentities } from "../input/machine-identities.ts";
 import type { Redactor } from "../input/secret-redactor.ts";
 import { prepareSettings } from "../inventory/node-settings.ts";
 import type { EnrolledNode } from "../inventory/register-nodes.ts";
@@ -50,7 +51,8 @@ export interface ProbeParts {
 }
 
 /** The result of a probe: the node to register, or the reason why there is none. */
-export type Probed = Pick<EnrolledNode, "name" | "settings" | "secrets" | "controller"> | { readonly failure: Failure };
+export type Probed = Found | { readonly failure: Failure };
+export type Found = Pick<EnrolledNode, "name" | "settings" | "secrets" | "controller" | "identities">;
 
 export const NAME_LENGTH_MAX = 253;
 
@@ -138,11 +140,13 @@ async function checkAnswer(
   const reported = "name" in found && typeof found.name === "string" ? nameFrom(redactor.text(found.name)) : "";
   const name = reported === "" ? nameFrom(`${namePrefix}${address}`) : reported;
   const node = { name, driver: driver.name, settings: found.settings };
-  const { settings, secrets, controller, refusals } = await prepareSettings(registry, node, []);
+  const { settings, secrets, controller, controllers, refusals } = await prepareSettings(registry, node, []);
   if (refusals.length > 0)
     return invalid(`settings that it rejects itself: ${refusals.map(({ message }) => message).join(" ")}`);
-  if (!isStorable([settings, secrets, controller])) return invalid("settings with characters that cannot be stored");
-  return { name, settings, secrets, controller };
+  const identities = [...controllers, ...reportedIdentities({ ...found })];
+  if (!isStorable([settings, secrets, controller, identities.map(({ text }) => text)]))
+    return invalid("characters that cannot be stored");
+  return { name, settings, secrets, controller, identities };
 }
 
 function failureAt(address: string, { code, reason, retryable, failureKind }: Fault): Failure {

@@ -1,11 +1,6 @@
 /** Records the result of a probe: registers the node, or finds the one that the address belongs to. */
-import {
-  endDiscovery,
-  lockController,
-  lockQueuedDiscovery,
-  nodeWithController,
-  nodeWithSettings,
-} from "../../store/discoveries.ts";
+import { endDiscovery, lockQueuedDiscovery } from "../../store/discoveries.ts";
+import { lockValues } from "../../store/node-identities.ts";
 import { nodesByNames } from "../../store/nodes.ts";
 import { operationsByIds } from "../../store/operations.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
@@ -13,6 +8,7 @@ import type { Reader } from "../../store/postgres/database.ts";
 import { clusterLockRefusals } from "../inventory/cluster-lock.ts";
 import { enrollNodes } from "../inventory/register-nodes.ts";
 import type { Transact, Transaction } from "../transaction.ts";
+import { knownNode } from "./known-node.ts";
 import { NAME_LENGTH_MAX } from "./probe-address.ts";
 import type { OpenDiscovery, Probed } from "./probe-address.ts";
 
@@ -41,15 +37,11 @@ async function record(
   probed: Probed,
 ): Promise<void> {
   const { tx } = transaction;
-  const controller = "failure" in probed ? null : probed.controller;
-  if (controller !== null) await lockController(tx, driverName, controller);
+  if (!("failure" in probed)) await lockValues(tx, probed.identities);
   if (!(await lockQueuedDiscovery(tx, id, ordinal))) return;
   if ("failure" in probed) return endDiscovery(tx, id, ordinal, { state: "FAILED", failure: probed.failure });
-  const { name, settings, secrets } = probed;
-  const known =
-    controller === null
-      ? await nodeWithSettings(tx, driverName, settings[driverName] ?? {})
-      : await nodeWithController(tx, driverName, controller);
+  const { name, ...found } = probed;
+  const known = await knownNode(tx, driverName, found);
   if (known !== null) return endDiscovery(tx, id, ordinal, { state: "KNOWN", nodeId: known });
   const [operation] = await operationsByIds(tx, [id]);
   if (!operation) throw new Error(`Discovery ${id} no longer exists.`);
@@ -65,11 +57,9 @@ async function record(
     name: await freeName(tx, name),
     project,
     driver: driverName,
-    settings,
-    secrets,
+    ...found,
     labels: options.discovery?.labels ?? {},
     clusterId,
-    controller,
   };
   const [nodeId = ""] = await enrollNodes(transaction, [node], { actor, reason, operationId: id });
   await endDiscovery(tx, id, ordinal, { state: "REGISTERED", nodeId });

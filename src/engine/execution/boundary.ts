@@ -3,7 +3,8 @@
  * begins the next step, parks the run, releases it, or ends it. Drivers are never called here; the directive that is
  * returned says what to do after the commit.
  */
-import { pausesInMaintenance } from "../../lifecycle/admission.ts";
+import { isDestructive, pausesInMaintenance } from "../../lifecycle/admission.ts";
+import { conflictMessage } from "../../lifecycle/identity.ts";
 import { atBoundary } from "../../lifecycle/interrupts.ts";
 import { edge, kindOf } from "../../lifecycle/machine.ts";
 import { newAttempt } from "../../store/attempts.ts";
@@ -17,7 +18,7 @@ import { limitOn, slotsOf } from "../scheduling/capacity-limits.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
 import { RELEASE, changeNode, enterLegs, leaveLeg, moveNode, resume } from "./claimed-run.ts";
 import type { ClaimedRun, EnterStep, Release, RunContext, RunDirective, StepContext } from "./claimed-run.ts";
-import { beginAbort, finishRun } from "./end-run.ts";
+import { beginAbort, failRun, finishRun } from "./end-run.ts";
 import type { Ledger } from "./ledger.ts";
 import { faultEnd } from "./node-faults.ts";
 
@@ -101,11 +102,20 @@ function isSettledInPlace({ node: { state, lastError }, plan }: ClaimedRun): boo
   return step === null || plan.steps.some((done) => step.startsWith(`${done.interface}.`));
 }
 
-/** Begins attempt `number` of a step, unless maintenance or a limit keeps every new step from beginning. */
+/**
+ * Begins attempt `number` of a step, unless maintenance or a limit keeps every new step from beginning. A node that
+ * seems to be the same machine as another one is not erased: the run ends.
+ */
 export async function beginStep(context: RunContext, position: number, number: number): Promise<RunDirective> {
   const { ledger, claimed } = context;
   const step = claimed.plan.steps[position];
   if (!step) throw new Error(`Run ${claimed.run.id} has no step ${position}.`);
+  const { identityConflict } = claimed.node;
+  if (identityConflict && isDestructive(step.phase)) {
+    leaveLeg(context, step.leg);
+    const reason = conflictMessage(claimed.node.name, identityConflict);
+    return failRun(context, null, { code: "IDENTITY_CONFLICT", reason, retryable: false });
+  }
   if (pausesInMaintenance(claimed.plan) && (await maintenanceSince(context)) !== null)
     return parkBetween(context, position, { waitReason: "MAINTENANCE", ...slotsOf(undefined, null) });
   const waitFor = await slotWanted(context, step);

@@ -9,7 +9,6 @@
  *
  * The functions here note changes of the run's node in the ledger.
  */
-import { randomUUID } from "node:crypto";
 import { edge, kindOf } from "../../lifecycle/machine.ts";
 import type { NodeEvent } from "../../lifecycle/node-states.ts";
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
@@ -19,22 +18,17 @@ import type { PowerState } from "../../drivers/driver.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import type { ImageRow } from "../../store/images.ts";
 import type { ClaimedNodeChange, NodeRow } from "../../store/nodes.ts";
-import type { LeftAs, Failure, JsonObject, Plan, PlannedStep, StoredJson } from "../../store/records.ts";
-import { latestOutputs } from "../../store/attempts.ts";
+import type { LeftAs, Failure, Plan, PlannedStep } from "../../store/records.ts";
 import { UNTOUCHED } from "../../store/runs.ts";
 import type { LockedRun } from "../../store/run-locks.ts";
 import type { RunRow } from "../../store/runs.ts";
-import { nextPosition, stepLabel } from "../plans/plan.ts";
+import { stepLabel } from "../plans/plan.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
 import { interruptOf } from "../scheduling/waiting-runs.ts";
 import type { Fault } from "./driver-result.ts";
 import { faultEnd, reached } from "./node-faults.ts";
 import type { Ledger } from "./ledger.ts";
-import { cutTo, sentence } from "../../runtime/text.ts";
-import { MACS_MAX, sortedMacs } from "../input/mac-addresses.ts";
-import { isJsonObject } from "../input/variables.ts";
-import { isSameJson } from "../../runtime/canonical-json.ts";
-import { takeInspectedMacs } from "../../store/node-macs.ts";
+import { sentence } from "../../runtime/text.ts";
 import type { HeldJob } from "../jobs/leases.ts";
 import type { Machine } from "./machine.ts";
 
@@ -147,6 +141,7 @@ export function isClaimedBy({ fence }: Pick<ClaimedRun, "fence">, run: RunRow): 
 }
 
 export function openContext(environment: RunEnvironment, ledger: Ledger, claimed: ClaimedRun): RunContext {
+  claimed.node = { ...claimed.node, identityConflict: ledger.run.identityConflict };
   return { environment, ledger, claimed, interrupt: interruptOf(ledger.run, ledger.run.operationInterrupt) };
 }
 
@@ -257,44 +252,6 @@ export function notePower(context: RunContext, power: PowerState): void {
   const isSame = wantedPower === node.wantedPower && powerProblem === node.powerProblem;
   if (isSame && Object.keys({ ...seen, ...answered }).length === 0) return;
   changeNode(context, { ...seen, ...answered, wantedPower, powerProblem });
-}
-
-const MODEL_LENGTH_MAX = 255;
-
-/**
- * After the last inspect step of a leg, merges the outputs of all its steps into the inventory. Outputs of steps that
- * an earlier run completed count too. A text `model` in the result becomes the node's model.
- */
-export async function noteInventory(context: RunContext, position: number, output: StoredJson): Promise<void> {
-  const { ledger, claimed } = context;
-  const { plan, run, node } = claimed;
-  const leg = plan.steps[position]?.leg;
-  if (plan.steps[nextPosition(plan, position + 1)]?.leg === leg) return;
-  const labels = plan.steps.flatMap((step, index) =>
-    step.leg === leg && index !== position ? [stepLabel(step) ?? ""] : [],
-  );
-  const others = labels.length === 0 ? [] : await latestOutputs(ledger.transaction.tx, run.id, labels);
-  const outputs = plan.steps.map((step, index) => {
-    if (index === position) return output;
-    return step.leg === leg ? others.find(({ label }) => label === stepLabel(step))?.output : null;
-  });
-  // `Object.assign` would lose a key `__proto__`.
-  const data: JsonObject = Object.fromEntries(outputs.flatMap((one) => (isJsonObject(one) ? Object.entries(one) : [])));
-  ledger.addInventory({ id: randomUUID(), nodeId: node.id, runId: run.id, data });
-  const model = typeof data["model"] === "string" ? cutTo(data["model"].trim(), MODEL_LENGTH_MAX) : "";
-  if (model !== "" && model !== node.model) changeNode(context, { model });
-  const found = inventoryMacs(data);
-  // An inventory without network interfaces says nothing about MACs.
-  const macs = found.length > 0 ? await takeInspectedMacs(ledger.transaction.tx, node.id, found) : node.macs;
-  if (!isSameJson(macs, node.macs)) changeNode(context, { macs });
-}
-
-/** The MAC addresses of an inventory, or of the output of an inspect step. */
-export function inventoryMacs(output: StoredJson): readonly string[] {
-  const interfaces = isJsonObject(output) ? output["networkInterfaces"] : null;
-  if (!Array.isArray(interfaces)) return [];
-  const macs = interfaces.flatMap((one: StoredJson) => (isJsonObject(one) ? (one["mac"] ?? []) : []));
-  return sortedMacs(macs.filter((mac) => typeof mac === "string")).slice(0, MACS_MAX);
 }
 
 export function describeFault({ node }: ClaimedRun, step: PlannedStep, reason: string): string {

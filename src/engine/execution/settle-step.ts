@@ -16,10 +16,11 @@ import { nextPosition } from "../plans/plan.ts";
 import { isReservedWait } from "../plans/reserved-steps.ts";
 import type { AbortedMachine } from "./abort-machine.ts";
 import { enterAgain, parked, passBoundary } from "./boundary.ts";
-import { RELEASE, changeNode, describeFault, moveNode, noteInventory, notePower, toFailure } from "./claimed-run.ts";
+import { RELEASE, changeNode, describeFault, moveNode, notePower, toFailure } from "./claimed-run.ts";
 import type { AbortMachine, EnterStep, RunContext, RunDirective, StepContext } from "./claimed-run.ts";
 import type { Fault } from "./driver-result.ts";
 import { beginAbort, endAborted } from "./end-run.ts";
+import { noteInventory } from "./note-inventory.ts";
 import type { StepOutcome } from "./perform-step.ts";
 
 /** A wait for a callback without a limit of its own ends with the attempt's deadline. */

@@ -7,6 +7,7 @@ import { isUuid } from "../../runtime/uuid.ts";
 import { createYielding } from "../../runtime/yielding.ts";
 import { storeNodeEdits } from "../../store/node-edits.ts";
 import type { NodeEdit } from "../../store/node-edits.ts";
+import { lockAllIdentities } from "../../store/node-identities.ts";
 import { lockNodes, nodesByIds, secretsOfNodes } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import { busyNodes } from "../../store/runs.ts";
@@ -18,6 +19,8 @@ import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector, Selection } from "../input/node-selector.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
 import type { Caller, Transaction } from "../transaction.ts";
+import { controllerRefusals, joiningNodes, storeControllers } from "./controller-conflicts.ts";
+import type { IdentityChange } from "./controller-conflicts.ts";
 import { patchFlaws, patchedNode } from "./node-patch.ts";
 import type { NodePatch } from "./node-patch.ts";
 import { groupFlaws, staleRevision } from "./update-node.ts";
@@ -105,7 +108,9 @@ function selectionFlaws({ nodes, revisions }: BulkEditRequest): Refusal[] {
 }
 
 async function edit({ tx }: Transaction, context: EngineContext, request: BulkEditRequest): Promise<BulkEdited> {
-  const { revisions, dryRun, acceptance } = request;
+  const { revisions, dryRun, acceptance, patch } = request;
+  const changesIdentity = patch.settings !== undefined || patch.sharedController !== undefined;
+  if (changesIdentity && !dryRun) await lockAllIdentities(tx);
   const selection = await select(tx, request);
   if ("refusals" in selection) return refused(selection.refusals);
   const count = selection.nodes.length;
@@ -118,7 +123,8 @@ async function edit({ tx }: Transaction, context: EngineContext, request: BulkEd
   const decide = await createDecision(tx, context, { request, ids });
   const wanted = new Map(revisions?.map(({ nodeId, revision }) => [nodeId, revision]));
   const results: EditAnswer[] = [];
-  const edits: NodeEdit[] = [];
+  const edits = new Map<string, NodeEdit>();
+  const changes: (IdentityChange & { readonly index: number })[] = [];
   const yieldWhenDue = createYielding();
   for (const { ref, nodeId } of selection.nodes) {
     await yieldWhenDue();
@@ -128,15 +134,26 @@ async function edit({ tx }: Transaction, context: EngineContext, request: BulkEd
       : { refusals: [unknownNodes([ref], pathIn(request))] };
     if ("refusals" in decided) results.push(refusedEdit(ref, node?.id ?? null, decided.refusals));
     else {
-      if (decided.edit) edits.push(decided.edit);
+      if (decided.edit) edits.set(nodeId, decided.edit);
+      if (node && changesIdentity)
+        changes.push({ node, ...decided, sharedController: patch.sharedController, index: results.length });
       results.push({ ...acceptedNode(ref, nodeId, null), outcome: decided.edit ? "CHANGED" : "UNCHANGED" });
     }
   }
+  const conflicts = await controllerRefusals(tx, await joiningNodes(tx, changes));
+  const accepted = changes.filter(({ node, index }, position) => {
+    const refusals = conflicts[position] ?? [];
+    if (refusals.length === 0) return true;
+    results[index] = refusedEdit(results[index]?.ref ?? node.name, node.id, refusals);
+    edits.delete(node.id);
+    return false;
+  });
   const refusedCount = results.filter(({ outcome }) => outcome === "REFUSED").length;
   if (refusedCount === count || (refusedCount > 0 && acceptance === "ALL_OR_NOTHING"))
     return { isStored: false, results, refusals: summaryOf(results) };
   if (dryRun) return { isStored: false, results, refusals: [] };
-  await storeNodeEdits(tx, edits);
+  await storeNodeEdits(tx, [...edits.values()]);
+  await storeControllers(tx, accepted);
   return { isStored: true, results, refusals: [] };
 }
 

@@ -3,18 +3,20 @@ import type { Refusal } from "../../errors.ts";
 import { endingMessage } from "../../lifecycle/admission.ts";
 import { STATES_AT_REST } from "../../lifecycle/machine.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
+import { lockAllIdentities } from "../../store/node-identities.ts";
 import { deleteNode } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import { busyNodes } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
-import type { Caller } from "../transaction.ts";
+import type { Caller, Transaction } from "../transaction.ts";
+import { findConflicts } from "./controller-conflicts.ts";
 import { clusterLockRefusals } from "./cluster-lock.ts";
 import { editNodes } from "./edit-nodes.ts";
 import type { Edited } from "./edit-nodes.ts";
 
 export async function deleteNodes(context: EngineContext, caller: Caller, selector: NodeSelector): Promise<Edited> {
-  return editNodes(context, selector, async (transaction, nodes) => {
+  const change = async (transaction: Transaction, nodes: readonly NodeRow[]) => {
     const ids = nodes.map(({ id }) => id);
     const busy = new Map((await busyNodes(transaction.tx, ids)).map((run) => [run.nodeId, run]));
     const clusterIds = new Set(nodes.flatMap(({ clusterId }) => clusterId ?? []));
@@ -46,8 +48,10 @@ export async function deleteNodes(context: EngineContext, caller: Caller, select
         reason: null,
       });
     }
+    await findConflicts(transaction.tx, ids);
     return undefined;
-  });
+  };
+  return editNodes(context, selector, change, ({ tx }) => lockAllIdentities(tx));
 }
 
 /** Why a node is not deleted, apart from the lock of its cluster; null if it is. `run`: its unfinished work. */

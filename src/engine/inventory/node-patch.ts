@@ -13,6 +13,7 @@ import type { OperatorFields } from "../../store/node-fields.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { LABELS_MAX, labelFlaw, labelFlaws, listed } from "../input/name-rules.ts";
+import type { GivenController } from "./controller-conflicts.ts";
 import { prepareSettings } from "./node-settings.ts";
 import { operatorFieldFlaws } from "./operator-fields.ts";
 import { borrowedBy, storedSettings } from "./update-node.ts";
@@ -83,7 +84,9 @@ function invalid(message: string, path: readonly string[]): Refusal {
 }
 
 /** The change of one node; null if it already is as the patch wants it. */
-export type PatchedNode = { readonly edit: NodeEdit | null } | { readonly refusals: readonly Refusal[] };
+export type PatchedNode =
+  | { readonly edit: NodeEdit | null; readonly controllers: readonly GivenController[] | null }
+  | { readonly refusals: readonly Refusal[] };
 
 /** Applies a patch to a node with these secrets, which are read only if the patch has settings. */
 export async function patchedNode(
@@ -102,8 +105,9 @@ export async function patchedNode(
   if (prepared && "refusals" in prepared) return { refusals: [...flaws, ...prepared.refusals] };
   if (flaws.length > 0) return { refusals: flaws };
   const change = changedFields<NodeRow>(node, { ...fields, ...prepared?.open });
-  if (!change && !prepared?.secrets) return { edit: null };
-  return { edit: { nodeId: node.id, change: change ?? {}, secrets: prepared?.secrets ?? null } };
+  const controllers = prepared?.controllers ?? null;
+  if (!change && !prepared?.secrets) return { edit: null, controllers };
+  return { edit: { nodeId: node.id, change: change ?? {}, secrets: prepared?.secrets ?? null }, controllers };
 }
 
 function patchedLabels(present: NodeRow["labels"], { labels, setLabels = [], removeLabels = [] }: NodePatch) {
@@ -118,6 +122,7 @@ interface PatchedSettings {
   readonly open: Pick<NodeRow, "settings" | "controller">;
   /** Null if they stay. */
   readonly secrets: Secrets | null;
+  readonly controllers: readonly GivenController[];
 }
 
 async function patchedSettings(
@@ -144,6 +149,7 @@ async function patchedSettings(
   return {
     open: { settings: prepared.settings, controller: prepared.controller },
     secrets: isChanged ? prepared.secrets : null,
+    controllers: prepared.controllers.map((one) => ({ ...one, path: pathOf(one, given) })),
   };
 }
 
@@ -155,7 +161,7 @@ function secretsIn(registry: Registry, { driver, settings }: DriverSettings): re
 }
 
 /** The place of a flaw in the request, which names a driver in `settings` and not in `driver` or `interfaces`. */
-function pathOf({ path = [] }: Refusal, given: readonly DriverSettings[]): readonly string[] {
+function pathOf({ path = [] }: Pick<Refusal, "path">, given: readonly DriverSettings[]): readonly string[] {
   const [driver, ...setting] = path.slice(path.lastIndexOf("driver") + 1);
   const index = given.findIndex((one) => one.driver === driver);
   return index === -1 || driver === undefined

@@ -1,7 +1,6 @@
 /** A node as a request describes it, and the check of its drivers and their settings. */
 import type { Refusal } from "../../errors.ts";
 import { INTERFACES, isInterfaceName } from "../../drivers/interfaces.ts";
-import { controllerOf } from "../../drivers/registry.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { bindingNames, secretNames, shapeOf } from "../../drivers/settings-shape.ts";
@@ -10,10 +9,12 @@ import type { OperatorFields } from "../../store/node-fields.ts";
 import type { Secrets } from "../../store/nodes.ts";
 import type { JsonObject } from "../../store/records.ts";
 import { macFlaws } from "../input/mac-addresses.ts";
+import { controllersOf } from "../input/machine-identities.ts";
+import type { ControllerIdentity } from "../input/machine-identities.ts";
 import { labelFlaws, listed, nameFlaw } from "../input/name-rules.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
-import { createRedactor } from "../input/secret-redactor.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
+import type { GivenController } from "./controller-conflicts.ts";
 import { operatorFieldFlaws } from "./operator-fields.ts";
 
 export interface NewNode extends OperatorFields {
@@ -43,13 +44,14 @@ export interface PreparedSettings {
    * Address of the management controller; null if the driver reports none, so that the controller is the node's own.
    */
   readonly controller: string | null;
+  /** The controllers of all its drivers. */
+  readonly controllers: readonly GivenController[];
   readonly refusals: readonly Refusal[];
 }
 
 /** Settings that a node has already, secrets included: driver name → settings. */
 export type StoredSettings = Readonly<Record<string, JsonObject>>;
 
-const CONTROLLER_LENGTH_MAX = 253;
 const ISSUES_MAX = 10;
 
 /** Checks a node's drivers and settings, and separates the secrets. The settings are laid over the `stored` ones. */
@@ -78,9 +80,12 @@ export async function prepareSettings(
     settings[driver.name] = checked.settings;
     if (Object.keys(checked.secrets).length > 0) secrets[driver.name] = checked.secrets;
   }
-  if (refusals.length > 0) return { settings, secrets, refusals, controller: null };
+  if (refusals.length > 0) return { settings, secrets, refusals, controller: null, controllers: [] };
   try {
-    return { settings, secrets, refusals, controller: controllerFor(registry, node, settings, secrets) };
+    const found = driversOf(registry, node).flatMap((driver) =>
+      controllersOf([driver], settings, secrets).map((one) => ({ ...one, path: settingsFor(node, driver, path).path })),
+    );
+    return { settings, secrets, refusals, controller: powerController(registry, node, found), controllers: found };
   } catch {
     // The error may contain a secret, so neither the refusal nor the log repeats it.
     const message = `Node ${node.name}: its driver failed to determine the management controller from these settings. Report this to the author of the driver.`;
@@ -88,6 +93,7 @@ export async function prepareSettings(
       settings,
       secrets,
       controller: null,
+      controllers: [],
       refusals: [{ code: "UNSUPPORTED_BY_DRIVER", message, path: [...path, "driver"] }],
     };
   }
@@ -242,18 +248,10 @@ function driversOf(registry: Registry, node: NewNode): AnyDriver[] {
 }
 
 /** Address of the management controller, as the driver that provides power reports it. */
-function controllerFor(
-  registry: Registry,
-  node: NewNode,
-  settings: PreparedSettings["settings"],
-  secrets: Secrets,
-): string | null {
+function powerController(registry: Registry, node: NewNode, controllers: readonly ControllerIdentity[]): string | null {
   const composed = registry.compose({ driver: node.driver, borrowed: borrowedOf(node.interfaces) });
   const giver = "composition" in composed ? composed.composition.giver("power") : null;
-  const controller = giver && controllerOf(giver, { ...settings[giver.name], ...secrets[giver.name] });
-  if (!controller) return controller;
-  const redactor = createRedactor(Object.values(secrets).flatMap((fields) => Object.values(fields)));
-  return redactor.text(controller).slice(0, CONTROLLER_LENGTH_MAX);
+  return controllers.find(({ driver }) => driver === giver?.name)?.text ?? null;
 }
 
 function settingsFor(

@@ -7,6 +7,9 @@ import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import { lockNodes, nodesByNames, updateNodes } from "../../store/nodes.ts";
 import type { EngineContext } from "../context.ts";
 import type { Caller, Transaction } from "../transaction.ts";
+import { lockValues } from "../../store/node-identities.ts";
+import { controllerRefusals } from "./controller-conflicts.ts";
+import type { GivenController } from "./controller-conflicts.ts";
 import { prepareSettings } from "./node-settings.ts";
 import { enrollNodes } from "./register-nodes.ts";
 import type { EnrolledNode } from "./register-nodes.ts";
@@ -78,7 +81,7 @@ async function takeReport(
   { event, nodes: reported }: PresenceReport,
 ): Promise<PresenceAnswer[]> {
   const { idOf, changed } = await updatePresence(transaction, event, reported);
-  const entering = new Map<string, EnrolledNode>();
+  const entering = new Map<string, FirstSeen>();
   const drafts: Omit<PresenceAnswer, "nodeId">[] = [];
   for (const [index, node] of reported.entries()) {
     const { name: ref } = node;
@@ -97,12 +100,35 @@ async function takeReport(
       }
     }
   }
+  const refused = await refusedForControllers(transaction, entering);
   // In the order of names, so that two reports of the same nodes cannot deadlock.
-  for (const [name, node] of [...entering].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
+  for (const [name, { node }] of [...entering].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
+    if (refused.has(name)) continue;
     const [id] = await enrollNodes(transaction, [node], caller);
     if (id !== undefined) idOf.set(name, id);
   }
-  return drafts.map((draft) => ({ ...draft, nodeId: draft.refusal ? null : (idOf.get(draft.ref) ?? null) }));
+  return drafts.map(({ ref, change, refusal: own }) => {
+    const refusal = own ?? refused.get(ref) ?? null;
+    return { ref, change: refusal ? null : change, refusal, nodeId: refusal ? null : (idOf.get(ref) ?? null) };
+  });
+}
+
+/** Locks the controllers of new nodes, and returns why nodes are refused for them, by name. */
+async function refusedForControllers({ tx }: Transaction, entering: ReadonlyMap<string, FirstSeen>) {
+  const joining = [...entering].map(([name, { controllers }]) => ({
+    nodeId: null,
+    name,
+    isShared: false,
+    controllers,
+  }));
+  await lockValues(
+    tx,
+    joining.flatMap(({ controllers }) => controllers),
+  );
+  const refusals = await controllerRefusals(tx, joining);
+  return new Map(
+    joining.flatMap(({ name }, index) => (refusals[index] ?? []).map((refusal) => [name, refusal] as const)),
+  );
 }
 
 /** Updates the presence of registered nodes. Returns the ids of all of them by name, and of those that changed. */
@@ -120,13 +146,19 @@ async function updatePresence({ tx }: Transaction, event: PresenceEvent, reporte
   return { idOf: new Map(present.map(({ name, id }) => [name, id])), changed: new Set(changed) };
 }
 
+/** A node to register, and its controllers as the report gives them. */
+interface FirstSeen {
+  readonly node: EnrolledNode;
+  readonly controllers: readonly GivenController[];
+}
+
 /** The node to register for a name that is not registered; or why it is refused. */
 async function firstSeen(
   { registry }: EngineContext,
   caller: Caller,
   { event, node }: { readonly event: PresenceEvent; readonly node: ReportedNode },
   path: readonly string[],
-): Promise<EnrolledNode | { readonly refusal: Refusal }> {
+): Promise<FirstSeen | { readonly refusal: Refusal }> {
   const { name, driver, settings, labels } = node;
   if (event === "DISAPPEARED")
     return {
@@ -148,7 +180,7 @@ async function firstSeen(
   const prepared = await prepareSettings(registry, { name, driver, settings, labels }, path);
   const [flaw] = prepared.refusals;
   if (flaw) return { refusal: { ...flaw, message: prepared.refusals.map(({ message }) => message).join(" ") } };
-  return {
+  const enrolled: EnrolledNode = {
     name,
     project: caller.project,
     driver,
@@ -157,6 +189,8 @@ async function firstSeen(
     labels: labels ?? {},
     clusterId: null,
     controller: prepared.controller,
+    identities: prepared.controllers,
     presence: event,
   };
+  return { node: enrolled, controllers: prepared.controllers };
 }

@@ -6,6 +6,8 @@ import { pick } from "../../runtime/pick.ts";
 import { clustersByIds, clustersByNames } from "../../store/clusters.ts";
 import { OPERATOR_COLUMNS } from "../../store/node-fields.ts";
 import type { OperatorFields } from "../../store/node-fields.ts";
+import { insertIdentities, lockValues } from "../../store/node-identities.ts";
+import type { Identity } from "../../store/node-identities.ts";
 import { insertGivenMacs } from "../../store/node-macs.ts";
 import { insertNodes, nodesByNames, putSecrets } from "../../store/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
@@ -17,6 +19,7 @@ import type { ClusterRef } from "../input/node-selector.ts";
 import { isStorable } from "../../runtime/json-values.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { clusterLockRefusals } from "./cluster-lock.ts";
+import { controllerRefusals, findConflicts } from "./controller-conflicts.ts";
 import { refuseEdit } from "./edit-nodes.ts";
 import type { Edited } from "./edit-nodes.ts";
 import { takenMacs } from "./node-macs.ts";
@@ -42,11 +45,16 @@ export async function registerNodes(
   const flaws = [...prepared.flatMap((one) => one.refusals), ...repeatedNames(given)];
   try {
     return await context.transact(async (transaction) => {
+      const macs = given.flatMap((node) =>
+        sortedMacs(node.macs ?? []).map((value) => ({ kind: "MAC" as const, value })),
+      );
+      await lockValues(transaction.tx, [...prepared.flatMap(({ controllers }) => controllers), ...macs]);
       const clusters = await clustersOf(transaction, given);
       const conflicts = [
         ...clusters.refusals,
         ...(await takenNames(transaction, given)),
         ...(await macsTaken(transaction, given)),
+        ...(await controllersTaken(transaction, given, prepared)),
       ];
       const refusals = [...flaws, ...conflicts].toSorted((a, b) => positionOf(a) - positionOf(b));
       if (refusals.length > 0) throw new RefusalError(refusals);
@@ -82,6 +90,7 @@ function newNode(
     settings: prepared?.settings ?? {},
     secrets: prepared?.secrets ?? {},
     controller: prepared?.controller ?? null,
+    identities: (prepared?.controllers ?? []).map((one) => ({ ...one, isShared: node.sharedController === true })),
     labels: labels ?? {},
     macs: sortedMacs(macs ?? []),
     clusterId,
@@ -96,6 +105,8 @@ export interface EnrolledNode
     OperatorFields {
   /** Driver name → secret field → value. */
   readonly secrets: Secrets;
+  /** The identities of its machine. */
+  readonly identities: readonly Identity[];
 }
 
 /** Recorded in the first transition of enrolled nodes. */
@@ -114,7 +125,7 @@ export async function enrollNodes(
   nodes: readonly EnrolledNode[],
   { actor, reason = null, operationId = null }: EnrolmentCause,
 ): Promise<string[]> {
-  const enrolled = nodes.map(({ secrets, ...node }) => ({ id: randomUUID(), node, secrets }));
+  const enrolled = nodes.map(({ secrets, identities, ...node }) => ({ id: randomUUID(), node, secrets, identities }));
   const rows = enrolled.map(({ id, node }) => ({
     borrowed: {},
     fallbacks: {},
@@ -127,6 +138,14 @@ export async function enrollNodes(
   await insertGivenMacs(
     transaction.tx,
     rows.flatMap(({ id, macs = [] }) => macs.map((mac) => ({ nodeId: id, mac }))),
+  );
+  await insertIdentities(
+    transaction.tx,
+    enrolled.flatMap(({ id, identities }) => identities.map((identity) => ({ ...identity, nodeId: id }))),
+  );
+  await findConflicts(
+    transaction.tx,
+    rows.flatMap(({ id, macs = [] }) => (macs.length > 0 ? [id] : [])),
   );
   const withSecrets = enrolled.filter(({ secrets }) => Object.keys(secrets).length > 0);
   if (withSecrets.length > 0)
@@ -182,6 +201,20 @@ function macsTaken({ tx }: Transaction, given: readonly NewNode[]): Promise<Refu
       path: ["input", "nodes", String(index), "macs"],
     })),
   );
+}
+
+async function controllersTaken(
+  { tx }: Transaction,
+  given: readonly NewNode[],
+  prepared: readonly PreparedSettings[],
+): Promise<Refusal[]> {
+  const joining = given.map(({ name, sharedController }, index) => ({
+    nodeId: null,
+    name,
+    isShared: sharedController === true,
+    controllers: prepared[index]?.controllers ?? [],
+  }));
+  return (await controllerRefusals(tx, joining)).flat();
 }
 
 async function takenNames(transaction: Transaction, given: readonly NewNode[]): Promise<Refusal[]> {

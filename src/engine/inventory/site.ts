@@ -8,12 +8,16 @@ import { INTERFACES, stepsOf } from "../../drivers/interfaces.ts";
 import type { AnyDriver, AnyStep } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
+import { lockAllIdentities, nodesConcernedBy } from "../../store/node-identities.ts";
 import type { SitePolicy, StepPolicy } from "../../store/records.ts";
 import { changeSite, lockSite } from "../../store/site.ts";
+import { sharedValues } from "../input/machine-identities.ts";
+import { textFlaws } from "../input/size-limits.ts";
 import { LIMITED_PHASES } from "../scheduling/capacity-limits.ts";
 import { checkArgs, issueText } from "../plans/catalogue.ts";
 import { installStepsLost } from "../plans/install-check.ts";
 import type { EngineContext } from "../context.ts";
+import { findConflicts } from "./controller-conflicts.ts";
 import type { Caller } from "../transaction.ts";
 
 /** A change of the policy. An absent member stays, null removes it. */
@@ -25,6 +29,8 @@ export interface SiteChange {
   readonly automaticCleaning?: boolean | null | undefined;
   readonly correctPower?: boolean | null | undefined;
   readonly powerOnFailure?: SitePolicy["powerOnFailure"] | null;
+  /** Replaces all of them. */
+  readonly sharedIdentities?: readonly string[] | null | undefined;
   /** Replaces all of them. */
   readonly steps?: readonly StepRule[] | null | undefined;
 }
@@ -46,10 +52,11 @@ export async function updateSite(
   caller: Caller,
   change: SiteChange,
 ): Promise<SiteEdited> {
-  const flaws = [...limitFlaws(change), ...(await stepFlaws(registry, change.steps ?? []))];
+  const flaws = [...limitFlaws(change), ...sharedFlaws(change), ...(await stepFlaws(registry, change.steps ?? []))];
   if (flaws.length === 0) flaws.push(...installFlaws(registry, change.steps ?? []));
   if (flaws.length > 0) return { done: false, refusals: flaws };
   return transact(async (transaction) => {
+    if (change.sharedIdentities !== undefined) await lockAllIdentities(transaction.tx);
     const site = await lockSite(transaction.tx);
     if (change.ifRevision !== undefined && change.ifRevision !== site.revision) {
       return {
@@ -65,6 +72,10 @@ export async function updateSite(
     }
     const policy = changed(site.policy, change);
     if (!isSameJson(policy, site.policy)) await changeSite(transaction.tx, policy, caller.actor);
+    if (change.sharedIdentities !== undefined) {
+      const values = [site.policy, policy].flatMap(sharedValues);
+      await findConflicts(transaction.tx, await nodesConcernedBy(transaction.tx, values));
+    }
     if (change.phaseLimits !== undefined || change.controllerLimit !== undefined) transaction.afterCommit(nudge);
     return { done: true, refusals: [] };
   });
@@ -72,13 +83,15 @@ export async function updateSite(
 
 /** The policy with the change applied. */
 function changed(policy: SitePolicy, change: SiteChange): SitePolicy {
-  const { phaseLimits, controllerLimit, automaticCleaning, correctPower, powerOnFailure, steps } = change;
+  const { phaseLimits, controllerLimit, automaticCleaning, correctPower, powerOnFailure, sharedIdentities, steps } =
+    change;
   const next = {
     phaseLimits: phaseLimits ? Object.fromEntries(phaseLimits.map(({ phase, limit }) => [phase, limit])) : phaseLimits,
     controllerLimit,
     automaticCleaning,
     correctPower,
     powerOnFailure,
+    sharedIdentities,
     steps: steps ? steps.map(policyOf) : steps,
   };
   const merged = Object.entries({
@@ -140,6 +153,22 @@ function limitFlaws({ phaseLimits, controllerLimit }: SiteChange): Refusal[] {
           ),
         ];
   return [...ofPhases, ...ofController];
+}
+
+// ---- shared identities
+
+const SHARED_IDENTITIES_MAX = 1_000;
+const IDENTITY_LENGTH_MAX = 128;
+
+function sharedFlaws({ sharedIdentities }: SiteChange): Refusal[] {
+  const path = ["input", "sharedIdentities"];
+  if ((sharedIdentities?.length ?? 0) > SHARED_IDENTITIES_MAX)
+    return [
+      { code: "INVALID_INPUT", message: `At most ${SHARED_IDENTITIES_MAX} values are stored; remove some.`, path },
+    ];
+  return (sharedIdentities ?? []).flatMap((text, index) =>
+    textFlaws("value", text, IDENTITY_LENGTH_MAX).map((flaw) => ({ ...flaw, path: [...path, String(index)] })),
+  );
 }
 
 // ---- steps

@@ -5,6 +5,7 @@ import { isSameJson } from "../../runtime/canonical-json.ts";
 import { pick } from "../../runtime/pick.ts";
 import { OPERATOR_COLUMNS } from "../../store/node-fields.ts";
 import type { OperatorColumn, OperatorFields } from "../../store/node-fields.ts";
+import { lockAllIdentities } from "../../store/node-identities.ts";
 import { replaceMacs } from "../../store/node-macs.ts";
 import { lockNodes, nodesByNames, putSecrets, secretsOf, updateNode as changeNode } from "../../store/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
@@ -18,6 +19,7 @@ import { labelFlaws, nameFlaw } from "../input/name-rules.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import type { Caller, Transaction } from "../transaction.ts";
+import { controllerRefusals, joiningNodes, storeControllers } from "./controller-conflicts.ts";
 import { refuseEdit } from "./edit-nodes.ts";
 import type { Edited } from "./edit-nodes.ts";
 import { takenMacs } from "./node-macs.ts";
@@ -69,22 +71,27 @@ async function applyChange(
   { nodeId, change }: UpdateNodeRequest,
 ): Promise<void> {
   const { tx } = transaction;
+  const changesDrivers =
+    change.driver !== undefined || change.settings !== undefined || change.interfaces !== undefined;
+  const { name, macs, sharedController } = change;
+  const changesIdentity = changesDrivers || [name, macs, sharedController].some((one) => one !== undefined);
+  if (changesIdentity) await lockAllIdentities(tx);
   const [node] = await lockNodes(tx, [nodeId]);
   if (!node) throw new RefusalError([unknownNodes([nodeId], NODE)]);
   if (change.ifRevision !== undefined && change.ifRevision !== node.revision)
     throw new RefusalError([staleRevision(node, change.ifRevision)]);
-  const changesDrivers =
-    change.driver !== undefined || change.settings !== undefined || change.interfaces !== undefined;
   const secrets = changesDrivers ? await secretsOf(tx, nodeId) : {};
   const next = merged(node, change);
   const prepared = changesDrivers
     ? await prepareSettings(context.registry, next, ["input"], storedSettings(node, secrets))
     : null;
+  const identity = { node, controllers: prepared?.controllers ?? null, sharedController };
   const flaws = [
     ...(prepared?.refusals ?? fieldFlaws(change)),
     ...(await nameTaken(transaction, node, change)),
     ...(await groupTaken(transaction, node, change)),
     ...(await takenMacs(tx, [{ nodeId, nodeName: next.name, macs: change.macs, path: ["input", "macs"] }])),
+    ...(changesIdentity ? await controllerRefusals(tx, await joiningNodes(tx, [identity])) : []).flat(),
   ];
   if (flaws.length > 0) throw new RefusalError(flaws);
   const changed = changedFields<NodeRow>(node, rowChange(change, next, prepared));
@@ -92,6 +99,7 @@ async function applyChange(
   if (changed || newSecrets) await changeNode(tx, nodeId, changed ?? {});
   if (changed?.macs) await replaceMacs(tx, nodeId, changed.macs);
   if (newSecrets) await putSecrets(tx, [{ nodeId, secrets: newSecrets }]);
+  if (changesIdentity) await storeControllers(tx, [identity]);
 }
 
 function rowChange(change: NodeChange, next: NewNode, prepared: PreparedSettings | null): Change<NodeRow> {

@@ -262,9 +262,9 @@ async function startCleanUps(
 
 /**
  * The nodes of an operation that may be cleaned up, locked. Left out are nodes that the operation has not touched, that
- * were deleted, are busy again, were protected meanwhile, or have had other work after this operation (their contents
- * are no longer its result), those whose run ignored its abort, as a step may still be running there, and those whose
- * machine may still be at a step that must not be cut.
+ * were deleted, are busy again, were protected meanwhile, seem to be the same machine as another node, or have had
+ * other work after this operation (their contents are no longer its result), those whose run ignored its abort, as a
+ * step may still be running there, and those whose machine may still be at a step that must not be cut.
  */
 async function nodesToCleanUp(
   transaction: Transaction,
@@ -277,9 +277,10 @@ async function nodesToCleanUp(
   const busy = new Set((await busyNodes(transaction.tx, ids)).map(({ nodeId }) => nodeId));
   const newest = new Map((await newestWork(transaction.tx, ids, null)).map((run) => [run.nodeId, run.operationId]));
   return nodes.filter(
-    ({ id, isProtected, faultKind }) =>
+    ({ id, isProtected, faultKind, identityConflict }) =>
       !isProtected &&
       faultKind !== "MACHINE_BUSY" &&
+      identityConflict === null &&
       !busy.has(id) &&
       newest.get(id) === operation.id &&
       !ignoredAbort(runOf.get(id)),

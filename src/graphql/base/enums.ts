@@ -18,6 +18,7 @@ import { TOUCHES } from "../../lifecycle/touches.ts";
 import { CHECKSUM_ALGORITHMS, IMAGE_ARCHITECTURES, IMAGE_BOOT_MODES, IMAGE_FORMATS } from "../../lifecycle/images.ts";
 import { BOOT_DEVICES, BOOT_MODES, OPERATION_KINDS, POWER_CHANGES } from "../../lifecycle/verbs.ts";
 import { NODE_FAULTS } from "../../lifecycle/faults.ts";
+import { IDENTITY_KINDS } from "../../lifecycle/identity.ts";
 import { WAIT_REASONS } from "../../lifecycle/waiting.ts";
 import { WAVE_STATES } from "../../lifecycle/waves.ts";
 import type {
@@ -121,6 +122,11 @@ export const ErrorCodeEnum = named(
   "Machine-readable reason, with the equivalent HTTP status. A code never changes its meaning. New codes may be added.",
   ERROR_MEANING,
 );
+export const IdentityKindEnum = named(
+  "IdentityKind",
+  "What identifies a machine. New values may be added.",
+  IDENTITY_KINDS,
+);
 export const FailureKindEnum = named(
   "FailureKind",
   "Cause of a failure as the driver classified it. New values may be added.",
@@ -150,7 +156,8 @@ export const NodeChangeFieldEnum = named<NodeChangeField>(
     DESCRIPTION: "The field `description` of the node.",
     MODEL: "The field `model` of the node.",
     MACS: "The field `macs` of the node.",
-    CONTROLLER: "The field `controller` of the node.",
+    CONTROLLER: "`controller` or `sharedController`.",
+    IDENTITY_CONFLICT: "The field `identityConflict` of the node.",
     LAST_ERROR: "The field `lastError` of the node.",
     IMAGE: "The field `image` of the node.",
     INVENTORY: "`inventory` and `inventories`.",

@@ -45,6 +45,7 @@ export const UserErrorRef = builder.interfaceRef<Refusal>("UserError").implement
       case "INVALID_STATE":
       case "IN_MAINTENANCE":
       case "MAC_TAKEN":
+      case "IDENTITY_CONFLICT":
       case "CLUSTER_LOCKED":
       case "STALE_REVISION":
       case "IDEMPOTENCY_MISMATCH":

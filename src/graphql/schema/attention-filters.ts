@@ -37,6 +37,7 @@ function filterOf({ kind, state, code, driver, detail }: AttentionGroup): JsonOb
         : null;
     case "FAULT":
       return { faulty: true, ...ofDriver };
+    case "IDENTITY_CONFLICT":
     case "STUCK":
     case "WAITING":
     case "ON_HOLD":

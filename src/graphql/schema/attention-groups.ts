@@ -63,12 +63,17 @@ const HELP: Readonly<Record<AttentionKind, { readonly remedy: string; readonly a
       "Check the machine; for an unreachable BMC, repair its connection. A machine that may still be working is not to be switched off.",
     actions: ["CLEAN", "MANAGE"],
   },
+  IDENTITY_CONFLICT: {
+    remedy:
+      "Find out which node is the machine. Delete the other one or correct its address, or say that the value is shared (Node.sharedController, Site.sharedIdentities).",
+    actions: ["INSPECT"],
+  },
   POWER_DRIFT: { remedy: "Set the power again, or have Ostler correct it (Site.correctPower).", actions: ["POWER"] },
   DISAPPEARED: { remedy: "Find the machine; abort its work if it will not come back.", actions: ["ABORT"] },
   MAINTENANCE: { remedy: "End the maintenance, or decommission the node.", actions: ["CLEAR_MAINTENANCE"] },
 };
 
-const ON_NODES: ReadonlySet<Action> = new Set(["MANAGE", "CLEAN", "POWER", "CLEAR_MAINTENANCE"]);
+const ON_NODES: ReadonlySet<Action> = new Set(["MANAGE", "INSPECT", "CLEAN", "POWER", "CLEAR_MAINTENANCE"]);
 
 export interface Suggestion {
   readonly action: Action;
@@ -206,7 +211,7 @@ export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup")
     detail: t.exposeString("detail", {
       nullable: true,
       description:
-        "Kind of the fault, the power that is wanted, the state of the waves, the reason of a wait, or CLEAN_UP for the clean-up runs of an operation; null otherwise.",
+        "Kind of the fault or of the conflict, the power that is wanted, the state of the waves, the reason of a wait, or CLEAN_UP for the clean-up runs of an operation; null otherwise.",
     }),
     cause: t.string({ description: "The cause, as a sentence for people.", resolve: causeOf }),
     remedy: t.string({

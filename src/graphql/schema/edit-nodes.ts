@@ -64,6 +64,9 @@ const EditNodesInput = builder.inputType("EditNodesInput", {
     automaticCleaning: t.boolean({
       description: "Whether automatic clean steps run on the nodes; null to follow the site's policy.",
     }),
+    sharedController: t.boolean({
+      description: "Whether other nodes may have the same management controllers; null counts as false.",
+    }),
     settings: t.field({
       type: [DriverSettingsChangeInput],
       description:

@@ -33,7 +33,7 @@ export function composersOf(registry: Registry): Readonly<Record<ComposedName, C
 
 function nodeFacts(facts: VerbFacts, name: string, registry: Registry) {
   const [driver, borrowed, fallbacks, state, stage, inMaintenance, isProtected, isRetired, hasDisappeared] = facts;
-  const [fault, busyWith] = [facts[9], facts[10]];
+  const [fault, busyWith, identityConflict] = [facts[9], facts[10], facts[11]];
   const row = { state, stage, inMaintenance, isProtected, isRetired, hasDisappeared, driver };
   return factsWith(
     {
@@ -42,6 +42,7 @@ function nodeFacts(facts: VerbFacts, name: string, registry: Registry) {
       name,
       ...row,
       fault: fault && { kind: fault[0], since: new Date(fault[1]), message: fault[2] },
+      identityConflict,
     },
     registry.compose({ driver, borrowed, fallbacks }),
     busyWith && { operationId: busyWith[0], kind: busyWith[1], isEnding: busyWith[2] },

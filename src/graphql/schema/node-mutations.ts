@@ -116,6 +116,10 @@ const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
     automaticCleaning: t.boolean({
       description: "Whether automatic clean steps run on the node; by default the site's policy applies.",
     }),
+    sharedController: t.boolean({
+      description:
+        "Whether other nodes may have the same management controller, because several machines are behind it. Without it such a node is refused with IDENTITY_CONFLICT.",
+    }),
   }),
 });
 
@@ -174,6 +178,10 @@ const UpdateNodeInput = builder.inputType("UpdateNodeInput", {
     }),
     automaticCleaning: t.boolean({
       description: "Whether automatic clean steps run on the node; null to follow the site's policy.",
+    }),
+    sharedController: t.boolean({
+      description:
+        "Whether other nodes may have the same management controller; null counts as false. Refused with IDENTITY_CONFLICT if it is removed while another node has it.",
     }),
   }),
 });

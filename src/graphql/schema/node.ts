@@ -1,6 +1,7 @@
 /** Nodes: the type with its fields. Lists, verbs and mutations of nodes have files of their own. */
 import { NODE_FIELDS } from "../../store/node-fields.ts";
 import type { NodeFault } from "../../lifecycle/faults.ts";
+import type { IdentityConflict } from "../../lifecycle/identity.ts";
 import { inventoriesPages, inventoryCounts } from "../../store/nodes.ts";
 import { operationCountsOfNodes, operationsOfNodes } from "../../store/operation-lists.ts";
 import { transitionCountsOfNodes, transitionsOfNodes } from "../../store/transitions.ts";
@@ -16,6 +17,7 @@ import {
 } from "../base/connection.ts";
 import { CatalogueStepRef, stepCatalogue } from "./catalogue.ts";
 import {
+  IdentityKindEnum,
   NodeFaultKindEnum,
   NodeStateEnum,
   PhaseEnum,
@@ -60,6 +62,26 @@ const NodeFaultRef = builder
       message: t.exposeString("message", { description: "Cause, as a sentence for people." }),
     }),
   });
+
+const IdentityConflictRef = builder.objectRef<IdentityConflict>("IdentityConflict").implement({
+  description: "What two nodes have in common that one machine alone has.",
+  fields: (t) => ({
+    kind: t.field({ type: IdentityKindEnum, description: "What is equal.", resolve: ({ kind }) => kind }),
+    value: t.exposeString("value", { description: "The value, as this node has it." }),
+    nodeName: t.exposeString("nodeName", { description: "Name of the other node." }),
+    node: t.field({
+      type: NodeRef,
+      nullable: true,
+      description: "The other node; the first by name if there are several.",
+      resolve: ({ nodeId }, _args, { load }) => load.node.load(nodeId),
+    }),
+    since: t.field({
+      type: "DateTime",
+      description: "Time at which it was found.",
+      resolve: ({ since }) => new Date(since),
+    }),
+  }),
+});
 
 builder.objectType(NodeRef, {
   description: "Bare-metal machine.",
@@ -236,6 +258,20 @@ builder.objectFields(NodeRef, (t) => ({
     nullable: true,
     description: "Cluster of the node; null if it belongs to none.",
     resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
+  }),
+}));
+
+builder.objectFields(NodeRef, (t) => ({
+  sharedController: t.boolean({
+    description: "Whether other nodes may have the same management controller, because several machines are behind it.",
+    resolve: NODE_FIELDS.sharedController.value,
+  }),
+  identityConflict: t.field({
+    type: IdentityConflictRef,
+    nullable: true,
+    description:
+      "Another node that seems to be the same machine: verbs that erase or install are refused on both with IDENTITY_CONFLICT. Null if there is none. It ends when one of the nodes is deleted, has another address, or is inspected and found to be another machine, and when the value is declared as shared (`sharedController`, `Site.sharedIdentities`).",
+    resolve: NODE_FIELDS.identityConflict.value,
   }),
 }));
 

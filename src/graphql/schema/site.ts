@@ -78,6 +78,11 @@ const SiteRef = builder.objectRef<SiteRow>("Site").implement({
       description: "Power of a node whose cleaning or deployment fails, unless the request chooses.",
       resolve: ({ policy }) => policy.powerOnFailure ?? "OFF",
     }),
+    sharedIdentities: t.stringList({
+      description:
+        "Serial numbers, UUIDs and MAC addresses that several machines have: they decide nothing about whether two nodes are the same machine.",
+      resolve: ({ policy }) => [...(policy.sharedIdentities ?? [])],
+    }),
     steps: t.field({
       type: [StepPolicyRef],
       description: "Policies for single steps.",
@@ -160,6 +165,10 @@ const UpdateSiteInput = builder.inputType("UpdateSiteInput", {
       type: PowerOnFailureEnum,
       description:
         "Power of a node whose cleaning or deployment fails, unless the request chooses; null restores the default, OFF.",
+    }),
+    sharedIdentities: t.stringList({
+      description:
+        "Serial numbers, UUIDs and MAC addresses that several machines have, in any notation, at most 1000; replaces the present ones. Values such as an empty text, NA and 0123456789 decide nothing anyway.",
     }),
     steps: t.field({ type: [StepPolicyInput], description: "Policies for single steps; replaces the present ones." }),
   }),

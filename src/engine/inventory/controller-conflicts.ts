@@ -1,0 +1,126 @@
+/**
+ * The check that no other node is the same system of the same management controller, and the storing of the controllers
+ * of nodes.
+ */
+import type { Refusal } from "../../errors.ts";
+import { conflictRemedy } from "../../lifecycle/identity.ts";
+import { holdersOf, identitiesOf, refreshConflicts, replaceIdentities } from "../../store/node-identities.ts";
+import type { Identity } from "../../store/node-identities.ts";
+import { takeInspectedMacs } from "../../store/node-macs.ts";
+import { updateNode } from "../../store/nodes.ts";
+import type { NodeRow } from "../../store/nodes.ts";
+import type { Reader, Tx } from "../../store/postgres/database.ts";
+import { readSite } from "../../store/site.ts";
+import { INSPECTED_KINDS, sharedValues } from "../input/machine-identities.ts";
+import { isSameJson } from "../../runtime/canonical-json.ts";
+
+/** A controller, and the place in the request that names it. */
+export type GivenController = Identity & { readonly path: readonly string[] };
+
+/** A node that gets controllers. */
+export interface JoiningNode {
+  /** Null: the node is new. */
+  readonly nodeId: string | null;
+  readonly name: string;
+  /** Other nodes may have the same controllers. */
+  readonly isShared: boolean;
+  readonly controllers: readonly GivenController[];
+  /** The controllers that it has and keeps. */
+  readonly kept?: readonly Identity[];
+}
+
+/** The refusals of each node, in their order: a controller and system that another node has, or an earlier one gets. */
+export async function controllerRefusals(reader: Reader, joining: readonly JoiningNode[]): Promise<Refusal[][]> {
+  const asked = joining.flatMap(({ isShared, controllers }) => (isShared ? [] : controllers));
+  const without = joining.flatMap(({ nodeId }) => nodeId ?? []);
+  /** Controller → system → node. */
+  const taken = new Map<string, Map<string, { readonly nodeId: string | null; readonly nodeName: string }>>();
+  const take = (value: string, system: string, by: { readonly nodeId: string | null; readonly nodeName: string }) => {
+    const systems = taken.get(value) ?? new Map<string, typeof by>();
+    taken.set(value, systems);
+    if (!systems.has(system)) systems.set(system, by);
+  };
+  for (const { value, system, ...by } of await holdersOf(reader, asked, without)) take(value, system, by);
+  for (const { nodeId, name, kept = [] } of joining)
+    for (const { value, system } of kept) take(value, system, { nodeId, nodeName: name });
+  return joining.map(({ nodeId, name, isShared, controllers }) => {
+    const refusals = controllers.flatMap(({ value, system, text, path }): Refusal[] => {
+      const systems = isShared ? undefined : taken.get(value);
+      const other = system === "" ? [...(systems?.values() ?? [])][0] : (systems?.get(system) ?? systems?.get(""));
+      if (!other) return [];
+      const which = system === "" ? text : `${text}, system ${system}`;
+      const message = `Node ${name} would be the same machine as node ${other.nodeName}, which has the management controller ${which}. ${conflictRemedy({ kind: "CONTROLLER" })}`;
+      return [{ code: "IDENTITY_CONFLICT", message, path, ...(other.nodeId !== null && { nodeId: other.nodeId }) }];
+    });
+    for (const { value, system } of controllers) take(value, system, { nodeId, nodeName: name });
+    return refusals;
+  });
+}
+
+/** A change of what identifies a locked node. */
+export interface IdentityChange {
+  readonly node: NodeRow;
+  /** Its new controllers; null: they stay. */
+  readonly controllers: readonly GivenController[] | null;
+  readonly sharedController: boolean | null | undefined;
+}
+
+/** The controllers that changes give to nodes that did not have them, or not alone: what has to be checked. */
+export async function joiningNodes(reader: Reader, changes: readonly IdentityChange[]): Promise<JoiningNode[]> {
+  const stored = await controllersOfNodes(reader, changes);
+  return changes.map(({ node, controllers, sharedController }) => {
+    const isShared = sharedController === undefined ? node.sharedController === true : sharedController === true;
+    const before = stored.get(node.id) ?? [];
+    const path = ["input", "sharedController"];
+    const after = controllers ?? before.map((one) => ({ ...one, path }));
+    const had = new Set(node.sharedController === true && !isShared ? [] : before.map(placeOf));
+    const [kept, joined] = [true, false].map((isKept) => after.filter((one) => had.has(placeOf(one)) === isKept));
+    return { nodeId: node.id, name: node.name, isShared, controllers: joined ?? [], kept: kept ?? [] };
+  });
+}
+
+function placeOf({ value, system }: Identity): string {
+  return JSON.stringify([value, system]);
+}
+
+async function controllersOfNodes(reader: Reader, changes: readonly IdentityChange[]) {
+  return identitiesOf(
+    reader,
+    changes.map(({ node }) => node.id),
+    ["CONTROLLER"],
+  );
+}
+
+/**
+ * Stores the controllers of changed nodes. A node in a conflict that gets another one is no longer known by what was
+ * found at the one before.
+ */
+export async function storeControllers(tx: Tx, changes: readonly IdentityChange[]): Promise<void> {
+  const stored = await controllersOfNodes(tx, changes);
+  for (const { node, sharedController, ...change } of changes) {
+    const before = stored.get(node.id) ?? [];
+    const controllers = change.controllers ?? before;
+    const [had, has] = [before, controllers].map((all) => [...new Set(all.map(placeOf))].toSorted());
+    const isMoved = !isSameJson(had, has);
+    if (!isMoved && sharedController === undefined) continue;
+    const isShared = (sharedController === undefined ? node.sharedController : sharedController) === true;
+    await replaceIdentities(
+      tx,
+      node.id,
+      ["CONTROLLER"],
+      controllers.map((one) => ({ ...one, isShared })),
+    );
+    if (!isMoved || node.identityConflict === null) continue;
+    await replaceIdentities(tx, node.id, INSPECTED_KINDS, []);
+    await updateNode(tx, node.id, { macs: await takeInspectedMacs(tx, node.id, []) });
+  }
+  await findConflicts(
+    tx,
+    changes.map(({ node }) => node.id),
+  );
+}
+
+/** Finds the conflicts of nodes again, after a change of what identifies them. */
+export async function findConflicts(tx: Tx, nodeIds: readonly string[]): Promise<void> {
+  if (nodeIds.length > 0) await refreshConflicts(tx, nodeIds, sharedValues((await readSite(tx)).policy));
+}

@@ -1,0 +1,131 @@
+/**
+ * The identities of a machine, in a form in which two notations of one value are equal. Values that vendors give to
+ * many machines, or put where there is none, identify nothing. Pure.
+ */
+
+export const IDENTITY_KINDS = {
+  CONTROLLER: "The management controller, and the system behind it.",
+  UUID: "The UUID that an inspection reported.",
+  SERIAL_NUMBER: "The serial number that an inspection reported.",
+  MAC: "A MAC address of a network interface.",
+} as const;
+/** In the order of their weight: a node with several conflicts shows the first. */
+export type IdentityKind = keyof typeof IDENTITY_KINDS;
+
+/** Another node seems to be the same machine. */
+export interface IdentityConflict {
+  readonly kind: IdentityKind;
+  /** As the machine or the settings have it. */
+  readonly value: string;
+  /** The other node. */
+  readonly nodeId: string;
+  readonly nodeName: string;
+  /** RFC 3339. */
+  readonly since: string;
+}
+
+const KIND_WORDS: Readonly<Record<IdentityKind, string>> = {
+  CONTROLLER: "management controller",
+  UUID: "UUID",
+  SERIAL_NUMBER: "serial number",
+  MAC: "MAC address",
+};
+
+type Shared = Pick<IdentityConflict, "kind" | "value" | "nodeName">;
+
+/** The remedy for two nodes with the same value. */
+export function conflictRemedy({ kind }: Pick<Shared, "kind">): string {
+  return kind === "CONTROLLER"
+    ? "Delete one of the nodes, correct its address with updateNode, or set sharedController: true if there are several machines behind the controller."
+    : "Delete one of the nodes, correct its address with updateNode and inspect it, or add the value to sharedIdentities of the site if several machines have it.";
+}
+
+/** Why a node with a conflict is refused. */
+export function conflictMessage(name: string, { kind, value, nodeName }: Shared): string {
+  return `Node ${name} seems to be the same machine as node ${nodeName}: both have the ${KIND_WORDS[kind]} ${value}. ${conflictRemedy({ kind })}`;
+}
+
+/** Ports that a notation of an address may leave out, as all drivers do not have the same. */
+const DEFAULT_PORT = /^(\[[^\]]*\]|[^:]*):(?:443|623)$/;
+const IPV6 = /^\[?([0-9a-f.:]*:[0-9a-f.:]*:[0-9a-f.:]*)\]?$/;
+
+/** The identity of a management controller: on their default ports, two drivers reach the same one at an address. */
+export function controllerKey(controller: string): string {
+  const text = controller.trim().toLowerCase();
+  const host = (DEFAULT_PORT.exec(text)?.[1] ?? text).replace(/\.$/, "");
+  const url = `http://[${IPV6.exec(host)?.[1] ?? ""}]`;
+  return URL.canParse(url) ? new URL(url).hostname.slice(1, -1) : host;
+}
+
+/** Letters and digits of texts that stand where there is no serial number. */
+const FILLERS: ReadonlySet<string> = new Set(
+  `NA NONE NULL NIL UNKNOWN UNDEFINED UNSPECIFIED NOTSPECIFIED NOTAVAILABLE NOTAPPLICABLE NOTPROVIDED NOTSET
+  NOTDEFINED INVALID EMPTY DEFAULT DEFAULTSTRING OEM OEMSTRING TOBEFILLEDBYOEM TOBEFILLED TBD SERIAL SERIALNUMBER
+  SYSTEMSERIALNUMBER CHASSISSERIALNUMBER BOARDSERIALNUMBER BASEBOARDSERIALNUMBER MBSERIALNUMBER SYSTEMSERIAL
+  CHASSISSERIAL INSYDE INSYDECORP`.split(/\s+/),
+);
+const SEQUENCES = ["0123456789ABCDEF", "123456789ABCDEF", "0123456789", "1234567890", "123456789"];
+const SEQUENCE_LENGTH_MIN = 6;
+const SERIAL_LENGTH_MAX = 128;
+
+/** Null if the serial number identifies no machine. */
+export function serialKey(serial: string): string | null {
+  const text = serial.trim().replaceAll(/\s+/g, " ").toUpperCase();
+  const bare = text.replaceAll(/[^\p{L}\p{N}]/gu, "");
+  const isSequence = bare.length >= SEQUENCE_LENGTH_MIN && SEQUENCES.some((one) => one.repeat(9).startsWith(bare));
+  return /^(.?)\1*$/u.test(bare) || isSequence || FILLERS.has(bare) ? null : text.slice(0, SERIAL_LENGTH_MAX);
+}
+
+const UUID_DIGITS = /^[0-9a-f]{32}$/;
+
+/**
+ * Null if the UUID identifies no machine. SMBIOS stores the first three fields in the other order of bytes, and not all
+ * readers turn them round, so both orders are one UUID.
+ */
+export function uuidKey(uuid: string): string | null {
+  const digits = uuid
+    .toLowerCase()
+    .replace(/^\s*urn:uuid:/, "")
+    .replaceAll(/[\s{}-]/g, "");
+  const key = UUID_DIGITS.test(digits) ? orderless(digits) : null;
+  return key === null || /^(.)\1*$/.test(key) || SHARED_UUIDS.has(key) ? null : key;
+}
+
+/** The lesser of the two orders of bytes. */
+function orderless(digits: string): string {
+  const turned = (from: number, to: number) => digits.slice(from, to).match(/../g)?.toReversed().join("") ?? "";
+  const other = turned(0, 8) + turned(8, 12) + turned(12, 16) + digits.slice(16);
+  return digits < other ? digits : other;
+}
+
+const SHARED_UUIDS: ReadonlySet<string> = new Set(
+  [
+    "03000200040005000006000700080009",
+    "00020003000400050006000700080009",
+    "123456781234567890abcddeefaabbcc",
+    "12345678123412341234123456789abc",
+    "12345678123412341234123456789012",
+    "12345678123456781234567812345678",
+    "0123456789abcdef0123456789abcdef",
+    "000102030405060708090a0b0c0d0e0f",
+    "11111111222233334444555555555555",
+    "ffffff00ffffffffffffffffffffffff",
+    "fefefefefefefefefefefefefefefefe",
+  ].map(orderless),
+);
+
+/** Interfaces between a machine and its own BMC have the same address on every machine of a model. */
+const INTERNAL_INTERFACE = /usb|host.?interface|virtual.?nic|rndis|\bcdc|idrac/i;
+const SHARED_MACS: ReadonlySet<string> = new Set([
+  "be:3a:f2:b6:05:9f",
+  "0a:ca:fe:f0:0d:04",
+  "00:11:22:33:44:55",
+  "12:34:56:78:9a:bc",
+]);
+
+/** Whether a MAC, in lower case with colons, identifies the machine with this interface. */
+export function isMeaningfulMac(mac: string, interfaceName: string): boolean {
+  const isMulticast = (Number.parseInt(mac.slice(0, 2), 16) & 1) === 1;
+  const isOneByte = mac.replaceAll(mac.slice(0, 2), "").replaceAll(":", "") === "";
+  return !isMulticast && !isOneByte && !SHARED_MACS.has(mac) && !INTERNAL_INTERFACE.test(interfaceName);
+}
