@@ -88,7 +88,7 @@ async function activeTasks(service: RedfishService, system: Located): Promise<Ac
 /** All tasks of a list: one that cannot be read may be the one that runs. */
 async function tasksIn(service: RedfishService, list: string): Promise<Resource[]> {
   const listed = await service.get(list, "list of tasks");
-  const count = number(listed, "Members@odata.count") ?? items(listed, "Members").length;
+  const count = Math.max(number(listed, "Members@odata.count") ?? 0, items(listed, "Members").length);
   if (count === 0 && Array.isArray(listed["Members"])) return [];
   const tasks = await service.members(list, "tasks");
   if (tasks.length === 0 || tasks.length < count || tasks.some((one) => stateOf(one) === undefined))

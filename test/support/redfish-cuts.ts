@@ -213,7 +213,7 @@ export const LEFT_ALONE = { code: "TIMEOUT", mayBeWorking: true, whileItWorks: [
 
 /** Performs the work with a short timeout; the fault begins at the first poll, and does not end. */
 export async function neverReports(work: Work, fault: Fault) {
-  const machine = await aMachine(work, "brief", 2000 * BRIEF_SECONDS);
+  const machine = await aMachine(work, "brief", 3000 * BRIEF_SECONDS);
   const { bmc, node } = machine;
   hooks.set(node.name, async (entry) => {
     if (entry === 1) bmc.faults.add({ ...fault, path: work.at });
