@@ -316,6 +316,15 @@ describe("Redfish steps whose request got no answer", () => {
     expect(lab.bmc.state.log.slice(before)).toEqual([]);
   });
 
+  test("update_firmware reported an update that never arrived, because its answer was lost [R-771]", async () => {
+    await using images = await serveImages();
+    await using lab = await redfishLab();
+    lab.bmc.faults.add({ kind: "answer", status: 502, body: "page", method: "POST", path: "SimpleUpdate" });
+    const components = [{ id: "NIC", url: `${images.url}/NIC/23.0` }];
+    expect(await lab.step("update_firmware", { components })).toMatchObject({ kind: "failed", atRest: true });
+    expect(updates(lab)).toBe(0);
+  });
+
   test("secure_erase left drives out, or failed, because the answer for one of them was lost [R-771]", async () => {
     await using lab = await redfishLab({ traits: "idrac-like" });
     const [, second] = lab.bmc.system.drives;

@@ -1,4 +1,4 @@
-/** What the driver `redfish` takes for the end of a task, by the answers of a BMC to the monitor and to the task. */
+/** Answers of a BMC that the driver `redfish` takes for the end of a task, of its monitor and of the task itself. */
 import { createServer } from "node:http";
 import { afterAll, expect, test } from "vitest";
 import { RedfishService } from "../../plugins/redfish/service.ts";

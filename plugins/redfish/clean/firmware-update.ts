@@ -70,7 +70,7 @@ export function updateFirmware(memory: DriverMemory | undefined): CleanStep<Args
 
 /**
  * How far the update is. `before`: the version of the component at its beginning. `end`: where the BMC has reported
- * the end: in the task, or in an answer without a task; null: nowhere.
+ * the end: in the task, or in an answer without a task; null: nowhere. Memos of earlier releases do not have it.
  */
 const memoSchema = lazySchema((z) =>
   z.object({
@@ -78,7 +78,7 @@ const memoSchema = lazySchema((z) =>
     state: z.enum(["SENT", "RESTARTED"]),
     before: z.string().nullable(),
     task: locationsSchema.zod,
-    end: z.enum(["TASK", "ANSWER"]).nullable().default(null),
+    end: z.enum(["TASK", "ANSWER"]).nullable().default("ANSWER"),
     checks: z.int().min(0),
     updated: z.array(z.object({ id: z.string(), from: z.string().nullable(), to: z.string().nullable() })),
   }),
@@ -151,8 +151,9 @@ async function follow(service: RedfishService, call: CleanCall<Args>, memo: Memo
   const isGone = tasks.gone.length > 0;
   if (component.id in tasks.unfinished && !isGone) return wait({ ...memo, checks: 0 }, tasks.seconds);
   const now: Memo = isFollowed && !isGone ? { ...memo, task: [], end: "TASK" } : memo;
-  // The BMC may restart with its new firmware: a read that fails is repeated until the step's timeout.
   const version = await versionOf(service, component.id);
+  // The BMC may restart with its new firmware, and forget the task; the timeout of the step limits that.
+  if (version === undefined) return wait(now);
   const activity = now.end === "TASK" ? "NONE" : await activityOf(service, call.settings);
   const isNew = component.version === null ? version !== memo.before : version === component.version;
   const isSure = activity === "NONE" || activity === "UNREPORTED" || memo.checks >= CHECKS.SENT;
@@ -163,7 +164,8 @@ async function follow(service: RedfishService, call: CleanCall<Args>, memo: Memo
   }
   const hasEnded = activity === "NONE" || (activity === "UNREPORTED" && now.end === "ANSWER");
   if (!hasEnded && memo.state === "SENT") return wait({ ...now, checks: 0 });
-  const isUnverified = memo.state === "RESTARTED" && component.version === null;
+  // Without the BMC's word and without a version, nothing shows that the update was made.
+  const isUnverified = memo.state === "RESTARTED" && component.version === null && memo.end !== null;
   const checksMax = isUnverified ? UNVERIFIED_CHECKS : CHECKS[memo.state];
   if (memo.checks < checksMax) return wait({ ...now, checks: memo.checks + 1 });
   if (isUnverified) {
@@ -177,7 +179,9 @@ async function follow(service: RedfishService, call: CleanCall<Args>, memo: Memo
     return failed(
       `${component.id} reports version ${version ?? "unknown"} after the update and a restart, not ${component.version ?? "another one"}.`,
     );
-  return (await restart(call)) ? wait({ ...now, task: [], state: "RESTARTED", checks: 0 }) : wait(now);
+  if (!(await restart(call))) return wait(now);
+  // A machine that does nothing any more, and has forgotten the task, has ended it.
+  return wait({ ...now, task: [], end: isGone ? "TASK" : now.end, state: "RESTARTED", checks: 0 });
 }
 
 function unreadImage(url: string, error: unknown): RedfishError {
@@ -186,9 +190,15 @@ function unreadImage(url: string, error: unknown): RedfishError {
   return new RedfishError({ kind: "OTHER", retryable: true, effect: "NONE", message });
 }
 
-async function versionOf(service: RedfishService, id: string): Promise<string | null> {
-  const software = await findSoftware(service, id);
-  return software ? componentOf(software).version : null;
+/** Undefined if it cannot be read. */
+async function versionOf(service: RedfishService, id: string): Promise<string | null | undefined> {
+  try {
+    const software = await findSoftware(service, id);
+    return software ? componentOf(software).version : null;
+  } catch (error) {
+    if (error instanceof RedfishError) return undefined;
+    throw error;
+  }
 }
 
 async function findSoftware(service: RedfishService, id: string): Promise<Resource | undefined> {
