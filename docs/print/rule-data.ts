@@ -652,6 +652,22 @@ export const RULES: readonly RuleSection[] = [
         rule: "At each moment of a change of the BMC's password, the old or the new one logs in, and the driver finds out which.",
       },
       { id: "R-405", rule: "Every read path works on recordings of BMCs, and reports what it could not read." },
+      {
+        id: "R-770",
+        rule: "A machine is not switched off or restarted while its BMC writes firmware, applies BIOS settings, erases drives or removes volumes, whatever answers in place of the task.",
+      },
+      {
+        id: "R-771",
+        rule: "A change whose answer is lost counts as received: a second update is not sent, and the step continues by what the machine reports.",
+      },
+      {
+        id: "R-772",
+        rule: "A failed step says that the machine is at rest exactly if the BMC was asked for nothing, has refused it, or has reported the end.",
+      },
+      {
+        id: "R-773",
+        rule: "The work of a machine that must not be cut is read from its update service, tasks, jobs and drives, and is unknown if one of them cannot be read.",
+      },
     ],
   },
   {

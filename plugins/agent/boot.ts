@@ -148,7 +148,8 @@ async function awaitContact(
 }
 
 function failed(errorKind: "TIMEOUT" | "OTHER", reason: string): Booted {
-  return { result: { kind: "failed", reason, retryable: true, errorKind } };
+  // No task was assigned yet.
+  return { result: { kind: "failed", reason, retryable: true, errorKind, atRest: true } };
 }
 
 /**

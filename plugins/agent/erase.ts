@@ -8,6 +8,7 @@ import type { AgentWork } from "./task-step.ts";
 function erasure(mode: "METADATA" | "ALL", limitSeconds: number): AgentWork<StepArgs> {
   return {
     limitSeconds,
+    ...(mode === "ALL" && { worksAlone: true }),
     what: ({ node }) => `The disks of node ${node.name} could not be erased`,
     task: async () => ({ kind: "erase", args: { mode } }),
     output: (output) => output,
@@ -46,6 +47,7 @@ export function eraseDisks(phase: "clean" | "undeploy"): AgentStep {
     idempotent: true,
     retries: { times: 1, backoffSeconds: 30 },
     touches: ["DISKS"],
+    worksAlone: true,
     run: (call) => throughAgent(call, everything),
     abort,
   };

@@ -14,9 +14,17 @@ export class AgentError extends Error implements DriverError {
   }
 }
 
-/** A failure that another attempt does not repair. */
+/** A failure before anything was begun, that another attempt does not repair. */
 export function refused(reason: string): StepResult {
-  return { kind: "failed", reason, retryable: false, errorKind: "REFUSED" };
+  return { kind: "failed", reason, retryable: false, errorKind: "REFUSED", atRest: true };
+}
+
+/** The failure of the BMC's driver while the agent was booted: no task was assigned yet. Throws other errors. */
+export function unbooted(error: unknown): StepResult {
+  if (!(error instanceof Error && error.name === "DriverError" && "kind" in error)) throw error;
+  const retryable = "retryable" in error && error.retryable === true;
+  const errorKind = error.kind as DriverErrorKind;
+  return { kind: "failed", reason: error.message, retryable, errorKind, atRest: true };
 }
 
 /** Whether an error is a driver's report that a machine lacks the ability. */

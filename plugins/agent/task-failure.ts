@@ -70,5 +70,6 @@ export function taskFailure(what: string, error: TaskError): StepResult {
     retryable: retryable ?? error.retryable,
     ...(error.retried === true && { retried: true }),
     errorKind: kind,
+    atRest: true,
   };
 }

@@ -2,7 +2,9 @@
  * A step that gives the agent one task and waits for its result. If no agent is alive, it boots one first: a restart
  * can begin with this step, and a list of clean steps need not contain `boot_agent`.
  *
- * The wait ends with the result. Without one the step is entered each minute, to notice a machine that was lost.
+ * The wait ends with the result. Without one the step is entered each minute, to notice a machine that was lost. The
+ * loss of an agent says nothing about the disks: drives go on with their own erasure. Such a step is not
+ * retried, as that would begin with a power off.
  */
 import * as z from "zod";
 import type { AgentStatus, AgentTask, Json, StepArgs, StepResult } from "../../src/drivers/driver.ts";
@@ -10,7 +12,7 @@ import { bootAgent } from "./boot.ts";
 import { BOOT_LIMIT_SECONDS } from "./boot-step.ts";
 import type { AgentCall } from "./call.ts";
 import { isOver, openSessionOf, secondsFromNow, silentSeconds } from "./call.ts";
-import { refused } from "./error.ts";
+import { refused, unbooted } from "./error.ts";
 import { taskFailure } from "./task-failure.ts";
 
 const LOOK_SECONDS = 60;
@@ -22,6 +24,8 @@ export interface AgentWork<Args extends StepArgs> {
   readonly limitSeconds: number;
   /** Limit with the arguments of the call, if it depends on them. */
   limitOf?(call: AgentCall<Args>): number;
+  /** The disks go on with the work without the agent. */
+  readonly worksAlone?: true;
   /** The beginning of a failure, as "node n1 could not be erased". */
   what(call: AgentCall<Args>): string;
   /** The task, or why it cannot be done on this machine. Made once, or again if a process dies before it has a memo. */
@@ -74,6 +78,7 @@ export async function throughAgent<Args extends StepArgs>(
     kind: "failed",
     reason: `${work.what(call)}: ${reason}`,
     retryable: true,
+    ...(work.worksAlone && { retried: true }),
     errorKind: "UNREACHABLE",
   });
   if (agent === null) return lost("the agent's session has ended.");
@@ -93,7 +98,7 @@ export async function throughAgent<Args extends StepArgs>(
 }
 
 async function begin<Args extends StepArgs>(call: AgentCall<Args>, work: AgentWork<Args>): Promise<StepResult> {
-  const booted = await bootAgent(call);
+  const booted = await bootAgent(call).catch((error: unknown) => ({ result: unbooted(error) }));
   if ("result" in booted) return booted.result;
   const made = await work.task(call, booted.agent);
   if ("problem" in made) return refused(made.problem);

@@ -7,6 +7,7 @@ import { Agent, buildConnector, request as sendRequest } from "undici";
 import type { MachineCall } from "../../src/drivers/driver.ts";
 import { RedfishError, connectionError } from "./error.ts";
 import { pause } from "./poll.ts";
+import { isError, resourceOf, saysWhy } from "./messages.ts";
 import { bmcName } from "../bmc-settings.ts";
 import { originOf } from "./settings.ts";
 import type { Login } from "./settings.ts";
@@ -39,6 +40,8 @@ export interface HttpAnswer {
 
 export interface Connection {
   readonly origin: string;
+  /** Whether the BMC has made a change of the machine, or may be making one, that this connection has sent. */
+  readonly hasChanged: boolean;
   /** Sends a request, and repeats it while the BMC asks for that (status 503 with Retry-After). */
   send(request: HttpRequest): Promise<HttpAnswer>;
   close(): Promise<void>;
@@ -63,10 +66,18 @@ export function connect(call: RedfishCall): Connection {
     pipelining: 1,
     maxResponseSize: ANSWER_BYTES_MAX,
   });
-  let hasChanged = false;
-  const exchangeAt = (given: HttpRequest, url: URL) => {
-    if (given.method !== "GET" && given.isLogin !== true) hasChanged = true;
-    return exchange(call, agent, { ...given, url, withoutEffect: !hasChanged });
+  let changes = 0;
+  const exchangeAt = async (given: HttpRequest, url: URL) => {
+    const isChange = given.method !== "GET" && given.isLogin !== true;
+    if (isChange) changes += 1;
+    try {
+      const answer = await exchange(call, agent, { ...given, url, isChange, withoutEffect: changes === 0 });
+      if (isChange && isRefusal(answer)) changes -= 1;
+      return answer;
+    } catch (error) {
+      if (isChange && error instanceof RedfishError && error.effect === "NONE") changes -= 1;
+      throw error;
+    }
   };
   const followed = async (given: HttpRequest) => {
     let url = urlOf(settings, origin, given.path);
@@ -81,6 +92,9 @@ export function connect(call: RedfishCall): Connection {
   };
   return {
     origin,
+    get hasChanged() {
+      return changes > 0;
+    },
     async send(given) {
       for (let tries = 1; ; tries += 1) {
         const answer = await followed(given);
@@ -92,6 +106,18 @@ export function connect(call: RedfishCall): Connection {
     },
     close: () => agent.destroy(),
   };
+}
+
+/**
+ * Whether an answer says that the BMC has not begun what it was asked for. Other failures may come from a gateway in
+ * front of it, or from a BMC that failed after it began.
+ */
+export function isRefusal(answer: HttpAnswer): boolean {
+  const { status } = answer;
+  if (status === 501 || (status >= 300 && status < 500)) return status !== 408;
+  const body = resourceOf(answer.body) ?? {};
+  if (status === 503) return answer.header("retry-after") !== undefined || isError(body);
+  return status >= 500 && status !== 502 && status !== 504 && saysWhy(body);
 }
 
 /** Seconds to wait before a busy BMC is asked again; undefined if it has answered. */
@@ -117,9 +143,9 @@ function misdirected(settings: Login, what: string): RedfishError {
 async function exchange(
   call: RedfishCall,
   agent: Agent,
-  request: HttpRequest & { readonly url: URL; readonly withoutEffect: boolean },
+  request: HttpRequest & { readonly url: URL; readonly isChange: boolean; readonly withoutEffect: boolean },
 ): Promise<HttpAnswer> {
-  const { method, url, headers, body, task, seconds = REQUEST_SECONDS, withoutEffect } = request;
+  const { method, url, headers, body, task, seconds = REQUEST_SECONDS, isChange, withoutEffect } = request;
   call.signal.throwIfAborted();
   const left = (call.deadline.getTime() - Date.now()) * DEADLINE_SHARE;
   const milliseconds = Math.max(1, Math.floor(Math.min(seconds * 1000, left)));
@@ -140,7 +166,8 @@ async function exchange(
       return { status: answer.statusCode, header: (name) => headerOf(answer.headers[name]), body: text };
     } catch (error) {
       call.signal.throwIfAborted();
-      const failed = { bmc: bmcName(call.settings), task, withoutEffect };
+      const isPartial = body instanceof Readable && !body.readableEnded;
+      const failed = { bmc: bmcName(call.settings), task, withoutEffect, ...(isChange && { change: { isPartial } }) };
       throw connectionError(failed, limit.aborted ? limit.reason : error);
     }
   });

@@ -8,6 +8,8 @@ export class RedfishError extends Error implements DriverError {
   readonly kind: DriverErrorKind;
   readonly retryable: boolean;
   readonly withoutEffect: boolean;
+  /** Of a change. `NONE`: the BMC has not made it. `UNKNOWN`: it may be making it. Absent: the request was a read. */
+  readonly effect: "NONE" | "UNKNOWN" | undefined;
   /** HTTP status, if the BMC has answered. */
   readonly status: number | undefined;
 
@@ -16,14 +18,16 @@ export class RedfishError extends Error implements DriverError {
     this.kind = failure.kind;
     this.retryable = failure.retryable ?? false;
     this.withoutEffect = failure.withoutEffect ?? false;
+    this.effect = failure.effect;
     this.status = failure.status;
   }
 
   /** This error with another text in place of a secret. */
   hiding(secret: string, replacement: string): RedfishError {
-    const { kind, retryable, withoutEffect, status } = this;
+    const { kind, retryable, withoutEffect, effect, status } = this;
     const message = this.message.replaceAll(secret, replacement);
-    return new RedfishError({ kind, retryable, withoutEffect, message, ...(status !== undefined && { status }) });
+    const answer = { ...(effect && { effect }), ...(status !== undefined && { status }) };
+    return new RedfishError({ kind, retryable, withoutEffect, message, ...answer });
   }
 }
 
@@ -34,6 +38,7 @@ interface RedfishFailure {
   readonly retryable?: boolean;
   /** For a TIMEOUT: true if no request of the call can have changed the machine. */
   readonly withoutEffect?: boolean;
+  readonly effect?: "NONE" | "UNKNOWN";
   readonly status?: number;
 }
 
@@ -47,11 +52,16 @@ export interface FailedRequest {
   /** The end of "the BMC was asked to …". */
   readonly task: string;
   readonly withoutEffect: boolean;
+  /** Absent: it was a read. `isPartial`: its body was not sent to its end. */
+  readonly change?: { readonly isPartial: boolean };
 }
 
 /** The error for a request that got no complete answer. */
 export function connectionError(request: FailedRequest, error: unknown): RedfishError {
-  return new RedfishError(classify(request, error), { cause: error });
+  const failure = classify(request, error);
+  const isUnsent = failure.kind === "UNREACHABLE" || CERTIFICATE_CODES.test(codeOf(error));
+  const effect = request.change && (isUnsent || request.change.isPartial ? "NONE" : "UNKNOWN");
+  return new RedfishError({ ...failure, ...(effect && { effect }) }, { cause: error });
 }
 
 function classify({ bmc, task, withoutEffect }: FailedRequest, error: unknown): RedfishFailure {
@@ -74,7 +84,7 @@ function classify({ bmc, task, withoutEffect }: FailedRequest, error: unknown): 
       withoutEffect,
       message: `BMC ${bmc} accepted a connection, but did not ${task} in time; try again, or restart the BMC.`,
     };
-  if (/CERT|SELF_SIGNED|UNABLE_TO_|ERR_TLS|ERR_SSL|EPROTO|FINGERPRINT/.test(code))
+  if (CERTIFICATE_CODES.test(code))
     return {
       kind: "OTHER",
       message: `BMC ${bmc} has a certificate or an encryption that is not accepted (${code}); set certificateAuthority or fingerprint in the node's settings.`,
@@ -97,6 +107,8 @@ const UNREACHABLE_CODES: ReadonlySet<string> = new Set([
   "ETIMEDOUT",
   "UND_ERR_CONNECT_TIMEOUT",
 ]);
+
+const CERTIFICATE_CODES = /CERT|SELF_SIGNED|UNABLE_TO_|ERR_TLS|ERR_SSL|EPROTO|FINGERPRINT/;
 
 const TIMEOUT_CODES: ReadonlySet<string> = new Set(["UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT", "TIMEOUT"]);
 

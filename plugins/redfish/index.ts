@@ -4,6 +4,7 @@
  */
 import type { Driver, DriverFactory, MachineCall } from "../../src/drivers/driver.ts";
 import { abilitiesOf } from "./abilities.ts";
+import { readActivity } from "./activity.ts";
 import { readBios } from "./bios.ts";
 import { readBootDevice, setBootDevice } from "./boot.ts";
 import { applyBiosSettings } from "./clean/bios-settings.ts";
@@ -36,6 +37,7 @@ const factory: DriverFactory<RedfishSettings> = ({ memory }): Driver<RedfishSett
       set: (call, action) => on(call, (service) => setPower(service, call, action)),
       setBootDevice: (call, device, options) => on(call, (service) => setBootDevice(service, call, device, options)),
       readBootDevice: (call) => on(call, (service) => readBootDevice(service, call.settings)),
+      readActivity: (call) => on(call, (service) => readActivity(service, call.settings)),
     },
     media: {
       insert: (call, url, options) => on(call, (service) => insertMedium(service, call, url, options)),

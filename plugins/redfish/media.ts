@@ -86,12 +86,13 @@ function isEmpty(medium: Resource): boolean {
   return boolean(medium, "Inserted") !== true && text(medium, "Image") === undefined;
 }
 
-async function finish(service: RedfishService, call: MediaCall, { task: path }: Outcome, what: string): Promise<void> {
-  if (path === undefined) return;
+/** Waits for the end of the task; what became of one that the BMC has no more, the drive itself reports. */
+async function finish(service: RedfishService, call: MediaCall, { tasks }: Outcome, what: string): Promise<void> {
+  if (tasks.length === 0) return;
   const ended = await waitUntil(call, {
     seconds: INSERT_SECONDS,
-    read: () => readTask(service, path),
-    isReached: ({ kind }) => kind !== "RUNNING",
+    read: () => readTask(service, tasks),
+    isReached: ({ kind }) => kind !== "RUNNING" && kind !== "UNKNOWN",
     describe: () => `BMC ${service.bmc} did not ${what} in time; try again.`,
   });
   if (ended.kind === "FAILED") throw taskFailure(service, what, ended.reason);

@@ -4,10 +4,11 @@
  */
 import { Readable } from "node:stream";
 import type { DriverMemory } from "../../src/drivers/driver.ts";
-import { connect } from "./connection.ts";
+import { connect, isRefusal } from "./connection.ts";
 import type { Connection, HttpAnswer, HttpRequest, RedfishCall } from "./connection.ts";
 import { RedfishError } from "./error.ts";
-import { at, boolean, isResource, items, link, number, text } from "./resource.ts";
+import { messagesOf, resourceOf } from "./messages.ts";
+import { at, boolean, items, link, number, text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 import { authenticate } from "./session.ts";
 import type { Authenticator } from "./session.ts";
@@ -17,8 +18,8 @@ import { bmcName } from "../bmc-settings.ts";
 export interface Outcome {
   readonly status: number;
   readonly body: Resource;
-  /** Where the BMC reports the progress of a task; absent if it has finished. */
-  readonly task?: string;
+  /** Where the BMC reports the progress of a task, on its own address; empty if it has finished. */
+  readonly tasks: string[];
 }
 
 export interface Upload {
@@ -61,6 +62,11 @@ export class RedfishService {
   /** Paths of resources that others link to, and that the BMC does not have. */
   get missing(): readonly string[] {
     return [...this.#missing];
+  }
+
+  /** Whether the machine may have been changed through this service. */
+  get hasChanged(): boolean {
+    return this.#connection.hasChanged;
   }
 
   /** A path that an earlier call has found, kept for a name. */
@@ -171,18 +177,9 @@ export class RedfishService {
     return this.#outcome(task, await this.#send({ method: "DELETE", path, task }));
   }
 
-  /**
-   * Reads a task, or the monitor of a task (DSP0266, 12.2): status 202 while it runs, then the answer to the request
-   * that began it, which can be an error.
-   */
-  async readTask(path: string): Promise<Pick<Outcome, "status" | "body">> {
-    const task = "report the progress of a task";
-    const answer = await this.#send({ method: "GET", path, task });
-    const isBusy = answer.status === 401 || answer.status === 403 || answer.status === 429 || answer.status === 503;
-    if (isBusy) throw this.#refusal(task, answer);
-    const isFailed = answer.status >= 400;
-    const body = answer.body.trim() === "" || isFailed ? parseOr(answer.body, {}) : this.#parsed(task, answer);
-    return { status: answer.status, body };
+  /** Asks for a resource, and returns whatever answers. */
+  async ask(path: string, what: string): Promise<HttpAnswer> {
+    return this.#send({ method: "GET", path, task: `report its ${what}` });
   }
 
   /** Sends an authenticated request, again after a login if the BMC refuses the session. */
@@ -243,26 +240,41 @@ export class RedfishService {
   }
 
   #outcome(task: string, answer: HttpAnswer): Outcome {
-    if (answer.status >= 300) throw this.#refusal(task, answer);
-    const body = answer.body.trim() === "" ? {} : parseOr(answer.body, {});
-    const isTask = answer.status === 202;
-    const monitor = answer.header("location") ?? text(body, "@odata.id");
-    return { status: answer.status, body, ...(isTask && monitor !== undefined && { task: monitor }) };
+    if (answer.status >= 300) {
+      const { kind, retryable, status, message } = this.#refusal(task, answer);
+      const effect = isRefusal(answer) ? "NONE" : "UNKNOWN";
+      throw new RedfishError({ kind, retryable, message, effect, status: status ?? answer.status });
+    }
+    // A page is an answer of a web server, as of its login.
+    if (answer.body.trimStart().startsWith("<"))
+      throw this.#flaw(`was asked to ${task}, and its answer is a page: ${quoted(answer.body)}`, "UNKNOWN");
+    const body = resourceOf(answer.body) ?? {};
+    const named = [answer.header("location"), text(body, "@odata.id"), text(body, "TaskMonitor")];
+    const tasks = answer.status === 202 ? named.flatMap((one) => this.#ownPath(one) ?? []) : [];
+    return { status: answer.status, body, tasks: [...new Set(tasks)] };
+  }
+
+  /** The path of a link on the BMC's own address: behind a gateway, a BMC can link to the address that it knows. */
+  #ownPath(location: string | undefined): string | undefined {
+    if (location === undefined || !URL.canParse(location, this.#connection.origin)) return undefined;
+    const { pathname, search } = new URL(location, this.#connection.origin);
+    return pathname + search;
   }
 
   #parsed(task: string, answer: HttpAnswer): Resource {
-    const body = parseOr(answer.body, undefined);
+    const body = resourceOf(answer.body);
     if (body) return body;
     throw this.#flaw(`was asked to ${task}, and its answer is not a JSON object: ${quoted(answer.body)}`);
   }
 
-  #flaw(what: string): RedfishError {
-    return new RedfishError({ kind: "OTHER", retryable: true, message: `BMC ${this.bmc} ${what}; restart the BMC.` });
+  #flaw(what: string, effect?: "UNKNOWN"): RedfishError {
+    const message = `BMC ${this.bmc} ${what}; restart the BMC.`;
+    return new RedfishError({ kind: "OTHER", retryable: true, message, ...(effect && { effect }) });
   }
 
   #refusal(task: string, answer: HttpAnswer): RedfishError {
     const { status } = answer;
-    const reason = messagesOf(parseOr(answer.body, {})).join(" ") || `HTTP ${status}`;
+    const reason = messagesOf(resourceOf(answer.body) ?? {}).join(" ") || `HTTP ${status}`;
     const message = `BMC ${this.bmc} was asked to ${task}, and refused (${status}): ${shortened(reason)}`;
     if (status === 401) return new RedfishError({ kind: "AUTHENTICATION", status, message });
     if (status === 403)
@@ -295,25 +307,8 @@ export async function withService<Result>(
   }
 }
 
-/** The messages of an error response or a task (DSP0266, 8.6). */
-export function messagesOf(body: Resource): string[] {
-  const error = at(body, "error");
-  const extended = [...items(error, "@Message.ExtendedInfo"), ...items(body, "@Message.ExtendedInfo")];
-  const messages = extended.flatMap((info) => text(info, "Message") ?? text(info, "MessageId") ?? []);
-  return messages.length > 0 ? messages : [text(error, "message") ?? ""].filter((one) => one !== "");
-}
-
 const JSON_BODY = { "content-type": "application/json" };
 const MISSING: ReadonlySet<number> = new Set([404, 405, 410, 501]);
-
-function parseOr<Otherwise>(body: string, otherwise: Otherwise): Resource | Otherwise {
-  try {
-    const value: unknown = JSON.parse(body);
-    return isResource(value) ? value : otherwise;
-  } catch {
-    return otherwise;
-  }
-}
 
 function quoted(body: string): string {
   return body.trim() === "" ? "it is empty" : JSON.stringify(body.slice(0, 200));

@@ -11,6 +11,11 @@ export async function asResult(
   } catch (error) {
     if (!(error instanceof RedfishError)) throw error;
     call.log(error.message);
-    return { kind: "failed", reason: error.message, retryable: error.retryable, errorKind: error.kind };
+    return failureOf(error);
   }
+}
+
+/** `atRest`: the machine was asked for nothing. */
+export function failureOf({ message, retryable, kind }: RedfishError, atRest = false): StepResult {
+  return { kind: "failed", reason: message, retryable, errorKind: kind, ...(atRest && { atRest }) };
 }

@@ -1,47 +1,132 @@
-/** Tasks that a BMC runs after it has accepted a request (DSP0268, Task and Job). */
+/**
+ * Tasks that a BMC runs after it has accepted a request (DSP0268, Task and Job; DSP0266, 12.2). Only the task's own
+ * word ends it: a resource with a state that says so, or the final answer of its monitor. Another answer in its place,
+ * as of a gateway, a login page or a BMC that restarts, leaves it as it is, to be asked again.
+ */
+import type { HttpAnswer } from "./connection.ts";
 import { RedfishError } from "./error.ts";
-import { items, number, text } from "./resource.ts";
+import { messagesOf, reportsError, resourceOf, saysWhy } from "./messages.ts";
+import { items, links, number, text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
-import { messagesOf } from "./service.ts";
 import type { RedfishService } from "./service.ts";
 
 /** How far a task is. */
 export type TaskProgress =
   | { readonly kind: "RUNNING"; readonly percent: number | null; readonly message: string | null }
-  /** `GONE`: the BMC has forgotten the task, as some do when it ends or when they restart. */
-  | { readonly kind: "SUCCEEDED" | "GONE" }
-  | { readonly kind: "FAILED"; readonly reason: string };
+  | { readonly kind: "SUCCEEDED" }
+  | { readonly kind: "FAILED"; readonly reason: string }
+  /** The BMC has no such resource: it has forgotten the task, as some do when it ends or when they restart. */
+  | { readonly kind: "GONE" }
+  | { readonly kind: "UNKNOWN"; readonly reason: string; readonly isLogin: boolean };
 
-const RUNNING = new Set([
-  "New",
-  "Starting",
-  "Running",
-  "Suspended",
-  "Pending",
-  "Stopping",
-  "Interrupted",
-  "Service",
-  "Cancelling",
-  "Scheduled",
-  "Waiting",
-  "Validating",
-  "UserIntervention",
-  "Continue",
-  "Downloading",
+/** In lower case, also those of vendors. All other states may be of a task that runs. */
+const FAILED_STATES: ReadonlySet<string> = new Set([
+  "exception",
+  "killed",
+  "cancelled",
+  "failed",
+  "completedwitherrors",
 ]);
 
-export async function readTask(service: RedfishService, path: string): Promise<TaskProgress> {
-  const { status, body } = await service.readTask(path);
+/** The state of a task or a job in lower case; undefined if the resource is neither. */
+export function stateOf(resource: Resource): string | undefined {
+  return (text(resource, "TaskState") ?? text(resource, "JobState"))?.toLowerCase();
+}
+
+export function isEndState(state: string): boolean {
+  return state === "completed" || FAILED_STATES.has(state);
+}
+
+/** Reads a task where the BMC has named it, and else where BMCs keep tasks. No answer of the BMC makes it reject. */
+export async function readTask(service: RedfishService, named: readonly string[]): Promise<TaskProgress> {
+  let progress: TaskProgress = { kind: "GONE" };
+  for await (const path of placesOf(service, named)) {
+    const found = await readAt(service, path, named.includes(path));
+    if (found.kind === "GONE") continue;
+    if (found.kind !== "UNKNOWN") return found;
+    if (progress.kind === "GONE") progress = found;
+    // Other places would take as long, or count as further failed logins.
+    if (found.isLogin || found.isSilent === true) break;
+  }
+  return progress;
+}
+
+/**
+ * Where a BMC may have a task, also after a restart: where it has named it, then by the usual names. Another service
+ * counts its own tasks, so only an ID that is not a mere number is looked for there.
+ */
+async function* placesOf(service: RedfishService, named: readonly string[]): AsyncGenerator<string> {
+  const seen = new Set(named);
+  yield* named;
+  const ids = new Set(named.flatMap((path) => /\/(?:Tasks|TaskMonitors|Jobs)\/([^/]+)/i.exec(path)?.[1] ?? []));
+  for (const id of ids) {
+    const isNumber = /^\d+$/.test(id);
+    const tasks = [`/redfish/v1/TaskService/Tasks/${id}`, `/redfish/v1/TaskService/TaskMonitors/${id}`];
+    if (!isNumber || named.some((path) => /\/TaskService\//i.test(path))) yield* tasks.filter((one) => !seen.has(one));
+    if (isNumber) continue;
+    const managers = await service.find("/redfish/v1/Managers", "list of managers").catch(onlyFailed);
+    const owners = ["/redfish/v1/JobService", ...links(managers ?? {}, "Members")];
+    yield* owners.map((owner) => `${owner.replace(/\/$/, "")}/Jobs/${id}`).filter((one) => !seen.has(one));
+  }
+}
+
+function onlyFailed(error: unknown): undefined {
+  if (!(error instanceof RedfishError)) throw error;
+}
+
+/** `isNamed`: the BMC has named this path, so an answer without a state can be the final one of its monitor. */
+async function readAt(
+  service: RedfishService,
+  path: string,
+  isNamed: boolean,
+): Promise<TaskProgress & { readonly isSilent?: boolean }> {
+  const answer = await service.ask(path, "progress of a task").catch((error: unknown) => {
+    if (error instanceof RedfishError) return error;
+    throw error;
+  });
+  if (answer instanceof RedfishError) {
+    const { kind, message: reason } = answer;
+    return {
+      kind: "UNKNOWN",
+      reason,
+      isLogin: kind === "AUTHENTICATION",
+      isSilent: kind === "UNREACHABLE" || kind === "TIMEOUT",
+    };
+  }
+  const { status } = answer;
+  const body = resourceOf(answer.body);
+  const state = body && stateOf(body);
+  if (body && state !== undefined) return ofState(body, state);
   if (status === 404 || status === 410) return { kind: "GONE" };
-  const state = text(body, "TaskState") ?? text(body, "JobState");
-  if (state === undefined && status >= 400)
-    return { kind: "FAILED", reason: `it ended with status ${status}: ${messagesOf(body).join(" ")}` };
-  if (state === undefined) return status === 202 ? running(body) : { kind: "SUCCEEDED" };
-  if (RUNNING.has(state)) return running(body);
+  if (isNamed && status === 202) return running(body ?? {});
+  if (isNamed && isSuccess(path, answer, body)) return { kind: "SUCCEEDED" };
+  const isEnd =
+    isNamed && body && !FROM_ELSEWHERE.has(status) && saysWhy(body) && (status >= 400 || reportsError(body));
+  if (isEnd) return { kind: "FAILED", reason: `it ended with status ${status}: ${messagesOf(body).join(" ")}` };
+  const reason = `BMC ${service.bmc} does not report the task at ${path} (${status}).`;
+  return { kind: "UNKNOWN", reason, isLogin: status === 401 };
+}
+
+/** Statuses of a login, a path, a method, a gateway or a BMC that is busy. */
+const FROM_ELSEWHERE: ReadonlySet<number> = new Set([401, 403, 405, 407, 408, 429, 502, 503, 504]);
+
+function ofState(body: Resource, state: string): TaskProgress {
+  if (!isEndState(state)) return running(body);
   const health = text(body, "TaskStatus") ?? text(body, "JobStatus") ?? "OK";
-  if (state === "Completed" && health !== "Critical") return { kind: "SUCCEEDED" };
+  if (state === "completed" && health !== "Critical") return { kind: "SUCCEEDED" };
   const reason = [...taskMessages(body), ...messagesOf(body)].join(" ");
-  return { kind: "FAILED", reason: `it ended as ${state} (${health}): ${reason || "no message"}` };
+  const ended = text(body, "TaskState") ?? text(body, "JobState");
+  return { kind: "FAILED", reason: `it ended as ${ended} (${health}): ${reason || "no message"}` };
+}
+
+/** Whether an answer is the success of the operation: without content, with its message, or the changed resource. */
+function isSuccess(path: string, { status, body: whole }: HttpAnswer, body: Resource | undefined): boolean {
+  if (status === 204) return whole === "";
+  if (status >= 300 || !body || reportsError(body)) return false;
+  const type = text(body, "@odata.type") ?? "";
+  const isOfService = /Collection\b|^#(ServiceRoot|\w*Service|Session|Task|Job)\./.test(type);
+  const isResource = type !== "" && text(body, "@odata.id") !== undefined && !isOfService;
+  return saysWhy(body) || (isResource && !/\/(Tasks|Jobs)\/[^/]+\/?$/i.test(path));
 }
 
 /** `what`: the end of "the BMC was asked to …". */
@@ -49,7 +134,7 @@ export function taskFailure(service: RedfishService, what: string, reason: strin
   return new RedfishError({ kind: "REFUSED", message: `BMC ${service.bmc} was asked to ${what}: ${reason}` });
 }
 
-function running(body: Resource): TaskProgress {
+function running(body: Resource): Extract<TaskProgress, { readonly kind: "RUNNING" }> {
   return {
     kind: "RUNNING",
     percent: number(body, "PercentComplete") ?? null,

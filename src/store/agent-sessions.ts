@@ -12,7 +12,15 @@ export interface AgentSessionView {
   readonly session: AgentSessionRow;
   readonly run: Pick<
     typeof runs.$inferSelect,
-    "id" | "nodeName" | "operationId" | "state" | "position" | "interrupt" | "interruptMode" | "interruptFailure"
+    | "id"
+    | "nodeName"
+    | "operationId"
+    | "state"
+    | "position"
+    | "interrupt"
+    | "interruptMode"
+    | "interruptFailure"
+    | "leftAs"
   >;
   /** Null if no task is assigned. */
   readonly attempt: Pick<typeof attempts.$inferSelect, "state" | "part"> | null;
@@ -38,6 +46,7 @@ const VIEW = {
     interrupt: runs.interrupt,
     interruptMode: runs.interruptMode,
     interruptFailure: runs.interruptFailure,
+    leftAs: runs.leftAs,
   },
   attemptState: attempts.state,
   attemptPart: attempts.part,

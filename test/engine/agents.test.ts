@@ -80,6 +80,23 @@ const DRIVERS = [
       ),
     ),
   }),
+  aDriver("erasing", {
+    usesAgent: true,
+    clean: stepsOf(
+      aStep(
+        "erase",
+        "clean",
+        async (call) => {
+          if (call.memo === null) await open(call);
+          else if (call.memo === "booting") await call.agent.assign(TASK);
+          else return { kind: "failed", reason: "the agent is lost", retryable: false };
+          const memo = call.memo === null ? "booting" : "erasing";
+          return { kind: "wait", callback: true, seconds: memo === "booting" ? 600 : 1, memo };
+        },
+        { worksAlone: true },
+      ),
+    ),
+  }),
   hasty("hasty", 600),
   hasty("impatient", 1),
   hasty("slow_to_assign", 600, true),
@@ -231,6 +248,16 @@ describe("agent session", () => {
     expect(await ostler.engine.agents.poll(bearerOf(node), report())).toEqual({ do: "power_off" });
     expect(await ostler.engine.agents.medium(bearerOf(node))).toBeNull();
     expect(await ostler.engine.agents.isOpen(bearerOf(node))).toBe(false);
+  });
+
+  test("agent session: an agent whose drives erase themselves was ordered to power off when its step had failed [R-770]", async () => {
+    const { node, id } = await cleaning("erasing");
+    await ostler.engine.agents.poll(bearerOf(node), report());
+    const task = { id: await ordered(node), percent: 1, message: null };
+    await ostler.operationEnds(id);
+    expect(await ostler.run(id, node)).toMatchObject({ leftAs: { mayBeWorking: true } });
+    expect(await ostler.engine.agents.poll(bearerOf(node), report("one", task))).toEqual({ do: "continue" });
+    expect(await ostler.engine.agents.poll(bearerOf(node), report())).toEqual({ do: "power_off" });
   });
 
   test("agent session: a later session of the node ends the earlier one [R-462]", async () => {

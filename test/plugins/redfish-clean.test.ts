@@ -1,7 +1,9 @@
 /** Clean steps of the driver `redfish` against simulated BMCs. */
 import { describe, expect, test } from "vitest";
-import { PRESETS } from "../../packages/bmc-simulator/src/index.ts";
+import { PRESETS, PRESET_NAMES } from "../../packages/bmc-simulator/src/index.ts";
+import type { Json } from "../../src/drivers/driver.ts";
 import { redfishLab, serveImages } from "../support/redfish.ts";
+import type { RedfishLab } from "../support/redfish.ts";
 
 const KINDS = ["reference", "idrac-like", "ilo-like", "supermicro-like", "xcc-like", "minimal", "strict"] as const;
 
@@ -134,6 +136,7 @@ describe("Redfish step update_firmware", () => {
       kind: "failed",
       errorKind: "REFUSED",
       retryable: false,
+      atRest: true,
       reason: "NIC reports version 23.0 after the update and a restart, not 23.1.",
     });
   });
@@ -273,5 +276,174 @@ describe("Redfish step rotate_password", () => {
       await lab.step("rotate_password", {}, { settings: { password, nextPassword } });
     }
     expect(lab.bmc.sessions()).toBeLessThanOrEqual(2);
+  });
+});
+
+describe("Redfish steps whose request got no answer", () => {
+  const withoutSimple = { update: { ...PRESETS.reference.update, simple: false } };
+  const updates = ({ bmc }: RedfishLab) =>
+    bmc.state.log.filter(({ message }) => message === "Update: firmware is Running.").length;
+
+  test.each([
+    ["SimpleUpdate", "reference", "SimpleUpdate"],
+    ["a multipart push", withoutSimple, "/UpdateService/upload"],
+  ] as const)(
+    "update_firmware sent a second update, or failed, because the answer to %s was lost [R-771]",
+    async (_what, traits, path) => {
+      await using images = await serveImages();
+      await using lab = await redfishLab({ traits, faults: [{ kind: "lost-answer", method: "POST", path }] });
+      await lab.driver.power.set(lab.call(), "ON");
+      const components = [{ id: "BIOS", url: `${images.url}/BIOS/2.0.0`, version: "2.0.0" }];
+      expect(await lab.step("update_firmware", { components })).toMatchObject({ kind: "done" });
+      expect(updates(lab)).toBe(1);
+    },
+  );
+
+  test("update_firmware restarts no machine that may be writing, if an answer is lost and tasks cannot be read [R-770]", async () => {
+    await using images = await serveImages();
+    await using lab = await redfishLab();
+    await lab.driver.power.set(lab.call(), "ON");
+    lab.bmc.faults.add({ kind: "answer", status: 502, body: "page", method: "POST", path: "SimpleUpdate" });
+    lab.bmc.faults.add({ kind: "answer", status: 404, body: "page", path: "/TaskService" });
+    const args = { components: [{ id: "BIOS", url: `${images.url}/BIOS/2.0.0` }] };
+    const before = lab.bmc.state.log.length;
+    let memo: Json = null;
+    for (let entry = 0; entry < 30; entry += 1) {
+      const result = await lab.enter("update_firmware", args, { memo });
+      if (result.kind !== "wait") throw new Error(`The step ends: ${JSON.stringify(result)}`);
+      memo = result.memo;
+    }
+    expect(lab.bmc.state.log.slice(before)).toEqual([]);
+  });
+
+  test("update_firmware reported an update that never arrived, because its answer was lost [R-771]", async () => {
+    await using images = await serveImages();
+    await using lab = await redfishLab();
+    lab.bmc.faults.add({ kind: "answer", status: 502, body: "page", method: "POST", path: "SimpleUpdate" });
+    const components = [{ id: "NIC", url: `${images.url}/NIC/23.0` }];
+    expect(await lab.step("update_firmware", { components })).toMatchObject({ kind: "failed", atRest: true });
+    expect(updates(lab)).toBe(0);
+  });
+
+  test("secure_erase left drives out, or failed, because the answer for one of them was lost [R-771]", async () => {
+    await using lab = await redfishLab({ traits: "idrac-like" });
+    const [, second] = lab.bmc.system.drives;
+    lab.bmc.faults.add({ kind: "answer", status: 504, body: "page", path: `${second?.id}/Actions`, times: 1 });
+    expect(await lab.step("secure_erase")).toMatchObject({ kind: "done" });
+    expect(Object.keys(lab.bmc.state.erased).toSorted()).toEqual(lab.bmc.system.drives.map(({ id }) => id).toSorted());
+  });
+
+  test("apply_bios_settings failed because the answer to the change was lost [R-771]", async () => {
+    await using lab = await redfishLab({ faults: [{ kind: "lost-answer", method: "PATCH", times: 1 }] });
+    const settings = { SriovGlobalEnable: "Enabled" };
+    expect(await lab.step("apply_bios_settings", { settings })).toMatchObject({ kind: "done" });
+    expect(lab.bmc.state.bios).toMatchObject(settings);
+  });
+
+  test("apply_bios_settings restarted a machine while its firmware was written [R-770]", async () => {
+    await using images = await serveImages();
+    await using lab = await redfishLab({ timing: { taskMs: 400 } });
+    await lab.enter("update_firmware", { components: [{ id: "NIC", url: `${images.url}/NIC/23.0` }] });
+    await expect.poll(() => updates(lab)).toBe(1);
+    expect(await lab.step("apply_bios_settings", { settings: { SriovGlobalEnable: "Enabled" } })).toMatchObject({
+      kind: "done",
+    });
+    const lines = lab.bmc.state.log.map(({ message }) => message);
+    const end = lines.indexOf("Update: firmware is Completed.");
+    expect(end).toBeGreaterThan(-1);
+    expect(lines.findIndex((line) => line.includes("boots from"))).toBeGreaterThan(end);
+  });
+});
+
+describe("Redfish steps that fail with the machine at rest", () => {
+  const components = (url: string) => ({ components: [{ id: "NIC", url, version: "23.0" }] });
+
+  test.each([
+    ["an unreadable inventory", { kind: "answer", status: 500, body: "page", path: "FirmwareInventory" }],
+    ["a refused login", { kind: "answer", status: 401, body: "none" }],
+    ["a refused update", { kind: "answer", status: 400, body: "error", method: "POST", path: "SimpleUpdate" }],
+    ["a busy BMC", { kind: "unavailable", retryAfterSeconds: 0, method: "POST", path: "SimpleUpdate" }],
+  ] as const)("update_firmware says so after %s, as it has begun nothing [R-772]", async (_what, fault) => {
+    await using images = await serveImages();
+    await using lab = await redfishLab({ faults: [fault] });
+    expect(await lab.step("update_firmware", components(`${images.url}/NIC/23.0`))).toMatchObject({
+      kind: "failed",
+      atRest: true,
+    });
+  });
+
+  test("update_firmware says so after the task itself has failed, and after a file server does not answer [R-772]", async () => {
+    await using images = await serveImages();
+    await using lab = await redfishLab();
+    expect(await lab.step("update_firmware", components(`${images.url}/missing/1`))).toMatchObject({
+      kind: "failed",
+      atRest: true,
+    });
+    await using push = await redfishLab({ traits: { update: { ...PRESETS.reference.update, simple: false } } });
+    expect(await push.step("update_firmware", components("http://127.0.0.9:1/NIC"))).toMatchObject({
+      kind: "failed",
+      retryable: true,
+      atRest: true,
+    });
+  });
+
+  test("secure_erase that is refused for one drive failed while others were being erased [R-772]", async () => {
+    await using lab = await redfishLab({ traits: "idrac-like" });
+    const { drives } = lab.bmc.system;
+    lab.bmc.faults.add({ kind: "answer", status: 400, body: "error", path: `${drives[1]?.id}/Actions` });
+    const result = await lab.step("secure_erase");
+    expect(result).toMatchObject({
+      kind: "failed",
+      atRest: true,
+      reason: expect.stringContaining(drives[1]?.id ?? ""),
+    });
+    expect(lab.bmc.state.erasing).toEqual([]);
+    expect(Object.keys(lab.bmc.state.erased)).toEqual([drives[0]?.id]);
+  });
+
+  test("secure_erase and reset_raid declare that the machine works alone", async () => {
+    await using lab = await redfishLab({ traits: "minimal" });
+    expect(lab.driver.clean?.steps.filter(({ worksAlone }) => worksAlone).map(({ name }) => name)).toEqual([
+      "secure_erase",
+      "reset_raid",
+    ]);
+  });
+});
+
+describe("Redfish power.readActivity", () => {
+  const read = (lab: RedfishLab) => lab.driver.power.readActivity?.(lab.call());
+
+  test.each(PRESET_NAMES)(
+    "names what a BMC of the kind %s does, and null when it has ended [R-773]",
+    async (traits) => {
+      await using images = await serveImages();
+      await using lab = await redfishLab({ traits, timing: { taskMs: 150 } });
+      expect(await read(lab)).toBeNull();
+      await lab.enter("update_firmware", { components: [{ id: "NIC", url: `${images.url}/NIC/23.0` }] });
+      expect(await read(lab)).toMatch(/^runs the task "Update: firmware" \((new|running)\)$/);
+      await expect.poll(() => read(lab)).toBeNull();
+    },
+  );
+
+  test("names drives that are being erased, although the BMC has forgotten the task [R-773]", async () => {
+    await using lab = await redfishLab({ timing: { taskMs: 300 } });
+    await lab.enter("secure_erase");
+    await lab.bmc.restart({ ms: 1, tasks: "forgotten" });
+    expect(await read(lab)).toMatch(/^is at an operation of its drives/);
+    await expect.poll(() => read(lab)).toBeNull();
+  });
+
+  test.each([
+    ["its tasks are missing", { kind: "answer", status: 404, body: "page", path: "/TaskService" }],
+    ["the list of tasks is something else", { kind: "answer", status: 200, body: "object", path: "/Tasks" }],
+    ["one of the tasks cannot be read", { kind: "answer", status: 404, body: "page", path: "/Tasks/1" }],
+    ["a login page answers", { kind: "login-page" }],
+    ["the connection breaks", { kind: "reset" }],
+  ] as const)("throws when %s, as then nothing is known [R-773]", async (_what, fault) => {
+    await using images = await serveImages();
+    await using lab = await redfishLab({ traits: { expand: null }, faults: [{ kind: "stuck-task" }] });
+    await lab.enter("update_firmware", { components: [{ id: "NIC", url: `${images.url}/NIC/23.0` }] });
+    lab.bmc.faults.add({ ...fault, method: "GET" });
+    await expect(read(lab)).rejects.toMatchObject({ name: "DriverError" });
   });
 });

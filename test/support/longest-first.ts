@@ -14,6 +14,7 @@ export const LONG_FILES = [
   "test/packages/agent.test.ts",
   "test/engine/sweep.test.ts",
   "test/engine/abort.test.ts",
+  "test/plugins/redfish-cuts.test.ts",
   "test/plugins/redfish.test.ts",
   "test/plugins/redfish-clean.test.ts",
   "test/engine/timeouts.test.ts",

@@ -97,6 +97,10 @@ export interface BmcState {
   log: readonly LogEntry[];
   logMade: number;
   account: { userName: string; password: string };
+  /** Drives that are being erased. */
+  erasing: readonly string[];
+  /** Tasks are at their own place only: there are no monitors and no jobs. */
+  tasksMoved: boolean;
   /** Time (ms) until which the BMC restarts. */
   restartingUntil: number;
 }
@@ -141,6 +145,8 @@ export function newState(account: { readonly userName: string; readonly password
     log: [],
     logMade: 0,
     account: { ...account },
+    erasing: [],
+    tasksMoved: false,
     restartingUntil: 0,
   };
 }

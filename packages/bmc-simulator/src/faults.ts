@@ -11,6 +11,8 @@ export type FaultKind =
   | { readonly kind: "half" }
   /** Resets the connection. */
   | { readonly kind: "reset" }
+  /** Does what the request asks for, and resets the connection in place of an answer. */
+  | { readonly kind: "lost-answer" }
   | { readonly kind: "unavailable"; readonly retryAfterSeconds: number }
   /** Ends the session that the request uses, and answers 401. Requests without a session get 401 too. */
   | { readonly kind: "lost-session" }
@@ -18,12 +20,19 @@ export type FaultKind =
   | { readonly kind: "malformed" }
   /** Sends valid JSON of `bytes` bytes. */
   | { readonly kind: "huge"; readonly bytes: number }
+  /** Answers in place of the BMC, as a gateway or a login does. */
+  | { readonly kind: "answer"; readonly status: number; readonly body: OtherBody }
+  /** Redirects to a page at the BMC's own address. */
+  | { readonly kind: "login-page" }
   /** Redirects to the same path at another origin, such as `http://127.0.0.9:80`. */
   | { readonly kind: "redirect"; readonly to: string }
   /** Affects new TLS connections; has no path. */
   | { readonly kind: "certificate"; readonly problem: CertificateProblem }
   /** Tasks that start from now on never end. */
   | { readonly kind: "stuck-task" };
+
+/** A page, nothing, an object that is not of Redfish, a list, or an error of Redfish without a reason. */
+export type OtherBody = "page" | "none" | "object" | "list" | "error";
 
 export type CertificateProblem = "expired" | "wrong-name";
 
@@ -99,10 +108,13 @@ const NEEDS: Record<FaultKind["kind"], Readonly<Record<string, "number" | "strin
   deaf: {},
   half: {},
   reset: {},
+  "lost-answer": {},
   unavailable: { retryAfterSeconds: "number" },
   "lost-session": {},
   malformed: {},
   huge: { bytes: "number" },
+  answer: { status: "number", body: "string" },
+  "login-page": {},
   redirect: { to: "string" },
   certificate: { problem: "string" },
   "stuck-task": {},

@@ -1,6 +1,6 @@
 /** Answers that are wrong on purpose. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Fault } from "./faults.ts";
+import type { Fault, OtherBody } from "./faults.ts";
 
 export interface Exchange {
   readonly request: IncomingMessage;
@@ -19,6 +19,13 @@ export function answeredByFault({ request, response }: Exchange, faults: readonl
       case "unavailable":
         response.writeHead(503, { "Retry-After": String(fault.retryAfterSeconds), "Content-Length": 0 }).end();
         return true;
+      case "answer":
+        response.writeHead(fault.status, { "Content-Type": fault.body === "page" ? "text/html" : "application/json" });
+        response.end(BODIES[fault.body]);
+        return true;
+      case "login-page":
+        response.writeHead(302, { Location: LOGIN_PAGE, "Content-Length": 0 }).end();
+        return true;
       case "redirect":
         response.writeHead(307, { Location: new URL(request.url ?? "/", fault.to).href, "Content-Length": 0 }).end();
         return true;
@@ -29,6 +36,7 @@ export function answeredByFault({ request, response }: Exchange, faults: readonl
       case "deaf":
       case "half":
       case "lost-session":
+      case "lost-answer":
       case "malformed":
       case "certificate":
       case "stuck-task":
@@ -36,6 +44,16 @@ export function answeredByFault({ request, response }: Exchange, faults: readonl
     }
   return false;
 }
+
+export const LOGIN_PAGE = "/login.html";
+
+export const BODIES: Readonly<Record<OtherBody, string>> = {
+  page: "<html><title>Log in</title></html>",
+  none: "",
+  object: '{"login":"required"}',
+  list: '[{"login":"required"}]',
+  error: '{"error":{"code":"Base.1.8.GeneralError","message":"A general error has occurred."}}',
+};
 
 /** Sends a body as the faults want it: whole, cut but complete for HTTP, or half and then nothing. */
 export function sendBody(response: ServerResponse, body: string, faults: readonly Fault[]): void {
@@ -46,7 +64,7 @@ export function sendBody(response: ServerResponse, body: string, faults: readonl
   else response.end(text);
 }
 
-function resetConnection({ socket }: IncomingMessage): void {
+export function resetConnection({ socket }: IncomingMessage): void {
   // A TLS connection has no reset of its own; destroying it closes the connection without the end of TLS.
   if ("resetAndDestroy" in socket && !("encrypted" in socket)) socket.resetAndDestroy();
   else socket.destroy();

@@ -7,6 +7,7 @@ import type { IncomingMessage, Server as HttpServer, ServerResponse } from "node
 import { createServer as createHttpsServer } from "node:https";
 import { createServer } from "node:net";
 import type { Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
 import { makeCertificate } from "./certificates.ts";
 import type { TlsCertificate } from "./certificates.ts";
 import type { Bmc } from "./bmc.ts";
@@ -25,6 +26,8 @@ export interface Listener {
   readonly port: number;
   /** Connections belong to this BMC from now on. */
   attach(bmc: Bmc): void;
+  /** Refuses connections for a time, and ends those that are open. */
+  pause(ms: number): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -112,10 +115,17 @@ async function listen({ scheme, owners, accept }: Wiring, host: string, asked: n
     if (owner) accept(owner, socket);
     else socket.destroy();
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(asked, host, resolve);
-  });
+  const open = (at: number) =>
+    new Promise<void>((resolve, reject) => {
+      server.once("error", reject);
+      server.listen(at, host, resolve);
+    });
+  const shut = async () => {
+    for (const socket of sockets) socket.destroy();
+    if (server.listening) await new Promise<void>((resolve) => server.close(() => resolve()));
+  };
+  let isClosed = false;
+  await open(asked);
   const address = server.address();
   const port = typeof address === "object" && address !== null ? address.port : asked;
   const key = `${host}:${port}`;
@@ -126,10 +136,15 @@ async function listen({ scheme, owners, accept }: Wiring, host: string, asked: n
       owner = bmc;
       owners.set(key, bmc);
     },
+    async pause(ms) {
+      await shut();
+      await delay(ms);
+      if (!isClosed) await open(port);
+    },
     async close() {
+      isClosed = true;
       owners.delete(key);
-      for (const socket of sockets) socket.destroy();
-      await new Promise<void>((resolve) => server.close(() => resolve()));
+      await shut();
     },
   };
 }

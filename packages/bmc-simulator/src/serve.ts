@@ -5,7 +5,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Bmc } from "./bmc.ts";
-import { answeredByFault, sendBody } from "./faulty-answers.ts";
+import { BODIES, LOGIN_PAGE, answeredByFault, resetConnection, sendBody } from "./faulty-answers.ts";
 import type { Fault } from "./faults.ts";
 import { latencyOf } from "./latency.ts";
 import { queried } from "./query.ts";
@@ -64,6 +64,8 @@ async function answerRequest(bmc: Bmc, exchange: Exchange, { raw, login }: Recei
     });
   if (target === "/redfish") return send(bmc, exchange, { status: 200, body: { v1: `${ROOT}/` } });
   const { push } = bmc.traits.update;
+  if (target === LOGIN_PAGE)
+    return send(bmc, exchange, { status: 200, body: BODIES.page, headers: { "Content-Type": "text/html" } });
   const isPush = method === "POST" && target === push;
   if (!isPush && !isBelowRoot(target)) return send(bmc, exchange, notFound(target));
   const path = target.slice(ROOT.length);
@@ -218,7 +220,8 @@ function parsedBody(raw: Buffer, { headers }: IncomingMessage): Body | null {
   }
 }
 
-function send(bmc: Bmc, { response, method, faults }: Exchange, answer: Answer): void {
+function send(bmc: Bmc, { request, response, method, faults }: Exchange, answer: Answer): void {
+  if (faults.some(({ kind }) => kind === "lost-answer")) return resetConnection(request);
   const { status, refusal, headers } = answer;
   const body = refusal ? messageBody(bmc.traits, refusal) : answer.body;
   response.statusCode = status;

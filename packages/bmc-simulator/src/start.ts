@@ -63,6 +63,8 @@ export interface SimulatedBmc {
   readonly state: BmcState;
   readonly faults: Faults;
   readonly sessions: () => number;
+  /** Restarts the BMC itself: connections are refused for a time, sessions end. Its tasks go on. */
+  restart(how: { readonly ms: number; readonly tasks: "kept" | "forgotten" | "moved" }): Promise<void>;
   /** Null without TLS. The certificate is its own CA. */
   readonly tls: { readonly ca: string; readonly fingerprint256: string } | null;
   /** Closes the listening socket and all connections. */
@@ -134,6 +136,12 @@ function assemble(place: Place, settings: BmcSettings & { readonly traits: Trait
     faults: bmc.faults,
     sessions: () => bmc.sessions.list().length,
     tls: front.certificate && { ca: front.certificate.certificate, fingerprint256: front.certificate.fingerprint256 },
+    async restart({ ms, tasks }) {
+      bmc.sessions.endAll();
+      if (tasks === "forgotten") bmc.tasks.forgetAll();
+      if (tasks === "moved") bmc.state.tasksMoved = true;
+      await listener.pause(ms);
+    },
     async close() {
       bmc.timers.close();
       await listener.close();

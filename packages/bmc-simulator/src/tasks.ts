@@ -44,6 +44,8 @@ export interface TaskStore {
   find(id: string | undefined): Task | undefined;
   cancel(id: string): boolean;
   list(): readonly Task[];
+  /** Their work goes on. */
+  forgetAll(): void;
 }
 
 export interface TaskSettings {
@@ -127,5 +129,8 @@ export function createTasks(settings: TaskSettings): TaskStore {
       return true;
     },
     list: () => tasks,
+    forgetAll() {
+      tasks = [];
+    },
   };
 }

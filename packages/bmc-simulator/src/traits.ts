@@ -84,6 +84,8 @@ export interface Traits {
     readonly ejectListed: "always" | "inserted";
   };
   readonly update: {
+    /** Offers the action SimpleUpdate. */
+    readonly simple: boolean;
     readonly start: boolean;
     readonly multipart: boolean;
     /** Path of HttpPushUri, null without one. */
@@ -104,7 +106,13 @@ export interface Traits {
   /** Members per page of a collection, null without paging. */
   readonly pageSize: number | null;
   readonly nics: "ethernet-interfaces" | "network-adapters" | "both";
-  readonly storage: { readonly secureErase: boolean; readonly volumes: boolean; readonly reset: boolean };
+  readonly storage: {
+    readonly secureErase: boolean;
+    readonly volumes: boolean;
+    readonly reset: boolean;
+    /** A volume is removed by a task. */
+    readonly deletionTask: boolean;
+  };
   readonly jobs: boolean;
   readonly sensors: "thermal-and-power" | "subsystems";
   readonly indicator: "IndicatorLED" | "LocationIndicatorActive";
@@ -155,13 +163,13 @@ const REFERENCE: Traits = {
   links: { lowerCase: "never", trailingSlash: "never", absolute: false },
   etags: "offered",
   media: { onManager: [{ id: "Cd", types: CD }], onSystem: [], by: "action", ejectListed: "always" },
-  update: { start: true, multipart: true, push: null, taskIn: "location-of-monitor", biosAtReset: true },
+  update: { simple: true, start: true, multipart: true, push: null, taskIn: "location-of-monitor", biosAtReset: true },
   events: { stream: "/EventService/SSE", push: true },
   expand: { levelsMax: 3, all: true, links: true, noLinks: true },
   unsupportedQuery: "refused",
   pageSize: null,
   nics: "both",
-  storage: { secureErase: true, volumes: true, reset: true },
+  storage: { secureErase: true, volumes: true, reset: true, deletionTask: false },
   jobs: false,
   sensors: "subsystems",
   indicator: "LocationIndicatorActive",
@@ -216,6 +224,7 @@ const IDRAC_LIKE: Traits = {
     ],
   },
   update: {
+    simple: true,
     start: true,
     multipart: true,
     push: "/redfish/v1/UpdateService/FirmwareInventory",
@@ -227,6 +236,7 @@ const IDRAC_LIKE: Traits = {
   unsupportedQuery: "refused",
   pageSize: 50,
   nics: "both",
+  storage: { ...REFERENCE.storage, deletionTask: true },
   jobs: true,
   sensors: "thermal-and-power",
   indicator: "IndicatorLED",
@@ -268,6 +278,7 @@ const ILO_LIKE: Traits = {
     ],
   },
   update: {
+    simple: true,
     start: false,
     multipart: false,
     push: "/cgi-bin/uploadFile",
@@ -278,7 +289,7 @@ const ILO_LIKE: Traits = {
   expand: { levelsMax: 1, all: false, links: false, noLinks: true },
   unsupportedQuery: "ignored",
   nics: "both",
-  storage: { secureErase: true, volumes: true, reset: false },
+  storage: { secureErase: true, volumes: true, reset: false, deletionTask: false },
   sensors: "thermal-and-power",
   indicator: "IndicatorLED",
   pcieDevicesOn: "chassis",
@@ -327,7 +338,7 @@ const SUPERMICRO_LIKE: Traits = {
     ],
     ejectListed: "inserted",
   },
-  update: { start: true, multipart: true, push: null, taskIn: "body", biosAtReset: true },
+  update: { simple: true, start: true, multipart: true, push: null, taskIn: "body", biosAtReset: true },
   events: { stream: null, push: true },
   expand: { levelsMax: 2, all: true, links: true, noLinks: true },
   unsupportedQuery: "ignored",
@@ -362,6 +373,7 @@ const XCC_LIKE: Traits = {
     ejectListed: "always",
   },
   update: {
+    simple: true,
     start: false,
     multipart: true,
     push: "/fwupdate",
@@ -397,6 +409,7 @@ const OPENBMC_LIKE: Traits = {
     ejectListed: "always",
   },
   update: {
+    simple: true,
     start: false,
     multipart: true,
     push: "/redfish/v1/UpdateService/update",
@@ -407,7 +420,7 @@ const OPENBMC_LIKE: Traits = {
   expand: null,
   unsupportedQuery: "ignored",
   nics: "ethernet-interfaces",
-  storage: { secureErase: false, volumes: false, reset: false },
+  storage: { secureErase: false, volumes: false, reset: false, deletionTask: false },
   pcieDevicesOn: "system",
   logsOn: "system",
   secureBoot: false,
@@ -433,13 +446,13 @@ const MINIMAL: Traits = {
   bios: { settings: "Settings", applyTimes: [], task: false },
   links: { lowerCase: "always", trailingSlash: "always", absolute: true },
   etags: "none",
-  update: { start: false, multipart: false, push: null, taskIn: "location-of-task", biosAtReset: false },
+  update: { simple: true, start: false, multipart: false, push: null, taskIn: "location-of-task", biosAtReset: false },
   events: { stream: null, push: false },
   expand: null,
   unsupportedQuery: "ignored",
   pageSize: 2,
   nics: "ethernet-interfaces",
-  storage: { secureErase: false, volumes: false, reset: false },
+  storage: { secureErase: false, volumes: false, reset: false, deletionTask: false },
   sensors: "thermal-and-power",
   indicator: "IndicatorLED",
   pcieDevicesOn: "chassis",

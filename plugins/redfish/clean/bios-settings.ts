@@ -4,11 +4,14 @@
 import { lazySchema } from "../../lazy-schema.ts";
 import type { Output } from "../../lazy-schema.ts";
 import type { BiosAttribute, BiosValue, DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
+import { activityOf } from "../activity.ts";
+import { RedfishError } from "../error.ts";
+import { lastPart } from "../system.ts";
 import { applyTimes, biosAttributes, findBios } from "../bios.ts";
 import type { Bios } from "../bios.ts";
 import type { Resource } from "../resource.ts";
-import type { Outcome, RedfishService } from "../service.ts";
-import { POLL_SECONDS, failed, onService, readTasks } from "./clean-step.ts";
+import type { RedfishService } from "../service.ts";
+import { POLL_SECONDS, failed, locationsSchema, onService, readTasks, restart } from "./clean-step.ts";
 import type { CleanCall, CleanStep } from "./clean-step.ts";
 
 const args = lazySchema((z) =>
@@ -22,7 +25,7 @@ const args = lazySchema((z) =>
 
 type Args = Output<typeof args>;
 
-/** Reads after the restart: half an hour. A start with new settings takes minutes. */
+/** Reads after the restart and the end of the BMC's task: half an hour. A start with new settings takes minutes. */
 const CHECKS_MAX = 180;
 
 export function applyBiosSettings(memory: DriverMemory | undefined): CleanStep<Args> {
@@ -47,39 +50,73 @@ async function apply(service: RedfishService, call: CleanCall<Args>): Promise<St
   const attributes = new Map(biosAttributes(bios).map((one) => [one.name, one]));
   const memo = memoSchema.safeParse(call.memo).data;
   const names = Object.keys(settings).filter((name) => attributes.get(name)?.value !== settings[name]);
-  if (names.length === 0) return { kind: "done", output: { changed: memo?.changed ?? [] } };
   if (memo) return follow(service, call, memo, names);
+  if (names.length === 0) return { kind: "done", output: { changed: [] } };
   const flaws = Object.entries(settings).flatMap(([name, value]) => flawOf(bios, attributes.get(name), name, value));
-  if (flaws.length > 0) return failed(`The BIOS of this machine does not accept: ${flaws.join("; ")}.`);
+  if (flaws.length > 0)
+    return failed(`The BIOS of this machine does not accept: ${flaws.join("; ")}.`, call.memo === null);
   const changes = Object.fromEntries(names.map((name) => [name, settings[name]]));
   const isPending = names.every((name) => attributes.get(name)?.pending === changes[name]);
-  const task = isPending ? undefined : (await send(service, bios, changes)).task;
+  const task = isPending ? [] : await send(service, call, bios, changes);
+  // The answer was lost. The settings for the next start show whether the BMC has the change.
+  if (task === null) return { kind: "wait", seconds: POLL_SECONDS, memo: "SENT" };
   call.log(`BIOS settings for the next start: ${names.join(", ")}.`);
-  await call.power.set("REBOOT");
-  return wait({ changed: names, task: task ?? "", checks: 0 });
+  return restartFor(service, call, { changed: names, task, checks: 0, restarted: false });
 }
 
-async function send(service: RedfishService, bios: Bios, changes: Resource): Promise<Outcome> {
+/** The BMC's task; null if it is not known whether the BMC has made the change. */
+async function send(
+  service: RedfishService,
+  call: CleanCall<Args>,
+  bios: Bios,
+  changes: Resource,
+): Promise<string[] | null> {
   const onReset = applyTimes(bios)?.includes("OnReset") === true;
   const body = { Attributes: changes, ...(onReset && { "@Redfish.SettingsApplyTime": { ApplyTime: "OnReset" } }) };
-  return service.patch(bios.settingsPath, body, "change BIOS settings");
+  try {
+    return (await service.patch(bios.settingsPath, body, "change BIOS settings")).tasks;
+  } catch (error) {
+    if (!(error instanceof RedfishError) || error.effect !== "UNKNOWN") throw error;
+    call.log(error.message);
+    return null;
+  }
 }
 
-/** Waits until the machine has started with the new values. */
+/** Restarts the machine, unless it is at something else that must not be cut: then it is tried at the next entry. */
+async function restartFor(service: RedfishService, call: CleanCall<Args>, memo: Memo): Promise<StepResult> {
+  const own = new Set(memo.task.map(lastPart));
+  // Changes of settings that wait for this restart are tasks that have not begun.
+  const activity = await activityOf(
+    service,
+    call.settings,
+    ({ id, state }) => !own.has(id) && state !== "new" && state !== "starting",
+  );
+  const mayCut = activity === "NONE" || activity === "UNREPORTED";
+  return wait({ ...memo, restarted: mayCut && (await restart(call)) });
+}
+
+/** Waits until the machine has started with the new values, and the BMC's task has ended. */
 async function follow(
   service: RedfishService,
   call: CleanCall<Args>,
   memo: Memo,
   missing: readonly string[],
 ): Promise<StepResult> {
-  const { running, failures } = await readTasks(service, call, memo.task === "" ? {} : { BIOS: memo.task });
-  if (failures.length > 0) return failed(failures.join(" "));
-  if (memo.checks < CHECKS_MAX) return wait({ ...memo, task: running["BIOS"] ?? "", checks: memo.checks + 1 });
-  return failed(`The machine was restarted, but still reports other values of: ${missing.join(", ")}.`);
+  if (!memo.restarted && missing.length > 0) return restartFor(service, call, memo);
+  const tasks = await readTasks(service, call, memo.task.length === 0 ? {} : { BIOS: memo.task });
+  if (tasks.failures.length > 0) return failed(tasks.failures.join(" "));
+  const isGone = tasks.gone.length > 0;
+  if ("BIOS" in tasks.unfinished && !isGone) return wait({ ...memo, checks: 0 }, tasks.seconds);
+  const activity = memo.task.length > 0 && !isGone ? "NONE" : await activityOf(service, call.settings);
+  const hasEnded = activity === "NONE" || activity === "UNREPORTED";
+  if (missing.length === 0 && hasEnded) return { kind: "done", output: { changed: memo.changed } };
+  if (memo.checks < CHECKS_MAX || !hasEnded) return wait({ ...memo, checks: memo.checks + 1 });
+  const reason = `The machine was restarted, but still reports other values of: ${missing.join(", ")}.`;
+  return failed(reason, activity === "NONE");
 }
 
-function wait(memo: Memo): StepResult {
-  return { kind: "wait", seconds: POLL_SECONDS, memo };
+function wait(memo: Memo, seconds = POLL_SECONDS): StepResult {
+  return { kind: "wait", seconds, memo };
 }
 
 /** Why the machine would refuse a value; a dependent attribute may be writable after the other changes. */
@@ -96,9 +133,14 @@ function flawOf(bios: Bios, attribute: BiosAttribute | undefined, name: string, 
   return maximum !== undefined && Number(value) > maximum ? [`${name} is at most ${maximum}`] : [];
 }
 
-/** `changed`: names of attributes. `task`: of the BMC, empty if there is none. */
+/** `changed`: names of attributes. `task`: of the BMC, empty if there is none. Earlier releases have no `restarted`. */
 const memoSchema = lazySchema((z) =>
-  z.object({ changed: z.array(z.string()), task: z.string(), checks: z.int().min(0) }),
+  z.object({
+    changed: z.array(z.string()),
+    task: locationsSchema.zod,
+    checks: z.int().min(0),
+    restarted: z.boolean().default(true),
+  }),
 );
 
 type Memo = Output<typeof memoSchema>;

@@ -1,64 +1,101 @@
 /** Parts that the clean steps of this driver share. */
-import type { DriverMemory, Json, Step, StepArgs, StepCall, StepResult } from "../../../src/drivers/driver.ts";
+import { lazySchema } from "../../lazy-schema.ts";
+import type { DriverMemory, Step, StepArgs, StepCall, StepResult } from "../../../src/drivers/driver.ts";
 import { RedfishError } from "../error.ts";
 import { withService } from "../service.ts";
 import type { RedfishService } from "../service.ts";
 import type { RedfishSettings } from "../settings.ts";
-import { asResult } from "../step-result.ts";
+import { failureOf } from "../step-result.ts";
 import { readTask } from "../task.ts";
 
 export type CleanCall<Args extends StepArgs = StepArgs> = StepCall<RedfishSettings, Args>;
 export type CleanStep<Args extends StepArgs = StepArgs> = Step<RedfishSettings, Args>;
 
-/** The `run` of a step: its work on the service, with the failure of a request as its result. */
+export const POLL_SECONDS = 10;
+/** After a refused login: BMCs lock a user after several in a short time. */
+const LOGIN_SECONDS = 30;
+
+/**
+ * The `run` of a step: its work on the service, with the failure of a request as its result. Once the step has begun, a
+ * request that fails and changes nothing ends it no more: the machine continues whether or not the BMC answers, so the
+ * step is entered again, until its timeout.
+ */
 export function onService<Args extends StepArgs>(
   memory: DriverMemory | undefined,
   work: (service: RedfishService, call: CleanCall<Args>) => Promise<StepResult>,
 ): (call: CleanCall<Args>) => Promise<StepResult> {
-  return (call) => asResult(call, () => withService(call, memory, (service) => work(service, call)));
+  return (call) =>
+    withService(call, memory, async (service) => {
+      try {
+        return await work(service, call);
+      } catch (error) {
+        if (!(error instanceof RedfishError)) throw error;
+        call.log(error.message);
+        const mayPass = error.effect === undefined || (error.effect === "NONE" && error.retryable);
+        if (call.memo === null || !mayPass) return failureOf(error, call.memo === null && !service.hasChanged);
+        const seconds = error.kind === "AUTHENTICATION" ? LOGIN_SECONDS : POLL_SECONDS;
+        return { kind: "wait", seconds, memo: call.memo };
+      }
+    });
 }
 
-export function failed(reason: string): StepResult {
-  return { kind: "failed", reason, retryable: false, errorKind: "REFUSED" };
+/** A failure after which the machine does nothing for the step, unless `atRest` is false. */
+export function failed(reason: string, atRest = true): StepResult {
+  return { kind: "failed", reason, retryable: false, errorKind: "REFUSED", ...(atRest && { atRest }) };
 }
+
+/** Restarts the machine. False: that failed, and is to be tried again. */
+export async function restart(call: CleanCall): Promise<boolean> {
+  try {
+    await call.power.set("REBOOT");
+    return true;
+  } catch (error) {
+    call.signal.throwIfAborted();
+    if (!(error instanceof Error && "retryable" in error && error.retryable === true)) throw error;
+    call.log(error.message);
+    return false;
+  }
+}
+
+/** Where a BMC reports a task. Steps of earlier releases have stored a single path, empty if there was none. */
+export const locationsSchema = lazySchema((z) =>
+  z.union([z.array(z.string()), z.string().transform((path) => (path === "" ? [] : [path]))]),
+);
 
 /** Tasks of a BMC by what they work on; the memo of a step that waits for them. */
-export type Tasks = Readonly<Record<string, string>>;
+export type Tasks = Readonly<Record<string, readonly string[]>>;
 
-export const POLL_SECONDS = 10;
-
-/**
- * Reads tasks until none is running. Returns those that still run and those that failed; a BMC that does not answer for
- * a while, as after an update of its own firmware, has its tasks counted as running.
- */
-export async function readTasks(
-  service: RedfishService,
-  call: CleanCall,
-  tasks: Tasks,
-): Promise<{ readonly running: Tasks; readonly failures: readonly string[] }> {
-  const running: Record<string, string> = {};
-  const failures: string[] = [];
-  const percents: number[] = [];
-  for (const [subject, path] of Object.entries(tasks)) {
-    const progress = await readTask(service, path).catch((error: unknown) => {
-      if (error instanceof RedfishError && error.retryable) return { kind: "RUNNING" as const, percent: null };
-      throw error;
-    });
-    if (progress.kind === "FAILED") failures.push(`${subject}: ${progress.reason}`);
-    if (progress.kind !== "RUNNING") continue;
-    running[subject] = path;
-    percents.push(progress.percent ?? 0);
-  }
-  if (percents.length > 0) call.progress(Math.min(...percents), `${percents.length} tasks are running`);
-  return { running, failures };
+export interface ReadTasks {
+  /** Tasks whose end the BMC has not reported. */
+  readonly unfinished: Readonly<Record<string, string[]>>;
+  /** Those of them that the BMC has no more. */
+  readonly gone: readonly string[];
+  readonly failures: readonly string[];
+  /** Seconds until they are to be read again. */
+  readonly seconds: number;
 }
 
-/** The tasks in a memo. */
-export function tasksOf(memo: Json): Tasks {
-  if (typeof memo !== "object" || memo === null || Array.isArray(memo)) return {};
-  const { tasks = {} } = memo as Readonly<Record<string, Json>>;
-  if (typeof tasks !== "object" || tasks === null || Array.isArray(tasks)) return {};
-  return Object.fromEntries(
-    Object.entries(tasks).flatMap(([name, path]) => (typeof path === "string" ? [[name, path]] : [])),
-  );
+export async function readTasks(service: RedfishService, call: CleanCall, tasks: Tasks): Promise<ReadTasks> {
+  const unfinished: Record<string, string[]> = {};
+  const gone: string[] = [];
+  const failures: string[] = [];
+  const percents: number[] = [];
+  let seconds = POLL_SECONDS;
+  for (const [subject, locations] of Object.entries(tasks)) {
+    const progress = await readTask(service, locations);
+    if (progress.kind === "SUCCEEDED") continue;
+    if (progress.kind === "FAILED") {
+      failures.push(`${subject}: ${progress.reason}`);
+      continue;
+    }
+    unfinished[subject] = [...locations];
+    if (progress.kind === "RUNNING") percents.push(progress.percent ?? 0);
+    else if (progress.kind === "GONE") gone.push(subject);
+    else {
+      call.log(`The task for ${subject} is not known to have ended: ${progress.reason}`);
+      if (progress.isLogin) seconds = LOGIN_SECONDS;
+    }
+  }
+  if (percents.length > 0) call.progress(Math.min(...percents), `${percents.length} tasks are running`);
+  return { unfinished, gone, failures, seconds };
 }

@@ -1,13 +1,16 @@
 /** Erases drives by their own means (DSP0268, Drive.SecureErase), and removes RAID volumes. */
 import type { DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
-import { at, items, link, links, text } from "../resource.ts";
-import { unsupported } from "../error.ts";
+import { activityOf, isAtWork } from "../activity.ts";
+import { lazySchema } from "../../lazy-schema.ts";
+import type { Output } from "../../lazy-schema.ts";
+import { at, link, links, text } from "../resource.ts";
+import { RedfishError, unsupported } from "../error.ts";
 import type { Resource } from "../resource.ts";
-import type { RedfishService } from "../service.ts";
+import type { Outcome, RedfishService } from "../service.ts";
 import type { RedfishSettings } from "../settings.ts";
 import { action, findSystem } from "../system.ts";
-import { POLL_SECONDS, failed, onService, readTasks, tasksOf } from "./clean-step.ts";
-import type { CleanCall, CleanStep, Tasks } from "./clean-step.ts";
+import { POLL_SECONDS, failed, locationsSchema, onService, readTasks } from "./clean-step.ts";
+import type { CleanCall, CleanStep } from "./clean-step.ts";
 
 const ERASE_SECONDS = 24 * 3600;
 
@@ -22,6 +25,7 @@ export function secureErase(memory: DriverMemory | undefined): CleanStep {
     timeoutSeconds: ERASE_SECONDS,
     idempotent: true,
     touches: ["DISKS"],
+    worksAlone: true,
     run: onService(memory, erase),
   };
 }
@@ -37,16 +41,20 @@ export function resetRaid(memory: DriverMemory | undefined): CleanStep {
     timeoutSeconds: 3600,
     idempotent: true,
     touches: ["DISKS"],
+    worksAlone: true,
     run: onService(memory, removeVolumes),
   };
 }
 
 async function erase(service: RedfishService, call: CleanCall): Promise<StepResult> {
-  if (call.memo === null) return beginErase(service, call);
-  const unfinished = await unfinishedTasks(service, call);
+  const memo = memoSchema.safeParse(call.memo).data;
+  if (!memo) return beginErase(service, call, await secureErasable(service, call.settings));
+  const unfinished = await unfinishedTasks(service, call, memo);
   if (unfinished) return unfinished;
   const drives = await drivesOf(service, call.settings);
-  if (drives.some(isBusy)) return waitFor({});
+  if (drives.some(isAtWork)) return waitFor({ left: memo.left });
+  const left = drives.filter((one) => memo.left.includes(driveName(one)));
+  if (left.length > 0) return beginErase(service, call, left);
   const erased = drives.map((one) => ({
     id: text(one, "Id") ?? "",
     serial: text(one, "SerialNumber") ?? null,
@@ -64,43 +72,68 @@ export async function secureErasable(service: RedfishService, settings: RedfishS
   throw unsupported(service.bmc, message);
 }
 
-async function beginErase(service: RedfishService, call: CleanCall): Promise<StepResult> {
-  const drives = await secureErasable(service, call.settings);
-  const tasks: Record<string, string> = {};
+async function beginErase(service: RedfishService, call: CleanCall, drives: readonly Resource[]): Promise<StepResult> {
   // A drive that is being erased already: an earlier entry of this step was cut off.
-  for (const drive of drives.filter((one) => !isBusy(one))) {
-    const target = action(drive, "Drive.SecureErase")?.target ?? "";
-    const { task } = await service.post(target, {}, `erase drive ${driveName(drive)}`);
-    call.log(`The erasure of drive ${driveName(drive)} has begun.`);
-    if (task !== undefined) tasks[driveName(drive)] = task;
-  }
-  return waitFor(tasks);
+  const changes = drives
+    .filter((one) => !isAtWork(one))
+    .map((drive) => {
+      const name = driveName(drive);
+      const target = action(drive, "Drive.SecureErase")?.target ?? "";
+      return { name, make: () => service.post(target, {}, `erase drive ${name}`) };
+    });
+  return begin(service, call, changes, "is being erased");
 }
 
-function isBusy(drive: Resource): boolean {
-  return items(drive, "Operations").length > 0;
+interface Change {
+  readonly name: string;
+  readonly make: () => Promise<Outcome>;
+}
+
+/**
+ * Makes changes one after the other. One that may have been made, or may be made later, is left with those after it for
+ * another entry. A refusal fails the step, but not before the others have ended.
+ */
+async function begin(
+  service: RedfishService,
+  call: CleanCall,
+  changes: readonly Change[],
+  happens: string,
+): Promise<StepResult> {
+  const tasks: Record<string, string[]> = {};
+  for (const [index, { name, make }] of changes.entries()) {
+    const outcome = await make().catch((error: unknown) => {
+      const isFirst = call.memo === null && !service.hasChanged;
+      if (error instanceof RedfishError && !isFirst) return error;
+      throw error;
+    });
+    if (outcome instanceof RedfishError) {
+      call.log(outcome.message);
+      const isRefused = outcome.effect === "NONE" && !outcome.retryable;
+      if (isRefused) return waitFor({ tasks, failures: [outcome.message] });
+      return waitFor({ tasks, left: changes.slice(index).map((one) => one.name) });
+    }
+    call.log(`${name} ${happens}.`);
+    if (outcome.status === 202) tasks[name] = outcome.tasks;
+  }
+  return waitFor({ tasks });
 }
 
 async function removeVolumes(service: RedfishService, call: CleanCall): Promise<StepResult> {
-  return (await unfinishedTasks(service, call)) ?? removeRest(service, call);
+  const memo = memoSchema.safeParse(call.memo).data;
+  return (memo && (await unfinishedTasks(service, call, memo))) ?? removeRest(service, call);
 }
 
 /** Removes the volumes that are left, and waits; done when there are none. */
 async function removeRest(service: RedfishService, call: CleanCall): Promise<StepResult> {
-  const storages = await storagesOf(service, call.settings);
-  const tasks: Record<string, string> = {};
-  let removed = 0;
-  for (const storage of storages)
+  const changes: Change[] = [];
+  for (const storage of await storagesOf(service, call.settings))
     for (const volume of await service.members(link(storage, "Volumes"), "RAID volumes")) {
       const path = text(volume, "@odata.id");
       if (path === undefined || !isRaid(volume)) continue;
-      const name = text(volume, "Name") ?? path;
-      const { task } = await service.remove(path, `remove RAID volume ${name}`);
-      call.log(`RAID volume ${name} is being removed.`);
-      removed += 1;
-      if (task !== undefined) tasks[name] = task;
+      const name = `RAID volume ${text(volume, "Name") ?? path} (${path})`;
+      changes.push({ name, make: () => service.remove(path, `remove ${name}`) });
     }
-  return removed === 0 ? { kind: "done" } : waitFor(tasks);
+  return changes.length === 0 ? { kind: "done" } : begin(service, call, changes, "is being removed");
 }
 
 /** A single drive that the controller passes through is a volume on some machines. */
@@ -108,15 +141,37 @@ function isRaid(volume: Resource): boolean {
   return text(volume, "RAIDType") !== "None" && text(volume, "VolumeType") !== "RawDevice";
 }
 
-/** The result while tasks of the memo run, or when one has failed; undefined when all have succeeded. */
-async function unfinishedTasks(service: RedfishService, call: CleanCall): Promise<StepResult | undefined> {
-  const { running, failures } = await readTasks(service, call, tasksOf(call.memo));
-  if (failures.length > 0) return failed(failures.join(" "));
-  return Object.keys(running).length > 0 ? waitFor(running) : undefined;
+/** Reads in a row that find the machine at nothing, before what has become of forgotten tasks is looked at. */
+const CHECKS = 6;
+
+/** The result while tasks of the memo may run, or when all have ended and one has failed; else undefined. */
+async function unfinishedTasks(service: RedfishService, call: CleanCall, memo: Memo): Promise<StepResult | undefined> {
+  const { unfinished, gone, failures: failedNow, seconds } = await readTasks(service, call, memo.tasks);
+  const failures = [...memo.failures, ...failedNow];
+  const now = { ...memo, tasks: { ...unfinished }, failures };
+  if (Object.keys(unfinished).length > gone.length) return waitFor({ ...now, checks: 0 }, seconds);
+  // A forgotten task or a lost answer leaves it open; the machine's activity decides.
+  if (gone.length > 0 || memo.left.length > 0) {
+    const isIdle = (await activityOf(service, call.settings)) === "NONE";
+    if (!isIdle || memo.checks < CHECKS) return waitFor({ ...now, checks: isIdle ? memo.checks + 1 : 0 });
+  }
+  return failures.length > 0 ? failed(failures.join(" ")) : undefined;
 }
 
-function waitFor(tasks: Tasks): StepResult {
-  return { kind: "wait", seconds: POLL_SECONDS, memo: { tasks } };
+/** `left`: changes that are not known to be made. `checks`: reads that found the machine at nothing. */
+const memoSchema = lazySchema((z) =>
+  z.object({
+    tasks: z.record(z.string(), locationsSchema.zod),
+    left: z.array(z.string()).default([]),
+    failures: z.array(z.string()).default([]),
+    checks: z.int().min(0).default(0),
+  }),
+);
+
+type Memo = Output<typeof memoSchema>;
+
+function waitFor(memo: Partial<Memo>, seconds = POLL_SECONDS): StepResult {
+  return { kind: "wait", seconds, memo: { tasks: {}, left: [], failures: [], checks: 0, ...memo } };
 }
 
 async function storagesOf(service: RedfishService, settings: RedfishSettings): Promise<Resource[]> {

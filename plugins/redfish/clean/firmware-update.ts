@@ -3,6 +3,9 @@
  * component counts as updated when the machine reports another version, after a restart of the machine where it needs
  * one. If the request names no version, the image may be of the same one: then it counts as updated when its task has
  * ended and the machine still reports the version after a restart.
+ *
+ * The machine is restarted only when the BMC has reported that the update has ended, or that nothing goes on that must
+ * not be cut: an answer that is lost, or a task that the BMC has forgotten, may belong to an update that goes on.
  */
 import { isIP } from "node:net";
 import type { LookupFunction } from "node:net";
@@ -12,12 +15,13 @@ import { lazySchema } from "../../lazy-schema.ts";
 import type { Output } from "../../lazy-schema.ts";
 import type { DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
 import { RedfishError, unsupported } from "../error.ts";
+import { activityOf } from "../activity.ts";
 import { componentOf, softwareOf, updateService } from "../firmware.ts";
 import { text } from "../resource.ts";
 import type { Resource } from "../resource.ts";
 import type { Outcome, RedfishService } from "../service.ts";
 import { action, allowedValues } from "../system.ts";
-import { POLL_SECONDS, failed, onService, readTasks } from "./clean-step.ts";
+import { POLL_SECONDS, failed, locationsSchema, onService, readTasks, restart } from "./clean-step.ts";
 import type { CleanCall, CleanStep } from "./clean-step.ts";
 
 const args = lazySchema((z) =>
@@ -66,13 +70,17 @@ export function updateFirmware(memory: DriverMemory | undefined): CleanStep<Args
   };
 }
 
-/** How far the update is. `before`: the version of the component at its beginning. */
+/**
+ * How far the update is. `before`: the version of the component at its beginning. `end`: where the BMC has reported
+ * the end: in the task, or in an answer without a task; null: nowhere. Memos of earlier releases do not have it.
+ */
 const memoSchema = lazySchema((z) =>
   z.object({
     index: z.int().min(0),
     state: z.enum(["SENT", "RESTARTED"]),
     before: z.string().nullable(),
-    task: z.string(),
+    task: locationsSchema.zod,
+    end: z.enum(["TASK", "ANSWER"]).nullable().default("ANSWER"),
     checks: z.int().min(0),
     updated: z.array(z.object({ id: z.string(), from: z.string().nullable(), to: z.string().nullable() })),
   }),
@@ -103,63 +111,94 @@ async function begin(
   if (found.updateable === false) return failed(`The machine does not accept updates of ${found.name}.`);
   if (component.version !== null && found.version === component.version)
     return begin(service, call, { index: index + 1, updated });
-  const { task = "" } = await send(service, call, { ...component, software });
+  const sent = await send(service, call, { ...component, software }).catch((error: unknown) => {
+    call.signal.throwIfAborted();
+    if (!(error instanceof RedfishError)) throw unreadImage(component.url, error);
+    if (error.effect !== "UNKNOWN") throw error;
+    // The BMC may be writing by now. A second update is not sent.
+    call.log(`${error.message} The update may have begun nevertheless.`);
+    return null;
+  });
   call.log(`The update of ${found.name} (${found.version ?? "unknown version"}) has begun.`);
-  const memo: Memo = { index, state: "SENT", before: found.version, task, checks: 0, updated };
-  return { kind: "wait", seconds: POLL_SECONDS, memo };
+  const task = sent?.tasks ?? [];
+  const end = sent && sent.status !== 202 ? "ANSWER" : null;
+  return wait({ index, state: "SENT", before: found.version, task, end, checks: 0, updated });
+}
+
+function wait(memo: Memo, seconds = POLL_SECONDS): StepResult {
+  return { kind: "wait", seconds, memo };
+}
+
+/** Begins with the next component. A refusal leaves a machine at rest, whose earlier updates have ended. */
+async function beginNext(
+  service: RedfishService,
+  call: CleanCall<Args>,
+  memo: Memo,
+  to: string | null,
+): Promise<StepResult> {
+  const id = call.args.components[memo.index]?.id ?? "";
+  const updated = [...memo.updated, { id, from: memo.before, to }];
+  return begin(service, call, { index: memo.index + 1, updated }).catch((error: unknown) => {
+    if (error instanceof RedfishError && error.effect === "NONE" && !error.retryable) return failed(error.message);
+    throw error;
+  });
 }
 
 async function follow(service: RedfishService, call: CleanCall<Args>, memo: Memo): Promise<StepResult> {
   const component = call.args.components[memo.index];
   if (!component) return { kind: "done", output: { updated: memo.updated } };
-  const wait = (next: Partial<Memo>): StepResult => ({
-    kind: "wait",
-    seconds: POLL_SECONDS,
-    memo: { ...memo, ...next },
-  });
-  if (memo.task !== "") {
-    const { running, failures } = await readTasks(service, call, { [component.id]: memo.task });
-    if (failures.length > 0) return failed(failures.join(" "));
-    if (Object.keys(running).length > 0) return wait({});
-  }
-  const found = await versionOf(service, component.id);
-  // The BMC restarts with its new firmware; the timeout of the step limits that.
-  if (found === "NO_ANSWER") return wait({});
-  const { version } = found;
+  const isFollowed = memo.task.length > 0;
+  const tasks = await readTasks(service, call, isFollowed ? { [component.id]: memo.task } : {});
+  if (tasks.failures.length > 0) return failed(tasks.failures.join(" "));
+  const isGone = tasks.gone.length > 0;
+  if (component.id in tasks.unfinished && !isGone) return wait({ ...memo, checks: 0 }, tasks.seconds);
+  const now: Memo = isFollowed && !isGone ? { ...memo, task: [], end: "TASK" } : memo;
+  const version = await versionOf(service, component.id);
+  // The BMC may restart with its new firmware, and forget the task; the timeout of the step limits that.
+  if (version === undefined) return wait(now);
+  const activity = now.end === "TASK" ? "NONE" : await activityOf(service, call.settings);
   const isNew = component.version === null ? version !== memo.before : version === component.version;
+  const isSure = activity === "NONE" || activity === "UNREPORTED" || memo.checks >= CHECKS.SENT;
+  if (version !== null && isNew && !isSure) return wait({ ...now, checks: activity === "SOME" ? 0 : memo.checks + 1 });
   if (version !== null && isNew) {
-    const done = { id: component.id, from: memo.before, to: version };
     call.log(`${component.id} has version ${version} now.`);
-    return begin(service, call, { index: memo.index + 1, updated: [...memo.updated, done] });
+    return beginNext(service, call, now, version);
   }
-  const isUnverified = memo.state === "RESTARTED" && component.version === null;
+  const hasEnded = activity === "NONE" || (activity === "UNREPORTED" && now.end === "ANSWER");
+  if (!hasEnded && memo.state === "SENT") return wait({ ...now, checks: 0 });
+  // Without the BMC's word and without a version, nothing shows that the update was made.
+  const isUnverified = memo.state === "RESTARTED" && component.version === null && memo.end !== null;
   const checksMax = isUnverified ? UNVERIFIED_CHECKS : CHECKS[memo.state];
-  if (memo.checks < checksMax) return wait({ task: "", checks: memo.checks + 1 });
+  if (memo.checks < checksMax) return wait({ ...now, checks: memo.checks + 1 });
   if (isUnverified) {
     const same = version ?? "unknown";
     call.log(
       `The update of ${component.id} has ended; it reports version ${same} as before. No version was requested.`,
     );
-    const done = { id: component.id, from: memo.before, to: version };
-    return begin(service, call, { index: memo.index + 1, updated: [...memo.updated, done] });
+    return beginNext(service, call, now, version);
   }
   if (memo.state === "RESTARTED")
     return failed(
       `${component.id} reports version ${version ?? "unknown"} after the update and a restart, not ${component.version ?? "another one"}.`,
     );
-  await call.power.set("REBOOT");
-  return wait({ task: "", state: "RESTARTED", checks: 0 });
+  if (!(await restart(call))) return wait(now);
+  // A machine that does nothing any more, and has forgotten the task, has ended it.
+  return wait({ ...now, task: [], end: isGone ? "TASK" : now.end, state: "RESTARTED", checks: 0 });
 }
 
-async function versionOf(
-  service: RedfishService,
-  id: string,
-): Promise<"NO_ANSWER" | { readonly version: string | null }> {
+function unreadImage(url: string, error: unknown): RedfishError {
+  const reason = error instanceof Error ? error.message : String(error);
+  const message = `The image at ${new URL(url).host} cannot be read: ${reason}`;
+  return new RedfishError({ kind: "OTHER", retryable: true, effect: "NONE", message });
+}
+
+/** Undefined if it cannot be read. */
+async function versionOf(service: RedfishService, id: string): Promise<string | null | undefined> {
   try {
     const software = await findSoftware(service, id);
-    return { version: software ? componentOf(software).version : null };
+    return software ? componentOf(software).version : null;
   } catch (error) {
-    if (error instanceof RedfishError && error.retryable) return "NO_ANSWER";
+    if (error instanceof RedfishError) return undefined;
     throw error;
   }
 }
@@ -198,7 +237,7 @@ async function send(
 function checkedAddress({ addresses }: CleanCall<Args>, url: string): string | undefined {
   if (!addresses || url in addresses) return addresses?.[url];
   const message = `File server ${new URL(url).host} is not on the list of file servers any more. See OSTLER_FILE_SERVERS.`;
-  throw new RedfishError({ kind: "REFUSED", message });
+  throw new RedfishError({ kind: "REFUSED", effect: "NONE", message });
 }
 
 const IMAGE_BYTES_MAX = 1024 ** 3;
@@ -224,6 +263,7 @@ async function pushImage(service: RedfishService, { push, url, address, what }: 
     throw new RedfishError({
       kind: "UNREACHABLE",
       retryable: true,
+      effect: "NONE",
       message: `The name of file server ${address} does not resolve. Check the URL, and the name server of the service's machine.`,
     });
   // Its own agent: the default one may use a proxy. It follows no redirect.
@@ -236,7 +276,7 @@ async function pushImage(service: RedfishService, { push, url, address, what }: 
     await image.body.dump();
     const redirect = image.statusCode >= 300 && image.statusCode < 400 ? " (redirects are not followed)" : "";
     const message = `The image at ${new URL(url).host} cannot be used: status ${image.statusCode}${redirect}, ${Number.isNaN(length) ? "unknown size" : `${length} bytes`}.`;
-    throw new RedfishError({ kind: "OTHER", message });
+    throw new RedfishError({ kind: "OTHER", effect: "NONE", message });
   }
   const boundary = `ostler-${crypto.randomUUID()}`;
   const head = [

@@ -45,6 +45,7 @@ export async function provesReads(subject: Subject): Promise<void> {
   const call = await makeCall(subject);
   const reads: Readonly<Record<string, (() => Promise<unknown>) | undefined>> = {
     "power.readBootDevice": driver.power.readBootDevice && (() => Promise.resolve(driver.power.readBootDevice?.(call))),
+    "power.readActivity": driver.power.readActivity && (() => Promise.resolve(driver.power.readActivity?.(call))),
     "firmware.read": driver.firmware && (() => Promise.resolve(driver.firmware?.read(call))),
     "bios.read": driver.bios && (() => Promise.resolve(driver.bios?.read(call))),
     "console.serialUrl": driver.console && (() => Promise.resolve(driver.console?.serialUrl(call))),
@@ -60,6 +61,10 @@ export async function provesReads(subject: Subject): Promise<void> {
       );
       return null;
     });
+    ensure(
+      name !== "power.readActivity" || answer === null || typeof answer === "string",
+      "The answer of `power.readActivity` is neither a text nor null.",
+    );
     ensure(isJson(answer), `The answer of \`${name}\` is not plain JSON.`);
     const text = JSON.stringify(answer);
     const leaked = secrets.find(({ value }) => value.length >= 8 && text.includes(value));

@@ -55,7 +55,7 @@ export class AgentContacts {
   async poll(bearer: Bearer, report: AgentReport): Promise<AgentOrder | NoAgent> {
     const view = await authenticated(this.#parts, bearer);
     if (!view) return "UNKNOWN";
-    if (view.isOver) return { do: "power_off" };
+    if (view.isOver) return orderFor(view, report);
     if (report.protocol !== AGENT_PROTOCOL) {
       this.#warn(view, { version: report.version, protocol: report.protocol }, "has another version of the protocol");
       return { do: "power_off" };

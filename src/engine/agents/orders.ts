@@ -19,6 +19,12 @@ export function currentTask({ session: { task }, run, attempt, isOver }: AgentSe
 }
 
 export function orderFor(view: AgentSessionView, { task: reported }: Pick<AgentReport, "task">): AgentOrder {
+  const { interruptFailure, leftAs } = view.run;
+  // A machine that is left alone, or may be about to be: drives that erase themselves are not cut off.
+  const isLeftAlone = view.isOver
+    ? leftAs?.mayBeWorking === true
+    : interruptFailure && interruptFailure.atRest !== true;
+  if (reported && isLeftAlone) return { do: "continue" };
   if (view.isOver) return POWER_OFF;
   const task = currentTask(view);
   if (reported) return { do: reported.id === task?.id ? "continue" : "cancel" };

@@ -1,6 +1,7 @@
 /** Steps of the driver `agent` that give the agent a task, on machines in memory. */
 import { describe, expect, test } from "vitest";
-import { AgentLab, IMAGE, SECRETS, ok, wrong } from "../../support/agent-lab.ts";
+import type { Json } from "../../../src/drivers/driver.ts";
+import { AgentLab, IMAGE, SECRETS, driverError, ok, wrong } from "../../support/agent-lab.ts";
 import type { LabOptions } from "../../support/agent-lab.ts";
 
 const ERASED = { disks: [{ path: "/dev/sda", serial: "D1", bytes: 1000, means: "discard", seconds: 1 }] };
@@ -252,4 +253,40 @@ test("the memos, logs, results and progress of a deployment contain no secret [R
     expect((await lab.perform("deploy", name)).result.kind).toBe("done");
   expect(JSON.stringify(lab.tasks)).toContain("canary-user-data");
   for (const secret of SECRETS) expect(lab.shown.join("\n")).not.toContain(secret);
+});
+
+describe("erase_disks that fails", () => {
+  const after = async (lab: AgentLab) => {
+    const step = lab.step("clean", "erase_disks");
+    const first = await step.run(lab.call());
+    return (callback: Json = null) => step.run(lab.call({ memo: first.kind === "wait" ? first.memo : null, callback }));
+  };
+
+  test("began with a power off of drives that may be erasing, when the agent was lost [R-772]", async () => {
+    using lab = new AgentLab({ answers: { erase: null } });
+    await lab.perform("clean", "boot_agent");
+    expect(lab.step("clean", "erase_disks").worksAlone).toBe(true);
+    expect(lab.step("clean", "erase_disk_metadata").worksAlone).toBeUndefined();
+    const enter = await after(lab);
+    if (lab.session) lab.session.endedAt = "2026-11-23T10:00:00Z";
+    const result = await enter();
+    expect(result).toMatchObject({ kind: "failed", retried: true });
+    expect(result).not.toHaveProperty("atRest");
+  });
+
+  test("is at rest when the agent itself has reported the end, or was never reached [R-772]", async () => {
+    using lab = new AgentLab({ answers: { erase: null } });
+    await lab.perform("clean", "boot_agent");
+    const enter = await after(lab);
+    expect(await enter(wrong("DISK_NOT_ERASED"))).toMatchObject({ kind: "failed", atRest: true });
+    using unreachable = new AgentLab({ refuses: { insert: driverError("UNREACHABLE", "no BMC", true) } });
+    expect(await unreachable.step("clean", "erase_disks").run(unreachable.call())).toMatchObject({
+      kind: "failed",
+      errorKind: "UNREACHABLE",
+      retryable: true,
+      atRest: true,
+    });
+    using silent = new AgentLab({ reaches: "NOTHING" });
+    expect((await silent.perform("clean", "erase_disks")).result).toMatchObject({ kind: "failed", atRest: true });
+  });
 });

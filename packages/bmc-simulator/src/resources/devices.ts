@@ -170,6 +170,7 @@ function drive({ bmc, params, path }: Call): Body | null {
     PredictedMediaLifeLeftPercent: found.mediaType === "SSD" ? 97 : null,
     FailurePredicted: false,
     Status: ENABLED,
+    ...(bmc.state.erasing.includes(found.id) ? { Operations: [{ OperationName: "Erasing" }] } : {}),
     ...(bmc.traits.storage.secureErase ? { Actions: { "#Drive.SecureErase": action(path, "Drive.SecureErase") } } : {}),
   });
 }
@@ -177,9 +178,11 @@ function drive({ bmc, params, path }: Call): Body | null {
 function secureErase({ bmc, params, path }: Call): Answer {
   const found = driveAt(bmc, params);
   if (found === undefined) return notFound(path);
+  bmc.state.erasing = [...bmc.state.erasing, found.id];
   const task = bmc.tasks.start({
     name: `Secure erase: ${found.id}`,
     finish() {
+      bmc.state.erasing = bmc.state.erasing.filter((id) => id !== found.id);
       bmc.state.erased = { ...bmc.state.erased, [found.id]: new Date().toISOString() };
       bmc.state.volumes = bmc.state.volumes.filter(({ drives }) => !drives.includes(found.id));
       record(bmc, {
@@ -272,7 +275,13 @@ function volumeBody({ id, name, raidType, capacityBytes, drives }: Volume, path:
 function deleteVolume({ bmc, params, path }: Call): Answer {
   const found = volumeAt(bmc, params);
   if (found === undefined) return notFound(path);
-  bmc.state.volumes = bmc.state.volumes.filter((one) => one !== found);
+  const remove = () => {
+    bmc.state.volumes = bmc.state.volumes.filter((one) => one !== found);
+    return null;
+  };
+  if (bmc.traits.storage.deletionTask)
+    return taskAnswer(bmc, bmc.tasks.start({ name: `Remove volume: ${found.id}`, finish: remove }).id);
+  remove();
   return { status: 204 };
 }
 

@@ -41,11 +41,15 @@ export const TASK_ROUTES: readonly Route[] = [
         Jobs: link(JOBS),
       }),
   },
-  { path: JOBS, offered: ({ jobs }) => jobs, get: (call) => collection("Job", JOBS, taskIds(call)) },
+  {
+    path: JOBS,
+    offered: ({ jobs }) => jobs,
+    get: (call) => collection("Job", JOBS, call.bmc.state.tasksMoved ? [] : taskIds(call)),
+  },
   {
     path: `${JOBS}/*`,
     offered: ({ jobs }) => jobs,
-    get: ({ bmc, params }) => jobBody(bmc.tasks.find(params[0])),
+    get: ({ bmc, params }) => (bmc.state.tasksMoved ? null : jobBody(bmc.tasks.find(params[0]))),
     delete: ({ bmc, params, path }) => (bmc.tasks.cancel(params[0] ?? "") ? { status: 204 } : notFound(path)),
   },
 ];
@@ -69,7 +73,7 @@ export function taskAnswer(bmc: Bmc, id: string): Answer {
 export function monitorAnswer(bmc: Bmc, path: string): Answer | null {
   if (!path.startsWith(`${MONITORS}/`)) return null;
   const task = bmc.tasks.find(path.slice(MONITORS.length + 1));
-  if (task === undefined) return notFound(path);
+  if (task === undefined || bmc.state.tasksMoved) return notFound(path);
   const body = taskBody(bmc, task) ?? {};
   if (!hasEnded(task)) return { status: 202, body, headers: { "Retry-After": "1" } };
   return { status: task.state === "Completed" ? 200 : 500, body };

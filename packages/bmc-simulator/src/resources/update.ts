@@ -53,7 +53,7 @@ export function currentVersion({ state, identity }: Bmc, id: Component): string 
 }
 
 function updateService({ bmc: { traits }, path }: Call): Body {
-  const { start, multipart, push } = traits.update;
+  const { simple, start, multipart, push } = traits.update;
   return resource("UpdateService.v1_9_0", path, {
     Id: "UpdateService",
     Name: "Update Service",
@@ -63,21 +63,25 @@ function updateService({ bmc: { traits }, path }: Call): Body {
     ...(multipart ? { MultipartHttpPushUri: ROOT + MULTIPART } : {}),
     FirmwareInventory: link(INVENTORY),
     Actions: {
-      "#UpdateService.SimpleUpdate": {
-        ...action(path, "UpdateService.SimpleUpdate"),
-        "TransferProtocol@Redfish.AllowableValues": ["HTTP", "HTTPS"],
-        ...(start
-          ? {
-              "@Redfish.OperationApplyTimeSupport": {
-                "@odata.type": "#Settings.v1_3_3.OperationApplyTimeSupport",
-                SupportedValues: ["Immediate", "OnStartUpdateRequest"],
-              },
-            }
-          : {}),
-      },
+      ...(simple ? { "#UpdateService.SimpleUpdate": simpleUpdateAction(path, start) } : {}),
       ...(start ? { "#UpdateService.StartUpdate": action(path, "UpdateService.StartUpdate") } : {}),
     },
   });
+}
+
+function simpleUpdateAction(path: string, start: boolean) {
+  return {
+    ...action(path, "UpdateService.SimpleUpdate"),
+    "TransferProtocol@Redfish.AllowableValues": ["HTTP", "HTTPS"],
+    ...(start
+      ? {
+          "@Redfish.OperationApplyTimeSupport": {
+            "@odata.type": "#Settings.v1_3_3.OperationApplyTimeSupport",
+            SupportedValues: ["Immediate", "OnStartUpdateRequest"],
+          },
+        }
+      : {}),
+  };
 }
 
 function software({ bmc, params, path }: Call): Body | null {

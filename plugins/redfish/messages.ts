@@ -1,0 +1,69 @@
+/** Messages of error responses and tasks (DSP0266, 8.6), and what they say about the operation that was asked for. */
+import { at, isResource, items, text } from "./resource.ts";
+import type { Resource } from "./resource.ts";
+
+/** The resource in the body of an answer; undefined if it is not a JSON object. */
+export function resourceOf(body: string): Resource | undefined {
+  try {
+    const value: unknown = JSON.parse(body);
+    return isResource(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export function messagesOf(body: Resource): string[] {
+  const messages = extendedInfo(body).flatMap((info) => text(info, "Message") ?? text(info, "MessageId") ?? []);
+  return messages.length > 0 ? messages : [text(at(body, "error"), "message") ?? ""].filter((one) => one !== "");
+}
+
+/** Whether the messages are about the operation itself, and not about the login, the path or the state of the BMC. */
+export function saysWhy(body: Resource): boolean {
+  const keys = messageKeys(body);
+  return keys.some((key) => !VAGUE.has(key)) && !keys.some((key) => ELSEWHERE.has(key));
+}
+
+/** Whether a body is of Redfish, and not of a web server before it. */
+export function isError(body: Resource): boolean {
+  return messageKeys(body).length > 0;
+}
+
+/** Whether one of the messages reports an error. */
+export function reportsError(body: Resource): boolean {
+  return extendedInfo(body).some((info) =>
+    /critical/i.test(text(info, "MessageSeverity") ?? text(info, "Severity") ?? ""),
+  );
+}
+
+/** The messages without registry and version, as "PropertyValueNotInList". */
+function messageKeys(body: Resource): string[] {
+  const ids = extendedInfo(body).flatMap((info) => text(info, "MessageId") ?? text(info, "MessageID") ?? []);
+  const code = text(at(body, "error"), "code");
+  return (ids.length > 0 ? ids : code === undefined ? [] : [code]).map((id) => id.split(".").at(-1) ?? id);
+}
+
+function extendedInfo(body: Resource): Resource[] {
+  return [...items(at(body, "error"), "@Message.ExtendedInfo"), ...items(body, "@Message.ExtendedInfo")];
+}
+
+/** Messages that name no reason. */
+const VAGUE: ReadonlySet<string> = new Set(["GeneralError", "ExtendedInfo", "InternalError"]);
+
+/** Messages about the request, which say nothing about the operation that it asks for or after. */
+const ELSEWHERE: ReadonlySet<string> = new Set([
+  "AccessDenied",
+  "InsufficientPrivilege",
+  "InvalidURI",
+  "NoValidSession",
+  "PasswordChangeRequired",
+  "ResourceAtUriInUnknownFormat",
+  "ResourceAtUriUnauthorized",
+  "ResourceMissingAtURI",
+  "ResourceNotFound",
+  "ServiceDisabled",
+  "ServiceInUnknownState",
+  "ServiceShuttingDown",
+  "ServiceTemporarilyUnavailable",
+  "SessionLimitExceeded",
+  "SessionTerminated",
+]);
