@@ -1,8 +1,11 @@
 /** The power of a node: read and set through the driver that it takes `power` from, within a step or outside of one. */
 import type { BootOptions, NodePower, PowerAction, PowerState, StepResult } from "../../drivers/driver.ts";
 import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
+import { INTERFACES, stepsOf } from "../../drivers/interfaces.ts";
+import type { InterfaceName } from "../../drivers/interfaces.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import type { Log } from "../../log.ts";
+import { mustNotBeCut } from "../../lifecycle/touches.ts";
 import type { BootDeviceName } from "../../lifecycle/verbs.ts";
 import type { BootModeName } from "../../lifecycle/verbs.ts";
 import { BOOT_STEP, DRIVER_BOOT_DEVICE, powerChangeOf } from "../plans/reserved-steps.ts";
@@ -182,9 +185,13 @@ export interface ReadingTime {
   readonly patienceMs?: number;
 }
 
-/** Whether the machine reports that it does nothing that must not be cut; false without an answer. */
+/**
+ * Whether the machine reports that it does nothing that must not be cut; false without an answer, and if the node takes
+ * such steps from another driver, of whose work this one knows nothing.
+ */
 async function readsIdle(basis: CallBasis, signal: AbortSignal): Promise<boolean> {
   const chain = new DriverChain(basis, signal);
+  const { composition } = basis.machine;
   try {
     const activity: unknown = await chain.call({
       interface: "power",
@@ -192,7 +199,12 @@ async function readsIdle(basis: CallBasis, signal: AbortSignal): Promise<boolean
       isRead: true,
       function: ({ power }) => power.readActivity && (async (call) => power.readActivity?.(call)),
     });
-    return activity === null;
+    const reporter = chain.answeredBy("power");
+    const isOfOther = (name: InterfaceName) => {
+      const driver = composition.giver(name);
+      return driver && driver.name !== reporter && stepsOf(driver, name)?.steps.some(mustNotBeCut);
+    };
+    return activity === null && !INTERFACES.some(isOfOther);
   } catch (error) {
     if (error instanceof HeartbeatLostError || signal.aborted) throw error;
     return false;

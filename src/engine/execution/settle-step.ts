@@ -9,6 +9,7 @@ import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import { mustNotBeCut } from "../../lifecycle/touches.ts";
 import { isPoweredOffByAbort } from "../../lifecycle/verbs.ts";
 import { latestAttempt } from "../../store/attempts.ts";
+import type { AttemptRow } from "../../store/attempts.ts";
 import { lockNodes } from "../../store/nodes.ts";
 import type { Failure, PlannedStep, StoredJson } from "../../store/records.ts";
 import type { RunRow } from "../../store/runs.ts";
@@ -135,8 +136,10 @@ async function parkStep(context: StepContext, outcome: Extract<StepOutcome, { ki
 }
 
 /** Parks the run until the step's next attempt, or gives the step up. `ignoredSignal`: it may still be running. */
-export function failStep(context: StepContext, fault: Fault, ignoredSignal = false): RunDirective {
+export function failStep(context: StepContext, given: Fault, ignoredSignal = false): RunDirective {
   const { ledger, claimed, step, attempt, interrupt } = context;
+  const { atRest, ...reported } = given;
+  const fault: Fault = { ...reported, ...(atRest && mayKnowRest(attempt) && { atRest }) };
   const failure = toFailure(claimed, step, { ...fault, reason: describeFault(claimed, step, fault.reason) });
   if (interrupt === "ABORT") {
     ledger.changeAttempt(attempt, { part: "ABORT", failure });
@@ -152,6 +155,14 @@ export function failStep(context: StepContext, fault: Fault, ignoredSignal = fal
   ledger.endJob(claimed.job, step.backoffSeconds);
   ledger.wakeIfStopped();
   return RELEASE;
+}
+
+/**
+ * Whether the driver can know that the machine does nothing for the step: without a memo it does not know of an entry
+ * whose process died, or of an earlier attempt.
+ */
+function mayKnowRest({ number, entries, memo }: AttemptRow): boolean {
+  return memo !== null || (number === 1 && entries === 1);
 }
 
 /** A step has failed finally: the machine is cleaned up as after an abort, and then the failure settles. */
