@@ -1,5 +1,6 @@
 /** Types of values that are stored as JSON. */
 import type { ErrorCode, FailureKind } from "../errors.ts";
+import type { UnerasedDisks } from "../lifecycle/erasure.ts";
 import type { Interruptible, PowerOnFailure } from "../lifecycle/interrupts.ts";
 import type { NodeEvent } from "../lifecycle/node-states.ts";
 import type { BootDeviceName, BootModeName, LegPhase, PowerChange } from "../lifecycle/verbs.ts";
@@ -83,6 +84,8 @@ export interface PlannedStep {
   readonly touches?: readonly Touch[] | null;
   /** Absent: a restart keeps the step's erasure. */
   readonly repeatOnRestart?: true;
+  /** Its output accounts for the disks of the machine. Absent in older plans, whose erasures are not checked. */
+  readonly erases?: true;
   /** True if the restarted run completed it: it is not run again. */
   readonly kept: boolean;
 }
@@ -188,6 +191,8 @@ export interface SitePolicy {
   readonly correctPower?: boolean;
   /** The power of a node whose cleaning or deployment fails. */
   readonly powerOnFailure?: PowerOnFailure;
+  /** Whether an erasure succeeds that has not reached every disk. */
+  readonly unerasedDisks?: UnerasedDisks;
 }
 
 /** A static network configuration of an agent. */

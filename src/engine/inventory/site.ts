@@ -25,6 +25,7 @@ export interface SiteChange {
   readonly automaticCleaning?: boolean | null | undefined;
   readonly correctPower?: boolean | null | undefined;
   readonly powerOnFailure?: SitePolicy["powerOnFailure"] | null;
+  readonly unerasedDisks?: SitePolicy["unerasedDisks"] | null;
   /** Replaces all of them. */
   readonly steps?: readonly StepRule[] | null | undefined;
 }
@@ -72,13 +73,15 @@ export async function updateSite(
 
 /** The policy with the change applied. */
 function changed(policy: SitePolicy, change: SiteChange): SitePolicy {
-  const { phaseLimits, controllerLimit, automaticCleaning, correctPower, powerOnFailure, steps } = change;
+  const { phaseLimits, controllerLimit, automaticCleaning, correctPower, powerOnFailure, unerasedDisks, steps } =
+    change;
   const next = {
     phaseLimits: phaseLimits ? Object.fromEntries(phaseLimits.map(({ phase, limit }) => [phase, limit])) : phaseLimits,
     controllerLimit,
     automaticCleaning,
     correctPower,
     powerOnFailure,
+    unerasedDisks,
     steps: steps ? steps.map(policyOf) : steps,
   };
   const merged = Object.entries({

@@ -199,6 +199,7 @@ function driverStep(
     reaches: step.reaches ?? null,
     touches: step.touches ?? null,
     ...(step.repeatOnRestart && { repeatOnRestart: true }),
+    ...(step.erases && { erases: true }),
     kept: false,
   };
 }

@@ -6,7 +6,7 @@ import type { SiteRow } from "../../store/site.ts";
 import { builder, given, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import { refusalFields } from "../base/payload.ts";
-import { PhaseEnum, PowerOnFailureEnum } from "../base/enums.ts";
+import { PhaseEnum, PowerOnFailureEnum, UnerasedDisksEnum } from "../base/enums.ts";
 
 const PhaseLimitRef = builder
   .objectRef<{ readonly phase: LimitedPhase; readonly limit: number }>("PhaseLimit")
@@ -77,6 +77,12 @@ const SiteRef = builder.objectRef<SiteRow>("Site").implement({
       type: PowerOnFailureEnum,
       description: "Power of a node whose cleaning or deployment fails, unless the request chooses.",
       resolve: ({ policy }) => policy.powerOnFailure ?? "OFF",
+    }),
+    unerasedDisks: t.field({
+      type: UnerasedDisksEnum,
+      description:
+        "Whether an erasure succeeds that left out a disk, found none, or did not see a disk that an inspection has reported.",
+      resolve: ({ policy }) => policy.unerasedDisks ?? "FAIL",
     }),
     steps: t.field({
       type: [StepPolicyRef],
@@ -160,6 +166,10 @@ const UpdateSiteInput = builder.inputType("UpdateSiteInput", {
       type: PowerOnFailureEnum,
       description:
         "Power of a node whose cleaning or deployment fails, unless the request chooses; null restores the default, OFF.",
+    }),
+    unerasedDisks: t.field({
+      type: UnerasedDisksEnum,
+      description: "Whether an erasure that is not proven for every disk succeeds; null restores the default, FAIL.",
     }),
     steps: t.field({ type: [StepPolicyInput], description: "Policies for single steps; replaces the present ones." }),
   }),
