@@ -437,7 +437,7 @@ export const RULES: readonly RuleSection[] = [
     rules: [
       {
         id: "R-750",
-        rule: "An erasure that left out a disk that is not a medium of the BMC, or found none, fails with the reason.",
+        rule: "An erasure that left out a disk that is not a medium of the BMC, or found none, fails with the reason. A node that operators call `diskless` may have none.",
       },
       {
         id: "R-751",

@@ -39,6 +39,8 @@ export interface InspectedDisks {
 export interface ErasureFacts {
   readonly account: readonly AccountedDisk[];
   readonly inspected: readonly InspectedDisks[];
+  /** According to operators, the machine has no disk. */
+  readonly isDiskless: boolean;
   /** Names, serial numbers and WWNs of disks that may keep their data. */
   readonly leaveOut: readonly string[];
 }
@@ -51,7 +53,7 @@ export type ErasureGap =
   | { readonly kind: "UNSEEN"; readonly disk: KnownDisk; readonly inspection: string };
 
 /** Empty if every disk is erased or may keep its data. */
-export function erasureGaps({ account, inspected, leaveOut }: ErasureFacts): readonly ErasureGap[] {
+export function erasureGaps({ account, inspected, isDiskless, leaveOut }: ErasureFacts): readonly ErasureGap[] {
   const media = account.filter(({ erased, medium }) => medium && !erased);
   const disks = account.filter((disk) => !media.includes(disk));
   const mayStay = (disk: KnownDisk) =>
@@ -62,7 +64,7 @@ export function erasureGaps({ account, inspected, leaveOut }: ErasureFacts): rea
       if (!mayStay(disk) && !unseen.some((one) => one.inspection !== inspection && isSame([one.disk], [disk])))
         unseen.push({ kind: "UNSEEN", disk, inspection });
   return [
-    ...(disks.length === 0 ? [{ kind: "NO_DISK" } as const] : []),
+    ...(disks.length === 0 && !isDiskless ? [{ kind: "NO_DISK" } as const] : []),
     ...disks.filter((disk) => !disk.erased && !mayStay(disk)).map((disk) => ({ kind: "LEFT_OUT", disk }) as const),
     ...unseen,
   ];

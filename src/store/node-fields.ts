@@ -37,7 +37,12 @@ export type CountedField = keyof typeof COUNTED_COLUMNS;
  * Columns that operators set as they are given: at registration, with updateNode and with editNodes. Null if none is
  * set.
  */
-export const OPERATOR_COLUMNS = ["hostGroup", "description", "automaticCleaning"] as const satisfies (keyof NodeRow)[];
+export const OPERATOR_COLUMNS = [
+  "hostGroup",
+  "description",
+  "automaticCleaning",
+  "diskless",
+] as const satisfies (keyof NodeRow)[];
 
 export type OperatorColumn = (typeof OPERATOR_COLUMNS)[number];
 /** In a request, where an absent one stays, and null removes it. */
@@ -159,6 +164,10 @@ export const NODE_FIELDS = {
   },
   retiredReason: ofNode("retiredReason", stringText),
   automaticCleaning: ofNode("automaticCleaning", scalarText),
+  diskless: {
+    text: scalarText(sql`coalesce(${nodes.diskless}, false)`),
+    value: ({ diskless }: NodeRow) => diskless ?? false,
+  },
   hostGroup: ofNode("hostGroup", stringText),
   description: {
     text: stringText(sql`coalesce(${nodes.description}, '')`),

@@ -99,10 +99,13 @@ describe("erasure", () => {
     expect(error).toContain("disk disk1 (serial WORN, 894.3 GiB) was left out: it is read-only. Erase");
   });
 
-  test("an erasure of a machine without disks fails [R-750]", async () => {
-    const { state, error } = await commission(await fake().made());
+  test("an erasure of a machine without disks fails, unless the node is diskless [R-750]", async () => {
+    const node = await fake().made();
+    const { state, error } = await commission(node);
     expect(state).toBe("CLEAN_FAILED");
     expect(error).toContain("the step found no disk. Check the storage controller");
+    await ostler.engine.updateNode(ALICE, node.id, { diskless: true });
+    expect(await commission(node)).toMatchObject({ state: "AVAILABLE" });
   });
 
   test("the failure of an unproven erasure is not retried, and keeps the account", async () => {

@@ -21,10 +21,12 @@ function gaps(
   account: readonly AccountedDisk[],
   inspected: readonly (readonly KnownDisk[])[] = [],
   leaveOut: readonly string[] = [],
+  isDiskless = false,
 ): string[] {
   const found = erasureGaps({
     account,
     inspected: inspected.map((disks, index) => ({ inspection: `inspection ${index}`, disks })),
+    isDiskless,
     leaveOut,
   });
   return found.map((gap: ErasureGap) => (gap.kind === "NO_DISK" ? gap.kind : `${gap.kind} ${gap.disk.names[0]}`));
@@ -36,6 +38,12 @@ describe("erasure", () => {
     expect(gaps([leftOut("sr0", { medium: true })])).toEqual(["NO_DISK"]);
     expect(gaps([erased("sda"), leftOut("sr0", { medium: true })])).toEqual([]);
     expect(gaps([leftOut("sda"), erased("sdb")])).toEqual(["LEFT_OUT sda"]);
+  });
+
+  test("an erasure of a diskless machine may find no disk, unless an inspection has", () => {
+    expect(gaps([], [], [], true)).toEqual([]);
+    expect(gaps([], [[disk("bay 1")]], [], true)).toEqual(["UNSEEN bay 1"]);
+    expect(gaps([leftOut("sda")], [], [], true)).toEqual(["LEFT_OUT sda"]);
   });
 
   test.each([

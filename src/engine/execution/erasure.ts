@@ -19,14 +19,18 @@ const NAMED_MAX = 100;
 
 /** The fault of an erasure that is not proven; null if it is, and for a step that does not erase. */
 export async function erasureFault(context: StepContext, output: StoredJson): Promise<Fault | null> {
-  const { ledger, step } = context;
+  const { ledger, step, claimed } = context;
   if (!step.erases) return null;
   const account = parseDiskAccount(output);
   if ("flaw" in account) return refusal(`${account.flaw}. Repair the driver ${step.driver}`);
   const { policy } = await readSite(ledger.transaction.tx);
   if (policy.unerasedDisks === "ALLOW") return null;
-  const inspected = await newestDisks(context);
-  const gaps = erasureGaps({ account: account.map(accounted), inspected, leaveOut: leaveOutOf(step.args) });
+  const gaps = erasureGaps({
+    account: account.map(accounted),
+    inspected: await newestDisks(context),
+    isDiskless: claimed.node.diskless ?? false,
+    leaveOut: leaveOutOf(step.args),
+  });
   return gaps.length === 0 ? null : refusal(explain(gaps));
 }
 
@@ -107,7 +111,9 @@ function remedyOf(gaps: readonly ErasureGap[]): string {
   const kinds = new Set(gaps.map(({ kind }) => kind));
   return [
     ...(kinds.has("NO_DISK")
-      ? ["Check the storage controller, and whether the driver that cleans the node supports it."]
+      ? [
+          "Check the storage controller, and whether the driver that cleans the node supports it; if the machine has no disk, set diskless with updateNode.",
+        ]
       : []),
     ...(kinds.has("UNSEEN") ? ["If the disks of the machine have changed, inspect the node again."] : []),
     ...(kinds.has("LEFT_OUT") || kinds.has("UNSEEN")

@@ -11,6 +11,7 @@ const CHECKS: { readonly [Column in OperatorColumn]: Check<OperatorFields[Column
   hostGroup: hostGroupFlaw,
   description: (text, path) => textFlaws("description", text, DESCRIPTION_LENGTH_MAX, path),
   automaticCleaning: () => [],
+  diskless: () => [],
 };
 
 /** The flaws of the fields in the input at `path`. */

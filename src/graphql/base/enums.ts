@@ -153,6 +153,7 @@ export const NodeChangeFieldEnum = named<NodeChangeField>(
     HOST_GROUP: "The field `hostGroup` of the node.",
     SETTINGS: "`drivers`: the drivers, their settings or their secrets.",
     AUTOMATIC_CLEANING: "The field `automaticCleaning` of the node.",
+    DISKLESS: "The field `diskless` of the node.",
     DESCRIPTION: "The field `description` of the node.",
     MODEL: "The field `model` of the node.",
     MACS: "The field `macs` of the node.",

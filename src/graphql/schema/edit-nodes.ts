@@ -64,6 +64,9 @@ const EditNodesInput = builder.inputType("EditNodesInput", {
     automaticCleaning: t.boolean({
       description: "Whether automatic clean steps run on the nodes; null to follow the site's policy.",
     }),
+    diskless: t.boolean({
+      description: "Whether the machines have no disks of their own, so that an erasure may find none; null for false.",
+    }),
     settings: t.field({
       type: [DriverSettingsChangeInput],
       description:

@@ -116,6 +116,9 @@ const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
     automaticCleaning: t.boolean({
       description: "Whether automatic clean steps run on the node; by default the site's policy applies.",
     }),
+    diskless: t.boolean({
+      description: "Whether the machine has no disk of its own, so that an erasure may find none; by default false.",
+    }),
   }),
 });
 
@@ -174,6 +177,9 @@ const UpdateNodeInput = builder.inputType("UpdateNodeInput", {
     }),
     automaticCleaning: t.boolean({
       description: "Whether automatic clean steps run on the node; null to follow the site's policy.",
+    }),
+    diskless: t.boolean({
+      description: "Whether the machine has no disk of its own, so that an erasure may find none; null for false.",
     }),
   }),
 });
