@@ -637,7 +637,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-403",
-        rule: "`secure_erase` erases every drive and names each, or erases none if one does not offer it.",
+        rule: "`secure_erase` erases every drive, wherever the BMC lists it, and accounts for each; or it fails and erases none, if one does not offer it or cannot be read, or if the BMC lists none.",
       },
       {
         id: "R-404",

@@ -145,6 +145,8 @@ export interface NodeView {
   /** Power as last read, by the driver that gives the node its power interface. */
   readonly powerState: PowerState;
   readonly labels: Readonly<Record<string, string>>;
+  /** According to operators, the machine has no disk of its own. */
+  readonly diskless?: true;
 }
 
 /** The part of a call that exists before a machine is a node. A driver has no access to the database or the engine. */

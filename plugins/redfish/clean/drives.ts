@@ -1,7 +1,8 @@
 /** Erases drives by their own means (DSP0268, Drive.SecureErase), and removes RAID volumes. */
-import type { DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
-import { at, items, link, links, text } from "../resource.ts";
-import { unsupported } from "../error.ts";
+import type { DiskAccount, DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
+import { findDrives, isMedium, wwnOf } from "../drives.ts";
+import { RedfishError, unsupported } from "../error.ts";
+import { items, link, number, text } from "../resource.ts";
 import type { Resource } from "../resource.ts";
 import type { RedfishService } from "../service.ts";
 import type { RedfishSettings } from "../settings.ts";
@@ -22,6 +23,7 @@ export function secureErase(memory: DriverMemory | undefined): CleanStep {
     timeoutSeconds: ERASE_SECONDS,
     idempotent: true,
     touches: ["DISKS"],
+    erases: true,
     run: onService(memory, erase),
   };
 }
@@ -47,17 +49,29 @@ async function erase(service: RedfishService, call: CleanCall): Promise<StepResu
   if (unfinished) return unfinished;
   const drives = await drivesOf(service, call.settings);
   if (drives.some(isBusy)) return waitFor({});
-  const erased = drives.map((one) => ({
-    id: text(one, "Id") ?? "",
-    serial: text(one, "SerialNumber") ?? null,
-    means: "SECURE_ERASE",
-  }));
-  return { kind: "done", output: { erased } };
+  return { kind: "done", output: { disks: drives.map(accountOf) } };
 }
 
-/** The drives of the machine; throws UNSUPPORTED if one of them has no secure erase. */
+function accountOf(drive: Resource): DiskAccount & { readonly means?: string } {
+  const [serial, wwn, sizeBytes] = [text(drive, "SerialNumber"), wwnOf(drive), number(drive, "CapacityBytes")];
+  const disk = {
+    id: text(drive, "Id") ?? text(drive, "Name") ?? "unknown",
+    ...(serial !== undefined && { serial }),
+    ...(wwn !== undefined && { wwn }),
+    ...(sizeBytes !== undefined && { sizeBytes }),
+  };
+  if (isMedium(drive)) return { ...disk, erased: false, reason: "it is a medium of the BMC", medium: true };
+  return { ...disk, erased: true, means: "SECURE_ERASE" };
+}
+
+/** The drives of the machine; throws UNSUPPORTED if it has none, or if one of them has no secure erase. */
 export async function secureErasable(service: RedfishService, settings: RedfishSettings): Promise<Resource[]> {
-  const drives = await drivesOf(service, settings);
+  const drives = (await drivesOf(service, settings)).filter((one) => !isMedium(one));
+  if (drives.length === 0)
+    throw unsupported(
+      service.bmc,
+      "lists no drives. Erase the disks by another driver, such as the agent; if the machine has none, set diskless with updateNode.",
+    );
   const locked = drives.filter((one) => !action(one, "Drive.SecureErase")).map(driveName);
   if (locked.length === 0) return drives;
   const message = `has drives without secure erase: ${locked.join(", ")}. Erase them by another driver.`;
@@ -65,6 +79,8 @@ export async function secureErasable(service: RedfishService, settings: RedfishS
 }
 
 async function beginErase(service: RedfishService, call: CleanCall): Promise<StepResult> {
+  // A machine without disks has nothing to erase; on any other, the BMC does not show what there is.
+  if (call.node.diskless && (await drivesOf(service, call.settings)).every(isMedium)) return waitFor({});
   const drives = await secureErasable(service, call.settings);
   const tasks: Record<string, string> = {};
   // A drive that is being erased already: an earlier entry of this step was cut off.
@@ -123,19 +139,21 @@ async function storagesOf(service: RedfishService, settings: RedfishSettings): P
   const { resource } = await findSystem(service, settings);
   const collection = link(resource, "Storage");
   if (collection === undefined) throw unsupported(service.bmc, "does not report the storage of this machine.");
-  return service.members(collection, "storage controllers");
+  const storages = await service.members(collection, "storage controllers");
+  if (storages.length === 0) throw unsupported(service.bmc, "lists no storage controllers of this machine.");
+  return storages;
 }
 
 /** All drives; an error if one of them cannot be read, so that none is taken for erased unseen. */
-async function drivesOf(service: RedfishService, settings: RedfishSettings): Promise<Resource[]> {
-  const paths = new Set((await storagesOf(service, settings)).flatMap((one) => links(one, "Drives")));
-  const drives: Resource[] = [];
-  for (const path of paths) drives.push(await service.get(path, "drive"));
-  return drives.filter((one) => text(at(one, "Status"), "State") !== "Absent");
+async function drivesOf(service: RedfishService, settings: RedfishSettings): Promise<readonly Resource[]> {
+  const { drives, unread } = await findDrives(service, await findSystem(service, settings));
+  if (unread.length === 0) return drives;
+  const message = `links to drives or storage controllers that it does not have: ${unread.join(", ")}. Restart the BMC.`;
+  throw new RedfishError({ kind: "REFUSED", message: `BMC ${service.bmc} ${message}`, retryable: true });
 }
 
 function driveName(drive: Resource): string {
-  const id = text(drive, "Id") ?? "unknown";
+  const id = text(drive, "Id") ?? text(drive, "Name") ?? "unknown";
   const serial = text(drive, "SerialNumber");
   return serial === undefined ? id : `${id} (serial ${serial})`;
 }
