@@ -56,8 +56,10 @@ export type ErasureGap =
 export function erasureGaps({ account, inspected, isDiskless, leaveOut }: ErasureFacts): readonly ErasureGap[] {
   const media = account.filter(({ erased, medium }) => medium && !erased);
   const disks = account.filter((disk) => !media.includes(disk));
+  // The paths to a disk are named together.
+  const spared = account.filter((disk) => media.includes(disk) || leaveOut.some((given) => isNamed(disk, given)));
   const mayStay = (disk: KnownDisk) =>
-    leaveOut.some((given) => isNamed(disk, given)) || media.some((medium) => isSame([medium], [disk]));
+    leaveOut.some((given) => isNamed(disk, given)) || spared.some((one) => one === disk || isSame([one], [disk]));
   const unseen: (ErasureGap & { kind: "UNSEEN" })[] = [];
   for (const { inspection, disks: known } of inspected)
     for (const disk of unmatched(known, disks))

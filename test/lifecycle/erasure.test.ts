@@ -58,6 +58,11 @@ describe("erasure", () => {
     expect(gaps([leftOut("", spared), leftOut("sdb")], [], [given])).toEqual(["LEFT_OUT sdb"]);
   });
 
+  test("another path to a disk that the request names may be left out too", () => {
+    const paths = ["/dev/sda", "/dev/sdb"].map((path) => leftOut(path, { serial: "D1", wwn: "5000" }));
+    expect(gaps([...paths, erased("sdc")], [], ["/dev/sda"])).toEqual([]);
+  });
+
   test.each([
     ["equal serial numbers", { serial: "S3R1NX0K" }, { serial: "S3R1NX0K" }],
     ["another case, and blanks", { serial: " s3r1 nx0k" }, { serial: "S3R1NX0K " }],

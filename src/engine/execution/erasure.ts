@@ -6,7 +6,7 @@ import type { DiskAccount } from "../../drivers/driver.ts";
 import { parseDiskAccount } from "../../drivers/step-result.ts";
 import { erasureGaps } from "../../lifecycle/erasure.ts";
 import type { AccountedDisk, ErasureGap, InspectedDisks, KnownDisk } from "../../lifecycle/erasure.ts";
-import { bytesText } from "../../runtime/text.ts";
+import { bytesText, sentence } from "../../runtime/text.ts";
 import { inspectedDisks } from "../../store/nodes.ts";
 import type { JsonObject, StoredJson } from "../../store/records.ts";
 import { readSite } from "../../store/site.ts";
@@ -22,6 +22,7 @@ export async function erasureFault(context: StepContext, output: StoredJson): Pr
   const { ledger, step, claimed } = context;
   if (!step.erases) return null;
   const account = parseDiskAccount(output);
+  const { note } = isJsonObject(output) ? output : {};
   if ("flaw" in account) return refusal(`${account.flaw}. Repair the driver ${step.driver}`);
   const { policy } = await readSite(ledger.transaction.tx);
   if (policy.unerasedDisks === "ALLOW") return null;
@@ -31,15 +32,18 @@ export async function erasureFault(context: StepContext, output: StoredJson): Pr
     isDiskless: claimed.node.diskless ?? false,
     leaveOut: leaveOutOf(step.args),
   });
-  return gaps.length === 0 ? null : refusal(explain(gaps));
+  return gaps.length === 0 ? null : refusal(explain(gaps, typeof note === "string" ? note : null));
 }
 
 function refusal(reason: string): Fault {
   return { code: "BACKEND_FAILED", reason, retryable: false };
 }
 
-function leaveOutOf({ leaveOut }: JsonObject): string[] {
-  return Array.isArray(leaveOut) ? leaveOut.filter((one) => typeof one === "string") : [];
+/** The disks that the arguments let keep their data: seen by the step, or not. */
+function leaveOutOf({ leaveOut, unseen }: JsonObject): string[] {
+  return [leaveOut, unseen]
+    .flatMap((list) => (Array.isArray(list) ? list : []))
+    .filter((one) => typeof one === "string");
 }
 
 /**
@@ -81,10 +85,15 @@ function accounted(disk: DiskAccount): AccountedDisk {
   return { ...known({ ...disk }), erased: disk.erased, reason: disk.reason ?? "", medium: disk.medium === true };
 }
 
-function explain(gaps: readonly ErasureGap[]): string {
+/** `note`: of the step, on what it saw. */
+function explain(gaps: readonly ErasureGap[], note: string | null): string {
   const named = gaps.slice(0, NAMED_MAX).map(explainGap);
   const more = gaps.length > NAMED_MAX ? [`and ${gaps.length - NAMED_MAX} more`] : [];
-  return `not every disk is proven to be erased: ${[...named, ...more].join("; ")}. ${remedyOf(gaps)}`;
+  return [
+    `not every disk is proven to be erased: ${[...named, ...more].join("; ")}.`,
+    ...(note === null ? [] : [sentence(note)]),
+    ...remedyOf(gaps),
+  ].join(" ");
 }
 
 function explainGap(gap: ErasureGap): string {
@@ -107,7 +116,7 @@ function described({ names, serial, wwn, sizeBytes }: KnownDisk): string {
   return `disk ${names[0] ?? "without a name"}${facts.length === 0 ? "" : ` (${facts.join(", ")})`}`;
 }
 
-function remedyOf(gaps: readonly ErasureGap[]): string {
+function remedyOf(gaps: readonly ErasureGap[]): string[] {
   const kinds = new Set(gaps.map(({ kind }) => kind));
   return [
     ...(kinds.has("NO_DISK")
@@ -118,8 +127,8 @@ function remedyOf(gaps: readonly ErasureGap[]): string {
     ...(kinds.has("UNSEEN") ? ["If the disks of the machine have changed, inspect the node again."] : []),
     ...(kinds.has("LEFT_OUT") || kinds.has("UNSEEN")
       ? [
-          "Erase these disks by other means or remove them; if they may keep their data, name them in the argument leaveOut of the step, or set unerasedDisks to ALLOW with updateSite.",
+          "Erase these disks by other means or remove them; if they may keep their data, name them in the arguments leaveOut and unseen of the step, or set unerasedDisks to ALLOW with updateSite.",
         ]
       : []),
-  ].join(" ");
+  ];
 }
