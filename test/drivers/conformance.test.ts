@@ -194,7 +194,7 @@ describe("conformance of erasures", () => {
       "a disk left out without a reason",
       async () => ({ kind: "done", output: { disks: [{ id: "1", erased: false }] } }),
     ],
-    ["a disk of which it is not said", async () => ({ kind: "done", output: { disks: [{ id: "1" }] } })],
+    ["a disk without a verdict", async () => ({ kind: "done", output: { disks: [{ id: "1" }] } })],
   ])("conformance rejects an erasure with %s", async (_what, run) => {
     const of = "runs the given steps";
     await expect(proved([{ ...wipe, erases: true }], of)).resolves.toBeUndefined();
