@@ -482,8 +482,8 @@ export interface Step<Settings, Args extends StepArgs = StepArgs> {
   /**
    * For a clean or undeploy step that erases the disks of the machine: its output is an object with the list `disks`
    * (`DiskAccount`). The step fails without this account, and if the account leaves out a disk that may have kept data
-   * (docs/cleaning.md). Texts in the lists `leaveOut` and `unseen` of its arguments name disks that may keep their data,
-   * whether the step sees them or not: by path, serial number or WWN.
+   * (docs/cleaning.md). Texts in the lists `leaveOut` and `unseen` of its arguments name disks that may keep their
+   * data, whether the step sees them or not: by path, serial number or WWN.
    */
   readonly erases?: true;
   /** Schema of the arguments. Absent if the step takes none. */

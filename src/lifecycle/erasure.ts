@@ -54,28 +54,34 @@ export type ErasureGap =
 
 /** Empty if every disk is erased or may keep its data. */
 export function erasureGaps({ account, inspected, isDiskless, leaveOut }: ErasureFacts): readonly ErasureGap[] {
-  const media = account.filter(({ erased, medium }) => medium && !erased);
-  const disks = account.filter((disk) => !media.includes(disk));
-  // The paths to a disk are named together.
-  const spared = account.filter((disk) => media.includes(disk) || leaveOut.some((given) => isNamed(disk, given)));
-  const mayStay = (disk: KnownDisk) =>
-    leaveOut.some((given) => isNamed(disk, given)) || spared.some((one) => one === disk || isSame([one], [disk]));
-  const unseen: (ErasureGap & { kind: "UNSEEN" })[] = [];
-  for (const { inspection, disks: known } of inspected)
-    for (const disk of unmatched(known, disks))
-      if (!mayStay(disk) && !unseen.some((one) => one.inspection !== inspection && isSame([one.disk], [disk])))
-        unseen.push({ kind: "UNSEEN", disk, inspection });
+  const disks = account.filter(({ erased, medium }) => erased || !medium);
+  const isAllowed = (disk: KnownDisk) => leaveOut.some((given) => isNamed(disk, given));
+  // The paths to a disk are named together. Media of the BMC may stay.
+  const spared = identitiesOf(account.filter((disk) => isAllowed(disk) || (disk.medium && !disk.erased)));
+  const mayStay = (disk: KnownDisk) => isAllowed(disk) || identities(disk).some((one) => spared.has(one));
+  const leftOut = disks.filter((disk) => !disk.erased && !mayStay(disk));
+  const reported = new Set<string>();
+  const unseen: ErasureGap[] = [];
+  for (const { inspection, disks: known } of inspected) {
+    const missing = unmatched(known, disks).filter((disk) => !mayStay(disk));
+    const more = missing.filter((disk) => !identities(disk).some((one) => reported.has(one)));
+    unseen.push(...more.map((disk) => ({ kind: "UNSEEN", disk, inspection }) as const));
+    for (const one of identitiesOf(more)) reported.add(one);
+  }
   return [
     ...(disks.length === 0 && !isDiskless ? [{ kind: "NO_DISK" } as const] : []),
-    ...disks.filter((disk) => !disk.erased && !mayStay(disk)).map((disk) => ({ kind: "LEFT_OUT", disk }) as const),
+    ...leftOut.map((disk) => ({ kind: "LEFT_OUT", disk }) as const),
     ...unseen,
   ];
 }
 
 // ---- which disks are the same
 
-/** The namespaces of one disk, or the paths to it. */
-type Device = readonly KnownDisk[];
+/** The namespaces of one disk, or the paths to it, which have an identity in common. */
+interface Device {
+  readonly disks: KnownDisk[];
+  readonly identities: Set<string>;
+}
 
 /** A serial number or WWN of this length can be a part of what another source reports; a shorter one must be equal. */
 const PART_LENGTH_MIN = 8;
@@ -87,43 +93,45 @@ const SIZE_TOLERANCE = 0.01;
  * size. The last two use each disk of the account once.
  */
 function unmatched(known: readonly KnownDisk[], account: readonly KnownDisk[]): KnownDisk[] {
-  const devices = devicesOf(account);
-  const wanted = devicesOf(known);
-  const free = devices.filter((device) => !wanted.some((one) => isSame(one, device)));
-  const without = (missing: readonly Device[], isFound: (one: Device, other: Device) => boolean) =>
+  const [inAccount, inKnown] = [identitiesOf(account), identitiesOf(known)];
+  const without = (devices: readonly Device[], others: ReadonlySet<string>) =>
+    devices.filter((device) => ![...device.identities].some((one) => others.has(one)));
+  const free = without(devicesOf(account), inKnown);
+  const unused = (missing: readonly Device[], isFound: (one: Device, other: Device) => boolean) =>
     missing.filter((one) => {
       const found = free.findIndex((device) => isFound(one, device));
       if (found >= 0) free.splice(found, 1);
       return found < 0;
     });
-  const missing = wanted.filter((one) => !devices.some((device) => isSame(one, device)));
-  return without(without(missing, isPart), mayBeSame).flatMap(([disk]) => disk ?? []);
+  const missing = without(devicesOf(known), inAccount);
+  return unused(unused(missing, isPart), mayBeSame).flatMap(({ disks: [disk] }) => disk ?? []);
 }
 
 function devicesOf(disks: readonly KnownDisk[]): Device[] {
-  const devices: KnownDisk[][] = [];
+  const devices: Device[] = [];
+  const byIdentity = new Map<string, Device>();
   for (const disk of disks) {
-    const device = devices.find((one) => isSame(one, [disk]));
-    if (device) device.push(disk);
-    else devices.push([disk]);
+    const own = identities(disk);
+    let device = own.map((one) => byIdentity.get(one)).find((one) => one !== undefined);
+    if (!device) devices.push((device = { disks: [], identities: new Set() }));
+    device.disks.push(disk);
+    for (const one of own) {
+      device.identities.add(one);
+      byIdentity.set(one, device);
+    }
   }
   return devices;
 }
 
-/** Some machines report as the serial number what others report as the WWN. */
-function isSame(a: Device, b: Device): boolean {
-  const others = new Set(identities(b));
-  return identities(a).some((one) => others.has(one));
-}
-
 function isPart(a: Device, b: Device): boolean {
   const isIn = (short: string, long: string) => short.length >= PART_LENGTH_MIN && long.includes(short);
-  return identities(a).some((one) => identities(b).some((other) => isIn(one, other) || isIn(other, one)));
+  const others = [...b.identities];
+  return [...a.identities].some((one) => others.some((other) => isIn(one, other) || isIn(other, one)));
 }
 
 /** Whether nothing known differs: they have no kind of identity in common, and about the same size. */
 function mayBeSame(a: Device, b: Device): boolean {
-  const has = (device: Device, kind: "serial" | "wwn") => device.some((one) => identity(one[kind]) !== null);
+  const has = ({ disks }: Device, kind: "serial" | "wwn") => disks.some((one) => identity(one[kind]) !== null);
   if ((["serial", "wwn"] as const).some((kind) => has(a, kind) && has(b, kind))) return false;
   const isClose = (one: number, other: number) => Math.abs(one - other) <= SIZE_TOLERANCE * Math.max(one, other);
   const [sizes, others] = [sizesOf(a), sizesOf(b)];
@@ -131,13 +139,18 @@ function mayBeSame(a: Device, b: Device): boolean {
 }
 
 /** Of each namespace, and of all together; null if one is not known. */
-function sizesOf(device: Device): number[] | null {
-  const sizes = device.flatMap(({ sizeBytes }) => sizeBytes ?? []);
-  return sizes.length < device.length ? null : [...sizes, sizes.reduce((sum, size) => sum + size, 0)];
+function sizesOf({ disks }: Device): number[] | null {
+  const sizes = disks.flatMap(({ sizeBytes }) => sizeBytes ?? []);
+  return sizes.length < disks.length ? null : [...sizes, sizes.reduce((sum, size) => sum + size, 0)];
 }
 
-function identities(device: Device): string[] {
-  return device.flatMap(({ serial, wwn }) => [identity(serial) ?? [], identity(wwn) ?? []].flat());
+function identitiesOf(disks: readonly KnownDisk[]): ReadonlySet<string> {
+  return new Set(disks.flatMap(identities));
+}
+
+/** Some machines report as the serial number what others report as the WWN. */
+function identities({ serial, wwn }: KnownDisk): string[] {
+  return [identity(serial), identity(wwn)].filter((one) => one !== null);
 }
 
 /** Texts that firmware reports in place of a serial number. */

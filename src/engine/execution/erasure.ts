@@ -6,7 +6,7 @@ import type { DiskAccount } from "../../drivers/driver.ts";
 import { parseDiskAccount } from "../../drivers/step-result.ts";
 import { erasureGaps } from "../../lifecycle/erasure.ts";
 import type { AccountedDisk, ErasureGap, InspectedDisks, KnownDisk } from "../../lifecycle/erasure.ts";
-import { bytesText, sentence } from "../../runtime/text.ts";
+import { bytesText, cutTo, sentence } from "../../runtime/text.ts";
 import { inspectedDisks } from "../../store/nodes.ts";
 import type { JsonObject, StoredJson } from "../../store/records.ts";
 import { readSite } from "../../store/site.ts";
@@ -14,8 +14,9 @@ import { isJsonObject } from "../input/variables.ts";
 import type { StepContext } from "./claimed-run.ts";
 import type { Fault } from "./driver-result.ts";
 
-/** Disks that a message names. */
+/** Disks that a message names, and characters of each text of a driver in it. */
 const NAMED_MAX = 100;
+const TEXT_LENGTH_MAX = 200;
 
 /** The fault of an erasure that is not proven; null if it is, and for a step that does not erase. */
 export async function erasureFault(context: StepContext, output: StoredJson): Promise<Fault | null> {
@@ -91,7 +92,7 @@ function explain(gaps: readonly ErasureGap[], note: string | null): string {
   const more = gaps.length > NAMED_MAX ? [`and ${gaps.length - NAMED_MAX} more`] : [];
   return [
     `not every disk is proven to be erased: ${[...named, ...more].join("; ")}.`,
-    ...(note === null ? [] : [sentence(note)]),
+    ...(note === null ? [] : [sentence(cutTo(note, 10 * TEXT_LENGTH_MAX))]),
     ...remedyOf(gaps),
   ].join(" ");
 }
@@ -101,7 +102,7 @@ function explainGap(gap: ErasureGap): string {
     case "NO_DISK":
       return "the step found no disk";
     case "LEFT_OUT":
-      return `${described(gap.disk)} was left out: ${gap.disk.reason.replace(/\.$/, "")}`;
+      return `${described(gap.disk)} was left out: ${cutTo(gap.disk.reason, TEXT_LENGTH_MAX).replace(/\.$/, "")}`;
     case "UNSEEN":
       return `${described(gap.disk)}, which ${gap.inspection} reported, was not seen`;
   }
@@ -109,11 +110,11 @@ function explainGap(gap: ErasureGap): string {
 
 function described({ names, serial, wwn, sizeBytes }: KnownDisk): string {
   const facts = [
-    ...(serial === null ? [] : [`serial ${serial}`]),
-    ...(wwn === null ? [] : [`WWN ${wwn}`]),
+    ...(serial === null ? [] : [`serial ${cutTo(serial, TEXT_LENGTH_MAX)}`]),
+    ...(wwn === null ? [] : [`WWN ${cutTo(wwn, TEXT_LENGTH_MAX)}`]),
     ...(sizeBytes === null ? [] : [bytesText(sizeBytes)]),
   ];
-  return `disk ${names[0] ?? "without a name"}${facts.length === 0 ? "" : ` (${facts.join(", ")})`}`;
+  return `disk ${cutTo(names[0] ?? "without a name", TEXT_LENGTH_MAX)}${facts.length === 0 ? "" : ` (${facts.join(", ")})`}`;
 }
 
 function remedyOf(gaps: readonly ErasureGap[]): string[] {

@@ -195,11 +195,6 @@ builder.objectFields(NodeRef, (t) => ({
     description: "Whether automatic clean steps run on the node; null to follow the site's policy.",
     resolve: NODE_FIELDS.automaticCleaning.value,
   }),
-  diskless: t.boolean({
-    description:
-      "Whether the machine has no disk of its own, according to operators: an erasure that finds none then succeeds.",
-    resolve: NODE_FIELDS.diskless.value,
-  }),
   hostGroup: t.string({
     nullable: true,
     description: "Role of the node in its cluster; null if none is set.",
@@ -245,6 +240,11 @@ builder.objectFields(NodeRef, (t) => ({
 }));
 
 builder.objectFields(NodeRef, (t) => ({
+  diskless: t.boolean({
+    description:
+      "Whether the machine has no disk of its own, according to operators: an erasure that finds none then succeeds.",
+    resolve: NODE_FIELDS.diskless.value,
+  }),
   inventory: t.field({
     type: InventoryRef,
     nullable: true,

@@ -37,7 +37,11 @@ async function erasesAll(lab: Lab, machine: LabMachine, files: readonly string[]
   lab.report.check(`${machine.name} with a second and a removable disk is cleaned`, state === "AVAILABLE", end);
   for (const file of files) {
     const { firstData } = await readDisk(file);
-    lab.report.check(`no canary is left on ${file}`, firstData === null, `data at byte ${firstData}`);
+    lab.report.check(
+      `no canary is left on ${file}`,
+      firstData === null,
+      firstData === null ? "" : `data at byte ${firstData}`,
+    );
   }
 }
 
