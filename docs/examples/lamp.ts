@@ -157,9 +157,11 @@ export default function createLamp(_host: PluginHost): Driver<Settings> {
           timeoutSeconds: 600,
           idempotent: true,
           retries: { times: 2, backoffSeconds: 5 },
+          erases: true,
           async run(call) {
             await ask(call, "DELETE", "disk");
-            return { kind: "done" };
+            // Every disk of the machine; these machines have one, and report nothing that identifies it.
+            return { kind: "done", output: { disks: [{ name: "disk", erased: true }] } };
           },
         },
       ],

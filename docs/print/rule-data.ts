@@ -466,6 +466,31 @@ export const RULES: readonly RuleSection[] = [
     ],
   },
   {
+    title: "Erasures",
+    rules: [
+      {
+        id: "R-750",
+        rule: "An erasure that left out a disk that is not a medium of the BMC, or found none, fails with the reason. A node that operators call `diskless` may have none.",
+      },
+      {
+        id: "R-751",
+        rule: "An erasure fails that has not seen a disk which the newest inspection of any driver of the node has reported, and names it.",
+      },
+      {
+        id: "R-752",
+        rule: "A disk of an inspection is recognized by serial number or WWN, however the sources write them, and without both by count and size.",
+      },
+      {
+        id: "R-753",
+        rule: "The site's policy, or an argument of the step, can let disks keep their data. A step that declares an erasure always needs an account of the disks.",
+      },
+      {
+        id: "R-754",
+        rule: "A clean step that does not declare an erasure needs no account of the disks.",
+      },
+    ],
+  },
+  {
     title: "Drivers of a node",
     rules: [
       {
@@ -645,7 +670,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-403",
-        rule: "`secure_erase` erases every drive and names each, or erases none if one does not offer it.",
+        rule: "`secure_erase` erases every drive, wherever the BMC lists it, and accounts for each; or it fails and erases none, if one does not offer it or cannot be read, or if the BMC lists none.",
       },
       {
         id: "R-404",

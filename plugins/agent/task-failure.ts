@@ -20,7 +20,11 @@ const SELECT_DISK = "Name one disk, such as by its serial number, in the variabl
 
 /** The agent's message names the disk and the reason. */
 const MEANINGS: Readonly<Record<string, Meaning>> = {
-  DISK_NOT_FOUND: { kind: "REFUSED", retryable: false, remedy: SELECT_DISK },
+  DISK_NOT_FOUND: {
+    kind: "REFUSED",
+    retryable: false,
+    remedy: `${SELECT_DISK} In an erasure, name disks in leaveOut as the agent sees them, and others in unseen.`,
+  },
   DISK_AMBIGUOUS: { kind: "REFUSED", retryable: false, remedy: SELECT_DISK },
   DISK_NOT_ERASED: {
     kind: "REFUSED",

@@ -46,6 +46,29 @@ const script = lazySchema((z) =>
 
 export type Script = Output<typeof script>;
 
+const disk = lazySchema((z) =>
+  z
+    .strictObject({
+      name: z.string().max(64).optional().meta({ description: "Its name. Absent: disk0, disk1 and so on." }),
+      serial: z
+        .string()
+        .max(64)
+        .optional()
+        .meta({ description: "Serial number. Absent: derived from the node's id; empty: the disk has none." }),
+      wwn: z.string().max(64).optional().meta({ description: "World Wide Name." }),
+      sizeBytes: z.int().min(0).optional().meta({ description: "Size; by default 960 GB." }),
+      leftOut: z.string().max(200).optional().meta({ description: "The erasure leaves it out, for this reason." }),
+      medium: z.boolean().optional().meta({ description: "The erasure leaves it out as a medium of the BMC." }),
+      hiddenFrom: z
+        .enum(["ERASURE", "INSPECTION"])
+        .optional()
+        .meta({ description: "The erasure, or the inspection, does not see it." }),
+    })
+    .meta({ description: "One of the disks of the machine, and who sees it." }),
+);
+
+export type FakeDisk = Output<typeof disk>;
+
 export const fakeSettings = lazySchema((z) =>
   z
     .strictObject({
@@ -85,6 +108,11 @@ export const fakeSettings = lazySchema((z) =>
         .max(64)
         .optional()
         .meta({ description: "Serial number that inspection reports. Absent: derived from the node's id." }),
+      disks: z
+        .array(disk.zod)
+        .max(100)
+        .optional()
+        .meta({ description: "Disks of the machine; an empty list for none. Absent: derived from the node's id." }),
       password: z
         .string()
         .min(1)

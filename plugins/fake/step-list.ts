@@ -3,7 +3,7 @@
  */
 import { lazySchema } from "../lazy-schema.ts";
 import type { Json, Step, StepCall } from "../../src/drivers/driver.ts";
-import { inventoryOf } from "./inventory.ts";
+import { erasureOf, inventoryOf } from "./inventory.ts";
 import type { FakeSettings } from "./settings.ts";
 
 export interface FakeStep extends Omit<Step<FakeSettings>, "run" | "verify" | "abort"> {
@@ -37,6 +37,8 @@ export const CLEAN_STEPS: readonly FakeStep[] = [
     priority: 20,
     interruptible: "AT_BOUNDARY",
     touches: ["DISKS"],
+    erases: true,
+    work: async (call) => erasureOf(call),
   },
   {
     ...usual,
@@ -47,7 +49,8 @@ export const CLEAN_STEPS: readonly FakeStep[] = [
     interruptible: "ALWAYS",
     timeoutSeconds: 6 * 3600,
     touches: ["DISKS"],
-    work: async () => ({ erased: 2 }),
+    erases: true,
+    work: async (call) => erasureOf(call),
   },
   {
     ...usual,

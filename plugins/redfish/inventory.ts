@@ -9,6 +9,7 @@ import { chassisOf, findSystem, managersOf } from "./system.ts";
 import type { Located } from "./system.ts";
 import type { RedfishSettings } from "./settings.ts";
 import { readFirmware } from "./firmware.ts";
+import { findDrives, isInstalled, isMedium, wwnOf } from "./drives.ts";
 import { RedfishError } from "./error.ts";
 import type { Json } from "../../src/drivers/driver.ts";
 
@@ -62,7 +63,7 @@ export async function readComponents(
   progress(40, "processors are read");
   const modules = (await service.members(link(resource, "Memory"), "memory modules")).filter(isInstalled);
   progress(55, "memory modules are read");
-  const disks = await disksOf(service, resource);
+  const { drives } = await findDrives(service, system);
   progress(70, "disks are read");
   const interfaces = await service.members(link(resource, "EthernetInterfaces"), "network interfaces");
   const ports = interfaces.length > 0 ? interfaces.map(interfacePart) : await adapterPorts(service, system);
@@ -72,7 +73,7 @@ export async function readComponents(
     processors: processors.filter((one) => (text(one, "ProcessorType") ?? "CPU") === "CPU").map(processorPart),
     memoryBytes: memoryBytes(resource, modules),
     memoryModules: modules.map(modulePart),
-    disks: disks.map(diskPart),
+    disks: drives.map(diskPart),
     networkInterfaces: ports,
     pciDevices: devices.map(pciePart),
   });
@@ -113,16 +114,6 @@ function memoryBytes(system: Resource, modules: readonly Resource[]): number | u
   return sum === 0 ? undefined : sum;
 }
 
-/** The drives of all storage controllers; where there are none, the devices of SimpleStorage. */
-async function disksOf(service: RedfishService, system: Resource): Promise<Resource[]> {
-  const storages = await service.members(link(system, "Storage"), "storage controllers");
-  const paths = [...new Set(storages.flatMap((one) => links(one, "Drives")))];
-  const drives = await service.all(paths, "drives");
-  if (drives.length > 0) return drives.filter(isInstalled);
-  const simple = await service.members(link(system, "SimpleStorage"), "simple storage");
-  return simple.flatMap((one) => items(one, "Devices")).filter(isInstalled);
-}
-
 function diskPart(one: Resource): Part {
   const protocol = text(one, "Protocol");
   const media = text(one, "MediaType");
@@ -137,16 +128,10 @@ function diskPart(one: Resource): Part {
     serial: text(one, "SerialNumber"),
     firmwareVersion: text(one, "Revision") ?? text(one, "FirmwareVersion"),
     wwn: wwnOf(one),
+    medium: isMedium(one) || undefined,
     failurePredicted: boolean(one, "FailurePredicted"),
     health: healthOf(one),
   });
-}
-
-function wwnOf(drive: Resource): string | undefined {
-  const identifier = items(drive, "Identifiers").find((one) =>
-    ["NAA", "EUI"].includes(text(one, "DurableNameFormat") ?? ""),
-  );
-  return identifier && text(identifier, "DurableName")?.toLowerCase();
 }
 
 function interfacePart(one: Resource): Part {
@@ -269,11 +254,6 @@ function bootModeOf(system: Resource): string | undefined {
 
 function healthOf(one: Resource): string | undefined {
   return text(at(one, "Status"), "Health")?.toUpperCase();
-}
-
-/** Sockets, slots and bays without a component are reported as absent. */
-function isInstalled(one: Resource): boolean {
-  return text(at(one, "Status"), "State") !== "Absent";
 }
 
 /** A part without the members that the machine does not report, and without empty lists. */

@@ -52,6 +52,31 @@ export async function chassisOf(service: RedfishService, { resource }: Located):
   return locate(service, named.length > 0 ? named : await listed(service, "Chassis"), "chassis");
 }
 
+/** Chassis of a machine that are followed. */
+const CHASSIS_MAX = 200;
+
+/**
+ * Every chassis with parts of a system: all of the BMC if it has one system, since backplanes often name none. Of a BMC
+ * with several, those that the system names and what they contain, without those that name another system: their
+ * drives may be another node's.
+ */
+export async function machineChassis(service: RedfishService, { path, resource }: Located): Promise<Located[]> {
+  const systems = await service.find(await collectionOf(service, "Systems"), "list of systems");
+  if (systems && links(systems, "Members").length === 1)
+    return locate(service, await listed(service, "Chassis"), "chassis");
+  const isOwn = (one: Located) => links(at(one.resource, "Links"), "ComputerSystems").every((other) => other === path);
+  const found: Located[] = [];
+  const seen = new Set<string>();
+  for (let next = links(at(resource, "Links"), "Chassis"); next.length > 0 && seen.size < CHASSIS_MAX;) {
+    for (const each of next) seen.add(each);
+    const own = (await locate(service, next, "chassis")).filter(isOwn);
+    found.push(...own);
+    const contained = own.flatMap((one) => links(at(one.resource, "Links"), "Contains"));
+    next = [...new Set(contained)].filter((each) => !seen.has(each));
+  }
+  return found;
+}
+
 async function listed(service: RedfishService, name: "Chassis" | "Managers"): Promise<string[]> {
   const collection = await service.find(await collectionOf(service, name), `list of ${name.toLowerCase()}`);
   return collection ? links(collection, "Members") : [];

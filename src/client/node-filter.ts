@@ -33,6 +33,8 @@ export interface NodeFilter {
   readonly changedSince?: string | null | undefined;
   /** Members of this cluster. */
   readonly cluster?: ClusterRef | null | undefined;
+  /** True: without disks of their own. False: the others. */
+  readonly diskless?: boolean | null | undefined;
   /** With this driver. */
   readonly driver?: string | null | undefined;
   /** With a `lastError` that has one of these codes; an empty list matches nothing. */

@@ -119,6 +119,26 @@ export type StepResult =
       readonly atRest?: true;
     };
 
+/**
+ * One disk in the account of an erasure: the list `disks` in the output of a step that declares `erases`, with every
+ * disk that the step saw. Further members are allowed, such as how a disk was erased.
+ */
+export type DiskAccount = {
+  /** The name of the disk for people: at least one of the three. */
+  readonly path?: string;
+  readonly id?: string;
+  readonly name?: string;
+  /** As the disk reports them: the engine looks for the disks of inspections by them, or else by the size. */
+  readonly serial?: string | null;
+  readonly wwn?: string | null;
+  readonly sizeBytes?: number;
+  readonly erased: boolean;
+  /** Why it was left out. Required if it was not erased. */
+  readonly reason?: string;
+  /** A medium of the BMC, such as a virtual CD drive: the only disk that may be left out without being allowed to. */
+  readonly medium?: boolean;
+};
+
 /** The node as a driver sees it. */
 export interface NodeView {
   /** UUID; never changes. */
@@ -128,6 +148,8 @@ export interface NodeView {
   /** Power as last read, by the driver that gives the node its power interface. */
   readonly powerState: PowerState;
   readonly labels: Readonly<Record<string, string>>;
+  /** According to operators, the machine has no disk of its own. */
+  readonly diskless?: true;
 }
 
 /** The part of a call that exists before a machine is a node. A driver has no access to the database or the engine. */
@@ -473,6 +495,13 @@ export interface Step<Settings, Args extends StepArgs = StepArgs> {
    * repeats the unfinished stage keeps the erasure and does not run the step again.
    */
   readonly repeatOnRestart?: boolean;
+  /**
+   * For a clean or undeploy step that erases the disks of the machine: its output is an object with the list `disks`
+   * (`DiskAccount`). The step fails without this account, and if the account leaves out a disk that may have kept data
+   * (docs/cleaning.md). Texts in the lists `leaveOut` and `unseen` of its arguments name disks that may keep their
+   * data, whether the step sees them or not: by path, serial number or WWN.
+   */
+  readonly erases?: true;
   /** Schema of the arguments. Absent if the step takes none. */
   readonly args?: Schema<Args>;
   /** Performs the step. It can be entered twice with the same `attemptKey`, and must find its own earlier work. */

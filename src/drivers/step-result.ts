@@ -1,5 +1,6 @@
 /** Parses the value that a step of a driver returned: plugins are not type-checked when they are loaded. */
-import type { DriverErrorKind, Json, StepResult } from "./driver.ts";
+import { isRecord } from "../runtime/json-values.ts";
+import type { DiskAccount, DriverErrorKind, Json, StepResult } from "./driver.ts";
 
 /** A step returned a value that is not a `StepResult`. */
 export class InvalidStepResultError extends Error {
@@ -70,4 +71,21 @@ function isJson(value: unknown): value is Json | undefined {
   } catch {
     return false;
   }
+}
+
+/** The disks in the output of a step that declares `erases`, or what is wrong with that output, as a clause. */
+export function parseDiskAccount(output: unknown): readonly DiskAccount[] | { readonly flaw: string } {
+  const disks = isRecord(output) ? output["disks"] : undefined;
+  if (!Array.isArray(disks)) return { flaw: "its output has no list `disks`, the account of every disk that it saw" };
+  const flawed = disks.findIndex((disk) => !isDiskAccount(disk));
+  if (flawed < 0) return disks;
+  const needs = "a `path`, `id` or `name`, `erased` as a boolean, and a `reason` if it was not erased";
+  return { flaw: `entry ${flawed} of \`disks\` in its output is not a disk, which has ${needs}` };
+}
+
+function isDiskAccount(disk: unknown): disk is DiskAccount {
+  if (!isRecord(disk)) return false;
+  const isText = (name: string) => typeof disk[name] === "string" && disk[name].trim() !== "";
+  const hasName = isText("path") || isText("id") || isText("name");
+  return hasName && typeof disk["erased"] === "boolean" && (disk["erased"] || isText("reason"));
 }

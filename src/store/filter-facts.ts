@@ -18,6 +18,7 @@ const FACTS: { readonly [Field in Exclude<keyof NodeFilter, Composed>]-?: readon
   maintenance: ["maintenance"],
   retired: ["retired"],
   protected: ["isProtected"],
+  diskless: ["diskless"],
   faulty: ["faultKind"],
   withErrors: ["errorCode"],
   errorCodes: ["errorCode"],

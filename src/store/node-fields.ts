@@ -43,6 +43,7 @@ export const OPERATOR_COLUMNS = [
   "description",
   "automaticCleaning",
   "sharedController",
+  "diskless",
 ] as const satisfies (keyof NodeRow)[];
 
 export type OperatorColumn = (typeof OPERATOR_COLUMNS)[number];
@@ -177,6 +178,10 @@ export const NODE_FIELDS = {
   },
   retiredReason: ofNode("retiredReason", stringText),
   automaticCleaning: ofNode("automaticCleaning", scalarText),
+  diskless: {
+    text: scalarText(sql`coalesce(${nodes.diskless}, false)`),
+    value: ({ diskless }: NodeRow) => diskless ?? false,
+  },
   hostGroup: ofNode("hostGroup", stringText),
   description: {
     text: stringText(sql`coalesce(${nodes.description}, '')`),

@@ -36,6 +36,7 @@ export interface NodeFilter {
   readonly maintenance?: boolean | undefined;
   readonly retired?: boolean | undefined;
   readonly protected?: boolean | undefined;
+  readonly diskless?: boolean | undefined;
   readonly faulty?: boolean | undefined;
   /** Whether the last operation on the node failed. */
   readonly withErrors?: boolean | undefined;
@@ -165,6 +166,11 @@ const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValu
   protected: {
     sql: (wanted) => eq(nodes.isProtected, wanted),
     test: (wanted) => (node) => node.isProtected === wanted,
+  },
+  diskless: {
+    sql: (wanted) => sql`coalesce(${nodes.diskless}, false) = ${wanted}`,
+    // Changes from before the column existed do not have it.
+    test: (wanted) => (node) => (node.diskless ?? false) === wanted,
   },
   powerDrift: {
     sql: (wanted) => sql`${HAS_POWER_DRIFT} = ${wanted}`,

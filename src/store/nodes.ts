@@ -10,7 +10,7 @@ import type { Page, PageRequest } from "./postgres/pagination.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
 import type { NodeRow } from "./node-fields.ts";
-import type { Failure, JsonObject } from "./records.ts";
+import type { Failure, JsonObject, StoredJson } from "./records.ts";
 import { inventories, nodeSecrets, nodes } from "./tables.ts";
 
 export type { NodeRow };
@@ -378,6 +378,9 @@ export async function insertInventories(
   if (rows.length > 0) await runStatement(tx, INSERT_INVENTORIES, [rowsText(rows)]);
 }
 
+/** Newest inventories of a node among which each driver's is looked for. */
+const INVENTORIES_COMPARED = 20;
+
 const INSERT_INVENTORIES = bulkInsert(inventories, ["id", "nodeId", "runId", "data"]);
 
 /** Inventories of each node, newest first. */
@@ -405,6 +408,29 @@ export async function inventoryCounts(reader: Reader, nodeIds: readonly string[]
 
 export async function inventoriesByIds(reader: Reader, ids: readonly string[]): Promise<InventoryRow[]> {
   return ids.length === 0 ? [] : reader.select().from(inventories).where(inArrayParam(inventories.id, ids));
+}
+
+export interface InspectedDisksRow {
+  /** The driver that inspected; null if the run is no longer stored. */
+  readonly driver: string | null;
+  readonly takenAt: Date;
+  readonly disks: StoredJson;
+}
+
+/** The disks of a node in the newest inventory of each driver that reports disks, newest first. */
+export async function inspectedDisks(reader: Reader, nodeId: string): Promise<InspectedDisksRow[]> {
+  const rows = await reader.execute<{ driver: string | null; taken_at: string; disks: StoredJson }>(sql`
+    select * from (
+      select distinct on (driver) driver, taken_at, disks from (
+        select i.taken_at, i.data->'disks' as disks, (
+          select step->>'driver' from runs r join plans p on p.hash = r.plan_hash, jsonb_array_elements(p.plan->'steps') step
+          where r.id = i.run_id and step->>'phase' = 'inspect' limit 1
+        ) as driver
+        from ${inventories} i where i.node_id = ${nodeId} and jsonb_typeof(i.data->'disks') = 'array'
+        order by i.taken_at desc limit ${INVENTORIES_COMPARED}
+      ) newest order by driver, taken_at desc
+    ) of_drivers order by taken_at desc`);
+  return rows.map(({ driver, taken_at, disks }) => ({ driver, takenAt: new Date(taken_at), disks }));
 }
 
 /** The newest inventory of each node that has one. */

@@ -1,5 +1,6 @@
 /** Types of values that are stored as JSON. */
 import type { ErrorCode, FailureKind } from "../errors.ts";
+import type { UnerasedDisks } from "../lifecycle/erasure.ts";
 import type { Interruptible, PowerOnFailure } from "../lifecycle/interrupts.ts";
 import type { NodeEvent } from "../lifecycle/node-states.ts";
 import type { BootDeviceName, BootModeName, LegPhase, PowerChange } from "../lifecycle/verbs.ts";
@@ -89,6 +90,8 @@ export interface PlannedStep {
   readonly worksAlone?: true;
   /** Absent: a restart keeps the step's erasure. */
   readonly repeatOnRestart?: true;
+  /** Its output accounts for the disks of the machine. Absent in older plans, whose erasures are not checked. */
+  readonly erases?: true;
   /** True if the restarted run completed it: it is not run again. */
   readonly kept: boolean;
 }
@@ -196,6 +199,8 @@ export interface SitePolicy {
   readonly powerOnFailure?: PowerOnFailure;
   /** Serial numbers, UUIDs and MACs that several machines have, so that they identify none. */
   readonly sharedIdentities?: readonly string[];
+  /** Whether an erasure succeeds that has not reached every disk. */
+  readonly unerasedDisks?: UnerasedDisks;
 }
 
 /** A static network configuration of an agent. */

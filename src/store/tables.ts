@@ -91,6 +91,8 @@ export const nodes = pgTable(
     retiredReason: text("retired_reason"),
     /** Whether automatic cleaning runs; null: by the policy of the site. */
     automaticCleaning: boolean("automatic_cleaning"),
+    /** Whether the machine has no disk of its own, so that an erasure may find none. Null: it has. */
+    diskless: boolean("diskless"),
     /** Role in its cluster, free text. */
     hostGroup: text("host_group"),
     /** A note of operators. */

@@ -159,6 +159,49 @@ describe("conformance of steps on a machine", () => {
   });
 });
 
+describe("conformance of erasures", () => {
+  const accounted = { kind: "done", output: { disks: [{ name: "sda", erased: true }] } } as const;
+  const proved = async (steps: readonly Step<AnySettings>[], of: string) => {
+    const factory = () => aDriver("tried", { clean: stepsOf(...steps) }) as unknown as Driver<unknown>;
+    const chosen = steps.map(({ name }) => ({ interface: "clean", step: name }) as const);
+    const checks = conformance({ factory, settings: {}, live: true, liveSeconds: 5, steps: chosen });
+    const check = checks.find(({ title }) => title.includes(of));
+    await check?.run();
+    expect(check).toBeDefined();
+  };
+  const declared = "accounts for the disks that it erases";
+  const wipe = aStep("wipe", "clean", async () => accounted);
+
+  test.each<[string, readonly Step<AnySettings>[]]>([
+    ["that erases", [{ ...wipe, erases: true }]],
+    ["that touches disks beside one that erases", [wipe, { ...wipe, name: "erase", erases: true }]],
+    ["that touches no disks", [{ ...wipe, touches: ["FIRMWARE"] }]],
+    ["that runs on request", [{ ...wipe, priority: 0 }]],
+  ])("conformance accepts a clean step %s", async (_what, steps) => {
+    await expect(proved(steps, declared)).resolves.toBeUndefined();
+  });
+
+  test("conformance rejects automatic cleaning of disks of which no step declares that it erases", async () => {
+    await expect(proved([wipe], declared)).rejects.toThrow("Step wipe cleans automatically and touches the disks");
+    const later = { ...wipe, name: "later", priority: 0, erases: true } as const;
+    await expect(proved([wipe, later], declared)).rejects.toThrow("no automatic clean step declares `erases`");
+  });
+
+  test.each<[string, Step<AnySettings>["run"]]>([
+    ["no account", async () => ({ kind: "done" })],
+    ["a disk without a name", async () => ({ kind: "done", output: { disks: [{ serial: "S1", erased: true }] } })],
+    [
+      "a disk left out without a reason",
+      async () => ({ kind: "done", output: { disks: [{ id: "1", erased: false }] } }),
+    ],
+    ["a disk without a verdict", async () => ({ kind: "done", output: { disks: [{ id: "1" }] } })],
+  ])("conformance rejects an erasure with %s", async (_what, run) => {
+    const of = "runs the given steps";
+    await expect(proved([{ ...wipe, erases: true }], of)).resolves.toBeUndefined();
+    await expect(proved([{ ...wipe, erases: true, run }], of)).rejects.toThrow("Step wipe declares `erases`, and");
+  });
+});
+
 describe("conformance of virtual media", () => {
   const media = (changes: Partial<MediaInterface<unknown>>) => ({
     insert: async () => {},

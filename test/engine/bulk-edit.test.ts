@@ -72,11 +72,17 @@ describe("labels", () => {
 describe("fields", () => {
   test("editNodes sets and removes host group, description, protection and automatic cleaning", async () => {
     const nodes = await ostler.aNode().times(2);
-    const given = { hostGroup: "worker", description: "row 4", isProtected: true, automaticCleaning: false };
+    const given = {
+      hostGroup: "worker",
+      description: "row 4",
+      isProtected: true,
+      automaticCleaning: false,
+      diskless: true,
+    };
     expect(outcomes(await edit(nodes, given))).toEqual(["CHANGED", "CHANGED"]);
     expect(await rows(nodes)).toMatchObject([given, given]);
     expect(outcomes(await edit(nodes, given))).toEqual(["UNCHANGED", "UNCHANGED"]);
-    const none = { hostGroup: null, description: null, isProtected: false, automaticCleaning: null };
+    const none = { hostGroup: null, description: null, isProtected: false, automaticCleaning: null, diskless: null };
     await edit(nodes, none);
     expect(await rows(nodes)).toMatchObject([
       { ...none, revision: 3 },

@@ -216,14 +216,18 @@ describe("controller of a node", () => {
 describe("optional fields of a node", () => {
   test("host group and automatic cleaning of a node can be set by register and update, and cleared with null", async () => {
     const { nodeIds } = await ostler.engine.registerNodes(ALICE, [
-      { name: "grouped", driver: "fake", hostGroup: "service-master", automaticCleaning: false },
+      { name: "grouped", driver: "fake", hostGroup: "service-master", automaticCleaning: false, diskless: true },
     ]);
     const node = { id: nodeIds[0] ?? "", name: "grouped" };
     expect(await ostler.node(node)).toMatchObject({ hostGroup: "service-master", automaticCleaning: false });
     await ostler.engine.updateNode(ALICE, node.id, { labels: {} });
-    expect(await ostler.node(node)).toMatchObject({ hostGroup: "service-master", automaticCleaning: false });
-    await ostler.engine.updateNode(ALICE, node.id, { hostGroup: null, automaticCleaning: null });
-    expect(await ostler.node(node)).toMatchObject({ hostGroup: null, automaticCleaning: null });
+    expect(await ostler.node(node)).toMatchObject({
+      hostGroup: "service-master",
+      automaticCleaning: false,
+      diskless: true,
+    });
+    await ostler.engine.updateNode(ALICE, node.id, { hostGroup: null, automaticCleaning: null, diskless: null });
+    expect(await ostler.node(node)).toMatchObject({ hostGroup: null, automaticCleaning: null, diskless: null });
     expect((await ostler.engine.updateNode(ALICE, node.id, { hostGroup: "a b" })).refusals).toMatchObject([
       { code: "INVALID_INPUT", path: ["input", "hostGroup"] },
     ]);

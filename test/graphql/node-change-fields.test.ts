@@ -48,6 +48,7 @@ const BY_UPDATE: Readonly<Record<string, { readonly set: string; readonly change
     ask: "drivers { settings { fake { serial } } }",
   },
   automaticCleaning: { set: "automatic_cleaning = false", changed: "AUTOMATIC_CLEANING" },
+  diskless: { set: "diskless = true", changed: "DISKLESS" },
   description: { set: "description = 'noisy fan'", changed: "DESCRIPTION" },
   model: { set: "model = 'R640'", changed: "MODEL" },
   macs: { set: `macs = '["00:00:5e:00:53:01"]'`, changed: "MACS" },

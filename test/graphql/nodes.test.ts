@@ -24,7 +24,7 @@ interface Payload {
 const ERRORS =
   "errors { type: __typename code status message path ... on NotFoundError { missing } ... on ConflictError { node { name } operation { uuid } allowedStates } }";
 const SHOWN =
-  "id uuid name project state stage powerState presence revision transitionCount protected retired retiredReason hostGroup description macs automaticCleaning labels { key value } cluster { name } drivers { name interfaces settings { fake { delayMs serial } } secretsSet } maintenance { reason startedBy since }";
+  "id uuid name project state stage powerState presence revision transitionCount protected retired retiredReason hostGroup description macs automaticCleaning diskless labels { key value } cluster { name } drivers { name interfaces settings { fake { delayMs serial } } secretsSet } maintenance { reason startedBy since }";
 
 async function change(verb: string, type: string, input: unknown): Promise<Payload> {
   const data = await ostler.query<Record<string, Payload>>(
@@ -541,9 +541,14 @@ describe("flags of a node", () => {
 
 describe("optional settings of a node", () => {
   test("optional settings of a node are returned, changed, and removed with null", async () => {
-    const node = await aNode({ hostGroup: "service-worker", description: "Rack 3", automaticCleaning: false });
+    const node = await aNode({
+      hostGroup: "service-worker",
+      description: "Rack 3",
+      automaticCleaning: false,
+      diskless: true,
+    });
     expect((await update({ node: { id: node.id }, labels: [] })).nodes).toMatchObject([
-      { hostGroup: "service-worker", description: "Rack 3", automaticCleaning: false },
+      { hostGroup: "service-worker", description: "Rack 3", automaticCleaning: false, diskless: true },
     ]);
     expect(
       (
@@ -556,8 +561,16 @@ describe("optional settings of a node", () => {
       ).nodes,
     ).toMatchObject([{ hostGroup: "service-master", description: "Rack 4", automaticCleaning: true }]);
     expect(
-      (await update({ node: { id: node.id }, hostGroup: null, description: null, automaticCleaning: null })).nodes,
-    ).toMatchObject([{ hostGroup: null, description: "", automaticCleaning: null }]);
+      (
+        await update({
+          node: { id: node.id },
+          hostGroup: null,
+          description: null,
+          automaticCleaning: null,
+          diskless: null,
+        })
+      ).nodes,
+    ).toMatchObject([{ hostGroup: null, description: "", automaticCleaning: null, diskless: false }]);
     expect((await register([{ name: "ungrouped", driver: { fake: {} }, hostGroup: "no good" }])).errors).toMatchObject([
       { code: "INVALID_INPUT", path: ["input", "nodes", "0", "hostGroup"] },
     ]);

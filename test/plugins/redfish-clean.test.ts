@@ -1,6 +1,7 @@
 /** Clean steps of the driver `redfish` against simulated BMCs. */
 import { describe, expect, test } from "vitest";
 import { PRESETS, PRESET_NAMES } from "../../packages/bmc-simulator/src/index.ts";
+import type { Traits } from "../../packages/bmc-simulator/src/traits.ts";
 import type { Json } from "../../src/drivers/driver.ts";
 import { redfishLab, serveImages } from "../support/redfish.ts";
 import type { RedfishLab } from "../support/redfish.ts";
@@ -165,10 +166,79 @@ describe("Redfish steps for drives", () => {
       const result = await lab.step("secure_erase");
       const drives = lab.bmc.system.drives.map(({ id }) => id);
       expect(Object.keys(lab.bmc.state.erased).toSorted()).toEqual(drives.toSorted());
-      const erased = drives.map((id) => expect.objectContaining({ id, means: "SECURE_ERASE" }));
-      expect(result).toMatchObject({ kind: "done", output: { erased: expect.arrayContaining(erased) } });
+      const disks = drives.map((id) => expect.objectContaining({ id, erased: true, means: "SECURE_ERASE" }));
+      expect(result).toMatchObject({ kind: "done", output: { disks: expect.arrayContaining(disks) } });
     },
   );
+
+  const storage = (more: Partial<Traits["storage"]>) => ({
+    traits: { storage: { ...PRESETS.reference.storage, ...more } },
+  });
+  const NOWHERE = ["unlinked", "empty", "missing"] as const;
+
+  test.each(NOWHERE)(
+    "secure_erase erases the drives that only the chassis lists, with a storage that is %s [R-403]",
+    async (collection) => {
+      await using lab = await redfishLab(storage({ collection, alsoIn: "chassis" }));
+      expect(await lab.step("secure_erase")).toMatchObject({ kind: "done" });
+      expect(Object.keys(lab.bmc.state.erased)).toHaveLength(lab.bmc.system.drives.length);
+    },
+  );
+
+  test.each(NOWHERE)(
+    "secure_erase that finds no drives fails, with a storage that is %s [R-403]",
+    async (collection) => {
+      await using lab = await redfishLab(storage({ collection }));
+      const result = await lab.step("secure_erase");
+      expect(result).toMatchObject({
+        kind: "failed",
+        errorKind: "UNSUPPORTED",
+        reason: expect.stringContaining("lists no drives"),
+      });
+      expect(await lab.driver.abilities?.(lab.call())).toContainEqual(
+        expect.objectContaining({ name: "clean.secure_erase", works: false }),
+      );
+      expect(await lab.step("reset_raid")).toMatchObject({ kind: "failed", errorKind: "UNSUPPORTED" });
+    },
+  );
+
+  test("secure_erase of a diskless node accounts for no disk", async () => {
+    await using lab = await redfishLab(storage({ collection: "empty" }));
+    expect(await lab.step("secure_erase", {}, { diskless: true })).toEqual({ kind: "done", output: { disks: [] } });
+  });
+
+  test("inspection and secure_erase see the same drives, also those of SimpleStorage, which cannot be erased", async () => {
+    await using lab = await redfishLab(storage({ collection: "empty", alsoIn: "simple-storage" }));
+    const ids = lab.bmc.system.drives.map(({ id }) => id);
+    const step = lab.driver.inspect?.steps[0];
+    const inspected = await step?.run(lab.call());
+    expect(inspected).toMatchObject({ output: { disks: ids.map((name) => ({ name })) } });
+    const erased = await lab.step("secure_erase");
+    expect(erased).toMatchObject({ kind: "failed", errorKind: "UNSUPPORTED" });
+    for (const id of ids) expect((erased as { reason: string }).reason).toContain(id);
+  });
+
+  test("drives that both the storage and the chassis list are inspected once", async () => {
+    await using lab = await redfishLab(storage({ alsoIn: "chassis" }));
+    const inspected = await lab.driver.inspect?.steps[0]?.run(lab.call());
+    expect(inspected).toHaveProperty("output.disks.length", lab.bmc.system.drives.length);
+  });
+
+  test("secure_erase erases nothing if a drive is linked and missing, and names its path [R-403]", async () => {
+    await using lab = await redfishLab(storage({ missingDrives: ["Disk.1"] }));
+    const result = await lab.step("secure_erase");
+    expect(result).toMatchObject({
+      kind: "failed",
+      reason: expect.stringMatching(/that it does not have: \S+Disk\.1\./),
+    });
+    expect(lab.bmc.state.erased).toEqual({});
+  });
+
+  test("secure_erase erases nothing if one drive of many does not offer it [R-403]", async () => {
+    await using lab = await redfishLab(storage({ withoutErase: ["Disk.1"] }));
+    expect(await lab.step("secure_erase")).toMatchObject({ kind: "failed", reason: expect.stringContaining("Disk.1") });
+    expect(lab.bmc.state.erased).toEqual({});
+  });
 
   test("secure_erase erases nothing if one drive does not offer it, and names it [R-403]", async () => {
     await using lab = await redfishLab({ traits: "openbmc-like" });

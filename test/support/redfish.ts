@@ -40,6 +40,7 @@ export interface CallChanges {
   readonly signal?: AbortSignal;
   readonly seconds?: number;
   readonly memo?: Json;
+  readonly diskless?: true;
 }
 
 export async function redfishLab(given: BmcSettings = {}, memory?: DriverMemory): Promise<RedfishLab> {
@@ -57,7 +58,13 @@ export async function redfishLab(given: BmcSettings = {}, memory?: DriverMemory)
   const logged: string[] = [];
   const call = (changes: CallChanges = {}): StepCall<RedfishSettings> => {
     const base = {
-      node: { id: "00000000-0000-4000-8000-000000000001", name: "n1", powerState: "UNKNOWN" as const, labels: {} },
+      node: {
+        id: "00000000-0000-4000-8000-000000000001",
+        name: "n1",
+        powerState: "UNKNOWN" as const,
+        labels: {},
+        ...(changes.diskless && { diskless: changes.diskless }),
+      },
       settings: redfishSettings.parse({ ...settings, ...changes.settings }),
       signal: changes.signal ?? new AbortController().signal,
       deadline: new Date(Date.now() + (changes.seconds ?? 20) * 1000),

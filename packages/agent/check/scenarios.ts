@@ -168,8 +168,10 @@ async function erase(running: Running): Promise<void> {
     wrong.seconds,
   );
   const all = await perform(running, "erase", { mode: "ALL", keep: ["SATA1"] });
-  const { disks = [] } = (all.output ?? {}) as { disks?: { path: string; means: string }[] };
-  const means = disks.map((disk) => `${disk.path} ${disk.means}`).join(", ");
+  const { disks = [] } = (all.output ?? {}) as {
+    disks?: { path: string; means?: string; leftOut?: string }[];
+  };
+  const means = disks.map(({ path, means: how, leftOut }) => `${path} ${how ?? leftOut}`).join(", ");
   const gone =
     !readFileSync(machine.disk("virtio")).includes("old ") && !readFileSync(machine.disk("nvme")).includes("old ");
   const sata = readFileSync(machine.disk("sata")).includes("old ");

@@ -112,6 +112,14 @@ export interface Traits {
     readonly reset: boolean;
     /** A volume is removed by a task. */
     readonly deletionTask: boolean;
+    /** The storage of the system: without a link, without members, or linked and answering 404. Absent: listed. */
+    readonly collection?: "unlinked" | "empty" | "missing";
+    /** Where else the drives are listed: links of the chassis, or devices of SimpleStorage, which have no resource. */
+    readonly alsoIn?: "chassis" | "simple-storage";
+    /** IDs of drives that offer no secure erase. */
+    readonly withoutErase?: readonly string[];
+    /** IDs of drives that are linked and answer 404. */
+    readonly missingDrives?: readonly string[];
   };
   readonly jobs: boolean;
   readonly sensors: "thermal-and-power" | "subsystems";

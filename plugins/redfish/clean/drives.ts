@@ -1,10 +1,11 @@
 /** Erases drives by their own means (DSP0268, Drive.SecureErase), and removes RAID volumes. */
-import type { DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
+import type { DiskAccount, DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
 import { activityOf, isAtWork } from "../activity.ts";
+import { findDrives, isMedium, wwnOf } from "../drives.ts";
 import { lazySchema } from "../../lazy-schema.ts";
 import type { Output } from "../../lazy-schema.ts";
-import { at, link, links, text } from "../resource.ts";
 import { RedfishError, unsupported } from "../error.ts";
+import { link, number, text } from "../resource.ts";
 import type { Resource } from "../resource.ts";
 import type { Outcome, RedfishService } from "../service.ts";
 import type { RedfishSettings } from "../settings.ts";
@@ -26,6 +27,7 @@ export function secureErase(memory: DriverMemory | undefined): CleanStep {
     idempotent: true,
     touches: ["DISKS"],
     worksAlone: true,
+    erases: true,
     run: onService(memory, erase),
   };
 }
@@ -48,31 +50,49 @@ export function resetRaid(memory: DriverMemory | undefined): CleanStep {
 
 async function erase(service: RedfishService, call: CleanCall): Promise<StepResult> {
   const memo = memoSchema.safeParse(call.memo).data;
-  if (!memo) return beginErase(service, call, await secureErasable(service, call.settings));
+  if (!memo) return beginErase(service, call);
   const unfinished = await unfinishedTasks(service, call, memo);
   if (unfinished) return unfinished;
   const drives = await drivesOf(service, call.settings);
   if (drives.some(isAtWork)) return waitFor({ left: memo.left });
   const left = drives.filter((one) => memo.left.includes(driveName(one)));
-  if (left.length > 0) return beginErase(service, call, left);
-  const erased = drives.map((one) => ({
-    id: text(one, "Id") ?? "",
-    serial: text(one, "SerialNumber") ?? null,
-    means: "SECURE_ERASE",
-  }));
-  return { kind: "done", output: { erased } };
+  if (left.length > 0) return eraseDrives(service, call, left);
+  return { kind: "done", output: { disks: drives.map(accountOf) } };
 }
 
-/** The drives of the machine; throws UNSUPPORTED if one of them has no secure erase. */
+function accountOf(drive: Resource): DiskAccount & { readonly means?: string } {
+  const [serial, wwn, sizeBytes] = [text(drive, "SerialNumber"), wwnOf(drive), number(drive, "CapacityBytes")];
+  const disk = {
+    id: text(drive, "Id") ?? text(drive, "Name") ?? "unknown",
+    ...(serial !== undefined && { serial }),
+    ...(wwn !== undefined && { wwn }),
+    ...(sizeBytes !== undefined && { sizeBytes }),
+  };
+  if (isMedium(drive)) return { ...disk, erased: false, reason: "it is a medium of the BMC", medium: true };
+  return { ...disk, erased: true, means: "SECURE_ERASE" };
+}
+
+/** The drives of the machine; throws UNSUPPORTED if it has none, or if one of them has no secure erase. */
 export async function secureErasable(service: RedfishService, settings: RedfishSettings): Promise<Resource[]> {
-  const drives = await drivesOf(service, settings);
+  const drives = (await drivesOf(service, settings)).filter((one) => !isMedium(one));
+  if (drives.length === 0)
+    throw unsupported(
+      service.bmc,
+      "lists no drives. Erase the disks by another driver, such as the agent; if the machine has none, set diskless with updateNode.",
+    );
   const locked = drives.filter((one) => !action(one, "Drive.SecureErase")).map(driveName);
   if (locked.length === 0) return drives;
   const message = `has drives without secure erase: ${locked.join(", ")}. Erase them by another driver.`;
   throw unsupported(service.bmc, message);
 }
 
-async function beginErase(service: RedfishService, call: CleanCall, drives: readonly Resource[]): Promise<StepResult> {
+async function beginErase(service: RedfishService, call: CleanCall): Promise<StepResult> {
+  // A machine without disks has nothing to erase; on any other, the BMC does not show what there is.
+  if (call.node.diskless && (await drivesOf(service, call.settings)).every(isMedium)) return waitFor({});
+  return eraseDrives(service, call, await secureErasable(service, call.settings));
+}
+
+async function eraseDrives(service: RedfishService, call: CleanCall, drives: readonly Resource[]): Promise<StepResult> {
   // A drive that is being erased already: an earlier entry of this step was cut off.
   const changes = drives
     .filter((one) => !isAtWork(one))
@@ -178,19 +198,21 @@ async function storagesOf(service: RedfishService, settings: RedfishSettings): P
   const { resource } = await findSystem(service, settings);
   const collection = link(resource, "Storage");
   if (collection === undefined) throw unsupported(service.bmc, "does not report the storage of this machine.");
-  return service.members(collection, "storage controllers");
+  const storages = await service.members(collection, "storage controllers");
+  if (storages.length === 0) throw unsupported(service.bmc, "lists no storage controllers of this machine.");
+  return storages;
 }
 
 /** All drives; an error if one of them cannot be read, so that none is taken for erased unseen. */
-async function drivesOf(service: RedfishService, settings: RedfishSettings): Promise<Resource[]> {
-  const paths = new Set((await storagesOf(service, settings)).flatMap((one) => links(one, "Drives")));
-  const drives: Resource[] = [];
-  for (const path of paths) drives.push(await service.get(path, "drive"));
-  return drives.filter((one) => text(at(one, "Status"), "State") !== "Absent");
+async function drivesOf(service: RedfishService, settings: RedfishSettings): Promise<readonly Resource[]> {
+  const { drives, unread } = await findDrives(service, await findSystem(service, settings));
+  if (unread.length === 0) return drives;
+  const message = `links to drives or storage controllers that it does not have: ${unread.join(", ")}. Restart the BMC.`;
+  throw new RedfishError({ kind: "REFUSED", message: `BMC ${service.bmc} ${message}`, retryable: true });
 }
 
 function driveName(drive: Resource): string {
-  const id = text(drive, "Id") ?? "unknown";
+  const id = text(drive, "Id") ?? text(drive, "Name") ?? "unknown";
   const serial = text(drive, "SerialNumber");
   return serial === undefined ? id : `${id} (serial ${serial})`;
 }

@@ -85,6 +85,10 @@ export function provesSteps({ driver }: Subject): void {
         !step.worksAlone || step.touches === undefined || step.touches.includes("DISKS"),
         `${where} declares worksAlone, but does not touch disks.`,
       );
+      ensure(
+        !step.erases || step.phase === "clean" || step.phase === "undeploy",
+        `${where} declares erases, but belongs to phase ${step.phase}; only clean and undeploy steps can.`,
+      );
       ensure(typeof step.run === "function", `${where} has no \`run\`.`);
       ensure(step.verify === undefined || typeof step.verify === "function", `${where}: \`verify\` is not a function.`);
     }
@@ -108,6 +112,15 @@ export function provesAbort({ driver }: Subject): void {
       `Step ${aborting?.name} has \`abort\`, but \`${interfaceName}\` does not support abort.`,
     );
   }
+}
+
+export function provesErasure({ driver }: Subject): void {
+  const automatic = driver.clean?.steps.filter(({ priority }) => priority > 0) ?? [];
+  const touching = automatic.find(({ touches = ["DISKS"] }) => touches.includes("DISKS"));
+  ensure(
+    touching === undefined || automatic.some(({ erases }) => erases),
+    `Step ${touching?.name} cleans automatically and touches the disks, but no automatic clean step declares \`erases\`. Declare it for the step that erases the disks, and account for each in its output; or declare what the step touches.`,
+  );
 }
 
 export async function provesArguments({ driver }: Subject): Promise<void> {

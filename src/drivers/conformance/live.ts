@@ -1,6 +1,7 @@
 /** Checks on a machine that can be switched on and off: power, boot devices, signals, steps, a refused login. */
 import { isRecord } from "../../runtime/json-values.ts";
 import type { Json, Step } from "../driver.ts";
+import { parseDiskAccount } from "../step-result.ts";
 import { abortStep, makeCall, performStep, read, switchPower } from "./calls.ts";
 import { PROMPT_SECONDS, describe, ensure, ensureRefusedLogin, isDriverError, within } from "./proof.ts";
 import { accept, isJson, issuesOf, secretsIn } from "./schemas.ts";
@@ -204,6 +205,8 @@ async function outputsOf(
       `Step ${step.name}, entered the ${entry} time with the same attemptKey, returns ${JSON.stringify(result)}.`,
     );
     ensure(result.output === undefined || isJson(result.output), `The output of step ${step.name} is not plain JSON.`);
+    const account = step.erases ? parseDiskAccount(result.output) : [];
+    if ("flaw" in account) ensure(false, `Step ${step.name} declares \`erases\`, and ${account.flaw}.`);
     outputs.push(result.output);
   }
   return outputs;

@@ -106,9 +106,9 @@ const PROGRESS_LENGTH_MAX = 1_000;
 
 export function driverCall(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<unknown> {
   const { machine, deadline, log, stepLog, about, lane, confirm, kill, imageServers } = basis;
-  const { id, name, powerState, labels } = machine.node;
+  const { id, name, powerState, labels, diskless } = machine.node;
   const call: Call<unknown> = {
-    node: { id, name, powerState, labels },
+    node: { id, name, powerState, labels, ...(diskless && { diskless }) },
     settings: machine.settingsOf(driver),
     signal,
     deadline,

@@ -21,6 +21,7 @@ import { RELEASE, changeNode, describeFault, moveNode, notePower, toFailure } fr
 import type { AbortMachine, EnterStep, RunContext, RunDirective, StepContext } from "./claimed-run.ts";
 import type { Fault } from "./driver-result.ts";
 import { beginAbort, endAborted } from "./end-run.ts";
+import { erasureFault } from "./erasure.ts";
 import { noteInventory } from "./note-inventory.ts";
 import type { StepOutcome } from "./perform-step.ts";
 
@@ -43,7 +44,12 @@ export async function settleStep(
   const context: StepContext = { ...run, step, attempt };
   if (outcome.powerState !== null) notePower(context, outcome.powerState);
   switch (outcome.kind) {
-    case "done":
+    case "done": {
+      const unproven = attempt.part === "VERIFY" ? null : await erasureFault(context, outcome.output);
+      if (unproven) {
+        ledger.changeAttempt(attempt, { output: outcome.output });
+        return failStep(context, unproven);
+      }
       if (outcome.toVerify) return enterVerify(context, outcome.output);
       ledger.changeAttempt(attempt, {
         state: "SUCCEEDED",
@@ -54,6 +60,7 @@ export async function settleStep(
       if (step.phase === "inspect")
         await noteInventory(context, attempt.step, attempt.part === "VERIFY" ? attempt.output : outcome.output);
       return passBoundary(context, nextPosition(claimed.plan, attempt.step + 1));
+    }
     case "wait":
       return parkStep(context, outcome);
     case "failed":

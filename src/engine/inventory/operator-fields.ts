@@ -12,6 +12,7 @@ const CHECKS: { readonly [Column in OperatorColumn]: Check<OperatorFields[Column
   description: (text, path) => textFlaws("description", text, DESCRIPTION_LENGTH_MAX, path),
   automaticCleaning: () => [],
   sharedController: () => [],
+  diskless: () => [],
 };
 
 /** The flaws of the fields in the input at `path`. */

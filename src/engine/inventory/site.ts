@@ -29,6 +29,7 @@ export interface SiteChange {
   readonly automaticCleaning?: boolean | null | undefined;
   readonly correctPower?: boolean | null | undefined;
   readonly powerOnFailure?: SitePolicy["powerOnFailure"] | null;
+  readonly unerasedDisks?: SitePolicy["unerasedDisks"] | null;
   /** Replaces all of them. */
   readonly sharedIdentities?: readonly string[] | null | undefined;
   /** Replaces all of them. */
@@ -83,8 +84,16 @@ export async function updateSite(
 
 /** The policy with the change applied. */
 function changed(policy: SitePolicy, change: SiteChange): SitePolicy {
-  const { phaseLimits, controllerLimit, automaticCleaning, correctPower, powerOnFailure, sharedIdentities, steps } =
-    change;
+  const {
+    phaseLimits,
+    controllerLimit,
+    automaticCleaning,
+    correctPower,
+    powerOnFailure,
+    sharedIdentities,
+    unerasedDisks,
+    steps,
+  } = change;
   const next = {
     phaseLimits: phaseLimits ? Object.fromEntries(phaseLimits.map(({ phase, limit }) => [phase, limit])) : phaseLimits,
     controllerLimit,
@@ -92,6 +101,7 @@ function changed(policy: SitePolicy, change: SiteChange): SitePolicy {
     correctPower,
     powerOnFailure,
     sharedIdentities,
+    unerasedDisks,
     steps: steps ? steps.map(policyOf) : steps,
   };
   const merged = Object.entries({

@@ -203,6 +203,7 @@ function driverStep(
     touches: step.touches ?? null,
     ...(step.worksAlone && { worksAlone: true }),
     ...(step.repeatOnRestart && { repeatOnRestart: true }),
+    ...(step.erases && { erases: true }),
     kept: false,
   };
 }

@@ -11,6 +11,7 @@ import {
 import { RESET_REASONS } from "../../feed/node-stream.ts";
 import { CLUSTER_STATES, STAGES } from "../../lifecycle/cluster-state.ts";
 import { COMMISSION_FROM } from "../../lifecycle/admission.ts";
+import { UNERASED_DISKS } from "../../lifecycle/erasure.ts";
 import { ABORT_MODES, POWER_ON_FAILURE } from "../../lifecycle/interrupts.ts";
 import { NODE_EVENTS, NODE_STATES } from "../../lifecycle/node-states.ts";
 import { FAILURE_POLICIES, OPERATION_STATES, RUN_STATES } from "../../lifecycle/operation-states.ts";
@@ -116,6 +117,11 @@ export const PowerOnFailureEnum = named(
   "Power of a node after the failure of its work.",
   POWER_ON_FAILURE,
 );
+export const UnerasedDisksEnum = named(
+  "UnerasedDisks",
+  "Consequence of an erasure that is not proven for every disk.",
+  UNERASED_DISKS,
+);
 export const RestartFromEnum = named("RestartFrom", "How much completed work a restart keeps.", RESTART_FROM);
 export const ErrorCodeEnum = named(
   "ErrorCode",
@@ -153,6 +159,7 @@ export const NodeChangeFieldEnum = named<NodeChangeField>(
     HOST_GROUP: "The field `hostGroup` of the node.",
     SETTINGS: "`drivers`: the drivers, their settings or their secrets.",
     AUTOMATIC_CLEANING: "The field `automaticCleaning` of the node.",
+    DISKLESS: "The field `diskless` of the node.",
     DESCRIPTION: "The field `description` of the node.",
     MODEL: "The field `model` of the node.",
     MACS: "The field `macs` of the node.",

@@ -67,6 +67,9 @@ const EditNodesInput = builder.inputType("EditNodesInput", {
     sharedController: t.boolean({
       description: "Whether other nodes may have the same management controllers; null counts as false.",
     }),
+    diskless: t.boolean({
+      description: "Whether the machines have no disks of their own, so that an erasure may find none; null for false.",
+    }),
     settings: t.field({
       type: [DriverSettingsChangeInput],
       description:

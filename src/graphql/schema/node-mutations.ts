@@ -120,6 +120,9 @@ const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
       description:
         "Whether other nodes may have the same management controller, because several machines are behind it. Without it such a node is refused with IDENTITY_CONFLICT.",
     }),
+    diskless: t.boolean({
+      description: "Whether the machine has no disk of its own, so that an erasure may find none; by default false.",
+    }),
   }),
 });
 
@@ -182,6 +185,9 @@ const UpdateNodeInput = builder.inputType("UpdateNodeInput", {
     sharedController: t.boolean({
       description:
         "Whether other nodes may have the same management controller; null counts as false. Refused with IDENTITY_CONFLICT if it is removed while another node has it.",
+    }),
+    diskless: t.boolean({
+      description: "Whether the machine has no disk of its own, so that an erasure may find none; null for false.",
     }),
   }),
 });

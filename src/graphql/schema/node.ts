@@ -262,6 +262,11 @@ builder.objectFields(NodeRef, (t) => ({
 }));
 
 builder.objectFields(NodeRef, (t) => ({
+  diskless: t.boolean({
+    description:
+      "Whether the machine has no disk of its own, according to operators: an erasure that finds none then succeeds.",
+    resolve: NODE_FIELDS.diskless.value,
+  }),
   sharedController: t.boolean({
     description: "Whether other nodes may have the same management controller, because several machines are behind it.",
     resolve: NODE_FIELDS.sharedController.value,

@@ -104,6 +104,7 @@ NodeFilterInput.implement({
     maintenance: t.boolean({ description: "True: in maintenance. False: not in maintenance." }),
     retired: t.boolean({ description: "True: retired. False: not retired." }),
     protected: t.boolean({ description: "True: protected. False: not protected." }),
+    diskless: t.boolean({ description: "True: without disks of their own. False: the others." }),
     faulty: t.boolean({ description: "True: with a `fault`. False: without one." }),
     withErrors: t.boolean({ description: "True: with a `lastError`. False: without one." }),
     powerDrift: t.boolean({

@@ -6,7 +6,7 @@ import type { SiteRow } from "../../store/site.ts";
 import { builder, given, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import { refusalFields } from "../base/payload.ts";
-import { PhaseEnum, PowerOnFailureEnum } from "../base/enums.ts";
+import { PhaseEnum, PowerOnFailureEnum, UnerasedDisksEnum } from "../base/enums.ts";
 
 const PhaseLimitRef = builder
   .objectRef<{ readonly phase: LimitedPhase; readonly limit: number }>("PhaseLimit")
@@ -82,6 +82,12 @@ const SiteRef = builder.objectRef<SiteRow>("Site").implement({
       description:
         "Serial numbers, UUIDs and MAC addresses that several machines have: they decide nothing about whether two nodes are the same machine.",
       resolve: ({ policy }) => [...(policy.sharedIdentities ?? [])],
+    }),
+    unerasedDisks: t.field({
+      type: UnerasedDisksEnum,
+      description:
+        "Whether an erasure succeeds that left out a disk, found none, or did not see a disk that an inspection has reported.",
+      resolve: ({ policy }) => policy.unerasedDisks ?? "FAIL",
     }),
     steps: t.field({
       type: [StepPolicyRef],
@@ -169,6 +175,10 @@ const UpdateSiteInput = builder.inputType("UpdateSiteInput", {
     sharedIdentities: t.stringList({
       description:
         "Serial numbers, UUIDs and MAC addresses that several machines have, in any notation, at most 1000; replaces the present ones. Values such as an empty text, NA and 0123456789 decide nothing anyway.",
+    }),
+    unerasedDisks: t.field({
+      type: UnerasedDisksEnum,
+      description: "Whether an erasure that is not proven for every disk succeeds; null restores the default, FAIL.",
     }),
     steps: t.field({ type: [StepPolicyInput], description: "Policies for single steps; replaces the present ones." }),
   }),

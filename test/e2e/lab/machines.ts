@@ -38,6 +38,8 @@ export interface LabMachine extends MachineSpec {
   readonly media: readonly string[];
   /** Replaces the disk by one with these errors, from the next start on; null: a disk without errors. */
   setDiskErrors(rules: string | null): void;
+  /** Further arguments of QEMU from the next start on, in place of earlier ones. */
+  setExtra(args: readonly string[]): void;
 }
 
 export interface BmcLogin {
@@ -51,7 +53,7 @@ export interface BmcLogin {
 
 /** The small kernels need less; cloud-init and the page cache of the agent's ramdisk do not. */
 const MEMORY_MIB = 1024;
-const DISK_MIB = 2048;
+export const DISK_MIB = 2048;
 /** Of the Redfish BMCs; unlike any other text, so that a copy of it can be found. */
 const REDFISH_LOGIN = { userName: "admin", password: `bmc-${randomBytes(9).toString("hex")}` };
 
@@ -72,7 +74,7 @@ export async function startMachines(
   return machines.map((machine) => {
     const login = [...redfish, ...ipmi].find(({ number }) => number === machine.number)?.login;
     if (login === undefined) throw new Error(`${machine.spec.name} has no BMC.`);
-    const { spec, number, identity, vm, starts, media, setDiskErrors } = machine;
+    const { spec, number, identity, vm, starts, media, setDiskErrors, setExtra } = machine;
     return {
       ...spec,
       number,
@@ -84,6 +86,7 @@ export async function startMachines(
       starts,
       media,
       setDiskErrors,
+      setExtra,
     };
   });
 }
@@ -100,6 +103,7 @@ function prepare(spec: MachineSpec, number: number, folder: string) {
   const starts: string[] = [];
   const media: string[] = [];
   let rules: string | null = null;
+  const extra: string[] = [];
   const vm = qemuMachine(
     {
       directory: folder,
@@ -107,6 +111,8 @@ function prepare(spec: MachineSpec, number: number, folder: string) {
       memoryMiB: MEMORY_MIB,
       diskMiB: DISK_MIB,
       netdev: "tap,ifname=tap%n,script=no,downscript=no",
+      // Read at each start.
+      extra,
       diskName: (file) => (rules === null ? file : `blkdebug:${rules}:${file}`),
     },
     number,
@@ -123,7 +129,10 @@ function prepare(spec: MachineSpec, number: number, folder: string) {
   const setDiskErrors = (file: string | null) => {
     rules = file;
   };
-  return { spec, number, identity, starts, media, vm: recorded, setDiskErrors };
+  const setExtra = (args: readonly string[]) => {
+    extra.splice(0, extra.length, ...args);
+  };
+  return { spec, number, identity, starts, media, vm: recorded, setDiskErrors, setExtra };
 }
 
 async function startRedfish(machines: readonly Prepared[], parts: AsyncDisposableStack): Promise<Reached[]> {

@@ -2,6 +2,7 @@
 import { eventually } from "../../support/eventually.ts";
 import { describeEnd } from "./api.ts";
 import type { Api } from "./api.ts";
+import { DISK_MIB } from "./machines.ts";
 import type { LabMachine } from "./machines.ts";
 
 const DISCOVERY_MS = 60_000;
@@ -60,6 +61,11 @@ export const WHOLE = ["INSPECT", "CLEAN", "DEPLOY"] as const;
 /** Only the deployment, for scenarios about that: the driver `fake` inspects and cleans at once. */
 export const DEPLOY_ONLY = ["DEPLOY"] as const;
 
+/** The driver `fake` reports the disk that the agent finds: an erasure by the agent must reach it. */
+function fakeOf({ serial }: LabMachine) {
+  return { fake: { delayMs: 0, disks: [{ name: "vda", serial: `${serial}-0`, sizeBytes: DISK_MIB * 2 ** 20 }] } };
+}
+
 export interface AgentOptions {
   readonly bootTimeoutSeconds?: number;
 }
@@ -78,7 +84,7 @@ export async function giveAgent(
   const others = ["INSPECT", "CLEAN"].filter((kind) => !kinds.includes(kind));
   const interfaces = [
     { kinds, driver: { agent } },
-    ...(others.length > 0 ? [{ kinds: others, driver: { fake: { delayMs: 0 } } }] : []),
+    ...(others.length > 0 ? [{ kinds: others, driver: fakeOf(machine) }] : []),
   ];
   // An IPMI BMC does not report the MAC by which the machine is known when it boots over the network.
   const own =
@@ -96,9 +102,11 @@ export async function makeAvailable(api: Api, machines: readonly LabMachine[]): 
     machines.filter(({ name }) => wanted(states.get(name) ?? "")).map(({ name }) => name);
   const installed = chosen((state) => state === "ACTIVE");
   const others = chosen((state) => state !== "ACTIVE" && state !== "AVAILABLE");
-  const interfaces = [{ kinds: WHOLE, driver: { fake: { delayMs: 0 } } }];
-  for (const name of [...installed, ...others])
+  for (const machine of machines.filter(({ name }) => [...installed, ...others].includes(name))) {
+    const { name } = machine;
+    const interfaces = [{ kinds: WHOLE, driver: fakeOf(machine) }];
     await api.mutate("updateNode", "UpdateNodeInput", { node: { name }, interfaces }, "count");
+  }
   const work = async (verb: string, inputType: string, names: readonly string[], terms: object) => {
     if (names.length === 0) return;
     const ended = await api.end(await api.work(verb, inputType, { nodes: { names }, ...terms }), COMMISSION_MS);

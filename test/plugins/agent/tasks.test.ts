@@ -4,7 +4,9 @@ import type { Json } from "../../../src/drivers/driver.ts";
 import { AgentLab, IMAGE, SECRETS, driverError, ok, wrong } from "../../support/agent-lab.ts";
 import type { LabOptions } from "../../support/agent-lab.ts";
 
-const ERASED = { disks: [{ path: "/dev/sda", serial: "D1", bytes: 1000, means: "discard", seconds: 1 }] };
+const ERASED = {
+  disks: [{ path: "/dev/sda", serial: "D1", sizeBytes: 1000, erased: true, means: "discard", seconds: 1 }],
+};
 
 test("collect_inventory gives what the machine reports, without what it does not [R-492]", async () => {
   using lab = new AgentLab({ settings: { lldpSeconds: 35 } });
@@ -22,6 +24,30 @@ test.each([
   await lab.perform("clean", "boot_agent");
   expect((await lab.perform("clean", name)).result).toEqual({ kind: "done", output: ERASED });
   expect(lab.tasks).toEqual([{ kind: "erase", args: { mode } }]);
+});
+
+test("erase_disks accounts for the disks that the agent left out, and passes on those to leave out", async () => {
+  const sda = { path: "/dev/sda", serial: "D1", bytes: 1000, leftOut: "it is read-only" };
+  const sr0 = { path: "/dev/sr0", bytes: 2000, leftOut: "it is a medium", medium: true };
+  using lab = new AgentLab({ answers: { erase: ok({ disks: [sda, sr0], note: "The kernel shows sda." }) } });
+  expect((await lab.perform("clean", "erase_disks", { args: { leaveOut: ["D1"], unseen: ["D2"] } })).result).toEqual({
+    kind: "done",
+    output: {
+      disks: [
+        { path: "/dev/sda", serial: "D1", sizeBytes: 1000, erased: false, reason: "it is read-only" },
+        { path: "/dev/sr0", sizeBytes: 2000, erased: false, reason: "it is a medium", medium: true },
+      ],
+      note: "The kernel shows sda.",
+    },
+  });
+  expect(lab.tasks).toEqual([{ kind: "erase", args: { mode: "ALL", keep: ["D1"] } }]);
+});
+
+test("erase_disks refuses a disk to leave out that the agent does not see, with the remedy", async () => {
+  using lab = new AgentLab({ answers: { erase: wrong("DISK_NOT_FOUND", 'The disk "D9" does not exist.', true) } });
+  const { result } = await lab.perform("clean", "erase_disks", { args: { leaveOut: ["D9"] } });
+  expect(result).toMatchObject({ kind: "failed", retryable: false, errorKind: "REFUSED" });
+  expect((result as { reason: string }).reason).toContain("in leaveOut");
 });
 
 test.each([

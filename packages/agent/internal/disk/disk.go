@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sort"
 	"strconv"
 	"strings"
@@ -41,13 +42,53 @@ type Disk struct {
 	SectorSize uint64
 	// DiscardBytes is the largest discard, 0 if the disk has none.
 	DiscardBytes uint64
+	// ReadOnly: the kernel refuses to write.
+	ReadOnly bool
+	USB      bool
+	// Medium: a CD drive, a floppy drive, or a medium that the BMC shows. It holds no data of the machine.
+	Medium bool
 }
 
-// skipped are other block devices: memory, loops, CD drives, and devices that are built on disks.
-var skipped = []string{"dm-", "fd", "loop", "md", "nbd", "ram", "sr", "zram", "mtdblock"}
+// skipped are block devices that are not hardware themselves: memory, loops, and devices that are built on disks.
+var skipped = []string{"dm-", "loop", "md", "nbd", "ram", "zram", "mtdblock"}
 
-// List returns the disks, sorted by name. A disk that is reached by two paths is listed once.
-func List() []Disk { return listBelow(sysBlock) }
+// removableMedia are drives whose media are not a part of the machine.
+var removableMedia = []string{"fd", "sr"}
+
+// bmcMedium matches vendor and model of media that BMCs show. Disks of virtual machines call themselves virtual too.
+var bmcMedium = regexp.MustCompile(`(?i)virtual[ _-]*(cd|dvd|floppy|media|hdisk|usb)|^(ami|aten|avocent|cisco|insyde|ipmi|lenovo) +virtual|^idrac|^hpe? +ilo|file-stor gadget`)
+
+// internalCard is a card slot of the machine that its BMC serves.
+var internalCard = regexp.MustCompile(`(?i)internal`)
+
+// All returns every block device with a size that is hardware, sorted by name: each path to a disk, and media too.
+func All() []Disk { return listBelow(sysBlock) }
+
+// BuiltIn returns the disks that are parts of the machine. A disk that is reached by two paths is listed once.
+func BuiltIn() []Disk { return builtIn(All()) }
+
+// List returns the disks that a system can be installed on.
+func List() []Disk { return writable(BuiltIn()) }
+
+func builtIn(all []Disk) []Disk {
+	var kept []Disk
+	for _, disk := range all {
+		if !disk.Medium && !disk.USB {
+			kept = append(kept, disk)
+		}
+	}
+	return singlePath(kept)
+}
+
+func writable(disks []Disk) []Disk {
+	var kept []Disk
+	for _, disk := range disks {
+		if !disk.ReadOnly {
+			kept = append(kept, disk)
+		}
+	}
+	return kept
+}
 
 func listBelow(root string) []Disk {
 	entries, _ := os.ReadDir(root)
@@ -58,21 +99,26 @@ func listBelow(root string) []Disk {
 		}
 	}
 	sort.Slice(disks, func(a, b int) bool { return naturalLess(disks[a].Name, disks[b].Name) })
-	return singlePath(disks)
+	return disks
 }
 
 func singlePath(disks []Disk) []Disk {
-	seen := map[string]bool{}
 	var single []Disk
 	for _, disk := range disks {
-		key := disk.WWN + " " + disk.Serial
-		if disk.WWN != "" && disk.Serial != "" && seen[key] {
-			continue
+		known := false
+		for _, other := range single {
+			known = known || disk.HasNamesOf(other)
 		}
-		seen[key] = true
-		single = append(single, disk)
+		if !known {
+			single = append(single, disk)
+		}
 	}
 	return single
+}
+
+// HasNamesOf: both are probably paths to one disk. Some adapters give the same names to different disks.
+func (d Disk) HasNamesOf(other Disk) bool {
+	return d.WWN != "" && d.Serial != "" && d.WWN == other.WWN && d.Serial == other.Serial
 }
 
 // naturalLess puts sdb before sdaa, and nvme2n1 before nvme10n1.
@@ -84,19 +130,13 @@ func naturalLess(a, b string) bool {
 }
 
 func read(root, name string) (Disk, bool) {
-	for _, prefix := range skipped {
-		if strings.HasPrefix(name, prefix) {
-			return Disk{}, false
-		}
-	}
 	folder := filepath.Join(root, name)
 	size := number(folder, "size") * sectorBytes
-	hardware, err := filepath.EvalSymlinks(filepath.Join(folder, "device"))
-	// A disk without a device is hidden: one path of an NVMe disk of several. boot0 and rpmb belong to a MMC disk.
-	if err != nil || size == 0 || text(folder, "hidden") == "1" || text(folder, "removable") == "1" ||
-		text(folder, "ro") == "1" || strings.Contains(hardware, "/usb") || strings.Contains(name, "boot") || strings.Contains(name, "rpmb") {
+	// A hidden one is one path of an NVMe disk of several. boot0 and rpmb belong to a MMC disk.
+	if hasPrefix(name, skipped) || size == 0 || text(folder, "hidden") == "1" || strings.Contains(name, "boot") || strings.Contains(name, "rpmb") {
 		return Disk{}, false
 	}
+	hardware, _ := filepath.EvalSymlinks(filepath.Join(folder, "device"))
 	disk := Disk{
 		Name:         name,
 		Path:         "/dev/" + name,
@@ -108,12 +148,25 @@ func read(root, name string) (Disk, bool) {
 		Bytes:        size,
 		SectorSize:   number(folder, "queue/logical_block_size"),
 		DiscardBytes: number(folder, "queue/discard_max_bytes"),
+		ReadOnly:     text(folder, "ro") == "1",
+		USB:          strings.Contains(hardware, "/usb"),
 	}
+	title := disk.Vendor + " " + disk.Model
+	disk.Medium = hasPrefix(name, removableMedia) || bmcMedium.MatchString(title) && !internalCard.MatchString(title)
 	if strings.HasPrefix(disk.Vendor, "0x") {
 		disk.Vendor = "" // of PCI, not of the disk
 	}
 	disk.Kind, disk.Protocol = kindOf(disk, text(folder, "queue/rotational") == "1", hardware)
 	return disk, true
+}
+
+func hasPrefix(name string, prefixes []string) bool {
+	for _, prefix := range prefixes {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // kindOf: virtio disks call themselves rotational.
@@ -217,4 +270,34 @@ func Describe(disks []Disk) string {
 		names = append(names, disk.String())
 	}
 	return "The machine has " + strings.Join(names, "; ") + "."
+}
+
+const pciDevices = "/sys/bus/pci/devices"
+
+// storageClass begins the PCI class of storage controllers.
+const storageClass = "0x01"
+
+// Visible says what the kernel shows of storage, for a machine without disks: most often it has no driver for the
+// controller.
+func Visible() string { return visibleBelow(sysBlock, pciDevices) }
+
+func visibleBelow(blocks, devices string) string {
+	entries, _ := os.ReadDir(blocks)
+	var names []string
+	for _, entry := range entries {
+		if !hasPrefix(entry.Name(), skipped) {
+			names = append(names, entry.Name())
+		}
+	}
+	slots, _ := os.ReadDir(devices)
+	var unbound []string
+	for _, slot := range slots {
+		folder := filepath.Join(devices, slot.Name())
+		if _, err := os.Stat(filepath.Join(folder, "driver")); err == nil || !strings.HasPrefix(text(folder, "class"), storageClass) {
+			continue
+		}
+		unbound = append(unbound, fmt.Sprintf("%s (%s:%s)", slot.Name(), strings.TrimPrefix(text(folder, "vendor"), "0x"), strings.TrimPrefix(text(folder, "device"), "0x")))
+	}
+	return fmt.Sprintf("The kernel shows the block devices: %s. Storage controllers without a driver: %s.",
+		or(strings.Join(names, ", "), "none"), or(strings.Join(unbound, ", "), "none"))
 }

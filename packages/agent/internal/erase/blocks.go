@@ -69,6 +69,31 @@ func mark(d disk.Disk) (*marks, error) {
 	return written, device.Sync()
 }
 
+// sameDisk: marks that are written through one path are read through the other.
+func sameDisk(one, other disk.Disk) bool {
+	written, err := mark(one)
+	return err == nil && written.appear(other)
+}
+
+func (m *marks) appear(d disk.Disk) bool {
+	device, err := disk.OpenReadOnly(d)
+	if err != nil {
+		return false
+	}
+	defer device.Close()
+	buffer, err := disk.Buffer(markBytes)
+	if err != nil {
+		return false
+	}
+	defer disk.Free(buffer)
+	for _, offset := range m.offsets {
+		if _, err := device.ReadAt(buffer, offset); err != nil || !bytes.Equal(buffer, m.data) {
+			return false
+		}
+	}
+	return true
+}
+
 // gone fails if a mark can still be read, or if its block cannot be read at all.
 func (m *marks) gone(d disk.Disk) error {
 	device, err := disk.Open(d)

@@ -22,18 +22,26 @@ type request struct {
 	Keep []string `json:"keep"`
 }
 
-type erased struct {
+// account is what became of one disk.
+type account struct {
 	Path    string  `json:"path"`
 	Serial  string  `json:"serial"`
+	WWN     string  `json:"wwn"`
 	Bytes   uint64  `json:"bytes"`
-	Means   string  `json:"means"`
+	Means   string  `json:"means,omitempty"`
 	Seconds float64 `json:"seconds"`
 	// Note is why no better means was used.
 	Note string `json:"note,omitempty"`
+	// LeftOut is why the disk was not erased.
+	LeftOut string `json:"leftOut,omitempty"`
+	Medium  bool   `json:"medium,omitempty"`
 }
 
+// output has every disk that the kernel shows.
 type output struct {
-	Disks []erased `json:"disks"`
+	Disks []account `json:"disks"`
+	// Note is what the kernel shows, if nothing was erased.
+	Note string `json:"note,omitempty"`
 }
 
 // Run is the task erase. Disks are erased at the same time, the namespaces of one NVMe device one after the other.
@@ -45,7 +53,7 @@ func Run(ctx context.Context, args json.RawMessage, progress task.Progress) (any
 	if wanted.Mode != "METADATA" && wanted.Mode != "ALL" {
 		return nil, task.Fail(task.Unsupported, "The mode %q of erasing is unknown to this agent.", wanted.Mode)
 	}
-	all := disk.List()
+	all := disk.All()
 	kept, err := keptOf(all, wanted.Keep)
 	if err != nil {
 		return nil, err
@@ -55,8 +63,10 @@ func Run(ctx context.Context, args json.RawMessage, progress task.Progress) (any
 		work.waiting.Add(1)
 		go func(disks []disk.Disk) {
 			defer work.waiting.Done()
-			for _, each := range disks {
-				work.erase(ctx, each, wanted.Mode)
+			for index, each := range disks {
+				if !work.erasedBefore(each, disks[:index]) {
+					work.erase(ctx, each, wanted.Mode)
+				}
 			}
 		}(group)
 	}
@@ -67,21 +77,45 @@ func Run(ctx context.Context, args json.RawMessage, progress task.Progress) (any
 	return work.outcome()
 }
 
-// keptOf fails if a disk to keep does not exist: a typing error must not cost its data.
+// keptOf fails if a disk to keep does not exist: a typing error must not cost its data. The other paths to a disk are
+// kept with it.
 func keptOf(all []disk.Disk, keep []string) (map[string]bool, error) {
 	kept := map[string]bool{}
 	for _, name := range keep {
 		found := false
 		for _, each := range all {
-			if name == each.Path || name == each.Name || strings.EqualFold(name, each.Serial) || each.WWN != "" && disk.NormalWWN(name) == each.WWN {
-				kept[each.Path], found = true, true
+			if !isNamed(each, name) {
+				continue
+			}
+			found = true
+			for _, other := range all {
+				if other.Path == each.Path || other.HasNamesOf(each) {
+					kept[other.Path] = true
+				}
 			}
 		}
 		if !found {
-			return nil, task.Fail(disk.NotFound, "The disk %q, which is to be kept, does not exist; nothing was erased. %s", name, disk.Describe(all))
+			return nil, task.Fail(disk.NotFound, "The disk %q, which is to be left out, does not exist; nothing was erased. %s", name, disk.Describe(all))
 		}
 	}
 	return kept, nil
+}
+
+func isNamed(d disk.Disk, name string) bool {
+	return name == d.Path || name == d.Name || strings.EqualFold(strings.TrimSpace(name), d.Serial) || d.WWN != "" && disk.NormalWWN(name) == d.WWN
+}
+
+// leftOut is why a disk is not erased, empty if it is.
+func leftOut(d disk.Disk, kept map[string]bool) string {
+	switch {
+	case d.Medium:
+		return "it is a medium that is not a part of the machine"
+	case kept[d.Path]:
+		return "the request names it"
+	case d.ReadOnly:
+		return "it is read-only"
+	}
+	return ""
 }
 
 // batch is the work on all disks.
@@ -95,20 +129,54 @@ type batch struct {
 	mutex   sync.Mutex
 	percent map[string]int
 	doing   map[string]string
-	done    []erased
+	done    []account
 	failed  []string
 }
 
 func newBatch(all []disk.Disk, kept map[string]bool, progress task.Progress) *batch {
 	work := &batch{groups: map[string][]disk.Disk{}, kept: kept, all: all, report: progress, percent: map[string]int{}, doing: map[string]string{}}
 	for _, each := range all {
-		if !kept[each.Path] {
-			group := deviceOf(each.Name)
-			work.groups[group] = append(work.groups[group], each)
-			work.percent[each.Path] = 0
+		if reason := leftOut(each, kept); reason != "" {
+			work.done = append(work.done, account{Path: each.Path, Serial: each.Serial, WWN: each.WWN, Bytes: each.Bytes, LeftOut: reason, Medium: each.Medium})
+			continue
 		}
+		group := work.groupOf(each)
+		work.groups[group] = append(work.groups[group], each)
+		work.percent[each.Path] = 0
 	}
 	return work
+}
+
+// groupOf is the device of a disk, or that of another path to it: the marks of two erasures would meet on one disk.
+func (b *batch) groupOf(d disk.Disk) string {
+	for name, disks := range b.groups {
+		for _, each := range disks {
+			if d.HasNamesOf(each) {
+				return name
+			}
+		}
+	}
+	return deviceOf(d.Name)
+}
+
+// erasedBefore: the disk is a path to one that was erased. Equal names do not prove it: a mark that is written through
+// the other path must appear on this one.
+func (b *batch) erasedBefore(d disk.Disk, before []disk.Disk) bool {
+	for _, other := range before {
+		if !d.HasNamesOf(other) || d.Bytes != other.Bytes || !sameDisk(other, d) {
+			continue
+		}
+		b.mutex.Lock()
+		defer b.mutex.Unlock()
+		for _, each := range b.done {
+			if each.Path == other.Path {
+				b.done = append(b.done, account{Path: d.Path, Serial: d.Serial, WWN: d.WWN, Bytes: d.Bytes, Means: each.Means, Note: "another path to " + other.Path})
+				b.percent[d.Path] = 100
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (b *batch) progress(path, means string, percent int) {
@@ -142,7 +210,7 @@ func (b *batch) erase(ctx context.Context, d disk.Disk, mode string) {
 		b.failed = append(b.failed, err.Error())
 		return
 	}
-	b.done = append(b.done, erased{d.Path, d.Serial, d.Bytes, means, time.Since(begun).Seconds(), note})
+	b.done = append(b.done, account{Path: d.Path, Serial: d.Serial, WWN: d.WWN, Bytes: d.Bytes, Means: means, Seconds: time.Since(begun).Seconds(), Note: note})
 }
 
 func (b *batch) attempt(ctx context.Context, d disk.Disk, mode string) (means, note string, err error) {
@@ -227,17 +295,20 @@ func (b *batch) apply(ctx context.Context, found facts, means string) error {
 
 func (b *batch) outcome() (any, error) {
 	sort.Slice(b.done, func(x, y int) bool { return b.done[x].Path < b.done[y].Path })
-	if len(b.failed) == 0 {
-		if b.done == nil {
-			b.done = []erased{}
-		}
-		return output{b.done}, nil
-	}
-	sort.Strings(b.failed)
 	var names []string
 	for _, each := range b.done {
-		names = append(names, each.Path)
+		if each.LeftOut == "" {
+			names = append(names, each.Path)
+		}
 	}
+	if len(b.failed) == 0 {
+		result := output{Disks: append([]account{}, b.done...)}
+		if len(names) == 0 {
+			result.Note = disk.Visible()
+		}
+		return result, nil
+	}
+	sort.Strings(b.failed)
 	erasedNames := strings.Join(names, ", ")
 	if erasedNames == "" {
 		erasedNames = "none"

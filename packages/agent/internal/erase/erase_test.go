@@ -1,9 +1,15 @@
 package erase
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -131,5 +137,81 @@ func TestMarksReachBothEnds(t *testing.T) {
 	}
 	if got := deviceOf("nvme10n2") + " " + deviceOf("sda"); got != "nvme10 sda" {
 		t.Errorf("got %s", got)
+	}
+}
+
+func quiet(int, string) {}
+
+func TestWhatIsLeftOutIsReportedWithTheReason(t *testing.T) {
+	all := []disk.Disk{
+		{Name: "sda", Path: "/dev/sda", Serial: "WORN", WWN: "5001", Bytes: 1 << 30, ReadOnly: true},
+		{Name: "sdb", Path: "/dev/sdb", Serial: "KEPT", Bytes: 1 << 30},
+		{Name: "sr0", Path: "/dev/sr0", Medium: true, ReadOnly: true},
+		{Name: "sdc", Path: "/dev/sdc", Serial: "GOOD", Bytes: 1 << 30},
+	}
+	work := newBatch(all, map[string]bool{"/dev/sdb": true}, quiet)
+	if len(work.groups) != 1 || len(work.groups["sdc"]) != 1 {
+		t.Errorf("got %v", work.groups)
+	}
+	result, err := work.outcome()
+	want := []account{
+		{Path: "/dev/sda", Serial: "WORN", WWN: "5001", Bytes: 1 << 30, LeftOut: "it is read-only"},
+		{Path: "/dev/sdb", Serial: "KEPT", Bytes: 1 << 30, LeftOut: "the request names it"},
+		{Path: "/dev/sr0", LeftOut: "it is a medium that is not a part of the machine", Medium: true},
+	}
+	if err != nil || !reflect.DeepEqual(result.(output).Disks, want) {
+		t.Errorf("got %+v, %v", result, err)
+	}
+}
+
+func TestAMachineWithoutDisksReportsAnEmptyList(t *testing.T) {
+	result, err := newBatch(nil, nil, quiet).outcome()
+	text, _ := json.Marshal(result)
+	if err != nil || !strings.HasPrefix(string(text), `{"disks":[],"note":"The kernel shows`) {
+		t.Errorf("got %s, %v", text, err)
+	}
+}
+
+func TestPathsOfEqualNamesAreErasedOneAfterTheOther(t *testing.T) {
+	all := []disk.Disk{
+		{Name: "sda", Path: "/dev/sda", Serial: "P", WWN: "5001"},
+		{Name: "sdb", Path: "/dev/sdb", Serial: "P", WWN: "5001"},
+		{Name: "sdc", Path: "/dev/sdc", Serial: "Q"},
+		{Name: "sdd", Path: "/dev/sdd", Serial: "Q"},
+	}
+	work := newBatch(all, nil, quiet)
+	if len(work.groups) != 3 || len(work.groups["sda"]) != 2 {
+		t.Errorf("got %v", work.groups)
+	}
+	if kept, err := keptOf(all, []string{"/dev/sdb"}); err != nil || !kept["/dev/sda"] || kept["/dev/sdc"] {
+		t.Errorf("got %v, %v", kept, err)
+	}
+}
+
+func TestTwoPathsAreProvenByAMark(t *testing.T) {
+	folder := t.TempDir()
+	make := func(name string) disk.Disk {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, bytes.Repeat([]byte{1}, 1<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return disk.Disk{Path: path, Serial: "P", WWN: "5001", Bytes: 1 << 20, SectorSize: 512}
+	}
+	one, other := make("one"), make("other")
+	if _, err := mark(one); errors.Is(err, syscall.EINVAL) {
+		t.Skip("the folder has no direct access")
+	}
+	path := one
+	path.Path = filepath.Join(folder, "path")
+	if err := os.Link(one.Path, path.Path); err != nil {
+		t.Fatal(err)
+	}
+	if !sameDisk(one, path) || sameDisk(one, other) {
+		t.Error("equal names decide, and not the marks")
+	}
+	work := newBatch([]disk.Disk{one, path, other}, nil, quiet)
+	work.done = []account{{Path: one.Path, Means: Discard}}
+	if !work.erasedBefore(path, []disk.Disk{one}) || work.erasedBefore(other, []disk.Disk{one, path}) {
+		t.Error("a disk counts as erased that was not, or a path does not")
 	}
 }

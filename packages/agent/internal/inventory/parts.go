@@ -57,7 +57,7 @@ func processorsFromKernel() []any {
 
 func disks(ctx context.Context) []any {
 	list := []any{}
-	for _, each := range disk.List() {
+	for _, each := range disk.BuiltIn() {
 		view := compact(map[string]any{
 			"id": each.Name, "name": each.Path, "kind": each.Kind, "protocol": each.Protocol, "sizeBytes": each.Bytes,
 			"manufacturer": each.Vendor, "model": each.Model, "serial": each.Serial, "firmwareVersion": each.Firmware, "wwn": each.WWN,

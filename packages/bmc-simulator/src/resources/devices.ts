@@ -19,6 +19,7 @@ import {
   textAt,
 } from "../resource.ts";
 import type { Answer, Body, Call, Route } from "../resource.ts";
+import type { Traits } from "../traits.ts";
 import { taskAnswer } from "./tasks.ts";
 import { currentVersion } from "./update.ts";
 
@@ -26,16 +27,21 @@ const S = "/Systems/{system}";
 const STORAGE = `${S}/Storage/*`;
 const ADAPTERS = "/Chassis/{chassis}/NetworkAdapters";
 
+const hasSimpleStorage = ({ storage: { alsoIn } }: Traits) => alsoIn === "simple-storage";
+
 export const DEVICE_ROUTES: readonly Route[] = [
   {
     path: `${S}/Storage`,
-    get: ({ path }) =>
-      collection(
-        "Storage",
-        path,
-        CONTROLLERS.map(({ id }) => id),
-      ),
+    offered: ({ storage: { collection: listed } }) => listed !== "missing",
+    get: ({ bmc, path }) =>
+      collection("Storage", path, bmc.traits.storage.collection === undefined ? CONTROLLERS.map(({ id }) => id) : []),
   },
+  {
+    path: `${S}/SimpleStorage`,
+    offered: hasSimpleStorage,
+    get: ({ path }) => collection("SimpleStorage", path, ["1"]),
+  },
+  { path: `${S}/SimpleStorage/1`, offered: hasSimpleStorage, get: simpleStorage },
   { path: STORAGE, get: storage },
   {
     path: `${STORAGE}/Actions/Storage.ResetToDefaults`,
@@ -151,12 +157,32 @@ function storage({ bmc, params, path }: Call): Body | null {
   });
 }
 
+function simpleStorage({ bmc, path }: Call): Body {
+  const devices = bmc.identity.drives.map((one) => ({
+    Name: one.id,
+    Manufacturer: "Micron",
+    Model: one.model,
+    CapacityBytes: one.capacityBytes,
+    Status: ENABLED,
+  }));
+  const bays = [{ Name: "Empty bay", Status: { State: "Absent" } }];
+  return resource("SimpleStorage.v1_3_1", path, { Id: "1", Name: "Simple Storage", Devices: [...devices, ...bays] });
+}
+
+/** The paths of all drives, for the links of the chassis. */
+export function drivePaths({ identity, traits }: Bmc): string[] {
+  const { system } = placesOf(traits);
+  return identity.drives.map(({ id, controller }) => `${system}/Storage/${controller}/Drives/${id}`);
+}
+
 const driveAt = (bmc: Bmc, [controller, id]: readonly string[]): Drive | undefined =>
   drivesOf(bmc, controller).find((one) => one.id === id);
 
 function drive({ bmc, params, path }: Call): Body | null {
+  const { secureErase: offersErase, withoutErase = [], missingDrives = [] } = bmc.traits.storage;
   const found = driveAt(bmc, params);
-  if (found === undefined) return null;
+  if (found === undefined || missingDrives.includes(found.id)) return null;
+  const canErase = offersErase && !withoutErase.includes(found.id);
   return resource("Drive.v1_15_0", path, {
     Id: found.id,
     Name: found.id,
@@ -171,7 +197,7 @@ function drive({ bmc, params, path }: Call): Body | null {
     FailurePredicted: false,
     Status: ENABLED,
     ...(bmc.state.erasing.includes(found.id) ? { Operations: [{ OperationName: "Erasing" }] } : {}),
-    ...(bmc.traits.storage.secureErase ? { Actions: { "#Drive.SecureErase": action(path, "Drive.SecureErase") } } : {}),
+    ...(canErase ? { Actions: { "#Drive.SecureErase": action(path, "Drive.SecureErase") } } : {}),
   });
 }
 

@@ -11,6 +11,7 @@ import {
   done,
   link,
   linkIf,
+  links,
   notFound,
   placesOf,
   refuse,
@@ -19,6 +20,7 @@ import {
 } from "../resource.ts";
 import type { Answer, Body, Call, Route } from "../resource.ts";
 import type { MediaSlot, Traits } from "../traits.ts";
+import { drivePaths } from "./devices.ts";
 import { indicator } from "./system.ts";
 import { currentVersion } from "./update.ts";
 
@@ -100,7 +102,11 @@ function chassis({ bmc, path }: Call): Body {
       : { Thermal: link(`${path}/Thermal`), Power: link(`${path}/Power`) }),
     ...linkIf(traits.nics !== "ethernet-interfaces", "NetworkAdapters", `${path}/NetworkAdapters`),
     ...linkIf(traits.pcieDevicesOn === "chassis", "PCIeDevices", `${path}/PCIeDevices`),
-    Links: { ComputerSystems: [link(system)], ManagedBy: [link(managerPath)] },
+    Links: {
+      ComputerSystems: [link(system)],
+      ManagedBy: [link(managerPath)],
+      ...(traits.storage.alsoIn === "chassis" ? { Drives: links(drivePaths(bmc)) } : {}),
+    },
   });
 }
 

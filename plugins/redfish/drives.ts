@@ -1,0 +1,83 @@
+/**
+ * The drives of a machine, wherever its BMC lists them: the storage controllers of the system, the chassis and what
+ * they link to, or the devices of SimpleStorage. Inspection and erasure both use it, so that they never see different
+ * ones.
+ */
+import { at, items, link, links, number, text } from "./resource.ts";
+import type { Resource } from "./resource.ts";
+import type { RedfishService } from "./service.ts";
+import { machineChassis } from "./system.ts";
+import type { Located } from "./system.ts";
+
+export interface FoundDrives {
+  /** Bays without a drive are left out. A device of SimpleStorage has no path and no actions. */
+  readonly drives: readonly Resource[];
+  /** Paths of storage controllers and drives that the BMC links to, and does not have. */
+  readonly unread: readonly string[];
+}
+
+export async function findDrives(service: RedfishService, system: Located): Promise<FoundDrives> {
+  const chassis = (await machineChassis(service, system)).map(({ resource }) => resource);
+  const before = new Set(service.missing);
+  const collections: string[] = [];
+  const membersOf = (path: string | undefined, what: string) => {
+    if (path !== undefined) collections.push(path);
+    return service.members(path, what);
+  };
+  const listed = await membersOf(link(system.resource, "Storage"), "storage controllers");
+  const linked = chassis.flatMap((one) => links(at(one, "Links"), "Storage"));
+  const storages = [...listed, ...(await service.all(without(linked, listed), "storage controllers"))];
+  const inChassis: Resource[] = [];
+  for (const one of chassis) inChassis.push(...(await membersOf(link(one, "Drives"), "drives of a chassis")));
+  const paths = [
+    ...storages.flatMap((one) => links(one, "Drives")),
+    ...chassis.flatMap((one) => links(at(one, "Links"), "Drives")),
+  ];
+  const drives = [...(await service.all(without(paths, inChassis), "drives")), ...inChassis];
+  // They have no serial numbers, so that drives which are listed elsewhere too cannot be recognized.
+  const simple = async () => {
+    const controllers = await membersOf(link(system.resource, "SimpleStorage"), "simple storage");
+    return controllers.flatMap((one) => items(one, "Devices"));
+  };
+  const found = drives.length > 0 ? drives : await simple();
+  return {
+    drives: found
+      .filter(isInstalled)
+      .filter((one, index, all) => all.findIndex((other) => isSame(one, other)) === index),
+    unread: service.missing.filter((path) => !before.has(path) && !collections.includes(path)),
+  };
+}
+
+/** The paths, each once, except those of resources that are read. */
+function without(paths: readonly string[], read: readonly Resource[]): string[] {
+  const known = new Set(read.map((one) => text(one, "@odata.id")));
+  return [...new Set(paths)].filter((path) => !known.has(path));
+}
+
+/** Some BMCs have a drive at two paths. */
+function isSame(one: Resource, other: Resource): boolean {
+  if (one === other) return true;
+  const serial = text(one, "SerialNumber");
+  const hasSerial = serial !== undefined && serial === text(other, "SerialNumber");
+  return hasSerial && number(one, "CapacityBytes") === number(other, "CapacityBytes");
+}
+
+/** Sockets, slots and bays without a component are reported as absent. */
+export function isInstalled(one: Resource): boolean {
+  return text(at(one, "Status"), "State") !== "Absent";
+}
+
+const MEDIUM = /\bvirtual[ _-]?(cd|dvd|floppy|media|hdisk|usb)|\b(cd|dvd)[ _-]?rom\b/i;
+
+/** A medium that the BMC shows to the machine, or a reader without one. */
+export function isMedium(drive: Resource): boolean {
+  return number(drive, "CapacityBytes") === 0 || MEDIUM.test(`${text(drive, "Name")} ${text(drive, "Model")}`);
+}
+
+/** The WWN of a drive, in lower case. */
+export function wwnOf(drive: Resource): string | undefined {
+  const identifier = items(drive, "Identifiers").find((one) =>
+    ["NAA", "EUI"].includes(text(one, "DurableNameFormat") ?? ""),
+  );
+  return identifier && text(identifier, "DurableName")?.toLowerCase();
+}
