@@ -51,6 +51,7 @@ const entered = (work: Parameters<typeof aMachine>[0], more: Partial<StepRequest
     graceMs: 60_000,
     log,
     stepLog: { line() {}, progress() {} },
+    imageServersOf: async () => [],
     ...more,
   } as unknown as StepRequest);
 

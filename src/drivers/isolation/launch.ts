@@ -111,7 +111,7 @@ function guardWords(log: Log): readonly string[] {
   return guard;
 }
 
-/** A user that is not root keeps ambient capabilities when it starts a process of another user, which may signal all. */
+/** A process that a user other than root starts as another user keeps ambient capabilities, and could signal all. */
 function capabilityWords(user: WorkerUser | null): readonly string[] {
   return user === null || process.getuid?.() === 0 ? [] : ["setpriv", "--inh-caps=-all", "--ambient-caps=-all", "--"];
 }
