@@ -27,7 +27,7 @@ afterEach(() => ostler.engine.updateSite(ALICE, { sharedIdentities: null }));
 let count = 0;
 /** A text that no other test uses. */
 const unique = (prefix: string) => `${prefix}-${(count += 1)}`;
-const fake = (settings: object, more: object = {}) => ({ name: unique("node"), driver: "fake", settings, ...more });
+const fake = (settings: object, more: object = {}) => ({ name: unique("machine"), driver: "fake", settings, ...more });
 
 async function registered(...nodes: ReturnType<typeof fake>[]): Promise<TestNode[]> {
   const { nodeIds, refusals } = await ostler.engine.registerNodes(ALICE, nodes);
