@@ -9,16 +9,19 @@ import type { TestSpecification } from "vitest/node";
 
 /** Files that take seven seconds or more, the longest first. A file that is missing here costs time, nothing else. */
 export const LONG_FILES = [
+  "test/engine/recoveries.test.ts",
   "test/drivers/isolation.test.ts",
   "test/main.test.ts",
   "test/packages/agent.test.ts",
   "test/engine/sweep.test.ts",
   "test/engine/abort.test.ts",
   "test/plugins/redfish-cuts.test.ts",
+  "test/plugins/redfish-file-servers.test.ts",
   "test/plugins/redfish.test.ts",
   "test/plugins/redfish-clean.test.ts",
   "test/engine/timeouts.test.ts",
   "test/clients-page.test.ts",
+  "test/engine/machine-busy.test.ts",
   "test/engine/clock.test.ts",
   "test/engine/waves.test.ts",
   "test/engine/stop-restart.test.ts",
@@ -33,6 +36,7 @@ export const LONG_FILES = [
   "test/telemetry/service.test.ts",
   "test/store/embedded.test.ts",
   "test/graphql/statements.test.ts",
+  "test/engine/identity.test.ts",
   "test/store/migrations.test.ts",
   "test/engine/steps.test.ts",
   "test/engine/large-admission.test.ts",
