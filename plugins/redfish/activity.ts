@@ -1,6 +1,7 @@
 /** Work of a machine that must not be cut: updates, tasks, and operations of its drives. */
 import { RedfishError, unsupported } from "./error.ts";
-import { at, items, link, links, number, text } from "./resource.ts";
+import { findDrives } from "./drives.ts";
+import { at, items, link, number, text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 import type { RedfishService } from "./service.ts";
 import type { RedfishSettings } from "./settings.ts";
@@ -46,6 +47,12 @@ export async function activityOf(...given: Parameters<typeof readActivity>): Pro
     if (!(error instanceof RedfishError)) throw error;
     return error.kind === "UNSUPPORTED" ? "UNREPORTED" : "UNKNOWN";
   }
+}
+
+/** Whether the machine may be taken for at rest: it reports no such work, or has nothing to report it by. */
+export async function isAtRest(service: RedfishService, settings: RedfishSettings): Promise<boolean> {
+  const activity = await activityOf(service, settings);
+  return activity === "NONE" || activity === "UNREPORTED";
 }
 
 /** Whether a drive or another resource is at an operation, as of its erasure (DSP0268, `Operations`). */
@@ -125,15 +132,12 @@ function isActive(task: Resource): boolean {
 /** A task whose state was never brought up to date: it has an end. Some BMCs show one before the beginning. */
 function isStale(task: Resource): boolean {
   const [begin, end] = ["StartTime", "EndTime"].map((name) => Date.parse(text(task, name) ?? ""));
-  return end !== undefined && end > 0 && end <= Date.now() && !(begin !== undefined && begin > end);
+  return end !== undefined && end > 0 && end <= Date.now() && !(begin !== undefined && begin >= end);
 }
 
-async function drivesAtWork(service: RedfishService, { resource }: Located): Promise<string[]> {
-  const collection = link(resource, "Storage");
-  const storages = await service.members(collection, "storage controllers");
-  if (collection !== undefined && service.missing.includes(collection)) throw unreported(service, collection);
-  const paths = new Set(storages.flatMap((one) => links(one, "Drives")));
-  const drives = await service.all([...paths], "drive");
+async function drivesAtWork(service: RedfishService, system: Located): Promise<string[]> {
+  const { drives, unread } = await findDrives(service, system);
+  if (unread[0] !== undefined) throw unreported(service, unread[0]);
   return drives.filter(isAtWork).map((one) => text(one, "Id") ?? "unknown");
 }
 

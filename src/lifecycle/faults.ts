@@ -33,9 +33,6 @@ interface FaultedRequest {
   readonly endedWith?: ErrorCode | null;
 }
 
-/** Ends after which a restart says that a person has looked at the machine, as the failure asks for. */
-const LOOKED_AT: ReadonlySet<ErrorCode> = new Set(["INTERRUPTED", "STOP_TIMEOUT", "ABORTED"]);
-
 /**
  * The remedy of a fault, as the end of a refusal; null if the fault is not in the way of the request on this route.
  * After a failed clean-up a restart continues the same work, so only new work is refused.
@@ -51,7 +48,8 @@ export function remedyFor(
     BMC_UNREACHABLE: () => request.verb !== "MANAGE",
     CLEAN_UP_FAILED: () => request.resumed === undefined && has("deploy") && !has("clean"),
     MACHINE_BUSY: () =>
-      !(request.endedWith && LOOKED_AT.has(request.endedWith)) &&
+      // Its failure asks to find out on the machine how far the step came, and then to restart.
+      request.endedWith !== "INTERRUPTED" &&
       (has("clean") ||
         has("deploy") ||
         has("undeploy") ||

@@ -23,7 +23,7 @@ export interface AgentSessionView {
     | "leftAs"
   >;
   /** Null if no task is assigned. */
-  readonly attempt: Pick<typeof attempts.$inferSelect, "state" | "part"> | null;
+  readonly attempt: Pick<typeof attempts.$inferSelect, "state" | "part" | "failure"> | null;
   /** It was closed or replaced, its run has finished, or it is too old. */
   readonly isOver: boolean;
   /** Seconds since its last stored contact; null: there was none. */
@@ -50,6 +50,7 @@ const VIEW = {
   },
   attemptState: attempts.state,
   attemptPart: attempts.part,
+  attemptFailure: attempts.failure,
   isOver: IS_OVER,
   silentSeconds: sql<number | null>`extract(epoch from now() - ${agentSessions.seenAt})::float8`,
 };
@@ -70,8 +71,8 @@ export async function agentSessionById(reader: Reader, id: string): Promise<Agen
     .where(eq(agentSessions.id, id))
     .limit(1);
   if (!row) return undefined;
-  const { attemptState: state, attemptPart: part, ...view } = row;
-  return { ...view, attempt: state !== null && part !== null ? { state, part } : null };
+  const { attemptState: state, attemptPart: part, attemptFailure: failure, ...view } = row;
+  return { ...view, attempt: state !== null && part !== null ? { state, part, failure } : null };
 }
 
 /** The newest session of a run. */

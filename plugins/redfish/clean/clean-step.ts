@@ -1,6 +1,7 @@
 /** Parts that the clean steps of this driver share. */
 import { lazySchema } from "../../lazy-schema.ts";
 import type { DriverMemory, Step, StepArgs, StepCall, StepResult } from "../../../src/drivers/driver.ts";
+import { isAtRest } from "../activity.ts";
 import { RedfishError } from "../error.ts";
 import { withService } from "../service.ts";
 import type { RedfishService } from "../service.ts";
@@ -32,11 +33,23 @@ export function onService<Args extends StepArgs>(
         if (!(error instanceof RedfishError)) throw error;
         call.log(error.message);
         const mayPass = error.effect === undefined || (error.effect === "NONE" && error.retryable);
-        if (call.memo === null || !mayPass) return failureOf(error, call.memo === null && !service.hasChanged);
+        if (call.memo === null || !mayPass)
+          return failureOf(
+            error,
+            call.memo === null && !service.hasChanged && (await leavesAtRest(service, call, error)),
+          );
         const seconds = error.kind === "AUTHENTICATION" ? LOGIN_SECONDS : POLL_SECONDS;
         return { kind: "wait", seconds, memo: call.memo };
       }
     });
+}
+
+/**
+ * Whether the machine is at rest although a request has failed before anything was changed. A BMC also refuses a change
+ * because it is at the same work already, of an earlier step or of another client.
+ */
+async function leavesAtRest(service: RedfishService, call: CleanCall, error: RedfishError): Promise<boolean> {
+  return error.effect !== "NONE" || error.status === undefined || isAtRest(service, call.settings);
 }
 
 /** A failure after which the machine does nothing for the step, unless `atRest` is false. */

@@ -1,6 +1,6 @@
 /** Erases drives by their own means (DSP0268, Drive.SecureErase), and removes RAID volumes. */
 import type { DiskAccount, DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
-import { activityOf, isAtWork } from "../activity.ts";
+import { activityOf, isAtRest, isAtWork } from "../activity.ts";
 import { findDrives, isMedium, wwnOf } from "../drives.ts";
 import { lazySchema } from "../../lazy-schema.ts";
 import type { Output } from "../../lazy-schema.ts";
@@ -175,7 +175,8 @@ async function unfinishedTasks(service: RedfishService, call: CleanCall, memo: M
     const isIdle = (await activityOf(service, call.settings)) === "NONE";
     if (!isIdle || memo.checks < CHECKS) return waitFor({ ...now, checks: isIdle ? memo.checks + 1 : 0 });
   }
-  return failures.length > 0 ? failed(failures.join(" ")) : undefined;
+  if (failures.length === 0) return undefined;
+  return failed(failures.join(" "), await isAtRest(service, call.settings));
 }
 
 /** `left`: changes that are not known to be made. `checks`: reads that found the machine at nothing. */

@@ -156,7 +156,8 @@ async function follow(service: RedfishService, call: CleanCall<Args>, memo: Memo
   const version = await versionOf(service, component.id);
   // The BMC may restart with its new firmware, and forget the task; the timeout of the step limits that.
   if (version === undefined) return wait(now);
-  const activity = now.end === "TASK" ? "NONE" : await activityOf(service, call.settings);
+  // Some BMCs end the task of the transfer, and then write.
+  const activity = await activityOf(service, call.settings);
   const isNew = component.version === null ? version !== memo.before : version === component.version;
   const isSure = activity === "NONE" || activity === "UNREPORTED" || memo.checks >= CHECKS.SENT;
   if (version !== null && isNew && !isSure) return wait({ ...now, checks: activity === "SOME" ? 0 : memo.checks + 1 });
@@ -164,8 +165,8 @@ async function follow(service: RedfishService, call: CleanCall<Args>, memo: Memo
     call.log(`${component.id} has version ${version} now.`);
     return beginNext(service, call, now, version);
   }
-  const hasEnded = activity === "NONE" || (activity === "UNREPORTED" && now.end === "ANSWER");
-  if (!hasEnded && memo.state === "SENT") return wait({ ...now, checks: 0 });
+  const hasEnded = activity === "NONE" || (activity === "UNREPORTED" && now.end !== null);
+  if (!hasEnded && (memo.state === "SENT" || activity === "SOME")) return wait({ ...now, checks: 0 });
   // Without the BMC's word and without a version, nothing shows that the update was made.
   const isUnverified = memo.state === "RESTARTED" && component.version === null && memo.end !== null;
   const checksMax = isUnverified ? UNVERIFIED_CHECKS : CHECKS[memo.state];
@@ -180,6 +181,7 @@ async function follow(service: RedfishService, call: CleanCall<Args>, memo: Memo
   if (memo.state === "RESTARTED")
     return failed(
       `${component.id} reports version ${version ?? "unknown"} after the update and a restart, not ${component.version ?? "another one"}.`,
+      hasEnded,
     );
   if (!(await restart(call))) return wait(now);
   // A machine that does nothing any more, and has forgotten the task, has ended it.

@@ -19,11 +19,10 @@ export function currentTask({ session: { task }, run, attempt, isOver }: AgentSe
 }
 
 export function orderFor(view: AgentSessionView, { task: reported }: Pick<AgentReport, "task">): AgentOrder {
-  const { interruptFailure, leftAs } = view.run;
+  const { leftAs } = view.run;
+  const failure = view.run.interruptFailure ?? view.attempt?.failure;
   // A machine that is left alone, or may be about to be: drives that erase themselves are not cut off.
-  const isLeftAlone = view.isOver
-    ? leftAs?.mayBeWorking === true
-    : interruptFailure && interruptFailure.atRest !== true;
+  const isLeftAlone = view.isOver ? leftAs?.mayBeWorking === true : failure && failure.atRest !== true;
   if (reported && isLeftAlone) return { do: "continue" };
   if (view.isOver) return POWER_OFF;
   const task = currentTask(view);

@@ -7,7 +7,7 @@ import { isDestructive, pausesInMaintenance } from "../../lifecycle/admission.ts
 import { conflictMessage } from "../../lifecycle/identity.ts";
 import { atBoundary } from "../../lifecycle/interrupts.ts";
 import { edge, kindOf } from "../../lifecycle/machine.ts";
-import { newAttempt } from "../../store/attempts.ts";
+import { latestAttempt, newAttempt } from "../../store/attempts.ts";
 import type { TimedAttempt } from "../../store/attempts.ts";
 import { lockNodes } from "../../store/nodes.ts";
 import type { PlannedStep, WaitReason } from "../../store/records.ts";
@@ -114,7 +114,8 @@ export async function beginStep(context: RunContext, position: number, number: n
   if (identityConflict && isDestructive(step.phase)) {
     leaveLeg(context, step.leg);
     const reason = conflictMessage(claimed.node.name, identityConflict);
-    return failRun(context, null, { code: "IDENTITY_CONFLICT", reason, retryable: false });
+    const before = number === 1 ? undefined : await latestAttempt(ledger.transaction.tx, claimed.run.id, position);
+    return failRun(context, before ?? null, { code: "IDENTITY_CONFLICT", reason, retryable: false });
   }
   if (pausesInMaintenance(claimed.plan) && (await maintenanceSince(context)) !== null)
     return parkBetween(context, position, { waitReason: "MAINTENANCE", ...slotsOf(undefined, null) });

@@ -119,11 +119,14 @@ export function isLeftAlone({
   claimed: { plan, run },
   attempt,
   ignoredSignal,
-}: Pick<AbortMachine, "claimed" | "attempt" | "ignoredSignal">): boolean {
+  isStepOver,
+}: Pick<AbortMachine, "claimed" | "attempt" | "ignoredSignal" | "isStepOver">): boolean {
   const step = attempt && plan.steps[attempt.step];
   if (!step || !mustNotBeCut(step)) return false;
   const failure = attempt.failure ?? run.interruptFailure;
-  return failure ? failure.atRest !== true : ignoredSignal;
+  if (failure) return failure.atRest !== true;
+  // A step that ends at its boundary was cut, and the machine goes on.
+  return ignoredSignal || (step.interruptible === "AT_BOUNDARY" && !isStepOver);
 }
 
 /** Nothing: the run ended, is parked, or was released for another process. The job is over. */

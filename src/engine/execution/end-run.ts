@@ -31,7 +31,7 @@ export function failRun(context: RunContext, attempt: AttemptRow | null, fault: 
   const { ledger, claimed, interrupt } = context;
   const failure = toFailure(claimed, claimed.plan.steps[claimed.position], fault);
   const begun = attempt?.state === "SUCCEEDED" ? null : attempt;
-  const mayBeWorking = isLeftAlone({ claimed, attempt: begun, ignoredSignal: true });
+  const mayBeWorking = isLeftAlone({ claimed, attempt: begun, ignoredSignal: true, isStepOver: false });
   if (interrupt === "ABORT" || mayBeWorking) {
     const run = { ...claimed.run, interruptFailure: claimed.run.interruptFailure ?? failure };
     return endAborted(

@@ -185,28 +185,34 @@ export interface ReadingTime {
   readonly patienceMs?: number;
 }
 
+/** A machine with many tasks and drives is read in many requests. */
+const ACTIVITY_MS = 60_000;
+
 /**
  * Whether the machine reports that it does nothing that must not be cut; false without an answer, and if the node takes
  * such steps from another driver, of whose work this one knows nothing.
  */
-async function readsIdle(basis: CallBasis, signal: AbortSignal): Promise<boolean> {
-  const chain = new DriverChain(basis, signal);
+async function readsIdle({ patience: _, ...basis }: CallBasis, cancel: AbortSignal): Promise<boolean> {
   const { composition } = basis.machine;
+  const deadline = new Deadline(ACTIVITY_MS);
   try {
-    const activity: unknown = await chain.call({
-      interface: "power",
-      name: "power read activity",
-      isRead: true,
-      function: ({ power }) => power.readActivity && (async (call) => power.readActivity?.(call)),
+    const { activity, reporter } = await withDeadline(deadline, cancel, async (signal) => {
+      const chain = new DriverChain({ ...basis, deadline }, signal);
+      const found: unknown = await chain.call({
+        interface: "power",
+        name: "power read activity",
+        isRead: true,
+        function: ({ power }) => power.readActivity && (async (call) => power.readActivity?.(call)),
+      });
+      return { activity: found, reporter: chain.answeredBy("power") };
     });
-    const reporter = chain.answeredBy("power");
     const isOfOther = (name: InterfaceName) => {
       const driver = composition.giver(name);
       return driver && driver.name !== reporter && stepsOf(driver, name)?.steps.some(mustNotBeCut);
     };
     return activity === null && !INTERFACES.some(isOfOther);
   } catch (error) {
-    if (error instanceof HeartbeatLostError || signal.aborted) throw error;
+    if (error instanceof HeartbeatLostError || cancel.aborted) throw error;
     return false;
   }
 }
@@ -246,11 +252,11 @@ export async function readPower(
     ...(!isTroubled && { patience }),
   };
   try {
-    return await withDeadline(deadline, AbortSignal.any([cancel, patienceEnd.signal]), async (signal) => {
-      const state = await nodePower(basis, signal, seen).read();
-      const isIdle = machine.node.faultKind === "MACHINE_BUSY" && (await readsIdle(basis, signal));
-      return { state, driver: seen.readBy ?? null, ...(isIdle && { isIdle }) };
-    });
+    const state = await withDeadline(deadline, AbortSignal.any([cancel, patienceEnd.signal]), (signal) =>
+      nodePower(basis, signal, seen).read(),
+    );
+    const isIdle = machine.node.faultKind === "MACHINE_BUSY" && (await readsIdle(basis, cancel));
+    return { state, driver: seen.readBy ?? null, ...(isIdle && { isIdle }) };
   } catch (error) {
     if (error instanceof HeartbeatLostError) return "NO_SLOT";
     if (error instanceof LateAnswerError || (isLate && patienceEnd.signal.aborted))

@@ -8,8 +8,7 @@ import { edge } from "../../lifecycle/machine.ts";
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import { mustNotBeCut } from "../../lifecycle/touches.ts";
 import { isPoweredOffByAbort } from "../../lifecycle/verbs.ts";
-import { latestAttempt } from "../../store/attempts.ts";
-import type { AttemptRow } from "../../store/attempts.ts";
+import { attemptsOf, latestAttempt } from "../../store/attempts.ts";
 import { lockNodes } from "../../store/nodes.ts";
 import type { Failure, PlannedStep, StoredJson } from "../../store/records.ts";
 import type { RunRow } from "../../store/runs.ts";
@@ -64,7 +63,7 @@ export async function settleStep(
     case "wait":
       return parkStep(context, outcome);
     case "failed":
-      return failStep(context, outcome, outcome.ignoredSignal);
+      return failStep(context, await believedFault(context, outcome), outcome.ignoredSignal);
     case "aborted":
       return beginAbort(claimed, attempt, outcome);
   }
@@ -109,7 +108,7 @@ function enterVerify(context: StepContext, output: StoredJson): RunDirective {
   const isCancelled = interrupt === "ABORT" && (interruptFailure !== null || step.interruptible !== "NEVER");
   const change = { part: isCancelled ? "ABORT" : "VERIFY", output, memo: null, callback: null } as const;
   ledger.changeAttempt(attempt, change);
-  if (isCancelled) return beginAbort(claimed, { ...attempt, ...change });
+  if (isCancelled) return beginAbort(claimed, { ...attempt, ...change }, { ignoredSignal: false, isStepOver: true });
   return enterAgain({ ...context, attempt: { ...attempt, ...change, expired: false } });
 }
 
@@ -143,10 +142,8 @@ async function parkStep(context: StepContext, outcome: Extract<StepOutcome, { ki
 }
 
 /** Parks the run until the step's next attempt, or gives the step up. `ignoredSignal`: it may still be running. */
-export function failStep(context: StepContext, given: Fault, ignoredSignal = false): RunDirective {
+export function failStep(context: StepContext, fault: Fault, ignoredSignal = false): RunDirective {
   const { ledger, claimed, step, attempt, interrupt } = context;
-  const { atRest, ...reported } = given;
-  const fault: Fault = { ...reported, ...(atRest && mayKnowRest(attempt) && { atRest }) };
   const failure = toFailure(claimed, step, { ...fault, reason: describeFault(claimed, step, fault.reason) });
   if (interrupt === "ABORT") {
     ledger.changeAttempt(attempt, { part: "ABORT", failure });
@@ -165,11 +162,17 @@ export function failStep(context: StepContext, given: Fault, ignoredSignal = fal
 }
 
 /**
- * Whether the driver can know that the machine does nothing for the step: without a memo it does not know of an entry
- * whose process died, or of an earlier attempt.
+ * A driver's word that the machine is at rest counts only if it can know: without a memo it knows of no entry whose
+ * process died, and of no earlier attempt that may have left the machine at work.
  */
-function mayKnowRest({ number, entries, memo }: AttemptRow): boolean {
-  return memo !== null || (number === 1 && entries === 1);
+async function believedFault({ ledger, step, attempt }: StepContext, fault: Fault): Promise<Fault> {
+  const { atRest, ...rest } = fault;
+  if (!atRest || !mustNotBeCut(step) || attempt.memo !== null) return fault;
+  const earlier = (await attemptsOf(ledger.transaction.tx, [attempt.runId])).filter(
+    (one) => one.step === attempt.step && one.number < attempt.number,
+  );
+  const isKnown = attempt.entries === 1 && earlier.every(({ failure }) => failure?.atRest === true);
+  return isKnown ? fault : rest;
 }
 
 /** A step has failed finally: the machine is cleaned up as after an abort, and then the failure settles. */
