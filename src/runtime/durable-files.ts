@@ -2,13 +2,25 @@
  * Files and folders that a later start depends on. After a power cut such a file has its old content or its new one,
  * never a part: the content is synchronized before the file gets its name, and the folder after it.
  */
-import { closeSync, fchownSync, fsyncSync, mkdirSync, openSync, renameSync, statSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  fchownSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, resolve } from "node:path";
 
 /** Replaces the content of a file. A file that root writes belongs to the owner of its folder. */
 export function writeDurably(file: string, content: string | Uint8Array, mode: number): void {
   const unfinished = `${file}.new`;
-  const descriptor = openSync(unfinished, "w", mode);
+  // A new file: a link that is left there, or was put there, is not followed.
+  rmSync(unfinished, { force: true });
+  const descriptor = openSync(unfinished, "wx", mode);
   try {
     writeFileSync(descriptor, content);
     const { uid, gid } = statSync(dirname(file));
