@@ -153,7 +153,9 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
   if (node.isProtected && endsWhatRuns(request)) {
     return refuse("PROTECTED", `Node ${node.name} is protected. Remove the protection with updateNode first.`);
   }
-  if (node.identityConflict && DESTRUCTIVE.has(request.verb))
+  // An inspection that restarts the machine would restart that of the other node.
+  const restarts = request.verb === "INSPECT" && !node.inspectsWithoutReboot && !request.force;
+  if (node.identityConflict && (DESTRUCTIVE.has(request.verb) || restarts))
     return refuse("IDENTITY_CONFLICT", conflictMessage(node.name, node.identityConflict));
   if (node.isRetired && IN_SERVICE.has(request.verb)) {
     return refuse(

@@ -100,7 +100,7 @@ test.runIf(isRoot)("worker of another user ends with a service that is killed [R
   const service = await start({});
   await beginKill(service);
   await eventually("the step has failed", async () => (await nodeOf(service.url)).state === "CLEAN_FAILED");
-  const workers = await pidsOf(65_531);
+  const workers = await pidsOf(65_531, service.child.pid);
   expect(workers.length).toBeGreaterThan(0);
   await end(service.child);
   await eventually("they have ended", async () => (await pidsOf(65_531)).every((pid) => !workers.includes(pid)));
@@ -149,10 +149,15 @@ test("driver that kills its parent ended a service of an ordinary user forever: 
   });
 });
 
-async function pidsOf(uid: number): Promise<number[]> {
-  const child = spawn("ps", ["-o", "pid=", "-U", String(uid)], { stdio: ["ignore", "pipe", "ignore"] });
+/** The processes of a user, those of one parent if it is given: other services may have workers of this user, too. */
+async function pidsOf(uid: number, parent?: number): Promise<number[]> {
+  const child = spawn("ps", ["-o", "pid=,ppid=", "-U", String(uid)], { stdio: ["ignore", "pipe", "ignore"] });
   let output = "";
   child.stdout.on("data", (part: Buffer) => (output += part.toString()));
   await once(child, "close");
-  return output.trim().split(/\s+/).filter(Boolean).map(Number);
+  const rows = output.split("\n").filter((line) => line.trim() !== "");
+  return rows
+    .map((line) => line.trim().split(/\s+/).map(Number))
+    .filter(([, ppid]) => parent === undefined || ppid === parent)
+    .flatMap(([pid]) => pid ?? []);
 }

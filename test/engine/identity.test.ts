@@ -245,7 +245,7 @@ describe("inspection", () => {
     expect(await update(["x".repeat(128)])).toEqual([]);
   });
 
-  test("an edit of the address ends the conflict on both nodes, and a new name is shown", async () => {
+  test("an edit of the address forgot what was found, and the machine was erased as another one: the next inspection decides", async () => {
     const serial = unique("S");
     const [a, b] = await registered(
       fake({ controller: unique("bmc"), serial }),
@@ -257,6 +257,9 @@ describe("inspection", () => {
     await ostler.engine.updateNode(ALICE, b.id, { name: `${b.name}-new` });
     expect((await conflictOf(a))?.nodeName).toBe(`${b.name}-new`);
     await ostler.engine.updateNode(ALICE, b.id, { settings: { controller: unique("bmc") } });
+    expect([await conflictOf(a), await conflictOf(b)]).toMatchObject([{ value: serial }, { value: serial }]);
+    await ostler.engine.updateNode(ALICE, b.id, { settings: { serial: unique("S") } });
+    await ostler.operationEnds(await ostler.begin("INSPECT", [b]));
     expect([await conflictOf(a), await conflictOf(b)]).toEqual([null, null]);
   });
 });

@@ -6,12 +6,10 @@ import type { Refusal } from "../../errors.ts";
 import { conflictRemedy } from "../../lifecycle/identity.ts";
 import { holdersOf, identitiesOf, refreshConflicts, replaceIdentities } from "../../store/node-identities.ts";
 import type { Identity } from "../../store/node-identities.ts";
-import { takeInspectedMacs } from "../../store/node-macs.ts";
-import { updateNode } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { readSite } from "../../store/site.ts";
-import { INSPECTED_KINDS, sharedValues } from "../input/machine-identities.ts";
+import { sharedValues } from "../input/machine-identities.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
 
 /** A controller, and the place in the request that names it. */
@@ -91,10 +89,7 @@ async function controllersOfNodes(reader: Reader, changes: readonly IdentityChan
   );
 }
 
-/**
- * Stores the controllers of changed nodes. A node in a conflict that gets another one is no longer known by what was
- * found at the one before.
- */
+/** Stores the controllers of changed nodes. What an inspection has found stays until the next one. */
 export async function storeControllers(tx: Tx, changes: readonly IdentityChange[]): Promise<void> {
   const stored = await controllersOfNodes(tx, changes);
   for (const { node, sharedController, ...change } of changes) {
@@ -110,9 +105,6 @@ export async function storeControllers(tx: Tx, changes: readonly IdentityChange[
       ["CONTROLLER"],
       controllers.map((one) => ({ ...one, isShared })),
     );
-    if (!isMoved || node.identityConflict === null) continue;
-    await replaceIdentities(tx, node.id, INSPECTED_KINDS, []);
-    await updateNode(tx, node.id, { macs: await takeInspectedMacs(tx, node.id, []) });
   }
   await findConflicts(
     tx,

@@ -124,13 +124,14 @@ function isLeftAlone({ state, maintenanceSince }: NodeRow): boolean {
 
 /**
  * Whether the power differs from what was wanted and may be set back. A protected node is never switched off, and a
- * machine that may be writing its firmware is left alone.
+ * machine that may be writing its firmware, or may be that of another node, is left alone.
  */
 function isCorrectable(node: NodeRow, state: PowerState): boolean {
-  const { wantedPower, isProtected, faultKind } = node;
+  const { wantedPower, isProtected, faultKind, identityConflict } = node;
   return (
     wantedPower !== null &&
     faultKind !== "MACHINE_BUSY" &&
+    identityConflict === null &&
     state !== "UNKNOWN" &&
     state !== wantedPower &&
     !isLeftAlone(node) &&

@@ -65,7 +65,7 @@ const HELP: Readonly<Record<AttentionKind, { readonly remedy: string; readonly a
   },
   IDENTITY_CONFLICT: {
     remedy:
-      "Find out which node is the machine. Delete the other one or correct its address, or say that the value is shared (Node.sharedController, Site.sharedIdentities).",
+      "Find out which node is the machine. Delete the other one, or correct its address and inspect it, or say that the value is shared (Node.sharedController, Site.sharedIdentities).",
     actions: ["INSPECT"],
   },
   POWER_DRIFT: { remedy: "Set the power again, or have Ostler correct it (Site.correctPower).", actions: ["POWER"] },

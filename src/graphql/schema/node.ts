@@ -275,7 +275,7 @@ builder.objectFields(NodeRef, (t) => ({
     type: IdentityConflictRef,
     nullable: true,
     description:
-      "Another node that seems to be the same machine: verbs that erase or install are refused on both with IDENTITY_CONFLICT. Null if there is none. It ends when one of the nodes is deleted, has another address, or is inspected and found to be another machine, and when the value is declared as shared (`sharedController`, `Site.sharedIdentities`).",
+      "Another node that seems to be the same machine: verbs that erase or install are refused on both with IDENTITY_CONFLICT. Null if there is none. It ends when one of the nodes is deleted, gets another controller if that is the conflict, or is inspected and found to be another machine, and when the value is declared as shared (`sharedController`, `Site.sharedIdentities`).",
     resolve: NODE_FIELDS.identityConflict.value,
   }),
 }));
