@@ -45,7 +45,12 @@ const ENDS: Readonly<Record<string, (call: AnyCall) => Promise<StepResult>>> = {
 /** A step that has begun its work in an earlier entry, if `waits`, and then ends as the node's settings say. */
 const working = (waits: boolean) => async (call: AnyCall) => {
   if (waits && call.memo === null) return { kind: "wait", seconds: 0, memo: { task: "1" } } as const;
-  const { gate, end, atRest } = call.settings;
+  const { gate, end, atRest, parks, restAt } = call.settings;
+  if (parks) return { kind: "wait", seconds: 3600, memo: { task: "1" } } as const;
+  if (Array.isArray(restAt)) {
+    const number = Number(call.attemptKey.split(":").at(-1));
+    return failed({ retryable: true, ...(restAt.includes(number) && { atRest: true }) });
+  }
   if (typeof gate === "string") await passGate(gate, call.node.name, null);
   if (atRest) return failed({ atRest: true });
   return (ENDS[String(end)] ?? (async () => failed()))(call);
@@ -69,6 +74,7 @@ const base = aDriver("flasher", {
       touches: ["DISKS"],
       worksAlone: true,
     }),
+    aStep("repeat", "clean", working(false), { ...declared, idempotent: true, interruptible: "NEVER", touches: [] }),
     aStep("ordinary", "clean", working(true), { ...declared, interruptible: "AT_BOUNDARY", touches: ["DISKS"] }),
   ),
   deploy: stepsOf(
@@ -141,6 +147,21 @@ describe("machine that may still be at a step that must not be cut", () => {
     },
   );
 
+  test("driver's word that the machine is at rest counts for an attempt, not for an earlier one that left it at work", async () => {
+    const [first, second] = [await aFlasher({ restAt: [1] }), await aFlasher({ restAt: [2] })];
+    for (const node of [first, second])
+      await ostler.operationEnds(await ostler.begin("CLEAN", [node], cleaning("repeat")));
+    expect((await ostler.node(first)).faultKind, "Its second attempt is not at rest.").toBe("MACHINE_BUSY");
+    expect((await ostler.node(second)).faultKind, "Its first attempt was not at rest.").toBe("MACHINE_BUSY");
+    expect([touched.get(first.name), touched.get(second.name)]).toEqual([undefined, undefined]);
+  });
+
+  test("machine that was not reached in any attempt is cleaned up as after every failure", async () => {
+    const node = await aFlasher({ restAt: [1, 2] });
+    await ostler.operationEnds(await ostler.begin("CLEAN", [node], cleaning("repeat")));
+    expect((await ostler.node(node)).faultKind).toBeNull();
+  });
+
   test("step that may be cut is cleaned up after its failure", async () => {
     const node = await aFlasher();
     await ostler.operationEnds(await ostler.begin("CLEAN", [node], cleaning("ordinary")));
@@ -161,6 +182,21 @@ describe("machine that may still be at a step that must not be cut", () => {
     expect(await ostler.node(node)).toMatchObject({ faultKind: "MACHINE_BUSY" });
     expect(await ostler.run(id, node)).toMatchObject({ state: "ABORTED", leftAs: { mayBeWorking: true } });
   });
+
+  test.each(["set_bios", "erase"])(
+    "abort with mode: CUT switched off a machine that goes on with %s; it is left alone",
+    async (step) => {
+      const node = await aFlasher({ parks: true });
+      const id = await ostler.begin("CLEAN", [node], cleaning(step));
+      await ostler.nodeBecomes(node, "CLEAN_WAIT");
+      await ostler.engine.abort(ALICE, { work: { ids: [node.id] }, mode: "CUT" });
+      expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+      expect(touched.get(node.name)).toBeUndefined();
+      expect(await ostler.node(node)).toMatchObject({ faultKind: "MACHINE_BUSY" });
+      const { refusals } = await ostler.engine.restart(ALICE, { work: { operationId: id } });
+      expect(refusals, "An abort is no look at the machine.").toMatchObject([{ code: "INVALID_STATE" }]);
+    },
+  );
 
   test("forced abort of a step that must not be cut marks the node", async () => {
     const gate = aGate();

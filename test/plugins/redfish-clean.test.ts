@@ -442,6 +442,17 @@ describe("Redfish steps that fail with the machine at rest", () => {
     });
   });
 
+  test("update that is refused because another one runs was taken for rest, and the machine switched off in mid-flash [R-772]", async () => {
+    await using images = await serveImages();
+    await using lab = await redfishLab({ timing: { taskMs: 60_000 } });
+    const args = components(`${images.url}/NIC/23.0`);
+    expect(await lab.enter("update_firmware", args)).toMatchObject({ kind: "wait" });
+    lab.bmc.faults.add({ kind: "answer", status: 400, body: "error", method: "POST", path: "SimpleUpdate" });
+    const refused = await lab.enter("update_firmware", args);
+    expect(refused).toMatchObject({ kind: "failed", reason: expect.stringContaining("400") });
+    expect(refused).not.toHaveProperty("atRest");
+  });
+
   test("update_firmware says so after the task itself has failed, and after a file server does not answer [R-772]", async () => {
     await using images = await serveImages();
     await using lab = await redfishLab();
