@@ -37,6 +37,8 @@ const (
 	formatTimeout = 6 * time.Hour
 	adminTimeout  = time.Minute
 	sanitizePoll  = time.Second
+	// sanitizeMisses is how often in a row the progress may not be readable.
+	sanitizeMisses = 300
 )
 
 // adminCommand is struct nvme_passthru_cmd.
@@ -186,20 +188,25 @@ func nvmeSanitize(ctx context.Context, d disk.Disk, found controller, progress f
 	if err := device.admin(adminCommand{opcode: opSanitize, cdw10: found.sanitize()}, nil, adminTimeout); err != nil {
 		return err
 	}
-	for {
+	for misses := 0; ; {
 		data := make([]byte, logBytes)
 		command := adminCommand{opcode: opGetLog, nsid: allNamespaces, cdw10: logSanitize | (logBytes/4-1)<<16}
 		if err := device.admin(command, data, adminTimeout); err != nil {
-			return err
+			// The drive goes on without an answer: a failure here would be taken for its end.
+			if misses++; misses > sanitizeMisses {
+				return err
+			}
+		} else {
+			running, percent, failed := parseSanitizeLog(data)
+			if failed {
+				return fmt.Errorf("the drive reports that its sanitize operation failed")
+			}
+			if !running {
+				return nil
+			}
+			misses = 0
+			progress(percent)
 		}
-		running, percent, failed := parseSanitizeLog(data)
-		if failed {
-			return fmt.Errorf("the drive reports that its sanitize operation failed")
-		}
-		if !running {
-			return nil
-		}
-		progress(percent)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
