@@ -46,15 +46,30 @@ export function conflictMessage(name: string, { kind, value, nodeName }: Shared)
 }
 
 /** Ports that a notation of an address may leave out, as all drivers do not have the same. */
-const DEFAULT_PORT = /^(\[[^\]]*\]|[^:]*):(?:443|623)$/;
-const IPV6 = /^\[?([0-9a-f.:]*:[0-9a-f.:]*:[0-9a-f.:]*)\]?$/;
+const DEFAULT_PORTS: ReadonlySet<string> = new Set(["443", "623"]);
+const WITH_PORT = /^(\[[^\]]*\]|[^:]*):(\d{1,5})$/;
 
 /** The identity of a management controller: on their default ports, two drivers reach the same one at an address. */
 export function controllerKey(controller: string): string {
   const text = controller.trim().toLowerCase();
-  const host = (DEFAULT_PORT.exec(text)?.[1] ?? text).replace(/\.$/, "");
-  const url = `http://[${IPV6.exec(host)?.[1] ?? ""}]`;
-  return URL.canParse(url) ? new URL(url).hostname.slice(1, -1) : host;
+  const [, address = text, port = ""] = WITH_PORT.exec(text) ?? [];
+  const host = hostKey(address.replaceAll(/^\[|\]$/g, "").replace(/\.$/, ""));
+  if (port === "" || DEFAULT_PORTS.has(port)) return host;
+  return `${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+const IP_NOTATION = /^[0-9a-fx.:]+$/;
+const MAPPED = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/;
+
+/** An IP address in one of its notations, such as octal, a single number or IPv4-mapped, or a name as it is. */
+function hostKey(host: string): string {
+  const url = `http://${host.includes(":") ? `[${host}]` : host}`;
+  if (!IP_NOTATION.test(host) || !URL.canParse(url)) return host;
+  const address = new URL(url).hostname.replaceAll(/^\[|\]$/g, "");
+  const words = MAPPED.exec(address)
+    ?.slice(1)
+    .map((word) => Number.parseInt(word, 16));
+  return words ? words.flatMap((word) => [word >> 8, word & 255]).join(".") : address;
 }
 
 /** Letters and digits of texts that stand where there is no serial number. */
