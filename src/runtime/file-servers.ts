@@ -88,7 +88,8 @@ const DEFAULT_PORTS: Readonly<Record<string, string>> = { "http:": "80", "https:
 
 /** The server of a URL, whose unusual spellings of addresses are resolved; null if it names none. */
 function serverOf(url: string): Server | null {
-  const parsed = URL.parse(url);
+  // Programs do not agree on the host of a URL with a backslash.
+  const parsed = /[\\\s]/.test(url) ? null : URL.parse(url);
   if (!parsed || parsed.hostname === "") return null;
   const host = parsed.hostname
     .replaceAll(/^\[|\]$/g, "")

@@ -61,6 +61,8 @@ describe("a URL is judged before its name is looked up", () => {
     ["http://224.0.0.1/x", "multicast"],
     ["http://255.255.255.255/x", "broadcast"],
     ["http://user@files.example/x", "a user or a password"],
+    ["http://files.example\\@127.0.0.1/x", "not the URL of a file"],
+    ["http://files.example/\n@127.0.0.1/x", "not the URL of a file"],
     ["http://:canary@files.example/x", "a user or a password"],
     ["file:///etc/passwd", "not the URL"],
     ["/etc/passwd", "not the URL"],

@@ -221,7 +221,8 @@ async function send(
   if (simple) {
     const protocols = await allowedValues(service, simple.info, "TransferProtocol");
     const protocol = new URL(url).protocol === "https:" ? "HTTPS" : "HTTP";
-    const body = { ImageURI: url, ...(protocols?.includes(protocol) && { TransferProtocol: protocol }) };
+    // In the form that was checked: BMCs read other notations of a host in their own way.
+    const body = { ImageURI: new URL(url).href, ...(protocols?.includes(protocol) && { TransferProtocol: protocol }) };
     const target = text(software, "@odata.id");
     if (target === undefined) return service.post(simple.target, body, what);
     return service.post(simple.target, { ...body, Targets: [target] }, what).catch((error: unknown) => {
