@@ -540,6 +540,19 @@ describe("node after a failure", () => {
     },
   );
 
+  test("powerOff: false of an abort that met a failed step was thrown away [R-722]", async () => {
+    const undoing = aGate();
+    const { node, id } = await failing("CLEAN", {
+      "clean.erase_disks": { fail: "worn out" },
+      "driver.abort": { gate: undoing.name },
+    });
+    await undoing.arrivals();
+    expect((await abort(node, { powerOff: false })).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
+    undoing.open();
+    await ostler.operationEnds(id);
+    expect(await ostler.run(id, node)).toMatchObject({ state: "ABORTED", leftAs: { power: "ON" } });
+  });
+
   test("powerOff: true of a repeated abort was thrown away [R-722]", async () => {
     const undoing = aGate();
     const { node, id } = await failing(

@@ -69,7 +69,6 @@ export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort
   const deadline = () => new Deadline(abortCleanUpMs);
   let power = abort.power ?? claimed.node.powerState;
   const begun = new Set((await attemptsOf(database.reader, [run.id])).map(({ step: index }) => index));
-  const powerOff = !isLeftAlone && (await isPoweredOff(database.reader, claimed));
   const step = attempt ? plan.steps[attempt.step] : undefined;
   await confirm();
   if (call && step) {
@@ -81,6 +80,8 @@ export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort
     }
   }
   await confirm();
+  // Read now: an abort may have been accepted while the step was undone.
+  const powerOff = !isLeftAlone && (await isPoweredOff(database.reader, claimed));
   if (begun.size > 0 && powerOff) {
     try {
       power = await setPower(machine, "OFF", { deadline: deadline(), lane: "ENDING", confirm, kill, log, end });
