@@ -57,8 +57,15 @@ export function erasureGaps({ account, inspected, isDiskless, leaveOut }: Erasur
   const disks = account.filter(({ erased, medium }) => erased || !medium);
   const isAllowed = (disk: KnownDisk) => leaveOut.some((given) => isNamed(disk, given));
   // The paths to a disk are named together. Media of the BMC may stay.
-  const spared = identitiesOf(account.filter((disk) => isAllowed(disk) || (disk.medium && !disk.erased)));
-  const mayStay = (disk: KnownDisk) => isAllowed(disk) || identities(disk).some((one) => spared.has(one));
+  const staying = account.filter((disk) => isAllowed(disk) || (disk.medium && !disk.erased));
+  const spared = identitiesOf(staying);
+  const sparedNames = new Set(staying.flatMap(({ names }) => names));
+  const mayStay = (disk: KnownDisk) => {
+    const own = identities(disk);
+    // A medium has no serial number as a rule.
+    const isNamedSo = own.length === 0 && disk.names.some((name) => sparedNames.has(name));
+    return isAllowed(disk) || isNamedSo || own.some((one) => spared.has(one));
+  };
   const leftOut = disks.filter((disk) => !disk.erased && !mayStay(disk));
   const reported = new Set<string>();
   const unseen: ErasureGap[] = [];

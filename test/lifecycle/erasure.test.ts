@@ -40,6 +40,13 @@ describe("erasure", () => {
     expect(gaps([leftOut("sda"), erased("sdb")])).toEqual(["LEFT_OUT sda"]);
   });
 
+  test("a medium of the BMC without a serial number that an inspection reported too was taken for an unseen disk", () => {
+    expect(gaps([erased("sda"), leftOut("sr0", { medium: true })], [[disk("sda"), disk("sr0")]])).toEqual([]);
+    expect(gaps([erased("sda"), leftOut("sr0", { medium: true })], [[disk("sda"), disk("sdb")]])).toEqual([
+      "UNSEEN sdb",
+    ]);
+  });
+
   test("an erasure of a diskless machine may find no disk, unless an inspection has", () => {
     expect(gaps([], [], [], true)).toEqual([]);
     expect(gaps([], [[disk("bay 1")]], [], true)).toEqual(["UNSEEN bay 1"]);
