@@ -130,12 +130,12 @@ class WorkerPool implements Pool {
         if (leftUntil(job.deadline) <= 0)
           throw new IsolationError(
             `The time for ${job.what} ended before a process of driver "${plugin.name}" started it.`,
-            { kind: "TIMEOUT", retryable: true },
+            { kind: "TIMEOUT", retryable: true, withoutEffect: true },
           );
         if (attempts === ATTEMPTS_MAX)
           throw new IsolationError(
             `${ATTEMPTS_MAX} processes of driver "${plugin.name}" ended before they started the call, the last by ${error.message}. Check the memory of the machine that runs the service.`,
-            { retryable: true },
+            { retryable: true, withoutEffect: true },
           );
       } finally {
         this.#slots.release(lane);
@@ -302,6 +302,7 @@ class WorkerPool implements Pool {
       this.#firstWaiterOf(plugin)?.reject(
         new IsolationError(`The process of driver "${plugin.name}" failed to start: ${messageOf(error)}.`, {
           retryable: true,
+          withoutEffect: true,
         }),
       );
       return undefined;

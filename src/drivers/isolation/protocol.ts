@@ -260,13 +260,20 @@ export class IsolationError extends Error implements DriverError {
   override readonly name = "DriverError";
   readonly kind: DriverErrorKind;
   readonly retryable: boolean;
+  readonly withoutEffect: boolean;
+  /** `withoutEffect`: the driver was not called. */
   constructor(
     message: string,
-    { kind = "OTHER", retryable }: { readonly kind?: DriverErrorKind; readonly retryable: boolean },
+    {
+      kind = "OTHER",
+      retryable,
+      withoutEffect = false,
+    }: { readonly kind?: DriverErrorKind; readonly retryable: boolean; readonly withoutEffect?: boolean },
   ) {
     super(message);
     this.kind = kind;
     this.retryable = retryable;
+    this.withoutEffect = withoutEffect;
   }
 }
 

@@ -161,7 +161,7 @@ export function serializeCall(id: number, { target, given, deadline, what }: Job
   const refusal = (reason: string) =>
     new IsolationError(
       `The arguments of ${what} cannot be sent to the driver's process: ${reason}. Check what the schemas of its settings and arguments produce.`,
-      { retryable: false },
+      { retryable: false, withoutEffect: true },
     );
   const message: ToWorker = { kind: "call", id, target, given, leftMs: leftUntil(deadline) };
   let line: string;

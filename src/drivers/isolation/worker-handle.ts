@@ -408,9 +408,7 @@ class WorkerHandle implements Handle {
   #errorOfStart(how: string, cause: string): IsolationError {
     const message = `The process of driver "${this.plugin.name}" failed to start: ${cause}`;
     const isKilled = this.#killReason === null && how.startsWith("signal");
-    return isKilled
-      ? new StartKilledError(message, { retryable: true })
-      : new IsolationError(message, { retryable: true });
+    return new (isKilled ? StartKilledError : IsolationError)(message, { retryable: true, withoutEffect: true });
   }
 
   /** The error of the call during which the process ended. */
