@@ -9,7 +9,7 @@ export const NODE_FAULTS = {
   CLEAN_UP_FAILED:
     "A clean-up after a failure or an abort failed, so the machine is in an unknown condition. A successful verification, cleaning or clean-up ends it, whatever becomes of the rest of the run.",
   MACHINE_BUSY:
-    "A step that must not be cut has failed or was given up, and the machine may still be writing its firmware or erasing its disks. It was left as it is. The machine's own report that it has ended, read with the power, ends the fault, and so does a cleaning, a deployment or a tear-down that a person starts with `force: true`.",
+    "A step that must not be cut has failed or was given up, and the machine may still be writing its firmware or erasing its disks. It was left as it is. The machine's own report that it has ended, read with the power, ends the fault, and so does a cleaning, a deployment, a tear-down or a change of power that a person starts with `force: true`.",
 } as const;
 
 export type NodeFault = keyof typeof NODE_FAULTS;

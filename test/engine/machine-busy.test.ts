@@ -296,6 +296,14 @@ describe("node with the fault MACHINE_BUSY", () => {
     await ostler.engine.updateSite(ALICE, { correctPower: false });
   });
 
+  test("change of power that a person forces ends the fault, and switching it on does not", async () => {
+    const { node } = await busyNode();
+    await ostler.operationEnds(await ostler.begin("POWER", [node], { options: { powerAction: "ON" } }));
+    expect((await ostler.node(node)).faultKind).toBe("MACHINE_BUSY");
+    await ostler.operationEnds(await ostler.begin("POWER", [node], { options: { powerAction: "OFF", force: true } }));
+    expect((await ostler.node(node)).faultKind).toBeNull();
+  });
+
   test("work that a person forces ends the fault when it begins", async () => {
     const { node } = await busyNode();
     const id = await ostler.begin("CLEAN", [node], { options: { force: true } });

@@ -9,11 +9,11 @@
  *
  * The functions here note changes of the run's node in the ledger.
  */
+import { isDestructive } from "../../lifecycle/admission.ts";
 import { edge, kindOf } from "../../lifecycle/machine.ts";
 import type { NodeEvent } from "../../lifecycle/node-states.ts";
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import { mustNotBeCut } from "../../lifecycle/touches.ts";
-import type { LegPhase } from "../../lifecycle/verbs.ts";
 import type { PowerState } from "../../drivers/driver.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import type { ImageRow } from "../../store/images.ts";
@@ -23,6 +23,7 @@ import { UNTOUCHED } from "../../store/runs.ts";
 import type { LockedRun } from "../../store/run-locks.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { stepLabel } from "../plans/plan.ts";
+import { powerChangeOf } from "../plans/reserved-steps.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
 import { interruptOf } from "../scheduling/waiting-runs.ts";
 import type { Fault } from "./driver-result.ts";
@@ -159,15 +160,19 @@ export function enterLegs(context: RunContext, leg: number): void {
     claimed.leg += 1;
     const enter = claimed.plan.legs[claimed.leg]?.enter ?? [];
     // Only work that a person has forced gets here with this fault.
-    const fault = changesMachine(claimed.plan.legs[claimed.leg]?.phase) ? faultEnd(claimed.node, "MACHINE_BUSY") : {};
+    const fault = changesMachine(claimed.plan, claimed.leg) ? faultEnd(claimed.node, "MACHINE_BUSY") : {};
     if (Object.keys(fault).length > 0) changeNode(context, fault);
     const next = enter.findIndex((event) => edge(claimed.node.state, event));
     for (const event of enter.slice(next)) moveNode(context, event, why, stageOnEntering(claimed.plan, claimed.leg));
   }
 }
 
-function changesMachine(phase: LegPhase | undefined): boolean {
-  return phase === "clean" || phase === "deploy" || phase === "undeploy";
+/** Whether a leg is in the way of a machine that must not be cut (lifecycle/faults.ts). */
+function changesMachine({ legs, steps }: Plan, leg: number): boolean {
+  const phase = legs[leg]?.phase;
+  const step = steps.find((one) => one.leg === leg);
+  const change = phase === "power" && step?.interface === "power" ? powerChangeOf(step) : undefined;
+  return (phase !== undefined && isDestructive(phase)) || (change !== undefined && change !== "ON");
 }
 
 /**

@@ -60,7 +60,7 @@ const HELP: Readonly<Record<AttentionKind, { readonly remedy: string; readonly a
   STOPPED: { remedy: "Restart the work, or verify the node with manageNodes.", actions: ["RESTART", "MANAGE"] },
   FAULT: {
     remedy:
-      "Check the machine; for an unreachable BMC, repair its connection. A machine that may still be working is not to be switched off.",
+      "Check the machine; for an unreachable BMC, repair its connection. Do not switch off a machine that may still be at work: ask it with readPower, or look at it and send the request with force: true.",
     actions: ["CLEAN", "MANAGE"],
   },
   IDENTITY_CONFLICT: {
@@ -111,7 +111,10 @@ function causeOf({ kind, state, step, driver, code, detail, message, runsOf }: S
   const where = state === null ? "" : ` ${state.toLowerCase().replaceAll("_", " ")}`;
   const what = code ?? detail;
   const meaning = runsOf ? "The work on the node failed." : ATTENTION_KINDS[kind];
-  const first = `${meaning} Here:${where}${at}${driver === null ? "" : `, driver ${driver}`}${what === null ? "" : `, ${what}`}.`;
+  const facts = [`${where}${at}`.trim(), driver === null ? "" : `driver ${driver}`, what ?? ""].filter(
+    (fact) => fact !== "",
+  );
+  const first = `${meaning} Here: ${facts.join(", ")}.`;
   return message === null ? first : `${first} The oldest: ${message}`;
 }
 
