@@ -192,7 +192,7 @@ const ACTIVITY_MS = 60_000;
  * Whether the machine reports that it does nothing that must not be cut; false without an answer, and if the node takes
  * such steps from another driver, of whose work this one knows nothing.
  */
-async function readsIdle({ patience: _, ...basis }: CallBasis, cancel: AbortSignal): Promise<boolean> {
+async function readsIdle(basis: CallBasis, cancel: AbortSignal): Promise<boolean> {
   const { composition } = basis.machine;
   const deadline = new Deadline(ACTIVITY_MS);
   try {
