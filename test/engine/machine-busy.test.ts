@@ -147,7 +147,7 @@ describe("machine that may still be at a step that must not be cut", () => {
     },
   );
 
-  test("driver's word that the machine is at rest counts for an attempt, not for an earlier one that left it at work", async () => {
+  test("driver's word that the machine is at rest counts for an attempt, not for an earlier one that left it working", async () => {
     const [first, second] = [await aFlasher({ restAt: [1] }), await aFlasher({ restAt: [2] })];
     for (const node of [first, second])
       await ostler.operationEnds(await ostler.begin("CLEAN", [node], cleaning("repeat")));
@@ -194,7 +194,7 @@ describe("machine that may still be at a step that must not be cut", () => {
       expect(touched.get(node.name)).toBeUndefined();
       expect(await ostler.node(node)).toMatchObject({ faultKind: "MACHINE_BUSY" });
       const { refusals } = await ostler.engine.restart(ALICE, { work: { operationId: id } });
-      expect(refusals, "An abort is no look at the machine.").toMatchObject([{ code: "INVALID_STATE" }]);
+      expect(refusals, "An abort does not say that a person has looked.").toMatchObject([{ code: "INVALID_STATE" }]);
     },
   );
 
