@@ -163,7 +163,7 @@ export function failStep(context: StepContext, fault: Fault, ignoredSignal = fal
 
 /**
  * A driver's word that the machine is at rest counts only if it can know: without a memo it knows of no entry whose
- * process died, and of no earlier attempt that may have left the machine at work.
+ * process died, and of no earlier attempt that may have left the machine working.
  */
 async function believedFault({ ledger, step, attempt }: StepContext, fault: Fault): Promise<Fault> {
   const { atRest, ...rest } = fault;

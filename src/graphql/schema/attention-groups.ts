@@ -60,7 +60,7 @@ const HELP: Readonly<Record<AttentionKind, { readonly remedy: string; readonly a
   STOPPED: { remedy: "Restart the work, or verify the node with manageNodes.", actions: ["RESTART", "MANAGE"] },
   FAULT: {
     remedy:
-      "Check the machine; for an unreachable BMC, repair its connection. Do not switch off a machine that may still be at work: ask it with readPower, or look at it and send the request with force: true.",
+      "Check the machine; for an unreachable BMC, repair its connection. Do not switch off a machine that may still be working: ask it with readPower, or look at it and send the request with force: true.",
     actions: ["CLEAN", "MANAGE"],
   },
   IDENTITY_CONFLICT: {
