@@ -3,6 +3,7 @@
  * disks that inspections have reported. Pure: the caller reads the facts. Disks without serial number and WWN are
  * counted.
  */
+import { serialKey } from "./identity.ts";
 
 /** The consequence of an erasure that is not proven for every disk. */
 export const UNERASED_DISKS = {
@@ -160,9 +161,6 @@ function identities({ serial, wwn }: KnownDisk): string[] {
   return [identity(serial), identity(wwn)].filter((one) => one !== null);
 }
 
-/** Texts that firmware reports in place of a serial number. */
-const MEANINGLESS = /^(.)\1*$|^0?1234567890?$|^(na|none|null|unknown|notavailable|notspecified|tobefilledbyoem)$/;
-
 /** A serial number or WWN without the differences between sources; null if it identifies nothing. */
 function identity(given: string | null): string | null {
   const plain = (given ?? "")
@@ -171,7 +169,7 @@ function identity(given: string | null): string | null {
     .replace(/^(naa|eui|uuid|nvme|t10)\.|^wwn-/, "")
     .replace(/^0x/, "")
     .replaceAll(/[^a-z0-9]/g, "");
-  return plain === "" || MEANINGLESS.test(plain) ? null : plain;
+  return serialKey(plain) === null ? null : plain;
 }
 
 function isNamed({ names, serial, wwn }: KnownDisk, given: string): boolean {

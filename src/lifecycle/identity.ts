@@ -83,7 +83,7 @@ const SEQUENCES = ["0123456789ABCDEF", "123456789ABCDEF", "0123456789", "1234567
 const SEQUENCE_LENGTH_MIN = 6;
 const SERIAL_LENGTH_MAX = 128;
 
-/** Null if the serial number identifies no machine. */
+/** Null if the serial number, of a machine or a part of one, identifies nothing. */
 export function serialKey(serial: string): string | null {
   const text = serial.trim().replaceAll(/\s+/g, " ").toUpperCase();
   const bare = text.replaceAll(/[^\p{L}\p{N}]/gu, "");

@@ -47,6 +47,15 @@ describe("erasure", () => {
     ]);
   });
 
+  test.each(["0123456789ABCDEF", "Default string", "N/A"])(
+    "two disks with the filler %s as serial number were taken for one",
+    (serial) => {
+      const known = [disk("sda", { serial }), disk("sdb", { serial })];
+      expect(gaps([erased("sda", { serial })], [known])).toHaveLength(1);
+      expect(gaps([erased("sda", { serial }), erased("sdb", { serial })], [known])).toEqual([]);
+    },
+  );
+
   test("an erasure of a diskless machine may find no disk, unless an inspection has", () => {
     expect(gaps([], [], [], true)).toEqual([]);
     expect(gaps([], [[disk("bay 1")]], [], true)).toEqual(["UNSEEN bay 1"]);
