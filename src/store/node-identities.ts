@@ -108,19 +108,7 @@ export async function insertIdentities(
 ): Promise<void> {
   for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
     const page = rows.slice(from, from + ROWS_A_STATEMENT);
-    await tx
-      .insert(nodeIdentities)
-      .values(
-        page.map(({ nodeId, kind, value, system, text, isShared }) => ({
-          nodeId,
-          kind,
-          value,
-          system,
-          text,
-          isShared,
-        })),
-      )
-      .onConflictDoNothing();
+    await tx.insert(nodeIdentities).values(page).onConflictDoNothing();
   }
 }
 

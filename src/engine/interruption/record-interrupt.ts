@@ -4,7 +4,7 @@
  * whose abort is forced.
  */
 import { edge } from "../../lifecycle/machine.ts";
-import type { NodeEvent, NodeState } from "../../lifecycle/node-states.ts";
+import type { NodeEvent } from "../../lifecycle/node-states.ts";
 import { mustNotBeCut } from "../../lifecycle/touches.ts";
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import { abortAttempts, attemptsUnderWay } from "../../store/attempts.ts";
@@ -17,6 +17,7 @@ import { countUnfinished } from "../../store/operation-runs.ts";
 import { changeClaimedRuns, finishRuns, interruptRuns } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
+import { faultChange } from "../execution/node-faults.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { UNKNOWN_CONDITION, abortedFailure } from "../scheduling/abort-outcome.ts";
 import { settleMany } from "../scheduling/finish-run.ts";
@@ -140,7 +141,7 @@ async function forceEnds(
   await Promise.all(
     changeNodes(
       transaction,
-      ends.map(({ run, ...end }) => forcedHops(run, nodes.get(run.nodeId)?.state, { ...end, interrupt })),
+      ends.map(({ run, ...end }) => forcedHops(run, nodes.get(run.nodeId), { ...end, interrupt })),
     ),
   );
   await finishRuns(tx, runIds, "ABORTED");
@@ -156,7 +157,7 @@ async function forceEnds(
 
 function forcedHops(
   run: RunRow,
-  from: NodeState | undefined,
+  node: NodeRow | undefined,
   {
     step,
     failure,
@@ -169,9 +170,10 @@ function forcedHops(
     readonly interrupt: InterruptEffect["interrupt"];
   },
 ): Hop[] {
-  if (!from) return [];
-  const fault = { faultKind: "MACHINE_BUSY", faultSince: new Date(), faultMessage: failure.message } as const;
-  const change = { lastError: failure, powerState: "UNKNOWN" as const, ...(mayBeWorking && fault) };
+  if (!node) return [];
+  const from = node.state;
+  const fault = mayBeWorking ? faultChange(node, "MACHINE_BUSY", failure.message) : {};
+  const change = { lastError: failure, powerState: "UNKNOWN" as const, ...fault };
   const moved = edge(from, "abort");
   if (!moved) return [{ nodeId: run.nodeId, from, why: null, change }];
   const why = {
@@ -186,10 +188,7 @@ function forcedHops(
   return [{ nodeId: run.nodeId, from, why, change: { ...change, state: moved.to } }];
 }
 
-async function lockNodesOf(
-  transaction: Transaction,
-  runs: readonly RunRow[],
-): Promise<ReadonlyMap<string, Pick<NodeRow, "id" | "state">>> {
+async function lockNodesOf(transaction: Transaction, runs: readonly RunRow[]): Promise<ReadonlyMap<string, NodeRow>> {
   const nodes = await lockNodes(
     transaction.tx,
     runs.map(({ nodeId }) => nodeId),

@@ -84,24 +84,11 @@ export async function updateSite(
 
 /** The policy with the change applied. */
 function changed(policy: SitePolicy, change: SiteChange): SitePolicy {
-  const {
-    phaseLimits,
-    controllerLimit,
-    automaticCleaning,
-    correctPower,
-    powerOnFailure,
-    sharedIdentities,
-    unerasedDisks,
-    steps,
-  } = change;
+  const { phaseLimits, steps } = change;
   const next = {
+    ...change,
+    ifRevision: undefined,
     phaseLimits: phaseLimits ? Object.fromEntries(phaseLimits.map(({ phase, limit }) => [phase, limit])) : phaseLimits,
-    controllerLimit,
-    automaticCleaning,
-    correctPower,
-    powerOnFailure,
-    sharedIdentities,
-    unerasedDisks,
     steps: steps ? steps.map(policyOf) : steps,
   };
   const merged = Object.entries({
