@@ -20,7 +20,7 @@ import { RELEASE, changeNode, enterLegs, leaveLeg, moveNode, resume } from "./cl
 import type { ClaimedRun, EnterStep, Release, RunContext, RunDirective, StepContext } from "./claimed-run.ts";
 import { beginAbort, failRun, finishRun } from "./end-run.ts";
 import type { Ledger } from "./ledger.ts";
-import { faultEnd } from "./node-faults.ts";
+import { faultEnd } from "../../store/node-faults.ts";
 
 /** Continues the run at a position, where no step is running. */
 export async function passBoundary(context: RunContext, position: number): Promise<RunDirective> {

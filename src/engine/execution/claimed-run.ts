@@ -27,7 +27,7 @@ import { powerChangeOf } from "../plans/reserved-steps.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
 import { interruptOf } from "../scheduling/waiting-runs.ts";
 import type { Fault } from "./driver-result.ts";
-import { faultEnd, reached } from "./node-faults.ts";
+import { faultEnd, reached } from "../../store/node-faults.ts";
 import type { Ledger } from "./ledger.ts";
 import { sentence } from "../../runtime/text.ts";
 import type { HeldJob } from "../jobs/leases.ts";

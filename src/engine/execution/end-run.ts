@@ -12,7 +12,7 @@ import { ENGINE } from "../scheduling/start-runs.ts";
 import { RELEASE, changeNode, isLeftAlone, moveNode, notePower, toFailure } from "./claimed-run.ts";
 import type { AbortMachine, ClaimedRun, Release, RunContext } from "./claimed-run.ts";
 import type { Fault } from "./driver-result.ts";
-import { faultChange, faultEnd } from "./node-faults.ts";
+import { faultChange, faultEnd } from "../../store/node-faults.ts";
 
 export function finishRun(
   { ledger, claimed }: RunContext,

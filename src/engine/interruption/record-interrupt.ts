@@ -17,7 +17,7 @@ import { countUnfinished } from "../../store/operation-runs.ts";
 import { changeClaimedRuns, finishRuns, interruptRuns } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
-import { faultChange } from "../execution/node-faults.ts";
+import { faultChange } from "../../store/node-faults.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { UNKNOWN_CONDITION, abortedFailure } from "../scheduling/abort-outcome.ts";
 import { settleMany } from "../scheduling/finish-run.ts";

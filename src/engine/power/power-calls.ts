@@ -11,7 +11,7 @@ import type { Observer } from "../../observer.ts";
 import { createBatchLoader } from "../../runtime/batch-loader.ts";
 import { FAILED_READINGS_MAX } from "../../lifecycle/faults.ts";
 import { cutTo, sentence } from "../../runtime/text.ts";
-import { faultChange, faultEnd, reached } from "../execution/node-faults.ts";
+import { faultChange, faultEnd, reached } from "../../store/node-faults.ts";
 import { lockNodes, nodesByIds, secretsOfNodes, updateNode } from "../../store/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
 import type { Database } from "../../store/postgres/database.ts";

@@ -1,7 +1,7 @@
 /** The columns of a node that begin and end its fault. */
-import { replaces } from "../../lifecycle/faults.ts";
-import type { NodeFault } from "../../lifecycle/faults.ts";
-import type { NodeRow } from "../../store/nodes.ts";
+import { replaces } from "../lifecycle/faults.ts";
+import type { NodeFault } from "../lifecycle/faults.ts";
+import type { NodeRow } from "./nodes.ts";
 
 type FaultColumns = Pick<NodeRow, "faultKind" | "faultSince" | "faultMessage">;
 
