@@ -227,7 +227,7 @@ describe("documentation examples", async () => {
     provideNodes: manageable,
     deployNodes: available,
     undeployNodes: active,
-    updateNodes: active,
+    redeployNodes: active,
     decommissionNodes: active,
     abort: (place) => whileCleaning(place).then(() => {}),
     stop: (place) => whileCleaning(place).then(() => {}),

@@ -92,10 +92,11 @@ export const REQUESTS: readonly ExampleRequest[] = [
 }`,
   },
   {
-    mutation: "updateNodes",
+    mutation: "redeployNodes",
     query: `mutation {
-  updateNodes(input: {
+  redeployNodes(input: {
     nodes: { cluster: { name: "berlin" } }
+    reinstall: true
     hostGroup: "service-worker"
     waves: { sizes: [{ count: 1 }, { percent: 25 }], maxFailures: { count: 0 } }
   }) {

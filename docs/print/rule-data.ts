@@ -148,7 +148,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-163",
-        rule: "The host group of a node comes from the node or from `updateNodes`, never from a variable; a run sets it only if its request asked for it.",
+        rule: "The host group of a node comes from the node or from `redeployNodes`, never from a variable; a run sets it only if its request asked for it.",
       },
       {
         id: "R-234",
@@ -159,7 +159,7 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-030", rule: "Every verb refuses a node that has disappeared, unless the request has `force`." },
       {
         id: "R-031",
-        rule: "`updateNodes` undeploys an ACTIVE node, cleans it and deploys it again, with another host group if requested.",
+        rule: "`redeployNodes` undeploys an ACTIVE node, cleans it and deploys it again, with another host group if requested.",
       },
       { id: "R-032", rule: "A failed cleaning ends an update." },
       {

@@ -230,8 +230,8 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         single: [...NODE, ...PROTECTED, ...UNABLE("deploy and clean")],
       },
       {
-        mutation: "updateNodes",
-        kind: "UPDATE",
+        mutation: "redeployNodes",
+        kind: "REDEPLOY",
         whole: [...VERB, ...IMAGE_CHOICE],
         single: [...NODE, ...PROTECTED_OR_RETIRED, ...UNABLE("deploy and clean"), ...INSTALLS_NOTHING, ...IMAGE_NODE],
         see: ["images.md"],
@@ -403,7 +403,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ["NOT_FOUND", "the node does not exist"],
           ...STALE,
           ["UNSUPPORTED_BY_DRIVER", "the driver cannot determine the management controller from the settings"],
-          ["BUSY", "an unfinished `updateNodes` deploys the node for another host group than the given one"],
+          ["BUSY", "an unfinished `redeployNodes` deploys the node for another host group than the given one"],
         ],
       },
       {
@@ -424,7 +424,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
             "INVALID_INPUT",
             "a setting that decides where a stored secret is sent changes, and the secret is not sent again",
           ],
-          ["BUSY", "an unfinished `updateNodes` deploys the node for another host group than the given one"],
+          ["BUSY", "an unfinished `redeployNodes` deploys the node for another host group than the given one"],
         ],
         see: ["bulk-edits.md"],
       },

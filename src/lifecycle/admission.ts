@@ -10,7 +10,7 @@ import type { IdentityConflict } from "./identity.ts";
 import type { Stage } from "./cluster-state.ts";
 import { kindOf } from "./machine.ts";
 import type { NodeState } from "./node-states.ts";
-import { allowedStates, route } from "./verbs.ts";
+import { NODE_VERBS, allowedStates, route, verbOf } from "./verbs.ts";
 import type { LegPhase, OperationKind, PowerChange, Route, RouteOptions } from "./verbs.ts";
 
 /** The state of a node for which a verb is judged. */
@@ -86,22 +86,7 @@ export type Verdict =
   | { readonly admitted: true; readonly route: Route }
   | { readonly admitted: false; readonly refusal: Refusal };
 
-/**
- * Verbs that a protected node always refuses, because they end its workload, and a node that may be the same machine as
- * another one.
- */
-const DESTRUCTIVE: ReadonlySet<OperationKind> = new Set([
-  "CLEAN",
-  "PROVIDE",
-  "DEPLOY",
-  "UNDEPLOY",
-  "UPDATE",
-  "DECOMMISSION",
-  "COMMISSION",
-]);
-
-/** Verbs that a node in maintenance accepts: what an operator needs to repair a machine. */
-const IN_MAINTENANCE: ReadonlySet<OperationKind> = new Set(["MANAGE", "INSPECT", "POWER", "BOOT_DEVICE"]);
+const FOR_REPAIR = NODE_VERBS.filter((verb) => verbOf(verb).isForRepair);
 
 /** Phases that leave the disks of a machine alone. */
 const HARMLESS_PHASES: ReadonlySet<LegPhase> = new Set(["verify", "inspect", "power"]);
@@ -117,9 +102,6 @@ export function isDestructive(phase: LegPhase): boolean {
 export function pausesInMaintenance({ legs }: Pick<Route, "legs">): boolean {
   return legs.some(({ phase }) => isDestructive(phase));
 }
-
-/** Verbs that a retired node refuses, because they put it into service. */
-const IN_SERVICE: ReadonlySet<OperationKind> = new Set(["PROVIDE", "COMMISSION", "DEPLOY", "UPDATE"]);
 
 /** Why a node is busy whose run is being ended. */
 export function endingMessage(
@@ -144,20 +126,21 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
       { operationId },
     );
   }
-  if (node.inMaintenance && !IN_MAINTENANCE.has(request.verb)) {
+  const { isDestructive: destroys = false, putsInService = false, isForRepair = false } = verbOf(request.verb);
+  if (node.inMaintenance && !isForRepair) {
     return refuse(
       "IN_MAINTENANCE",
-      `Node ${node.name} is in maintenance, which allows only ${[...IN_MAINTENANCE].join(", ")}. End the maintenance with clearMaintenance first.`,
+      `Node ${node.name} is in maintenance, which allows only ${FOR_REPAIR.join(", ")}. End the maintenance with clearMaintenance first.`,
     );
   }
   if (node.isProtected && endsWhatRuns(request)) {
-    return refuse("PROTECTED", `Node ${node.name} is protected. Remove the protection with updateNode first.`);
+    return refuse("PROTECTED", `Node ${node.name} is protected. Remove the protection with updateNodes first.`);
   }
   // An inspection that restarts the machine would restart that of the other node.
   const restarts = request.verb === "INSPECT" && !node.inspectsWithoutReboot && !request.force;
-  if (node.identityConflict && (DESTRUCTIVE.has(request.verb) || restarts))
+  if (node.identityConflict && (destroys || restarts))
     return refuse("IDENTITY_CONFLICT", conflictMessage(node.name, node.identityConflict));
-  if (node.isRetired && IN_SERVICE.has(request.verb)) {
+  if (node.isRetired && putsInService) {
     return refuse(
       "PROTECTED",
       `Node ${node.name} is retired. End the retirement with clearRetired first, or decommission the node.`,
@@ -221,14 +204,14 @@ function wrongState({ name, state, stage }: NodeFacts, { verb }: VerbRequest, al
   const what = kindOf(state) === "stable" || kindOf(state) === "failed" ? "" : " and has no unfinished run";
   const hint =
     verb === "DEPLOY" && state === "ACTIVE"
-      ? " Send reinstall: true to erase its system and install again, or use updateNodes."
+      ? " Send reinstall: true to erase its system and install again, or use redeployNodes."
       : "";
   return `Node ${name} is ${state}${what}. ${verb} is allowed from ${allowed.join(", ")}.${hint}`;
 }
 
 /** Whether a request would end the workload of a node. Powering on ends nothing. */
 function endsWhatRuns({ verb, options }: VerbRequest): boolean {
-  return DESTRUCTIVE.has(verb) || (verb === "POWER" && options.powerAction !== "ON");
+  return verbOf(verb).isDestructive || (verb === "POWER" && options.powerAction !== "ON");
 }
 
 /** The route of a retired node: it ends MANAGEABLE instead of AVAILABLE. */

@@ -7,26 +7,115 @@ import { edge, follow, isAtRest } from "./machine.ts";
 import { NODE_STATES, NODE_STATE_NAMES } from "./node-states.ts";
 import type { NodeEvent, NodeState, Phase } from "./node-states.ts";
 
-/** Kinds of operations that users request. */
+/** What the service knows of a verb apart from its route. */
+interface Verb {
+  readonly description: string;
+  /** Its mutation. */
+  readonly mutation: string;
+  /** Members of the mutation's input beside the terms that all verbs share. */
+  readonly takes: readonly VerbMember[];
+  /** It ends what runs on the node: protected nodes, and nodes that may be the same machine as others, refuse it. */
+  readonly isDestructive?: true;
+  /** Retired nodes refuse it. */
+  readonly putsInService?: true;
+  /** Nodes in maintenance accept it: an operator needs it to repair a machine. */
+  readonly isForRepair?: true;
+}
+
+type VerbMember =
+  | "until"
+  | "from"
+  | "reinstall"
+  | "steps"
+  | "runbook"
+  | "action"
+  | "timeoutSeconds"
+  | "device"
+  | "persistent"
+  | "mode"
+  | "hostGroup"
+  | "image"
+  | "userData";
+
+/** The verbs: kinds of operations that users request. */
 export const OPERATION_KINDS = {
-  MANAGE: "Verify power and credentials; ends MANAGEABLE.",
-  INSPECT: "Collect the inventory.",
-  CLEAN: "Run clean steps.",
-  PROVIDE: "Clean, without an inspection; ends AVAILABLE.",
-  COMMISSION: "Run the missing phases of verify, inspect, clean and deploy.",
-  DEPLOY: "Install the system; ends ACTIVE.",
-  UNDEPLOY: "Remove the workload, then clean; ends AVAILABLE.",
-  UPDATE: "Remove the workload, clean, and deploy again.",
-  DECOMMISSION: "Take out of service: tear-down and cleaning, best effort.",
-  POWER: "Change the power state.",
-  BOOT_DEVICE: "Set the boot device.",
-  DISCOVER: "Find machines at addresses and register them.",
-} as const;
+  MANAGE: {
+    description: "Verify power and credentials; ends MANAGEABLE.",
+    mutation: "manageNodes",
+    takes: [],
+    isForRepair: true,
+  },
+  INSPECT: { description: "Collect the inventory.", mutation: "inspectNodes", takes: [], isForRepair: true },
+  CLEAN: {
+    description: "Run clean steps.",
+    mutation: "cleanNodes",
+    takes: ["steps", "runbook"],
+    isDestructive: true,
+  },
+  PROVIDE: {
+    description: "Clean, without an inspection; ends AVAILABLE.",
+    mutation: "provideNodes",
+    takes: [],
+    isDestructive: true,
+    putsInService: true,
+  },
+  COMMISSION: {
+    description: "Run the missing phases of verify, inspect, clean and deploy.",
+    mutation: "commissionNodes",
+    takes: ["until", "from", "image", "userData"],
+    isDestructive: true,
+    putsInService: true,
+  },
+  DEPLOY: {
+    description: "Install the system; ends ACTIVE.",
+    mutation: "deployNodes",
+    takes: ["reinstall", "steps", "runbook", "image", "userData"],
+    isDestructive: true,
+    putsInService: true,
+  },
+  UNDEPLOY: {
+    description: "Remove the workload, then clean; ends AVAILABLE.",
+    mutation: "undeployNodes",
+    takes: [],
+    isDestructive: true,
+  },
+  REDEPLOY: {
+    description: "Remove the workload, clean, and deploy again.",
+    mutation: "redeployNodes",
+    takes: ["reinstall", "hostGroup", "image", "userData"],
+    isDestructive: true,
+    putsInService: true,
+  },
+  DECOMMISSION: {
+    description: "Take out of service: tear-down and cleaning, best effort.",
+    mutation: "decommissionNodes",
+    takes: [],
+    isDestructive: true,
+  },
+  POWER: {
+    description: "Change the power state.",
+    mutation: "setPower",
+    takes: ["action", "timeoutSeconds"],
+    isForRepair: true,
+  },
+  BOOT_DEVICE: {
+    description: "Set the boot device.",
+    mutation: "setBootDevice",
+    takes: ["device", "persistent", "mode"],
+    isForRepair: true,
+  },
+  DISCOVER: { description: "Find machines at addresses and register them.", mutation: "discoverNodes", takes: [] },
+} as const satisfies Record<string, Verb>;
 
 export type OperationKind = keyof typeof OPERATION_KINDS;
+/** A kind that works on nodes; a discovery works on addresses. */
+export type NodeVerb = Exclude<OperationKind, "DISCOVER">;
 
-/** Kinds that work on nodes; a discovery works on addresses. */
 export const NODE_VERBS = (Object.keys(OPERATION_KINDS) as OperationKind[]).filter((kind) => kind !== "DISCOVER");
+
+export function verbOf(kind: OperationKind): Verb {
+  return OPERATION_KINDS[kind];
+}
 
 /** The state in which a commission ends. */
 export type Until = "AVAILABLE" | "ACTIVE";
@@ -150,7 +239,7 @@ export function route(verb: OperationKind, state: NodeState, options: RouteOptio
       return edge(state, "undeploy")
         ? travel(state, ["undeploy", "clean"], [options.retired ? "manage" : "done"])
         : null;
-    case "UPDATE":
+    case "REDEPLOY":
       return state === "ACTIVE" ? travel(state, ["undeploy", "clean", "deploy"], ["done"]) : null;
     case "DECOMMISSION": {
       const phases = DECOMMISSION[state];

@@ -13,7 +13,7 @@ export const KINDS = [
   "COMMISSION",
   "DEPLOY",
   "UNDEPLOY",
-  "UPDATE",
+  "REDEPLOY",
   "DECOMMISSION",
   "POWER",
   "BOOT_DEVICE",
@@ -107,8 +107,8 @@ export function phasesOf(
       return from(["AVAILABLE", "DEPLOY_FAILED", ...(reinstall ? ["ACTIVE"] : [])], ["deploy"]);
     case "UNDEPLOY":
       return from(statesWith("undeploy"), ["undeploy", "clean"]);
-    case "UPDATE":
-      return from(["ACTIVE"], ["undeploy", "clean", "deploy"]);
+    case "REDEPLOY":
+      return from(reinstall ? ["ACTIVE"] : [], ["undeploy", "clean", "deploy"]);
     case "DECOMMISSION":
       return TO_UNDO[state] ?? null;
     case "POWER":
@@ -157,7 +157,7 @@ export function endOf(
     case "COMMISSION":
       return until === "ACTIVE" ? "ACTIVE" : available;
     case "DEPLOY":
-    case "UPDATE":
+    case "REDEPLOY":
       return "ACTIVE";
     case "UNDEPLOY":
       return available;
@@ -175,11 +175,11 @@ const ENDS_WHAT_RUNS: ReadonlySet<Kind> = new Set([
   "COMMISSION",
   "DEPLOY",
   "UNDEPLOY",
-  "UPDATE",
+  "REDEPLOY",
   "DECOMMISSION",
 ]);
 const IN_MAINTENANCE: ReadonlySet<Kind> = new Set(["MANAGE", "INSPECT", "POWER", "BOOT_DEVICE"]);
-const PUTS_IN_SERVICE: ReadonlySet<Kind> = new Set(["PROVIDE", "COMMISSION", "DEPLOY", "UPDATE"]);
+const PUTS_IN_SERVICE: ReadonlySet<Kind> = new Set(["PROVIDE", "COMMISSION", "DEPLOY", "REDEPLOY"]);
 
 /** Whether the request would deploy on a machine in the unknown condition that a failed clean-up leaves. */
 export function deploysWithoutCleaning(kind: Kind, state: string, options: Options): boolean {

@@ -115,7 +115,13 @@ const CLEANINGS: readonly NonNullable<Options["steps"]>[] = [
 ];
 
 /** Work that takes longer is asked for more often, so that there is something to disturb. */
-const LENGTH: Readonly<Partial<Record<Kind, number>>> = { COMMISSION: 5, DEPLOY: 4, CLEAN: 7, UPDATE: 3, UNDEPLOY: 2 };
+const LENGTH: Readonly<Partial<Record<Kind, number>>> = {
+  COMMISSION: 5,
+  DEPLOY: 4,
+  CLEAN: 7,
+  REDEPLOY: 3,
+  UNDEPLOY: 2,
+};
 /** Of each phase the state in which a step is being run, and that in which one is parked. */
 const WORKING: Readonly<Record<string, readonly [running: string, parked: string]>> = {
   verify: ["VERIFYING", ""],
@@ -249,6 +255,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   function optionsFor(kind: Kind): Options {
     if (kind === "COMMISSION") return { from: "BEGINNING", ...(random.often(0.5) && { until: "AVAILABLE" }) };
     if (kind === "DEPLOY") return random.often(0.5) ? { reinstall: true } : {};
+    if (kind === "REDEPLOY") return random.often(0.8) ? { reinstall: true } : {};
     if (kind === "CLEAN") return { steps: random.one(CLEANINGS) };
     if (kind === "BOOT_DEVICE") return { bootDevice: { device: "DISK", persistent: random.often(0.5) } };
     if (kind === "POWER") return { powerAction: random.one(["ON", "OFF", "REBOOT"] as const) };

@@ -98,7 +98,7 @@ describe("fields", () => {
       .scripted({ "deploy.configure": { gate: gate.name } })
       .made();
     const free = await ostler.aNode().made();
-    const id = await ostler.begin("UPDATE", [busy], { options: { hostGroup: "master" } });
+    const id = await ostler.begin("REDEPLOY", [busy], { options: { reinstall: true, hostGroup: "master" } });
     await gate.arrivals();
     const answer = await edit([busy, free], { hostGroup: "worker" }, { acceptance: "BEST_EFFORT" });
     expect(outcomes(answer)).toEqual(["BUSY", "CHANGED"]);

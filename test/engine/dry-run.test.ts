@@ -86,7 +86,7 @@ describe("dry run", () => {
     { what: "PROVIDE", kind: "PROVIDE", from: "MANAGEABLE" },
     { what: "DEPLOY", kind: "DEPLOY", from: "AVAILABLE" },
     { what: "UNDEPLOY", kind: "UNDEPLOY", from: "ACTIVE" },
-    { what: "UPDATE", kind: "UPDATE", from: "ACTIVE" },
+    { what: "REDEPLOY", kind: "REDEPLOY", from: "ACTIVE", more: { options: { reinstall: true } } },
     { what: "DECOMMISSION", kind: "DECOMMISSION", from: "ACTIVE" },
     { what: "POWER", kind: "POWER", from: "ACTIVE", more: { options: { powerAction: "REBOOT" } } },
     {
@@ -190,14 +190,14 @@ describe("request with a plan hash", () => {
     { what: "switches automatic cleaning off", change: { automaticCleaning: false } },
   ])("request with a plan hash is refused when the site's policy $what", async ({ change }) => {
     const node = await ostler.aNode().in("ACTIVE").made();
-    const planHash = await planned("UPDATE", [node]);
+    const planHash = await planned("UNDEPLOY", [node]);
     expect(await ostler.engine.updateSite(ALICE, change)).toEqual({ done: true, refusals: [] });
     try {
-      expect(await ostler.submit("UPDATE", [node], { planHash })).toMatchObject(STALE);
+      expect(await ostler.submit("UNDEPLOY", [node], { planHash })).toMatchObject(STALE);
     } finally {
       await ostler.engine.updateSite(ALICE, { steps: null, automaticCleaning: null });
     }
-    expect(await planned("UPDATE", [node])).toBe(planHash);
+    expect(await planned("UNDEPLOY", [node])).toBe(planHash);
   });
 
   test.each<{ what: string; more: Partial<VerbRequest> }>([

@@ -99,7 +99,7 @@ describe("CLEAN_UP_ALL", () => {
     const id = await ostler.begin("COMMISSION", [bad, guarded, updated, own]);
     for (const node of [guarded, updated, own]) await ostler.nodeBecomes(node, "ACTIVE");
     await ostler.engine.updateNode(ALICE, guarded.id, { isProtected: true });
-    const other = await ostler.begin("UPDATE", [updated]);
+    const other = await ostler.begin("REDEPLOY", [updated], { options: { reinstall: true } });
     expect((await ostler.operationEnds(other)).state).toBe("SUCCEEDED");
     const entered = ostler.entered(updated).length;
     await misfortune.arrivals();

@@ -281,7 +281,7 @@ describe("work", () => {
     expect(await ostler.runs(id)).toHaveLength(1);
     expect(await ostler.node(second)).toMatchObject({ state: "MANAGEABLE", lastError: { code: "IDENTITY_CONFLICT" } });
     expect(await ostler.node(active)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED", powerState: "ON" });
-    for (const kind of ["UNDEPLOY", "UPDATE", "DECOMMISSION", "DEPLOY", "COMMISSION", "CLEAN", "PROVIDE"] as const)
+    for (const kind of ["UNDEPLOY", "REDEPLOY", "DECOMMISSION", "DEPLOY", "COMMISSION", "CLEAN", "PROVIDE"] as const)
       for (const node of [active, second])
         expect((await ostler.submit(kind, [node])).refusals).toMatchObject([{ code: "IDENTITY_CONFLICT" }]);
     await ostler.operationEnds(await ostler.begin("INSPECT", [second]));

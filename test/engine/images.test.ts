@@ -318,8 +318,8 @@ describe("installing an image", () => {
       bootMode: "UEFI",
       callsHome: true,
     };
-    const work = { image: { id: image.id }, userData: "#again" };
-    await ostler.operationEnds(await ostler.begin("UPDATE", [node], work));
+    const work = { image: { id: image.id }, userData: "#again", options: { reinstall: true } };
+    await ostler.operationEnds(await ostler.begin("REDEPLOY", [node], work));
     expect(received.filter((one) => Array.isArray(one) && one[0] === node.name)).toEqual([
       [node.name, view, "#cloud"],
       [node.name, null, null],

@@ -21,7 +21,7 @@ describe("retired node", () => {
     ["COMMISSION", "ENROLLED"],
     ["DEPLOY", "AVAILABLE"],
     ["DEPLOY", "ACTIVE"],
-    ["UPDATE", "ACTIVE"],
+    ["REDEPLOY", "ACTIVE"],
   ] as const)("retired node refuses %s from %s", async (kind, state) => {
     const node = await ostler.aNode().in(state).made();
     await retire(node);
@@ -173,7 +173,7 @@ describe("protected node", () => {
     },
   );
 
-  test.each(["UNDEPLOY", "UPDATE"] as const)("protected node refuses %s", async (kind) => {
+  test.each(["UNDEPLOY", "REDEPLOY"] as const)("protected node refuses %s", async (kind) => {
     const node = await ostler.aNode().in("ACTIVE").made();
     await protect(node);
     expect(await codes(ostler.submit(kind, [node]))).toEqual(["PROTECTED"]);
@@ -197,7 +197,7 @@ describe("node in maintenance", () => {
     ["COMMISSION", "ENROLLED"],
     ["DEPLOY", "AVAILABLE"],
     ["UNDEPLOY", "ACTIVE"],
-    ["UPDATE", "ACTIVE"],
+    ["REDEPLOY", "ACTIVE"],
     ["DECOMMISSION", "ACTIVE"],
   ] as const)("node in maintenance refuses %s [R-033]", async (kind, state) => {
     const node = await ostler.aNode().in(state).made();

@@ -124,12 +124,12 @@ describe("deployment that installs nothing", () => {
     expect(await ostler.nodeState(node)).toBe("AVAILABLE");
   });
 
-  test.each(["DEPLOY", "COMMISSION", "UPDATE"] as const)(
+  test.each(["DEPLOY", "COMMISSION", "REDEPLOY"] as const)(
     "%s of a node whose driver installs only on request is refused [R-162]",
     async (kind) => {
       const node = await ostler
         .aNode()
-        .in(kind === "UPDATE" ? "ACTIVE" : "AVAILABLE")
+        .in(kind === "REDEPLOY" ? "ACTIVE" : "AVAILABLE")
         .with("optional")
         .made();
       expect((await ostler.submit(kind, [node])).refusals).toMatchObject([

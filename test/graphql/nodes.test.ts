@@ -209,7 +209,7 @@ describe("a node", () => {
       REBOOT: true,
       SOFT_REBOOT: true,
       BOOT_DEVICE: true,
-      UPDATE: "INVALID_STATE",
+      REDEPLOY: "INVALID_STATE",
     });
     for (const { verb, allowed, reason } of verbs)
       if (!allowed) expect(reason).toMatch(new RegExp(`^Node ${name} is ENROLLED. ${verb} is allowed from `));

@@ -88,7 +88,7 @@ describe("the query plan", () => {
     { kind: "DEPLOY", verb: "deployNodes", from: "AVAILABLE" },
     { kind: "PROVIDE", verb: "provideNodes", from: "MANAGEABLE" },
     { kind: "UNDEPLOY", verb: "undeployNodes", from: "ACTIVE" },
-    { kind: "UPDATE", verb: "updateNodes", from: "ACTIVE" },
+    { kind: "REDEPLOY", verb: "redeployNodes", from: "ACTIVE", more: { reinstall: true, hostGroup: "db" } },
     {
       kind: "DECOMMISSION",
       verb: "decommissionNodes",

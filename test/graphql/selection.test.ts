@@ -14,7 +14,7 @@ interface Answer {
 
 const ERRORS = "errors { code message path }";
 const VERBS = `
-  manageNodes inspectNodes provideNodes undeployNodes commissionNodes cleanNodes deployNodes decommissionNodes updateNodes setPower
+  manageNodes inspectNodes provideNodes undeployNodes commissionNodes cleanNodes deployNodes decommissionNodes redeployNodes setPower
   setBootDevice
   deleteNodes setMaintenance setRetired readPower readNodes abort stop restart withdrawAbort releaseHolds
 `

@@ -126,7 +126,7 @@ describe("refused verb", () => {
       node: { state: "ACTIVE", stage: "DEPLOYED" },
       request: aRequest("DEPLOY"),
       code: "INVALID_STATE",
-      says: "Send reinstall: true to erase its system and install again, or use updateNodes",
+      says: "Send reinstall: true to erase its system and install again, or use redeployNodes",
     },
     ...(["MANAGEABLE", "ENROLLED"] as const).map((state) => ({
       why: `COMMISSION on a node that is ${state} with an installed system`,
@@ -357,7 +357,7 @@ describe("admitted verb", () => {
     const retired: NodeFacts = { ...AVAILABLE, isRetired: true, inspectsWithoutReboot: true };
     const verdictOf = (verb: OperationKind) =>
       NODE_STATE_NAMES.some((state) => judge({ ...retired, state }, aRequest(verb)).admitted);
-    expect(NODE_VERBS.filter((verb) => !verdictOf(verb))).toEqual(["PROVIDE", "COMMISSION", "DEPLOY", "UPDATE"]);
+    expect(NODE_VERBS.filter((verb) => !verdictOf(verb))).toEqual(["PROVIDE", "COMMISSION", "DEPLOY", "REDEPLOY"]);
   });
 
   test("every verb that ignored that a node had DISAPPEARED is admitted on it with force only [R-030]", () => {

@@ -70,7 +70,7 @@ const EXPECTED: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     UNDEPLOY_FAILED: "undeploy clean > AVAILABLE",
     STOPPED: "undeploy clean > AVAILABLE",
   },
-  UPDATE: { ACTIVE: "undeploy clean deploy > ACTIVE" },
+  REDEPLOY: { ACTIVE: "undeploy clean deploy > ACTIVE" },
   DECOMMISSION: {
     ENROLLED: "> DECOMMISSIONED",
     MANAGEABLE: "clean > DECOMMISSIONED",
@@ -155,7 +155,7 @@ describe("route", () => {
   );
 
   test("route of an update passes through the states of an undeployment and a deployment", () => {
-    expect(route("UPDATE", "ACTIVE")?.legs.map(({ enter }) => enter)).toEqual([
+    expect(route("REDEPLOY", "ACTIVE")?.legs.map(({ enter }) => enter)).toEqual([
       ["undeploy"],
       ["clean"],
       ["done", "deploy"],
@@ -260,7 +260,7 @@ describe("route of a restart", () => {
     { now: "STOPPED", phases: "undeploy clean deploy" },
     { now: "AVAILABLE", phases: "clean deploy" },
   ] as const)("route of a restart of an update that left the node $now: $phases", ({ now, phases }) => {
-    const earlier = route("UPDATE", "ACTIVE");
+    const earlier = route("REDEPLOY", "ACTIVE");
     const resumed = earlier && resumeRoute(earlier, now, 0);
     expect(resumed?.route.legs.map(({ phase }) => phase).join(" ")).toBe(phases);
     expect(resumed?.route.target).toBe("ACTIVE");

@@ -4,7 +4,7 @@
  */
 import type { Refusal } from "../../errors.ts";
 import { imageMismatches } from "../../lifecycle/image-fit.ts";
-import type { OperationKind } from "../../lifecycle/verbs.ts";
+import { verbOf } from "../../lifecycle/verbs.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { isUuid } from "../../runtime/uuid.ts";
@@ -25,9 +25,6 @@ export interface OperationImage {
   readonly userData: string | null;
 }
 
-/** Verbs whose requests name an image. */
-const DEPLOYING: readonly OperationKind[] = ["DEPLOY", "COMMISSION", "UPDATE"];
-
 const IMAGE_PATH = ["input", "image"];
 
 /** The flaws of a request with an image or user data that do not depend on any image or node. */
@@ -35,7 +32,7 @@ export function imageChoiceFlaws({ kind, options, image, userData, restarts }: S
   if (restarts !== null) return [];
   const flaws = userDataFlaws(userData, ["input", "userData"]);
   const given = [image && "image", userData != null && "userData"].filter((name) => typeof name === "string");
-  if (DEPLOYING.includes(kind) && options.until !== "AVAILABLE") return flaws;
+  if (verbOf(kind).takes.includes("image") && options.until !== "AVAILABLE") return flaws;
   const why = kind === "COMMISSION" ? "A commission until AVAILABLE" : kind;
   return given.map((name) => ({
     code: "INVALID_INPUT",

@@ -143,8 +143,19 @@ class SharedPlans {
     const agentless = agentFlaw(node, plan, { composition, provisioning: this.#basis.provisioning });
     if (agentless) return { refusal: agentless };
     const erases = erasesData(node, plan.steps, earlier ? keptSteps(earlier) : plan.steps.filter(({ kept }) => kept));
+    if (erases && !earlier && submission.kind === "REDEPLOY" && !submission.options.reinstall)
+      return { refusal: unaskedErasure(node) };
     return { plan, target: route.target, erasesData: erases, earlier: earlier?.run ?? null };
   }
+}
+
+function unaskedErasure({ id, name }: NodeRow): Refusal {
+  return {
+    code: "INVALID_STATE",
+    message: `Node ${name} would lose its data: REDEPLOY erases its disks and installs again. Send reinstall: true to do so.`,
+    nodeId: id,
+    path: ["input", "reinstall"],
+  };
 }
 
 /** The completed steps that a restart keeps, those of phases that it does not pass through again included. */

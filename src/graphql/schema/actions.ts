@@ -1,24 +1,7 @@
 /** Actions: what a person can request for nodes and their work, each with its mutation. */
 import { NODE_VERBS, OPERATION_KINDS } from "../../lifecycle/verbs.ts";
-import type { OperationKind } from "../../lifecycle/verbs.ts";
+import type { NodeVerb } from "../../lifecycle/verbs.ts";
 import { builder, enumValues } from "../base/builder.ts";
-
-export type NodeVerb = Exclude<OperationKind, "DISCOVER">;
-
-/** Mutations of the verbs. */
-const VERB_MUTATIONS: Readonly<Record<NodeVerb, string>> = {
-  MANAGE: "manageNodes",
-  INSPECT: "inspectNodes",
-  CLEAN: "cleanNodes",
-  PROVIDE: "provideNodes",
-  COMMISSION: "commissionNodes",
-  DEPLOY: "deployNodes",
-  UNDEPLOY: "undeployNodes",
-  UPDATE: "updateNodes",
-  DECOMMISSION: "decommissionNodes",
-  POWER: "setPower",
-  BOOT_DEVICE: "setBootDevice",
-};
 
 /** Actions on the work of nodes, and on nodes without work. */
 const OTHER_ACTIONS = {
@@ -31,8 +14,8 @@ const OTHER_ACTIONS = {
   CLEAR_MAINTENANCE: { mutation: "clearMaintenance", description: "End maintenance." },
   SET_RETIRED: { mutation: "setRetired", description: "Retire: refuse to be put into service." },
   CLEAR_RETIRED: { mutation: "clearRetired", description: "End the retirement." },
-  PROTECT: { mutation: "updateNode", description: "Protect from verbs that end what runs on the node." },
-  UNPROTECT: { mutation: "updateNode", description: "Remove the protection." },
+  PROTECT: { mutation: "updateNodes", description: "Protect from verbs that end what runs on the node." },
+  UNPROTECT: { mutation: "updateNodes", description: "Remove the protection." },
   DELETE: { mutation: "deleteNodes", description: "Delete the node; its log and operations stay." },
 } as const;
 
@@ -47,32 +30,25 @@ export type OtherAction = keyof typeof OTHER_ACTIONS;
 export type NodeAction = NodeVerb | OtherAction;
 export type Action = NodeAction | keyof typeof FURTHER_ACTIONS;
 
-export const NODE_ACTION_NAMES = [
-  ...Object.keys(VERB_MUTATIONS),
-  ...Object.keys(OTHER_ACTIONS),
-] as readonly NodeAction[];
+export const NODE_ACTION_NAMES = [...NODE_VERBS, ...Object.keys(OTHER_ACTIONS)] as readonly NodeAction[];
 
 export function isVerb(action: Action): action is NodeVerb {
-  return action in VERB_MUTATIONS;
+  return action in OPERATION_KINDS;
 }
 
 export function mutationOf(action: Action): string {
-  if (isVerb(action)) return VERB_MUTATIONS[action];
-  return { ...OTHER_ACTIONS, ...FURTHER_ACTIONS }[action].mutation;
+  return { ...OPERATION_KINDS, ...OTHER_ACTIONS, ...FURTHER_ACTIONS }[action].mutation;
 }
 
-const verbMeanings = Object.fromEntries(NODE_VERBS.map((verb) => [verb, OPERATION_KINDS[verb]])) as Record<
-  NodeVerb,
-  string
->;
+const { DISCOVER: _onAddresses, ...VERB_MEANINGS } = OPERATION_KINDS;
 
 export const NodeActionEnum = builder.enumType("NodeAction", {
   description:
     "What a person can request for a node: the verbs, requests about its work, and its marks. New values may be added.",
-  values: enumValues<NodeAction>({ ...verbMeanings, ...OTHER_ACTIONS }),
+  values: enumValues<NodeAction>({ ...VERB_MEANINGS, ...OTHER_ACTIONS }),
 });
 
 export const ActionEnum = builder.enumType("Action", {
   description: "What a person can request for nodes and operations. New values may be added.",
-  values: enumValues<Action>({ ...verbMeanings, ...OTHER_ACTIONS, ...FURTHER_ACTIONS }),
+  values: enumValues<Action>({ ...VERB_MEANINGS, ...OTHER_ACTIONS, ...FURTHER_ACTIONS }),
 });

@@ -8,7 +8,7 @@ import type { EffectiveVariable } from "../../engine/input/variables.ts";
 import type { SubmitAnswer } from "../../engine/input/answers.ts";
 import type { Refusal } from "../../errors.ts";
 import { pointOfNoReturn, touchesOf } from "../../lifecycle/touches.ts";
-import type { OperationKind } from "../../lifecycle/verbs.ts";
+import { NODE_VERBS, verbOf } from "../../lifecycle/verbs.ts";
 import type { StepHistory } from "../../store/step-durations.ts";
 import type { VerbOptions } from "../../store/records.ts";
 import { builder, given, needs } from "../base/builder.ts";
@@ -238,7 +238,9 @@ const PlanInput = builder.inputType("PlanInput", {
       type: CommissionFromEnum,
       description: "For COMMISSION: what it keeps of the earlier work; STAGE by default.",
     }),
-    reinstall: t.boolean({ description: "For DEPLOY: install again on ACTIVE nodes, which erases their systems." }),
+    reinstall: t.boolean({
+      description: "For DEPLOY and REDEPLOY: install again on ACTIVE nodes, which erases their systems.",
+    }),
     steps: t.field({
       type: [StepInput],
       description: "For CLEAN and DEPLOY: steps to run in this order instead of the automatic ones.",
@@ -260,7 +262,7 @@ const PlanInput = builder.inputType("PlanInput", {
     }),
     waves: t.field({ type: WavesInput, description: "Start the nodes in waves; by default all at once." }),
     ...installFields(t),
-    hostGroup: t.string({ description: "For UPDATE: host group to deploy the nodes for." }),
+    hostGroup: t.string({ description: "For REDEPLOY: host group to deploy the nodes for." }),
     ...variableFields(t),
     onFailure: t.field({ type: FailurePolicyEnum, description: "Effect of a failed node on the others." }),
     powerOnFailure: t.field({
@@ -292,21 +294,7 @@ export const PlanPayloadRef = builder.objectRef<SubmitAnswer>("PlanPayload").imp
 type PlanRequest = typeof PlanInput.$inferInput;
 
 /** Members of the input that only some verbs take. */
-const TAKEN_BY = {
-  until: ["COMMISSION"],
-  from: ["COMMISSION"],
-  reinstall: ["DEPLOY"],
-  steps: ["CLEAN", "DEPLOY"],
-  runbook: ["CLEAN", "DEPLOY"],
-  action: ["POWER"],
-  timeoutSeconds: ["POWER"],
-  device: ["BOOT_DEVICE"],
-  persistent: ["BOOT_DEVICE"],
-  mode: ["BOOT_DEVICE"],
-  hostGroup: ["UPDATE"],
-  image: ["DEPLOY", "COMMISSION", "UPDATE"],
-  userData: ["DEPLOY", "COMMISSION", "UPDATE"],
-} as const satisfies Record<string, readonly OperationKind[]>;
+const OWN_MEMBERS = [...new Set(NODE_VERBS.flatMap((verb) => [...verbOf(verb).takes]))];
 
 /** Errors that the types of the verbs' mutations rule out: a member that the verb does not have, or a missing one. */
 function flawsOf(input: PlanRequest): Refusal[] {
@@ -320,14 +308,15 @@ function flawsOf(input: PlanRequest): Refusal[] {
         path: ["input", "kind"],
       },
     ];
-  const stray = (Object.keys(TAKEN_BY) as (keyof typeof TAKEN_BY)[]).filter(
-    (member) => input[member] != null && !(TAKEN_BY[member] as readonly OperationKind[]).includes(kind),
-  );
-  const flaws = stray.map((member): Refusal => ({
-    code: "INVALID_INPUT",
-    message: `${kind} does not accept \`${member}\`; only ${TAKEN_BY[member].join(" and ")} ${TAKEN_BY[member].length > 1 ? "do" : "does"}. Remove it.`,
-    path: ["input", member],
-  }));
+  const stray = OWN_MEMBERS.filter((member) => input[member] != null && !verbOf(kind).takes.includes(member));
+  const flaws = stray.map((member): Refusal => {
+    const takers = NODE_VERBS.filter((verb) => verbOf(verb).takes.includes(member));
+    return {
+      code: "INVALID_INPUT",
+      message: `${kind} does not accept \`${member}\`; only ${takers.join(" and ")} ${takers.length > 1 ? "do" : "does"}. Remove it.`,
+      path: ["input", member],
+    };
+  });
   for (const [needy, member] of [
     ["POWER", "action"],
     ["BOOT_DEVICE", "device"],

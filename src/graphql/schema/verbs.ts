@@ -208,11 +208,17 @@ builder.mutationField("decommissionNodes", (t) =>
   }),
 );
 
-const UpdateNodesInput = builder.inputType("UpdateNodesInput", {
-  description: "Nodes and terms of an update.",
+const RedeployNodesInput = builder.inputType("RedeployNodesInput", {
+  description: "Nodes and terms of a redeployment.",
   fields: (t) => ({
     ...workFields(t),
     ...installFields(t),
+    reinstall: t.boolean({
+      required: true,
+      defaultValue: false,
+      description:
+        "Erase the nodes and install again. Without it, a node is refused if it would lose data, as `results { erasesData }` of a plan shows.",
+    }),
     hostGroup: t.string({
       description:
         "Host group to deploy the nodes for. Drivers receive it as the variable `host_group`. By default the nodes keep their host group.",
@@ -220,15 +226,16 @@ const UpdateNodesInput = builder.inputType("UpdateNodesInput", {
   }),
 });
 
-builder.mutationField("updateNodes", (t) =>
+builder.mutationField("redeployNodes", (t) =>
   t.field({
     type: NodeWorkPayloadRef,
     ...needs("OPERATE"),
     description:
-      "Redeploy nodes: remove the workload, clean, and deploy with the present settings, optionally in another host group. Allowed from ACTIVE. A failed tear-down or cleaning ends the run.",
-    args: { input: t.arg({ type: UpdateNodesInput, required: true, description: "Nodes and terms." }) },
+      "Remove the workload, clean, and deploy again with the present settings, optionally in another host group. Allowed from ACTIVE, with `reinstall: true` if it erases data. A failed tear-down or cleaning ends the run.",
+    args: { input: t.arg({ type: RedeployNodesInput, required: true, description: "Nodes and terms." }) },
     resolve: (_root, { input }, context) =>
-      submit(context, "UPDATE", input, {
+      submit(context, "REDEPLOY", input, {
+        reinstall: input.reinstall,
         ...(input.hostGroup != null && { hostGroup: input.hostGroup }),
         ...installOf(input),
       }),

@@ -27,7 +27,7 @@ export const KINDS: Readonly<Record<string, Kind>> = {
   commissionNodes: "COMMISSION",
   deployNodes: "DEPLOY",
   undeployNodes: "UNDEPLOY",
-  updateNodes: "UPDATE",
+  redeployNodes: "REDEPLOY",
   decommissionNodes: "DECOMMISSION",
   setPower: "POWER",
   setBootDevice: "BOOT_DEVICE",

@@ -1,4 +1,4 @@
-/** updateNodes: undeploys an ACTIVE node, cleans it and deploys it again, with another host group if requested. */
+/** redeployNodes: undeploys an ACTIVE node, cleans it and deploys it again, with another host group if requested. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { Script } from "../../plugins/fake/settings.ts";
 import type { VerbRequest } from "../../src/engine/admission/request-terms.ts";
@@ -21,8 +21,11 @@ async function active(
   return node;
 }
 
-const update = (nodes: readonly TestNode[], hostGroup?: string, more: Partial<VerbRequest> = {}) =>
-  ostler.begin("UPDATE", nodes, { ...(hostGroup !== undefined && { options: { hostGroup } }), ...more });
+const redeploy = (nodes: readonly TestNode[], hostGroup?: string, more: Partial<VerbRequest> = {}) =>
+  ostler.begin("REDEPLOY", nodes, {
+    options: { reinstall: true, ...(hostGroup !== undefined && { hostGroup }) },
+    ...more,
+  });
 
 /** The variables that the last step of a deployment received. */
 async function variablesOf(id: string, node: TestNode): Promise<unknown> {
@@ -42,10 +45,10 @@ const STEPS = [
   "deploy.configure",
 ];
 
-describe("updateNodes", () => {
-  test("updateNodes leads through UNDEPLOYING, CLEANING, AVAILABLE and DEPLOYING back to ACTIVE [R-031]", async () => {
+describe("redeployNodes", () => {
+  test("redeployNodes leads through UNDEPLOYING, CLEANING, AVAILABLE and DEPLOYING back to ACTIVE [R-031]", async () => {
     const node = await active();
-    const id = await update([node]);
+    const id = await redeploy([node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.story(node, id)).toEqual(WAY);
     expect(ostler.entered(node)).toEqual(STEPS);
@@ -58,17 +61,17 @@ describe("updateNodes", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("updateNodes without a host group passes the present one to the drivers", async () => {
+  test("redeployNodes without a host group passes the present one to the drivers", async () => {
     const node = await active();
-    const id = await update([node]);
+    const id = await redeploy([node]);
     await ostler.operationEnds(id);
     expect(await variablesOf(id, node)).toEqual({ variables: { host_group: "service-worker" } });
   });
 
-  test("updateNodes to another host group passes it to the drivers, and stores it with the node at the end [R-031]", async () => {
+  test("redeployNodes to another host group passes it to the drivers, and stores it with the node at the end [R-031]", async () => {
     const gate = aGate();
     const node = await active({ "deploy.configure": { gate: gate.name } });
-    const id = await update([node], "service-master");
+    const id = await redeploy([node], "service-master");
     await gate.arrivals();
     expect((await ostler.node(node)).hostGroup).toBe("service-worker");
     gate.open();
@@ -78,21 +81,33 @@ describe("updateNodes", () => {
   });
 
   test.each(NODE_STATE_NAMES.filter((state) => isAtRest(state) && state !== "ACTIVE"))(
-    "updateNodes of a node that is %s is refused [R-031]",
+    "redeployNodes of a node that is %s is refused [R-031]",
     async (state) => {
       const node = await ostler.aNode().in(state).made();
-      expect((await ostler.submit("UPDATE", [node])).refusals).toMatchObject([
+      expect((await ostler.submit("REDEPLOY", [node])).refusals).toMatchObject([
         { code: "INVALID_STATE", nodeId: node.id, allowedStates: ["ACTIVE"] },
       ]);
       expect(await ostler.nodeState(node)).toBe(state);
     },
   );
 
+  test("redeployNodes without reinstall is refused for a node that would lose data, and erases nothing", async () => {
+    const node = await active();
+    expect(await ostler.submit("REDEPLOY", [node], { options: { hostGroup: "db" } })).toMatchObject({
+      operationId: null,
+      refusals: [
+        { code: "INVALID_STATE", nodeId: node.id, message: expect.stringContaining("Send reinstall: true to do so") },
+      ],
+    });
+    expect(await ostler.nodeState(node)).toBe("ACTIVE");
+    expect(ostler.entered(node)).toEqual([]);
+  });
+
   test.each(["", "two words", "x".repeat(64), "nul\u0000"])(
-    "updateNodes to the invalid host group %j is refused",
+    "redeployNodes to the invalid host group %j is refused",
     async (hostGroup) => {
       const node = await active();
-      expect(await ostler.submit("UPDATE", [node], { options: { hostGroup } })).toMatchObject({
+      expect(await ostler.submit("REDEPLOY", [node], { options: { hostGroup } })).toMatchObject({
         operationId: null,
         refusals: [{ code: "INVALID_INPUT", path: ["input", "hostGroup"] }],
       });
@@ -100,10 +115,10 @@ describe("updateNodes", () => {
     },
   );
 
-  test("updateNodes without automatic cleaning runs no clean step and still passes through CLEANING", async () => {
+  test("redeployNodes without automatic cleaning runs no clean step and still passes through CLEANING", async () => {
     await ostler.engine.updateSite(ALICE, { automaticCleaning: false });
     const node = await active();
-    const id = await update([node]);
+    const id = await redeploy([node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.story(node, id)).toEqual(WAY);
     expect(ostler.entered(node).filter((step) => step.startsWith("clean."))).toEqual([]);
@@ -111,16 +126,16 @@ describe("updateNodes", () => {
   });
 });
 
-describe("updateNodes that fails", () => {
+describe("redeployNodes that fails", () => {
   test.each([
     { where: "the undeployment", script: "deploy.remove_system", state: "UNDEPLOY_FAILED" },
     { where: "the cleaning", script: "clean.erase_disks", state: "CLEAN_FAILED" },
     { where: "the deployment", script: "deploy.prepare", state: "DEPLOY_FAILED" },
   ] as const)(
-    "updateNodes that fails in $where stops there: the node is $state, in its old host group, and no later step runs [R-032]",
+    "redeployNodes that fails in $where stops there: the node is $state, in its old host group, and no later step runs [R-032]",
     async ({ script, state }) => {
       const node = await active({ [script]: { fail: "no luck" } });
-      const id = await update([node], "service-master");
+      const id = await redeploy([node], "service-master");
       expect(await ostler.operationEnds(id)).toMatchObject({
         state: "FAILED",
         firstFailure: { step: script, nodeId: node.id },
@@ -136,15 +151,15 @@ describe("updateNodes that fails", () => {
     },
   );
 
-  test("updateNodes that fails for one node does not affect the others", async () => {
+  test("redeployNodes that fails for one node does not affect the others", async () => {
     const [bad, good] = [await active({ "clean.erase_metadata": { fail: "no luck" } }), await active()];
-    const id = await update([bad, good], "service-master");
+    const id = await redeploy([bad, good], "service-master");
     expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
     expect(await ostler.node(good)).toMatchObject({ state: "ACTIVE", hostGroup: "service-master" });
   });
 });
 
-describe("restart of updateNodes", () => {
+describe("restart of redeployNodes", () => {
   test.each([
     { after: "a failed undeployment", script: "deploy.remove_system", again: STEPS },
     { after: "a failed cleaning", script: "clean.erase_disks", again: STEPS.slice(2) },
@@ -155,17 +170,17 @@ describe("restart of updateNodes", () => {
     },
     { after: "a failure after the system was installed", script: "deploy.boot_system", again: STEPS.slice(5) },
   ])(
-    "restart of updateNodes after $after continues, and ends in the requested host group",
+    "restart of redeployNodes after $after continues, and ends in the requested host group",
     async ({ script, again }) => {
       const node = await active({ [script]: { failures: 1, retryable: false } });
-      const id = await update([node], "service-master");
+      const id = await redeploy([node], "service-master");
       expect((await ostler.operationEnds(id)).state).toBe("FAILED");
       const mark = ostler.entered(node).length;
       const { operationId, refusals } = await ostler.engine.restart(ALICE, { work: { operationId: id } });
       expect(refusals).toEqual([]);
       expect(await ostler.operationEnds(operationId ?? "")).toMatchObject({
         state: "SUCCEEDED",
-        kind: "UPDATE",
+        kind: "REDEPLOY",
         restartOf: id,
       });
       expect(ostler.entered(node).slice(mark)).toEqual(again);
@@ -173,10 +188,10 @@ describe("restart of updateNodes", () => {
     },
   );
 
-  test("restart of updateNodes after a stop continues from the unfinished step if requested", async () => {
+  test("restart of redeployNodes after a stop continues from the unfinished step if requested", async () => {
     const gate = aGate();
     const node = await active({ "clean.erase_metadata": { gate: gate.name } });
-    const id = await update([node], "service-master");
+    const id = await redeploy([node], "service-master");
     await gate.arrivals();
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
     gate.open();
@@ -221,10 +236,10 @@ describe("host group of a node", () => {
     expect((await ostler.node(node)).hostGroup).toBe("service-master");
   });
 
-  test("updateNode to a host group other than the one of the running updateNodes is refused [R-163]", async () => {
+  test("updateNode to a host group other than the one of the running redeployNodes is refused [R-163]", async () => {
     const gate = aGate();
     const node = await active({ "deploy.configure": { gate: gate.name } });
-    const id = await update([node], "service-master");
+    const id = await redeploy([node], "service-master");
     await gate.arrivals();
     expect((await ostler.engine.updateNode(ALICE, node.id, { hostGroup: "service-worker" })).refusals).toMatchObject([
       { code: "BUSY", operationId: id, path: ["input", "hostGroup"] },
