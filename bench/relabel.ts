@@ -60,7 +60,7 @@ const QUERY = `subscription Fleet($filter: NodeFilter) {
   }
 }`;
 const EDIT = `mutation {
-  editNodes(input: { nodes: { all: true }, setLabels: [{ key: "${LABEL}", value: "7" }] }) { errors { message } }
+  updateNodes(input: { nodes: { all: true }, setLabels: [{ key: "${LABEL}", value: "7" }] }) { errors { message } }
 }`;
 const AWAITED = `{"key":"${LABEL}","value":"7"}`;
 const OTHER = "{ nodes(first: 20) { nodes { id name state } } }";

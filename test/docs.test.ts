@@ -261,7 +261,7 @@ describe("documentation examples", async () => {
       await ask("haltWaves", `{ operationId: "${String(operation)}" }`, place);
       return { operation };
     },
-    async updateNode({ nodes }) {
+    async updateNodes({ nodes }) {
       return { node: nodes[0] };
     },
   };

@@ -75,7 +75,7 @@ test("the Python example keeps a table equal to the service while its connection
       await ostler.query(
         `mutation($name: String!, $other: String!, $new: String!) {
           setMaintenance(input: { nodes: { names: [$name] }, reason: "fan" }) { errors { message } }
-          updateNode(input: { node: { name: $name }, hostGroup: "edge" }) { errors { message } }
+          updateNodes(input: { nodes: { names: [$name] }, hostGroup: "edge" }) { errors { message } }
           deleteNodes(input: { nodes: { names: [$other] } }) { errors { message } }
           registerNodes(input: { nodes: [{ name: $new, driver: { fake: {} } }] }) { errors { message } }
         }`,

@@ -77,7 +77,7 @@ async function ask(call: Call<Settings>, method: string, path: string, body?: Js
   if (!response.ok) await response.body?.cancel();
   if (response.status === 401)
     throw new LampError(
-      `The controller of ${call.node.name} refuses the token; set it with updateNode.`,
+      `The controller of ${call.node.name} refuses the token; set it with updateNodes.`,
       "AUTHENTICATION",
       { retryable: false },
     );

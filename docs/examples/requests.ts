@@ -247,19 +247,19 @@ export const REQUESTS: readonly ExampleRequest[] = [
 }`,
   },
   {
-    mutation: "updateNode",
+    mutation: "updateNodes",
     query: `mutation Protect($node: String!) {
-  updateNode(input: { node: { name: $node }, protected: true, labels: [{ key: "rack", value: "4" }] }) {
+  updateNodes(input: { nodes: { names: [$node] }, protected: true, labels: [{ key: "rack", value: "4" }] }) {
     nodes { name protected labels { key value } revision }
     errors { code message path }
   }
 }`,
-    variables: { node: "Tm9kZTozZjE2NGM1Mi0uLi4" },
+    variables: { node: "berlin-01" },
   },
   {
-    mutation: "editNodes",
+    mutation: "updateNodes",
     query: `mutation {
-  editNodes(input: {
+  updateNodes(input: {
     nodes: { cluster: { name: "berlin" } }
     setLabels: [{ key: "row", value: "4" }]
     removeLabels: ["old-row"]

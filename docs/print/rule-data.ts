@@ -1425,24 +1425,24 @@ export const RULES: readonly RuleSection[] = [
     rules: [
       {
         id: "R-583",
-        rule: "`editNodes` sets and removes single labels and keeps the others; a node that already is as requested keeps its revision.",
+        rule: "`updateNodes` sets and removes single labels and keeps the others; a node that already is as requested keeps its revision.",
       },
       {
         id: "R-584",
-        rule: "`editNodes` with `revisions` changes no node that has changed since the caller read it: it refuses the request, or with BEST_EFFORT the node.",
+        rule: "`updateNodes` with `revisions` changes no node that has changed since the caller read it: it refuses the request, or with BEST_EFFORT the node.",
       },
       {
         id: "R-585",
-        rule: "`editNodes` reaches no more nodes than meant: `expectedCount` refuses a selection of another size, and a filter needs a condition.",
+        rule: "`updateNodes` reaches no more nodes than meant: `expectedCount` refuses a selection of another size, and a filter needs a condition.",
       },
-      { id: "R-586", rule: "A dry run of `editNodes` writes nothing and locks nothing." },
+      { id: "R-586", rule: "A dry run of `updateNodes` writes nothing and locks nothing." },
       {
         id: "R-587",
-        rule: "`editNodes` lays settings over those of the drivers that a node uses, refuses a node that uses none of them, and never changes the drivers of a node.",
+        rule: "`updateNodes` lays settings over those of the drivers that a node uses, refuses a node that uses none of them, and never changes the drivers of a node.",
       },
       {
         id: "R-588",
-        rule: "Answers of `editNodes` have no secrets, and do not reveal whether a secret that was sent is the stored one.",
+        rule: "Answers of `updateNodes` have no secrets, and do not reveal whether a secret that was sent is the stored one.",
       },
       { id: "R-589", rule: "Concurrent edits of the same nodes wait for each other, and each is stored whole." },
     ],

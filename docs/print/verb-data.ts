@@ -393,24 +393,17 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         ],
       },
       {
-        mutation: "updateNode",
+        mutation: "updateNodes",
         whole: [
-          ...SETTINGS,
           [
             "INVALID_INPUT",
-            "a setting that decides where a stored secret is sent changes, and the secret is not sent again",
+            "the change is empty, or a name, a label, the host group, a MAC or the description is invalid",
           ],
-          ["NOT_FOUND", "the node does not exist"],
-          ...STALE,
-          ["UNSUPPORTED_BY_DRIVER", "the driver cannot determine the management controller from the settings"],
-          ["BUSY", "an unfinished `redeployNodes` deploys the node for another host group than the given one"],
-        ],
-      },
-      {
-        mutation: "editNodes",
-        whole: [
-          ["INVALID_INPUT", "the change is empty, or a label, the host group or the description is invalid"],
           ["INVALID_INPUT", "the request has both `nodes` and `revisions`, or neither"],
+          [
+            "INVALID_INPUT",
+            "`name` or `macs` is given for more than one node, or `settings` beside `driver` or `interfaces`",
+          ],
           ...NODES_ONLY,
           ["STALE_REVISION", "the request selects another number of nodes than `expectedCount`"],
         ],
@@ -418,6 +411,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ["STALE_REVISION", "the node is not at the revision in `revisions`"],
           ["NOT_FOUND", "a node of `revisions` does not exist"],
           ["UNSUPPORTED_BY_DRIVER", "the node uses none of the drivers in `settings`"],
+          ["MAC_TAKEN", "another node has one of the MAC addresses; `node` is that node"],
           ...SAME_CONTROLLER,
           ["INVALID_INPUT", "a setting is invalid for the node, or it would have more than 64 labels"],
           [

@@ -49,7 +49,7 @@ export function requireAnswer({ settings, signal }: MachineCall<FakeSettings>, m
     throw new FakeError(`The BMC of ${machine} does not answer; check its power and its cable.`, "UNREACHABLE", true);
   if (settings.refusesLogin)
     throw new FakeError(
-      `The BMC of ${machine} refuses the login; set its credentials with updateNode.`,
+      `The BMC of ${machine} refuses the login; set its credentials with updateNodes.`,
       "AUTHENTICATION",
       false,
     );

@@ -41,12 +41,10 @@ import { abortWork } from "./interruption/abort.ts";
 import { stopTimeout, stopWork } from "./interruption/stop.ts";
 import { unhold } from "./interruption/unhold.ts";
 import { withdrawAbort } from "./interruption/withdraw-abort.ts";
-import { bulkEditNodes } from "./inventory/bulk-edit.ts";
-import type { BulkEditRequest, BulkEdited } from "./inventory/bulk-edit.ts";
 import { createCluster, deleteCluster, updateCluster } from "./inventory/clusters.ts";
 import type { ClusterChange, ClusterEdited, NewCluster } from "./inventory/clusters.ts";
 import { deleteNodes } from "./inventory/delete-nodes.ts";
-import type { Edited } from "./inventory/edit-nodes.ts";
+import type { Edited } from "./inventory/change-nodes.ts";
 import { clearMaintenance, clearRetired, setMaintenance, setRetired } from "./inventory/node-flags.ts";
 import type { NewNode } from "./inventory/node-settings.ts";
 import { reportPresence } from "./inventory/presence.ts";
@@ -64,8 +62,8 @@ import { registerImages, updateImage } from "./inventory/images.ts";
 import type { ImageChange, ImagesEdited, NewImage } from "./inventory/images.ts";
 import { updateSite } from "./inventory/site.ts";
 import type { SiteChange, SiteEdited } from "./inventory/site.ts";
-import { updateNode } from "./inventory/update-node.ts";
-import type { NodeChange } from "./inventory/update-node.ts";
+import { updateNodes } from "./inventory/update-nodes.ts";
+import type { UpdateNodesRequest, UpdatedNodes } from "./inventory/update-nodes.ts";
 import { ClockWatch } from "./jobs/clock-watch.ts";
 import { createQueue } from "./jobs/queue.ts";
 import type { Timer } from "./jobs/queue.ts";
@@ -110,7 +108,7 @@ export { refusalOfWithdrawal } from "./interruption/withdraw-abort.ts";
 export { clusterLocks } from "./inventory/cluster-lock.ts";
 export { refusalOfDeletion } from "./inventory/delete-nodes.ts";
 export { PROBED_ADDRESSES_MAX, PROBING_DRIVERS_MAX };
-export { EDIT_OUTCOMES, editGroups } from "./inventory/bulk-edit.ts";
+export { EDIT_OUTCOMES, editGroups } from "./inventory/update-nodes.ts";
 export { PRESENCE_CHANGES, PRESENCE_EVENTS } from "./inventory/presence.ts";
 export { OFF_REASONS, catalogueOf } from "./plans/catalogue.ts";
 export { RESERVED_STEPS, isHold, isReservedWait, reservedArgsSchema } from "./plans/reserved-steps.ts";
@@ -136,9 +134,8 @@ export interface Engine extends AsyncDisposable {
   discoverNodes(caller: Caller, request: DiscoverRequest): Promise<DiscoverAnswer>;
   /** Records nodes that monitoring has seen, or no longer sees. */
   reportPresence(caller: Caller, event: PresenceEvent, nodes: readonly ReportedNode[]): Promise<PresenceReported>;
-  updateNode(caller: Caller, nodeId: string, change: NodeChange): Promise<Edited>;
-  /** Changes many nodes in the same way. */
-  editNodes(caller: Caller, request: BulkEditRequest): Promise<BulkEdited>;
+  /** Changes all selected nodes in the same way. */
+  updateNodes(caller: Caller, request: UpdateNodesRequest): Promise<UpdatedNodes>;
   deleteNodes(caller: Caller, selector: NodeSelector): Promise<Edited>;
   setMaintenance(caller: Caller, selector: NodeSelector, reason: string): Promise<Edited>;
   clearMaintenance(caller: Caller, selector: NodeSelector): Promise<Edited>;
@@ -365,8 +362,7 @@ function requestsOf(context: EngineContext, { reader }: Database): Requests {
     registerNodes: handle(registerNodes),
     discoverNodes: handle(discoverNodes),
     reportPresence: (caller, event, nodes) => reportPresence(context, caller, { event, nodes }),
-    updateNode: (caller, nodeId, change) => updateNode(context, caller, { nodeId, change }),
-    editNodes: handle(bulkEditNodes),
+    updateNodes: handle(updateNodes),
     deleteNodes: handle(deleteNodes),
     setMaintenance: (caller, nodes, reason) => setMaintenance(context, caller, { nodes, reason }),
     clearMaintenance: handle(clearMaintenance),

@@ -36,8 +36,8 @@ type Shared = Pick<IdentityConflict, "kind" | "value" | "nodeName">;
 /** The remedy for two nodes with the same value. */
 export function conflictRemedy({ kind }: Pick<Shared, "kind">): string {
   return kind === "CONTROLLER"
-    ? "Delete one of the nodes, correct its address with updateNode, or set sharedController: true if there are several machines behind the controller."
-    : "Delete one of the nodes, correct its address with updateNode and inspect it, or add the value to sharedIdentities of the site if several machines have it.";
+    ? "Delete one of the nodes, correct its address with updateNodes, or set sharedController: true if there are several machines behind the controller."
+    : "Delete one of the nodes, correct its address with updateNodes and inspect it, or add the value to sharedIdentities of the site if several machines have it.";
 }
 
 /** Why a node with a conflict is refused. */

@@ -6,7 +6,7 @@ export const REMEDIES: Readonly<Record<ErrorCode, string>> = {
   UNSUPPORTED_BY_DRIVER: "Give the node a driver with this ability, or load the driver that it names.",
   FORBIDDEN: "Use a token with the scope that the message names.",
   NOT_INTERRUPTIBLE: "Abort with mode: AFTER_STEP, wait for the end of the step, or abort with mode: FORCE.",
-  PROTECTED: "Remove the protection with updateNode, or end the retirement with clearRetired.",
+  PROTECTED: "Remove the protection with updateNodes, or end the retirement with clearRetired.",
   NOT_FOUND: "Check the name or the ID.",
   NOTHING_RUNNING: "Nothing has to be done: no work is running.",
   NOTHING_TO_RESTART: "Start a verb instead.",

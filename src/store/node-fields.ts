@@ -35,7 +35,7 @@ export const COUNTED_COLUMNS = {
 export type CountedField = keyof typeof COUNTED_COLUMNS;
 
 /**
- * Columns that operators set as they are given: at registration, with updateNode and with editNodes. Null if none is
+ * Columns that operators set as they are given: at registration, with updateNodes and with updateNodes. Null if none is
  * set.
  */
 export const OPERATOR_COLUMNS = [

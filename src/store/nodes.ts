@@ -197,27 +197,11 @@ export async function deleteNode(tx: Tx, id: string): Promise<void> {
   await tx.delete(nodes).where(eq(nodes.id, id));
 }
 
-/** Changes fields other than the state, and raises the revision. */
-export async function updateNode(
-  tx: Tx,
-  id: string,
-  change: Partial<Omit<NodeRow, "id" | "state" | "transitionCount" | "revision">>,
-): Promise<void> {
-  await tx
-    .update(nodes)
-    .set({ ...change, revision: sql`${nodes.revision} + 1`, updatedAt: sql`now()` })
-    .where(eq(nodes.id, id));
-}
-
-export async function updateNodes(
+/** Sets the same fields of nodes, other than the state, and raises their revisions. */
+export async function changeNodeRows(
   tx: Tx,
   ids: readonly string[],
-  change: Partial<
-    Pick<
-      NodeRow,
-      "clusterId" | "retiredReason" | "presence" | "maintenanceReason" | "maintenanceSince" | "maintenanceBy"
-    >
-  >,
+  change: Partial<Omit<NodeRow, "id" | "state" | "transitionCount" | "revision">>,
 ): Promise<void> {
   if (ids.length === 0) return;
   await tx

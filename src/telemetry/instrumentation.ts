@@ -27,9 +27,7 @@ export function instrumentEngine(engine: Engine, observer: Observer): Engine {
     discoverNodes: (caller, request) => admit("discover_nodes", caller, () => engine.discoverNodes(caller, request)),
     reportPresence: (caller, event, nodes) =>
       admit("report_presence", caller, () => engine.reportPresence(caller, event, nodes)),
-    updateNode: (caller, nodeId, change) =>
-      admit("update_node", caller, () => engine.updateNode(caller, nodeId, change)),
-    editNodes: (caller, request) => admit("edit_nodes", caller, () => engine.editNodes(caller, request)),
+    updateNodes: (caller, request) => admit("update_nodes", caller, () => engine.updateNodes(caller, request)),
     deleteNodes: (caller, selector) => admit("delete_nodes", caller, () => engine.deleteNodes(caller, selector)),
     setMaintenance: (caller, selector, reason) =>
       admit("set_maintenance", caller, () => engine.setMaintenance(caller, selector, reason)),

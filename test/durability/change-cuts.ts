@@ -64,8 +64,7 @@ const LATE_MS = 90_000;
 /** Time for items that are under way when a client has caught up. */
 const LAST_ITEMS_MS = 5_000;
 const MUTATIONS = [
-  "editNodes",
-  "updateNode",
+  "updateNodes",
   "setMaintenance",
   "clearMaintenance",
   "setRetired",

@@ -81,8 +81,11 @@ class Requests {
     const number = String((this.#made += 1));
     return random.weighed<() => Request>([
       [3, () => this.#relabel(nodes)],
-      [2, () => ["editNodes", "EditNodesInput", { nodes: { names: this.#any() }, description: `round ${number}` }]],
-      [2, () => ["updateNode", "UpdateNodeInput", { node: { name: random.one(this.#names) }, hostGroup: number }]],
+      [2, () => ["updateNodes", "UpdateNodesInput", { nodes: { names: this.#any() }, description: `round ${number}` }]],
+      [
+        2,
+        () => ["updateNodes", "UpdateNodesInput", { nodes: { names: [random.one(this.#names)] }, hostGroup: number }],
+      ],
       [2, () => ["setMaintenance", "SetMaintenanceInput", { nodes, reason: `round ${number}` }]],
       [2, () => ["clearMaintenance", "ClearMaintenanceInput", { nodes }]],
       [1, () => ["setRetired", "SetRetiredInput", { nodes, reason: "old" }]],
@@ -109,7 +112,7 @@ class Requests {
   #relabel(nodes: object): Request {
     const value = this.#random.one(["a", "b", null]);
     const change = value === null ? { removeLabels: ["group"] } : { setLabels: [{ key: "group", value }] };
-    return ["editNodes", "EditNodesInput", { nodes, ...change }];
+    return ["updateNodes", "UpdateNodesInput", { nodes, ...change }];
   }
 
   #presence(names: readonly string[]): object {

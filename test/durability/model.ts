@@ -40,6 +40,7 @@ import { accountsOf, watchDatabase, watchedFake } from "./witness.ts";
 import type { OperationAccount } from "./witness.ts";
 import { createDiaries, startWorker } from "./worker.ts";
 import type { Worker } from "./worker.ts";
+import { changeNode } from "../support/change-node.ts";
 
 export interface ModelOptions {
   readonly seed: number;
@@ -594,7 +595,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     }
     if (random.often(0.1)) steps["driver.abort"] = { fail: "nothing can be undone" };
     const isDead = random.often(0.04);
-    await engine.updateNode(caller(), node.id, { settings: { delayMs: random.whole(0, 60), steps, dead: isDead } });
+    await changeNode(engine, caller(), node.id, { settings: { delayMs: random.whole(0, 60), steps, dead: isDead } });
     note(
       `${node.name} ${isDead ? "is dead" : JSON.stringify(Object.fromEntries(Object.entries(steps).filter(([, script]) => Object.keys(script).some((key) => key !== "delayMs"))))}`,
     );
@@ -618,7 +619,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     const on = random.often(0.4);
     if (what === "retired" && on) await engine.setRetired(caller(), { ids: [node.id] }, "too old");
     if (what === "retired" && !on) await engine.clearRetired(caller(), { ids: [node.id] });
-    if (what === "protected") await engine.updateNode(caller(), node.id, { isProtected: on });
+    if (what === "protected") await changeNode(engine, caller(), node.id, { isProtected: on });
     if (what === "presence")
       await engine.reportPresence(caller(), on ? "DISAPPEARED" : "DISCOVERED", [{ name: node.name }]);
     note(`${node.name} ${what} ${on}`);
@@ -797,7 +798,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     if (free.length === 0) return;
     const chosen = random.some(3, free);
     for (const { id } of chosen)
-      await engine.updateNode(caller(), id, {
+      await changeNode(engine, caller(), id, {
         settings: { steps: { "clean.update_firmware": { delayMs: FIRMWARE_MS } } },
       });
     const request: VerbRequest = {
@@ -823,7 +824,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     await engine.clearRetired(caller(), { ids });
     await engine.reportPresence(caller(), "DISCOVERED", nodes);
     for (const { id } of nodes)
-      await engine.updateNode(caller(), id, { isProtected: false, settings: { delayMs: 5, steps: null, dead: null } });
+      await changeNode(engine, caller(), id, { isProtected: false, settings: { delayMs: 5, steps: null, dead: null } });
     note("everything is lifted");
     const late = await everythingEnds();
     await judgeRound(late);

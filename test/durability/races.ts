@@ -38,6 +38,7 @@ import {
 import type { Ask, Circumstances } from "./rules.ts";
 import { accountsOf, watchDatabase, watchedFake } from "./witness.ts";
 import type { Entered, OperationAccount, Visit } from "./witness.ts";
+import { changeNode } from "../support/change-node.ts";
 
 export interface RacesOptions {
   readonly seed: number;
@@ -497,9 +498,9 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     const scripts = new Map(nodes.map(({ id }) => [id, scriptsFor(random, work.phases)]));
     await Promise.all(
       nodes.map(({ id }) =>
-        random
-          .one(engines)
-          .updateNode({ actor, project: "default" }, id, { settings: { steps: scripts.get(id)?.steps ?? {} } }),
+        changeNode(random.one(engines), { actor, project: "default" }, id, {
+          settings: { steps: scripts.get(id)?.steps ?? {} },
+        }),
       ),
     );
 

@@ -195,12 +195,12 @@ class Writer {
 
   async #edit(names: readonly string[], edit: number): Promise<void> {
     const input = { nodes: { names }, setLabels: [{ key: LABEL, value: String(edit) }] };
-    const { editNodes } = await ask<{ editNodes: { changedCount: number } }>(
+    const { updateNodes } = await ask<{ updateNodes: { changedCount: number } }>(
       this.#url,
-      "mutation Edit($input: EditNodesInput!) { editNodes(input: $input) { changedCount errors { message } } }",
+      "mutation Edit($input: UpdateNodesInput!) { updateNodes(input: $input) { changedCount errors { message } } }",
       { variables: { input } },
     );
-    if (editNodes.changedCount !== names.length) throw new Error(`Edit ${edit} changed ${editNodes.changedCount}.`);
+    if (updateNodes.changedCount !== names.length) throw new Error(`Edit ${edit} changed ${updateNodes.changedCount}.`);
   }
 }
 

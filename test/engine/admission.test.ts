@@ -4,6 +4,7 @@ import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import type { VerbRequest } from "../../src/engine/admission/request-terms.ts";
 import { expectOrder } from "../support/order.ts";
+import { changeNode } from "../support/change-node.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -112,7 +113,7 @@ describe("request that is refused as a whole", () => {
     const running = await ostler.begin("DEPLOY", [busy]);
     await gate.arrivals();
     await ostler.engine.setMaintenance(ALICE, { ids: [maintained.id] }, "new disk");
-    await ostler.engine.updateNode(ALICE, protectedNode.id, { isProtected: true });
+    await changeNode(ostler.engine, ALICE, protectedNode.id, { isProtected: true });
     await ostler.test.sql`update nodes set presence = 'DISAPPEARED' where id = ${disappeared.id}`;
     await ostler.test.sql`update nodes set driver = 'unloaded' where id = ${orphan.id}`;
     const answer = await ostler.submit("DECOMMISSION", [busy, maintained, protectedNode, disappeared, orphan], {

@@ -1,7 +1,7 @@
 /** Automatic and requested cleaning: which steps run, in which states, under which policy of the site. */
 import { afterAll, afterEach, describe, expect, test } from "vitest";
 import type { SiteChange } from "../../src/engine/inventory/site.ts";
-import { updateNode } from "../../src/store/nodes.ts";
+import { changeNodeRows } from "../../src/store/nodes.ts";
 import type { StepChoice } from "../../src/store/records.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
@@ -38,7 +38,7 @@ async function site(change: SiteChange): Promise<void> {
 
 /** The node's own setting of automatic cleaning. */
 async function setAutomaticCleaning(node: TestNode, automaticCleaning: boolean): Promise<void> {
-  await ostler.transact(({ tx }) => updateNode(tx, node.id, { automaticCleaning }));
+  await ostler.transact(({ tx }) => changeNodeRows(tx, [node.id], { automaticCleaning }));
 }
 
 async function succeeds(id: string): Promise<void> {

@@ -7,6 +7,7 @@ import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnySettings } from "../support/driver.ts";
+import { changeNode } from "../support/change-node.ts";
 
 /** Failures of the driver `first` by function, and the calls that both drivers received. */
 interface Script {
@@ -179,7 +180,7 @@ describe("fallback", () => {
       .made();
     const before = (await ostler.node(node)).fallbacks;
     expect(before).toEqual({ power: ["second", "fake"], media: ["fake"] });
-    await ostler.engine.updateNode(ALICE, node.id, { settings: { rack: 7 } });
+    await changeNode(ostler.engine, ALICE, node.id, { settings: { rack: 7 } });
     const after = await ostler.node(node);
     expect([after.fallbacks, after.borrowed, after.settings["first"]]).toEqual([
       before,
@@ -209,7 +210,7 @@ describe("circuit", () => {
     for (let count = 0; count < FAILURES_MAX; count += 1) await switchOn(ostler, node);
     ostler.script.fails = {};
     expect((await switchOn(ostler, node)).state).toBe("FAILED");
-    await ostler.engine.updateNode(ALICE, node.id, { settings: { rack: 8 } });
+    await changeNode(ostler.engine, ALICE, node.id, { settings: { rack: 8 } });
     expect((await switchOn(ostler, node)).state).toBe("SUCCEEDED");
   });
 

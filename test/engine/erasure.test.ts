@@ -6,6 +6,7 @@ import type { SiteChange } from "../../src/engine/inventory/site.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
+import { changeNode } from "../support/change-node.ts";
 
 /** A driver that inspects only; its setting `disks` is what it reports. */
 const bmc = aDriver("bmc", {
@@ -104,7 +105,7 @@ describe("erasure", () => {
     const { state, error } = await commission(node);
     expect(state).toBe("CLEAN_FAILED");
     expect(error).toContain("the step found no disk. Check the storage controller");
-    await ostler.engine.updateNode(ALICE, node.id, { diskless: true });
+    await changeNode(ostler.engine, ALICE, node.id, { diskless: true });
     expect(await commission(node)).toMatchObject({ state: "AVAILABLE" });
   });
 
@@ -175,7 +176,7 @@ describe("erasure", () => {
     await inspect(node);
     const setDisks = async (disks: Json) => {
       const settings = { interfaces: driver(disks) as never };
-      expect((await ostler.engine.updateNode(ALICE, node.id, settings)).refusals).toEqual([]);
+      expect((await changeNode(ostler.engine, ALICE, node.id, settings)).refusals).toEqual([]);
     };
     await setDisks([
       { id: "Bay 1", serial: "shared-01" },

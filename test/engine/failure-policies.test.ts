@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { callbackPath } from "../../src/engine/execution/callback.ts";
 import { cleanUpFailures } from "../../src/store/operation-failures.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import { changeNode } from "../support/change-node.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -98,7 +99,7 @@ describe("CLEAN_UP_ALL", () => {
     const [guarded, updated, own] = [await healthy().made(), await healthy().made(), await healthy().made()];
     const id = await ostler.begin("COMMISSION", [bad, guarded, updated, own]);
     for (const node of [guarded, updated, own]) await ostler.nodeBecomes(node, "ACTIVE");
-    await ostler.engine.updateNode(ALICE, guarded.id, { isProtected: true });
+    await changeNode(ostler.engine, ALICE, guarded.id, { isProtected: true });
     const other = await ostler.begin("REDEPLOY", [updated], { options: { reinstall: true } });
     expect((await ostler.operationEnds(other)).state).toBe("SUCCEEDED");
     const entered = ostler.entered(updated).length;
@@ -150,7 +151,7 @@ describe("CLEAN_UP_ALL", () => {
       for (const node of nodes) expect(await ostler.nodeState(node)).toBe("AVAILABLE");
     }
     for (const node of nodes)
-      await ostler.engine.updateNode({ actor: "alice", project: "default" }, node.id, { settings: { steps: null } });
+      await changeNode(ostler.engine, { actor: "alice", project: "default" }, node.id, { settings: { steps: null } });
     expect((await ostler.operationEnds(await ostler.begin("COMMISSION", nodes))).state).toBe("SUCCEEDED");
     for (const node of nodes) expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: null });
   });
@@ -209,7 +210,7 @@ describe("CLEAN_UP_ALL", () => {
     const id = await ostler.begin("COMMISSION", [bad]);
     await ostler.operationEnds(id);
     expect(await ostler.nodeState(bad)).toBe("CLEAN_FAILED");
-    await ostler.engine.updateNode({ actor: "alice", project: "default" }, bad.id, { settings: { steps: null } });
+    await changeNode(ostler.engine, { actor: "alice", project: "default" }, bad.id, { settings: { steps: null } });
     const again = await ostler.engine.restart({ actor: "alice", project: "default" }, { work: { operationId: id } });
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
     expect(await ostler.nodeState(bad)).toBe("ACTIVE");
@@ -220,7 +221,7 @@ describe("CLEAN_UP_ALL", () => {
     const id = await ostler.begin("COMMISSION", [good, bad], { maxParallel: 1 });
     await ostler.operationEnds(id);
     expect(await ostler.run(id, good)).toMatchObject({ state: "SUCCEEDED" });
-    await ostler.engine.updateNode({ actor: "alice", project: "default" }, bad.id, { settings: { steps: null } });
+    await changeNode(ostler.engine, { actor: "alice", project: "default" }, bad.id, { settings: { steps: null } });
     const again = await ostler.engine.restart({ actor: "alice", project: "default" }, { work: { operationId: id } });
     expect(again.results).toMatchObject([
       { nodeId: good.id, accepted: true },

@@ -7,6 +7,7 @@ import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
+import { changeNode } from "../support/change-node.ts";
 
 const wiping = aGate();
 const done = async () => ({ kind: "done" }) as const;
@@ -30,7 +31,7 @@ const ostler = await engineUnderTest({ drivers: [wiper] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 const faultOf = async (node: TestNode) => (await ostler.node(node)).faultKind;
-const kill = (node: TestNode, dead: boolean) => ostler.engine.updateNode(ALICE, node.id, { settings: { dead } });
+const kill = (node: TestNode, dead: boolean) => changeNode(ostler.engine, ALICE, node.id, { settings: { dead } });
 
 describe("fault BMC_UNREACHABLE", () => {
   test("BMC that is dead for any number of readings kept its node free for work; it becomes a fault, which the next reading ends [R-171]", async () => {
@@ -86,7 +87,7 @@ describe("fault CLEAN_UP_FAILED", () => {
       faultKind: "CLEAN_UP_FAILED",
       faultMessage: expect.stringContaining("worn out"),
     });
-    await ostler.engine.updateNode(ALICE, node.id, { settings: { steps: null } });
+    await changeNode(ostler.engine, ALICE, node.id, { settings: { steps: null } });
     await ostler.operationEnds(await ostler.begin("CLEAN", [node]));
     expect([await ostler.nodeState(node), await faultOf(node)]).toEqual(["AVAILABLE", null]);
   });
@@ -172,7 +173,7 @@ describe("fault CLEAN_UP_FAILED", () => {
       faultKind: "CLEAN_UP_FAILED",
       faultMessage: expect.stringContaining("nothing can be undone"),
     });
-    await ostler.engine.updateNode(ALICE, node.id, { settings: { steps: scripts } });
+    await changeNode(ostler.engine, ALICE, node.id, { settings: { steps: scripts } });
     await abort();
     expect(await faultOf(node)).toBeNull();
   });

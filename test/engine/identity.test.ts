@@ -4,6 +4,7 @@ import type { Json } from "../../src/drivers/driver.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
+import { changeNode } from "../support/change-node.ts";
 
 /** The inventory that the machine of a node reports. */
 const reported = new Map<string, Json>();
@@ -133,28 +134,30 @@ describe("edits", () => {
     const [one, two] = [unique("bmc"), unique("bmc")];
     const [first, second] = await registered(fake({ controller: one }), fake({ controller: two }));
     const update = (settings: object, more: object = {}) =>
-      ostler.engine.updateNode(ALICE, second?.id ?? "", { settings, ...more });
+      changeNode(ostler.engine, ALICE, second?.id ?? "", { settings, ...more });
     expect((await update({ controller: one })).refusals).toMatchObject([
       { code: "IDENTITY_CONFLICT", path: ["input", "driver", "fake"], nodeId: first?.id },
     ]);
     expect((await update({ delayMs: 1 })).refusals).toEqual([]);
     expect((await update({ controller: one }, { sharedController: true })).refusals).toEqual([]);
     // The one that was there first needs no flag of its own.
-    expect((await ostler.engine.updateNode(ALICE, first?.id ?? "", { settings: { delayMs: 1 } })).refusals).toEqual([]);
+    expect((await changeNode(ostler.engine, ALICE, first?.id ?? "", { settings: { delayMs: 1 } })).refusals).toEqual(
+      [],
+    );
     expect(
-      (await ostler.engine.updateNode(ALICE, second?.id ?? "", { sharedController: null })).refusals,
+      (await changeNode(ostler.engine, ALICE, second?.id ?? "", { sharedController: null })).refusals,
     ).toMatchObject([{ code: "IDENTITY_CONFLICT", path: ["input", "sharedController"] }]);
   });
 
-  test("editNodes does not give one controller to two nodes", async () => {
+  test("updateNodes does not give one controller to two nodes", async () => {
     const controller = unique("bmc");
     const nodes = await registered(fake({}), fake({}));
     const edit = (more: object = {}) =>
-      ostler.engine.editNodes(ALICE, {
+      ostler.engine.updateNodes(ALICE, {
         nodes: { ids: nodes.map(({ id }) => id) },
         acceptance: "BEST_EFFORT",
         dryRun: false,
-        patch: { settings: [{ driver: "fake", settings: { controller } }], ...more },
+        patch: { settingsOfDrivers: [{ driver: "fake", settings: { controller } }], ...more },
       });
     expect((await edit()).results).toMatchObject([
       { outcome: "CHANGED" },
@@ -258,11 +261,11 @@ describe("inspection", () => {
     if (!a || !b) throw new Error("Two nodes are registered.");
     for (const node of [a, b]) await ostler.operationEnds(await ostler.begin("COMMISSION", [node]));
     expect((await conflictOf(a))?.nodeName).toBe(b.name);
-    await ostler.engine.updateNode(ALICE, b.id, { name: `${b.name}-new` });
+    await changeNode(ostler.engine, ALICE, b.id, { name: `${b.name}-new` });
     expect((await conflictOf(a))?.nodeName).toBe(`${b.name}-new`);
-    await ostler.engine.updateNode(ALICE, b.id, { settings: { controller: unique("bmc") } });
+    await changeNode(ostler.engine, ALICE, b.id, { settings: { controller: unique("bmc") } });
     expect([await conflictOf(a), await conflictOf(b)]).toMatchObject([{ value: serial }, { value: serial }]);
-    await ostler.engine.updateNode(ALICE, b.id, { settings: { serial: unique("S") } });
+    await changeNode(ostler.engine, ALICE, b.id, { settings: { serial: unique("S") } });
     await ostler.operationEnds(await ostler.begin("INSPECT", [b]));
     expect([await conflictOf(a), await conflictOf(b)]).toEqual([null, null]);
   });
@@ -322,6 +325,6 @@ test("nodes of an older release that are one machine are marked at the first sta
   await ostler.another();
   expect(await conflictOf(a)).toMatchObject({ kind: "CONTROLLER", value: "old-bmc", nodeName: b.name });
   expect(await conflictOf(b)).toMatchObject({ kind: "CONTROLLER", nodeName: a.name });
-  await ostler.engine.updateNode(ALICE, a.id, { sharedController: true });
+  await changeNode(ostler.engine, ALICE, a.id, { sharedController: true });
   expect([await conflictOf(a), await conflictOf(b)]).toEqual([null, null]);
 });

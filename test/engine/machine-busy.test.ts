@@ -12,6 +12,7 @@ import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnyCall } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
+import { changeNode } from "../support/change-node.ts";
 
 /** Calls of a machine that a failure must not lead to, by node name. */
 const touched = new Map<string, string[]>();
@@ -278,7 +279,7 @@ describe("node with the fault MACHINE_BUSY", () => {
     await ostler.operationEnds(await ostler.begin("CLEAN", [mute], { options: { steps } }));
     await ostler.engine.readPower({ ids: [mute.id] });
     expect((await ostler.node(mute)).faultKind).toBe("MACHINE_BUSY");
-    await ostler.engine.updateNode(ALICE, mute.id, { settings: { activity: null } });
+    await changeNode(ostler.engine, ALICE, mute.id, { settings: { activity: null } });
     await ostler.engine.readPower({ ids: [mute.id] });
     expect((await ostler.node(mute)).faultKind).toBeNull();
   });

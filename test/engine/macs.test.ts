@@ -9,6 +9,7 @@ import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 import { macOf } from "../../src/runtime/mac-address.ts";
 import type { Provisioning } from "../../src/engine/engine.ts";
+import { changeNode } from "../support/change-node.ts";
 
 /** The network interfaces that the machine of a node reports. */
 const interfacesOf = new Map<string, Json>();
@@ -100,7 +101,7 @@ describe("MACs that a request gives", () => {
   test("a MAC of another node is refused with the names of both, when registering and when updating [R-467]", async () => {
     const mac = aMac();
     const owner = await register("owner", [mac]);
-    const message = "because node owner has it. Remove it there with updateNode, or leave it out.";
+    const message = "because node owner has it. Remove it there with updateNodes, or leave it out.";
     expect((await register("thief", [mac])).refusals).toEqual([
       {
         code: "MAC_TAKEN",
@@ -111,7 +112,7 @@ describe("MACs that a request gives", () => {
     ]);
     const node = await ostler.aNode().with("nics").made();
     for (const change of [{ macs: [mac] }, { macs: [mac], settings: {}, name: "renamed" }])
-      expect((await ostler.engine.updateNode(ALICE, node.id, change)).refusals).toMatchObject([
+      expect((await changeNode(ostler.engine, ALICE, node.id, change)).refusals).toMatchObject([
         { code: "MAC_TAKEN", nodeId: owner.nodeIds[0], path: ["input", "macs", "0"] },
       ]);
     expect(await macsOf(node)).toEqual([]);
@@ -128,12 +129,12 @@ describe("MACs that a request gives", () => {
     const [one, other] = [aMac(), aMac()];
     const { nodeIds } = await register("replaced", [one]);
     const node = { id: nodeIds[0] ?? "", name: "replaced" };
-    expect((await ostler.engine.updateNode(ALICE, node.id, { macs: [other] })).refusals).toEqual([]);
+    expect((await changeNode(ostler.engine, ALICE, node.id, { macs: [other] })).refusals).toEqual([]);
     expect(await ostler.node(node)).toMatchObject({ macs: [other], revision: 2 });
-    await ostler.engine.updateNode(ALICE, node.id, { macs: [other.toUpperCase()] });
-    await ostler.engine.updateNode(ALICE, node.id, { description: "x" });
+    await changeNode(ostler.engine, ALICE, node.id, { macs: [other.toUpperCase()] });
+    await changeNode(ostler.engine, ALICE, node.id, { description: "x" });
     expect(await ostler.node(node)).toMatchObject({ macs: [other], revision: 3 });
-    await ostler.engine.updateNode(ALICE, node.id, { macs: null });
+    await changeNode(ostler.engine, ALICE, node.id, { macs: null });
     expect(await macsOf(node)).toEqual([]);
     expect((await register("heir", [one, other])).refusals).toEqual([]);
   });
@@ -158,7 +159,7 @@ describe("MACs of an inspection", () => {
   test("MACs of an inspection are added to those that were given, and replaced by the next inspection", async () => {
     const [given, first, second] = [aMac(), aMac(), aMac()];
     const node = await ostler.aNode().in("MANAGEABLE").with("nics").made();
-    await ostler.engine.updateNode(ALICE, node.id, { macs: [given] });
+    await changeNode(ostler.engine, ALICE, node.id, { macs: [given] });
     await inspected(node, [first.toUpperCase(), given]);
     expect(await macsOf(node)).toEqual([given, first]);
     await inspected(node, [second]);
@@ -176,7 +177,7 @@ describe("MACs of an inspection", () => {
     const { id: runId } = await ostler.run(id, other);
     const lines = await ostler.test.sql<{ text: string }[]>`select text from step_log where run_id = ${runId}`;
     expect(lines.map(({ text }) => text)).toEqual([
-      `MAC address ${shared} of node ${other.name} stays with node ${one.name}, which has it already. If it belongs to this machine, remove it there with updateNode, and inspect this node again.`,
+      `MAC address ${shared} of node ${other.name} stays with node ${one.name}, which has it already. If it belongs to this machine, remove it there with updateNodes, and inspect this node again.`,
     ]);
   });
 
@@ -205,7 +206,7 @@ describe("network boot", () => {
   const booting = async () => {
     const mac = aMac();
     const node = await ostler.aNode().in("AVAILABLE").with("nics").made();
-    await ostler.engine.updateNode(ALICE, node.id, { macs: [mac] });
+    await changeNode(ostler.engine, ALICE, node.id, { macs: [mac] });
     const id = await ostler.begin("CLEAN", [node]);
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
     return { mac, node, id };

@@ -4,13 +4,14 @@ import type { PowerAction } from "../../src/drivers/driver.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { heldIn } from "../support/held-work.ts";
+import { changeNode } from "../support/change-node.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 const retire = (node: TestNode) => ostler.engine.setRetired(ALICE, { ids: [node.id] }, "its lease ends");
 const unretire = (node: TestNode) => ostler.engine.clearRetired(ALICE, { ids: [node.id] });
-const protect = (node: TestNode, isProtected = true) => ostler.engine.updateNode(ALICE, node.id, { isProtected });
+const protect = (node: TestNode, isProtected = true) => changeNode(ostler.engine, ALICE, node.id, { isProtected });
 const maintain = (node: TestNode) => ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, "new disk");
 const endMaintenance = (node: TestNode) => ostler.engine.clearMaintenance(ALICE, { ids: [node.id] });
 const codes = async (answer: ReturnType<typeof ostler.submit>) => (await answer).refusals.map(({ code }) => code);
@@ -60,7 +61,7 @@ describe("retired node", () => {
     const id = await ostler.begin("UNDEPLOY", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     await retire(node);
-    await ostler.engine.updateNode(ALICE, node.id, { settings: { steps: null } });
+    await changeNode(ostler.engine, ALICE, node.id, { settings: { steps: null } });
     const again = await ostler.engine.restart(ALICE, { work: { operationId: id } });
     expect(again.refusals).toEqual([]);
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
@@ -183,7 +184,7 @@ describe("protected node", () => {
     const { gate, node, id } = await heldIn(ostler, "deploy.configure");
     const { revision } = await ostler.node(node);
     expect(
-      (await ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, isProtected: true })).refusals,
+      (await changeNode(ostler.engine, ALICE, node.id, { ifRevision: revision, isProtected: true })).refusals,
     ).toEqual([]);
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -247,7 +248,7 @@ describe("node in maintenance", () => {
   test("node in maintenance can be updated and deleted", async () => {
     const node = await ostler.aNode().made();
     await maintain(node);
-    expect((await ostler.engine.updateNode(ALICE, node.id, { labels: { rack: "2" } })).refusals).toEqual([]);
+    expect((await changeNode(ostler.engine, ALICE, node.id, { labels: { rack: "2" } })).refusals).toEqual([]);
     expect((await ostler.engine.deleteNodes(ALICE, { ids: [node.id] })).refusals).toEqual([]);
   });
 });
@@ -275,7 +276,7 @@ describe("node with several flags", () => {
       maintain(node),
       retire(node),
       protect(node),
-      ostler.engine.updateNode(ALICE, node.id, { labels: { a: "1" } }),
+      changeNode(ostler.engine, ALICE, node.id, { labels: { a: "1" } }),
     ]);
     expect(await ostler.node(node)).toMatchObject({
       maintenanceReason: "new disk",

@@ -5,6 +5,7 @@ import type { BorrowedInterfaces } from "../../src/engine/inventory/node-setting
 import { secretFieldsOf, secretsOf } from "../../src/store/nodes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
+import { changeNode } from "../support/change-node.ts";
 
 const cleaner = aDriver("cleaner", {
   clean: stepsOf(
@@ -41,12 +42,12 @@ test("description of a node is set, changed with its settings, removed, and refu
   expect(await ostler.node(node)).toMatchObject({ description: "Rack 3, fan replaced", revision: 1 });
   for (const settings of [undefined, { delayMs: 1 }])
     for (const description of ["two\nlines", "\u202Ereversed", "\u001B[2J", "x".repeat(1_001)])
-      expect((await ostler.engine.updateNode(ALICE, id, { description, settings })).refusals).toMatchObject([
+      expect((await changeNode(ostler.engine, ALICE, id, { description, settings })).refusals).toMatchObject([
         { code: "INVALID_INPUT", path: ["input", "description"] },
       ]);
-  await ostler.engine.updateNode(ALICE, id, { description: "Rack 4", settings: { delayMs: 1 } });
+  await changeNode(ostler.engine, ALICE, id, { description: "Rack 4", settings: { delayMs: 1 } });
   expect(await ostler.node(node)).toMatchObject({ description: "Rack 4", revision: 2 });
-  await ostler.engine.updateNode(ALICE, id, { description: null });
+  await changeNode(ostler.engine, ALICE, id, { description: null });
   expect(await ostler.node(node)).toMatchObject({ description: null, revision: 3 });
   expect(
     (await ostler.engine.registerNodes(ALICE, [{ name: "odd", driver: "fake", description: "\0" }])).refusals,
@@ -194,11 +195,11 @@ describe("controller of a node", () => {
 
   test("controller of a node is determined again when its driver settings change, and only then", async () => {
     const node = await made("blade", { chassis: "c7" });
-    await ostler.engine.updateNode(ALICE, node.id, { labels: { a: "1" } });
+    await changeNode(ostler.engine, ALICE, node.id, { labels: { a: "1" } });
     expect((await ostler.node(node)).controller).toBe("c7");
-    await ostler.engine.updateNode(ALICE, node.id, { settings: { chassis: "c9" } });
+    await changeNode(ostler.engine, ALICE, node.id, { settings: { chassis: "c9" } });
     expect((await ostler.node(node)).controller).toBe("c9");
-    await ostler.engine.updateNode(ALICE, node.id, { driver: "bare" });
+    await changeNode(ostler.engine, ALICE, node.id, { driver: "bare" });
     expect((await ostler.node(node)).controller).toBeNull();
   });
 
@@ -220,15 +221,15 @@ describe("optional fields of a node", () => {
     ]);
     const node = { id: nodeIds[0] ?? "", name: "grouped" };
     expect(await ostler.node(node)).toMatchObject({ hostGroup: "service-master", automaticCleaning: false });
-    await ostler.engine.updateNode(ALICE, node.id, { labels: {} });
+    await changeNode(ostler.engine, ALICE, node.id, { labels: {} });
     expect(await ostler.node(node)).toMatchObject({
       hostGroup: "service-master",
       automaticCleaning: false,
       diskless: true,
     });
-    await ostler.engine.updateNode(ALICE, node.id, { hostGroup: null, automaticCleaning: null, diskless: null });
+    await changeNode(ostler.engine, ALICE, node.id, { hostGroup: null, automaticCleaning: null, diskless: null });
     expect(await ostler.node(node)).toMatchObject({ hostGroup: null, automaticCleaning: null, diskless: null });
-    expect((await ostler.engine.updateNode(ALICE, node.id, { hostGroup: "a b" })).refusals).toMatchObject([
+    expect((await changeNode(ostler.engine, ALICE, node.id, { hostGroup: "a b" })).refusals).toMatchObject([
       { code: "INVALID_INPUT", path: ["input", "hostGroup"] },
     ]);
   });
@@ -236,7 +237,7 @@ describe("optional fields of a node", () => {
   test("automatic cleaning that is switched off for a node affects that node only", async () => {
     const [dirty, clean] = await ostler.aNode().in("ACTIVE").times(2);
     if (!dirty || !clean) throw new Error("Two nodes were asked for.");
-    await ostler.engine.updateNode(ALICE, dirty.id, { automaticCleaning: false });
+    await changeNode(ostler.engine, ALICE, dirty.id, { automaticCleaning: false });
     await ostler.operationEnds(await ostler.begin("UNDEPLOY", [dirty, clean]));
     expect(
       [ostler.entered(dirty), ostler.entered(clean)].map((steps) => steps.filter((step) => step.startsWith("clean"))),
@@ -249,7 +250,7 @@ describe("model of a node", () => {
     const node = await ostler.aNode().in("MANAGEABLE").made();
     await ostler.operationEnds(await ostler.begin("INSPECT", [node]));
     expect((await ostler.node(node)).model).toBe("Fake 1000");
-    await ostler.engine.updateNode(ALICE, node.id, { interfaces: [{ kinds: ["inspect"], driver: "mute" }] });
+    await changeNode(ostler.engine, ALICE, node.id, { interfaces: [{ kinds: ["inspect"], driver: "mute" }] });
     await ostler.operationEnds(await ostler.begin("INSPECT", [node]));
     expect((await ostler.node(node)).model).toBe("Fake 1000");
     expect(
@@ -278,21 +279,21 @@ describe("node that borrows an interface from another driver", () => {
   test("node that borrows an interface supports verbs that its own driver does not", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("bare").made();
     expect((await ostler.submit("CLEAN", [node])).refusals).toMatchObject([{ code: "UNSUPPORTED_BY_DRIVER" }]);
-    await ostler.engine.updateNode(ALICE, node.id, {
+    await changeNode(ostler.engine, ALICE, node.id, {
       interfaces: [{ kinds: ["clean"], driver: "cleaner", settings: { soap: "red" } }],
     });
     expect((await ostler.operationEnds(await ostler.begin("CLEAN", [node]))).state).toBe("SUCCEEDED");
   });
 });
 
-describe("updateNode", () => {
-  test("updateNode changes the given fields only and keeps secrets", async () => {
+describe("updateNodes", () => {
+  test("updateNodes changes the given fields only and keeps secrets", async () => {
     const node = await ostler
       .aNode()
       .with("fake", { password: "correct-horse", delayMs: 5 })
       .labelled({ rack: "1" })
       .made();
-    await ostler.engine.updateNode(ALICE, node.id, { settings: { delayMs: 9 } });
+    await changeNode(ostler.engine, ALICE, node.id, { settings: { delayMs: 9 } });
     expect(await ostler.node(node)).toMatchObject({
       name: node.name,
       labels: { rack: "1" },
@@ -301,7 +302,7 @@ describe("updateNode", () => {
     expect(await secretsOf(ostler.database.reader, node.id)).toEqual({ fake: { password: "correct-horse" } });
   });
 
-  test("updateNode without a change keeps the revision and the secrets", async () => {
+  test("updateNodes without a change keeps the revision and the secrets", async () => {
     const node = await ostler
       .aNode()
       .with("fake", { password: "correct-horse", delayMs: 5 })
@@ -309,47 +310,46 @@ describe("updateNode", () => {
       .made();
     const before = await ostler.node(node);
     for (const change of [
-      {},
       { name: node.name },
       { labels: { row: "2", rack: "1" } },
-      { settings: { delayMs: 5, password: "correct-horse" } },
+      { settings: { delayMs: 5 } },
       { settings: {} },
       { driver: "fake" },
       { hostGroup: null, automaticCleaning: null, isProtected: false },
     ]) {
-      expect(await ostler.engine.updateNode(ALICE, node.id, change)).toEqual({
-        nodeIds: [node.id],
+      expect(await changeNode(ostler.engine, ALICE, node.id, change)).toMatchObject({
+        isStored: true,
         refusals: [],
-        results: [],
+        results: [{ outcome: "UNCHANGED" }],
       });
       expect(await ostler.node(node)).toEqual(before);
     }
-    await ostler.engine.updateNode(ALICE, node.id, { settings: { password: "battery-staple" } });
+    await changeNode(ostler.engine, ALICE, node.id, { settings: { password: "battery-staple" } });
     expect(await ostler.node(node)).toMatchObject({ revision: before.revision + 1, settings: before.settings });
     expect(await secretsOf(ostler.database.reader, node.id)).toEqual({ fake: { password: "battery-staple" } });
-    expect((await ostler.engine.updateNode(ALICE, node.id, { ifRevision: before.revision })).refusals).toMatchObject([
+    expect((await changeNode(ostler.engine, ALICE, node.id, { ifRevision: before.revision })).refusals).toMatchObject([
       { code: "STALE_REVISION" },
     ]);
   });
 
-  test("updateNode with a stale revision is refused with STALE_REVISION", async () => {
+  test("updateNodes with a stale revision is refused with STALE_REVISION", async () => {
     const node = await ostler.aNode().made();
     const { revision } = await ostler.node(node);
     expect(
-      (await ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, labels: { a: "1" } })).refusals,
+      (await changeNode(ostler.engine, ALICE, node.id, { ifRevision: revision, labels: { a: "1" } })).refusals,
     ).toEqual([]);
     expect(
-      (await ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, labels: { a: "2" } })).refusals,
+      (await changeNode(ostler.engine, ALICE, node.id, { ifRevision: revision, labels: { a: "2" } })).refusals,
     ).toMatchObject([{ code: "STALE_REVISION", nodeId: node.id }]);
     expect((await ostler.node(node)).labels).toEqual({ a: "1" });
   });
 
-  test("updateNode from two callers with the same revision succeeds once", async () => {
+  test("updateNodes from two callers with the same revision succeeds once", async () => {
     const node = await ostler.aNode().made();
     const { revision } = await ostler.node(node);
     const answers = await Promise.all(
       ["1", "2", "3", "4"].map((a) =>
-        ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, labels: { a } }),
+        changeNode(ostler.engine, ALICE, node.id, { ifRevision: revision, labels: { a } }),
       ),
     );
     expect(answers.flatMap(({ refusals }) => refusals.map(({ code }) => code))).toEqual([
@@ -360,12 +360,12 @@ describe("updateNode", () => {
     expect(await ostler.node(node)).toMatchObject({ revision: revision + 1 });
   });
 
-  test("updateNode to a taken name, or of an unknown node, is refused", async () => {
+  test("updateNodes to a taken name, or of an unknown node, is refused", async () => {
     const [one, two] = await ostler.aNode().times(2);
-    expect((await ostler.engine.updateNode(ALICE, one?.id ?? "", { name: two?.name ?? "" })).refusals).toMatchObject([
+    expect((await changeNode(ostler.engine, ALICE, one?.id ?? "", { name: two?.name ?? "" })).refusals).toMatchObject([
       { code: "INVALID_INPUT", path: ["input", "name"] },
     ]);
-    expect((await ostler.engine.updateNode(ALICE, "7", { name: "x" })).refusals).toMatchObject([
+    expect((await changeNode(ostler.engine, ALICE, "7", { name: "x" })).refusals).toMatchObject([
       { code: "NOT_FOUND", missing: ["7"] },
     ]);
   });
@@ -396,7 +396,7 @@ describe("deleteNodes", () => {
     const guarded = await ostler.aNode().made();
     const active = await ostler.aNode().in("ACTIVE").made();
     const free = await ostler.aNode().made();
-    await ostler.engine.updateNode(ALICE, guarded.id, { isProtected: true });
+    await changeNode(ostler.engine, ALICE, guarded.id, { isProtected: true });
     const id = await ostler.begin("CLEAN", [busy]);
     await gate.arrivals();
     const answer = await ostler.engine.deleteNodes(ALICE, {
@@ -417,7 +417,7 @@ describe("refusals of deleteNodes", () => {
   test("deleteNodes does not list every refused node in errors [R-262]", async () => {
     const guarded = await ostler.aNode().times(12);
     const free = await ostler.aNode().made();
-    for (const { id } of guarded) await ostler.engine.updateNode(ALICE, id, { isProtected: true });
+    for (const { id } of guarded) await changeNode(ostler.engine, ALICE, id, { isProtected: true });
     const answer = await ostler.engine.deleteNodes(ALICE, { names: [...guarded, free].map(({ name }) => name) });
     expect(answer).toMatchObject({
       nodeIds: [],
@@ -454,7 +454,7 @@ describe("settings that bind a secret", () => {
     ]);
     return nodeIds[0] ?? "";
   };
-  const change = (id: string, settings: object) => ostler.engine.updateNode(ALICE, id, { settings });
+  const change = (id: string, settings: object) => changeNode(ostler.engine, ALICE, id, { settings });
 
   test.each([
     ["a new value", undefined, { controller: "203.0.113.9" }],
@@ -494,7 +494,7 @@ describe("settings that bind a secret", () => {
       },
     ]);
     const next = { driver: "fake", settings: { controller: "203.0.113.9" }, interfaces: [] };
-    expect((await ostler.engine.updateNode(ALICE, nodeIds[0] ?? "", next)).refusals).toMatchObject([
+    expect((await changeNode(ostler.engine, ALICE, nodeIds[0] ?? "", next)).refusals).toMatchObject([
       { path: ["input", "driver", "fake", "controller"] },
     ]);
   });

@@ -13,6 +13,7 @@ import type { AnyCall } from "../support/driver.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 import { heldIn } from "../support/held-work.ts";
+import { changeNode } from "../support/change-node.ts";
 
 /** Machines whose power can change without Ostler, by node name. */
 interface Machine {
@@ -592,7 +593,7 @@ describe("background power reading", () => {
       at.power = "ON";
       at.calls.length = 0;
     }
-    await ostler.engine.updateNode(ALICE, guarded.node.id, { isProtected: true });
+    await changeNode(ostler.engine, ALICE, guarded.node.id, { isProtected: true });
     await site({ correctPower: true });
     try {
       await using _ = await reading();

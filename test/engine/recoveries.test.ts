@@ -4,6 +4,7 @@ import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestGate, TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 import { unsound } from "../support/soundness.ts";
+import { changeNode } from "../support/change-node.ts";
 
 const FIRMWARE = {
   options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] },
@@ -47,7 +48,7 @@ async function killInEach(times: number, count: () => number): Promise<void> {
 
 async function script(node: TestNode, writeImage: Record<string, unknown>): Promise<void> {
   const settings = { steps: { "deploy.write_image": writeImage } };
-  expect(await ostler.engine.updateNode(ALICE, node.id, { settings })).toMatchObject({ refusals: [] });
+  expect(await changeNode(ostler.engine, ALICE, node.id, { settings })).toMatchObject({ refusals: [] });
 }
 
 /** Runs the work in another process until the run waits. */

@@ -8,6 +8,7 @@ import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { heldIn } from "../support/held-work.ts";
 import { unsound } from "../support/soundness.ts";
+import { changeNode } from "../support/change-node.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -228,20 +229,20 @@ describe("host group of a node", () => {
     expect((await ostler.node(node)).hostGroup).toBeNull();
   });
 
-  test("updateNode of the host group during a deployment is not undone at its end [R-163]", async () => {
+  test("updateNodes of the host group during a deployment is not undone at its end [R-163]", async () => {
     const { gate, node, id } = await heldIn(ostler, "deploy.configure");
-    expect((await ostler.engine.updateNode(ALICE, node.id, { hostGroup: "service-master" })).refusals).toEqual([]);
+    expect((await changeNode(ostler.engine, ALICE, node.id, { hostGroup: "service-master" })).refusals).toEqual([]);
     gate.open();
     await ostler.operationEnds(id);
     expect((await ostler.node(node)).hostGroup).toBe("service-master");
   });
 
-  test("updateNode to a host group other than the one of the running redeployNodes is refused [R-163]", async () => {
+  test("updateNodes to a host group other than the one of the running redeployNodes is refused [R-163]", async () => {
     const gate = aGate();
     const node = await active({ "deploy.configure": { gate: gate.name } });
     const id = await redeploy([node], "service-master");
     await gate.arrivals();
-    expect((await ostler.engine.updateNode(ALICE, node.id, { hostGroup: "service-worker" })).refusals).toMatchObject([
+    expect((await changeNode(ostler.engine, ALICE, node.id, { hostGroup: "service-worker" })).refusals).toMatchObject([
       { code: "BUSY", operationId: id, path: ["input", "hostGroup"] },
     ]);
     gate.open();

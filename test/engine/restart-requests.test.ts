@@ -5,6 +5,7 @@ import type { RestartRequest } from "../../src/engine/admission/restart.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
+import { changeNode } from "../support/change-node.ts";
 
 const done = async () => ({ kind: "done" }) as const;
 const preparing = aGate();
@@ -195,7 +196,7 @@ describe("plan hash", () => {
       await hashOf({ onFailure: "CLEAN_UP_ALL" }),
       await hashOf({ powerOnFailure: "LEAVE" }),
     ];
-    await ostler.engine.updateNode(ALICE, node.id, { hostGroup: "service-master" });
+    await changeNode(ostler.engine, ALICE, node.id, { hostGroup: "service-master" });
     changed.push(await hashOf());
     await ostler.engine.updateCluster(ALICE, { name: "hashed" }, { variables: { image: "windows" } });
     changed.push(await hashOf());

@@ -6,6 +6,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { JSON_BYTES_MAX, REASON_LENGTH_MAX } from "../../src/engine/input/size-limits.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import { aDriver } from "../support/driver.ts";
+import { changeNode } from "../support/change-node.ts";
 
 const ostler = await engineUnderTest({ drivers: [aDriver("roomy", { secret: true })] });
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -144,7 +145,7 @@ test("size limit of driver settings includes their secrets, which the message do
     ...answer
   } = await register({ note: "x".repeat(60_000) });
   expect(answer.refusals).toEqual([]);
-  expect((await engine.updateNode(ALICE, id, { settings: { password: "Xyzzy-plugh".repeat(600) } })).refusals).toEqual(
+  expect((await changeNode(engine, ALICE, id, { settings: { password: "Xyzzy-plugh".repeat(600) } })).refusals).toEqual(
     refusal("input.driver.roomy"),
   );
   expect(

@@ -9,6 +9,7 @@ import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 import { unsound } from "../support/soundness.ts";
+import { changeNode } from "../support/change-node.ts";
 
 const endOfCleaning = aGate();
 const careful = aDriver("careful", {
@@ -1010,7 +1011,7 @@ describe("restart", () => {
     const { node, id } = await stoppedAfter("deploy.prepare");
     for (const work of [{ operationId: id }, { ids: [node.id] }]) {
       const held = aGate();
-      await ostler.engine.updateNode(ALICE, node.id, {
+      await changeNode(ostler.engine, ALICE, node.id, {
         settings: { steps: { "deploy.configure": { gate: held.name, fail: "no luck" } } },
       });
       const request = { work, idempotencyKey: `again-${JSON.stringify(work)}` };
@@ -1027,7 +1028,7 @@ describe("restart", () => {
       expect((await ostler.operationEnds(first.operationId ?? "")).state).toBe("FAILED");
       expect(await ostler.engine.restart(ALICE, request)).toMatchObject(again);
       if ("operationId" in work) continue;
-      await ostler.engine.updateNode(ALICE, node.id, { settings: { steps: null } });
+      await changeNode(ostler.engine, ALICE, node.id, { settings: { steps: null } });
       await ostler.operationEnds((await restart(first.operationId ?? "")).operationId ?? "");
       expect(await ostler.nodeState(node)).toBe("ACTIVE");
       expect(await ostler.engine.restart(ALICE, request)).toMatchObject(again);
@@ -1109,7 +1110,7 @@ describe("restart from the unfinished step", () => {
     await ostler.operationEnds(id);
     await ostler.operationEnds(await ostler.begin("POWER", [node], { options: { powerAction: "OFF" } }));
     const mark = ostler.powerCalls(node).length;
-    await ostler.engine.updateNode(ALICE, node.id, { settings: { steps: null } });
+    await changeNode(ostler.engine, ALICE, node.id, { settings: { steps: null } });
     const again = await restart(id, "UNFINISHED_STEP");
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
     expect(ostler.powerCalls(node).slice(mark)).toEqual(calls);
@@ -1121,7 +1122,7 @@ describe("restart from the unfinished step", () => {
     await ostler.operationEnds(id);
     await ostler.operationEnds(await ostler.begin("POWER", [node], { options: { powerAction: "REBOOT" } }));
     expect((await ostler.node(node)).lastError?.message).toContain("no boot device");
-    await ostler.engine.updateNode(ALICE, node.id, { settings: { steps: null } });
+    await changeNode(ostler.engine, ALICE, node.id, { settings: { steps: null } });
     const again = await ostler.engine.restart(ALICE, { work: { ids: [node.id] }, from: "UNFINISHED_STEP" });
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
     expect(await ostler.nodeState(node)).toBe("ACTIVE");

@@ -7,6 +7,7 @@ import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 import { unsound } from "../support/soundness.ts";
+import { changeNode } from "../support/change-node.ts";
 
 /** The steps of a commission in order, how each is scripted, and the state in which a node is left there. */
 const STEPS = [
@@ -289,7 +290,7 @@ describe("owner that loses its lease", () => {
     const id = await begin(nodes);
     await allInside(id);
     for (const node of nodes)
-      await ostler.engine.updateNode(ALICE, node.id, {
+      await changeNode(ostler.engine, ALICE, node.id, {
         settings: { steps: { "deploy.configure": { gate: end.name } } },
       });
     await ostler.engine.start();

@@ -6,6 +6,7 @@ import { newestInventories } from "../../src/store/nodes.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { heldIn } from "../support/held-work.ts";
+import { changeNode } from "../support/change-node.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -86,7 +87,7 @@ describe("inspection", () => {
   test("inspection in place of an ACTIVE node stores a new inventory and keeps the state [R-019]", async () => {
     const node = await ostler.aNode().in("ACTIVE").with("fake", { serial: "first" }).made();
     await ostler.operationEnds(await ostler.begin("INSPECT", [node]));
-    await ostler.engine.updateNode(ALICE, node.id, { settings: { serial: "second" } });
+    await changeNode(ostler.engine, ALICE, node.id, { settings: { serial: "second" } });
     const id = await ostler.begin("INSPECT", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.story(node, id)).toEqual([]);

@@ -6,6 +6,7 @@ import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 import { unsound } from "../support/soundness.ts";
+import { changeNode } from "../support/change-node.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -436,7 +437,7 @@ describe("halt by request", () => {
     const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures: { count: 0 } });
     await waveBecomes(id, "HALTED");
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
-    for (const { id: nodeId } of nodes) await ostler.engine.updateNode(ALICE, nodeId, { settings: { steps: null } });
+    for (const { id: nodeId } of nodes) await changeNode(ostler.engine, ALICE, nodeId, { settings: { steps: null } });
     const again =
       (await ostler.engine.restart(ALICE, { work: { operationId: id }, waves: { sizes: [{ count: 2 }] } }))
         .operationId ?? "";

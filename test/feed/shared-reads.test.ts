@@ -12,6 +12,7 @@ import { ALICE } from "../support/builders.ts";
 import { feedUnderTest } from "../support/feed.ts";
 import type { SeenItem } from "../support/feed.ts";
 import { takeAll, takeUntil } from "../support/service.ts";
+import { changeNode } from "../support/change-node.ts";
 
 const feed = await feedUnderTest();
 afterAll(() => feed[Symbol.asyncDispose]());
@@ -150,7 +151,7 @@ describe("shared snapshots", () => {
     const [node] = await ostler.aNode().times(1);
     const early = feed.tail.snapshot(nodeSnapshot(undefined)).taken;
     const revision = (await ostler.node(node as never)).revision;
-    await ostler.engine.updateNode(ALICE, node?.id ?? "", { labels: { written: "just now" }, ifRevision: revision });
+    await changeNode(ostler.engine, ALICE, node?.id ?? "", { labels: { written: "just now" }, ifRevision: revision });
     const late = await feed.tail.snapshot(nodeSnapshot(undefined)).taken;
     await early;
     expect(late.rows.find(({ id }) => id === node?.id)?.labels).toEqual({ written: "just now" });

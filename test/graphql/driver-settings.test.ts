@@ -441,11 +441,11 @@ const register = async (driver: object, more: object = {}) =>
 const update = async (id: string, more: object) =>
   shown(
     (
-      await ostler.query<{ updateNode: Answer }>(
-        `mutation Update($input: UpdateNodeInput!) { updateNode(input: $input) { ${SHOWN} } }`,
-        { input: { node: { id }, ...more } },
+      await ostler.query<{ updateNodes: Answer }>(
+        `mutation Update($input: UpdateNodesInput!) { updateNodes(input: $input) { ${SHOWN} } }`,
+        { input: { nodes: { ids: [id] }, ...more } },
       )
-    ).updateNode,
+    ).updateNodes,
   );
 
 async function made(driver: object, more: object = {}): Promise<string> {

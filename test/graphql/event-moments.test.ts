@@ -129,13 +129,13 @@ describe.each(["overSocket", "overEvents"] as const)("items %s", (way) => {
 
 test("payload of a mutation is of one moment after its work [R-292]", async () => {
   const node = await cleaningNode();
-  const { updateNode } = await readWhileEnding(node, () =>
-    ostler.query<{ updateNode: { nodes: Seen[] } }>(
-      `mutation Label($input: UpdateNodeInput!) { updateNode(input: $input) { nodes { ${MEMBERS} } } }`,
-      { input: { node: { name: node.name }, labels: [{ key: "seen", value: "now" }] } },
+  const { updateNodes } = await readWhileEnding(node, () =>
+    ostler.query<{ updateNodes: { nodes: Seen[] } }>(
+      `mutation Label($input: UpdateNodesInput!) { updateNodes(input: $input) { nodes { ${MEMBERS} } } }`,
+      { input: { nodes: { names: [node.name] }, labels: [{ key: "seen", value: "now" }] } },
     ),
   );
-  expectOneMoment(updateNode.nodes[0] ?? { state: "" });
+  expectOneMoment(updateNodes.nodes[0] ?? { state: "" });
 });
 
 test("payload of a mutation that reads one operation takes one statement, without a transaction [R-652]", async () => {
@@ -157,7 +157,7 @@ test("payload of a mutation that reads one operation takes one statement, withou
 test("payload of each root field of a mutation shows its own work [R-292]", async () => {
   const [name = ""] = await ostler.register(1);
   const change = (value: string) =>
-    `updateNode(input: { node: { name: "${name}" }, labels: [{ key: "k", value: "${value}" }] }) { nodes { labels { value } cluster { name } } query { node(by: { name: "${name}" }) { labels { value } } } }`;
+    `updateNodes(input: { node: { name: "${name}" }, labels: [{ key: "k", value: "${value}" }] }) { nodes { labels { value } cluster { name } } query { node(by: { name: "${name}" }) { labels { value } } } }`;
   const answer = await ostler.query(`mutation { first: ${change("1")} second: ${change("2")} }`);
   const shown = (value: string) => ({ labels: [{ value }] });
   expect(answer).toMatchObject({

@@ -58,11 +58,11 @@ describe("the examples, one after another, on the demonstration fleet", () => {
     );
     expect(nodes.edges).toHaveLength(20);
     for (const { node } of nodes.edges) {
-      const { updateNode } = await ostler.query<{ updateNode: { errors: unknown[] } }>(
-        "mutation Hurry($id: ID!) { updateNode(input: { node: { id: $id }, driver: { fake: { delayMs: 25, waitSeconds: 0.2 } } }) { errors { message } } }",
+      const { updateNodes } = await ostler.query<{ updateNodes: { errors: unknown[] } }>(
+        "mutation Hurry($id: ID!) { updateNodes(input: { nodes: { ids: [$id] }, driver: { fake: { delayMs: 25, waitSeconds: 0.2 } } }) { errors { message } } }",
         { id: node.id },
       );
-      expect(updateNode.errors).toEqual([]);
+      expect(updateNodes.errors).toEqual([]);
     }
   }
 

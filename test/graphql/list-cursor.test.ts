@@ -16,8 +16,8 @@ interface Changes {
 }
 
 const edit = (name: string, description: string) =>
-  ostler.query(`mutation Edit($input: UpdateNodeInput!) { updateNode(input: $input) { errors { message } } }`, {
-    input: { node: { name }, description },
+  ostler.query(`mutation Edit($input: UpdateNodesInput!) { updateNodes(input: $input) { errors { message } } }`, {
+    input: { nodes: { names: [name] }, description },
   });
 
 /** Changes an object, and returns its UUID. */

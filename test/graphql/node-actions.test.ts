@@ -151,7 +151,7 @@ const SITUATIONS: Readonly<Record<string, Situation>> = {
   "a protected node in maintenance": async () => {
     const name = await SITUATIONS["failed work"]?.();
     await ostler.query(
-      `mutation { updateNode(input: { node: { name: "${name}" }, protected: true }) { errors { code } } setMaintenance(input: { nodes: { names: ["${name}"] }, reason: "fan" }) { errors { code } } }`,
+      `mutation { updateNodes(input: { node: { name: "${name}" }, protected: true }) { errors { code } } setMaintenance(input: { nodes: { names: ["${name}"] }, reason: "fan" }) { errors { code } } }`,
     );
     return name ?? "";
   },

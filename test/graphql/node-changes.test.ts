@@ -29,8 +29,8 @@ interface Item {
 
 const isCaughtUp = ({ nodeChanges: item }: Item) => item.caughtUp === true;
 const edit = (name: string, input: object) =>
-  ostler.query(`mutation Edit($input: UpdateNodeInput!) { updateNode(input: $input) { errors { message } } }`, {
-    input: { node: { name }, ...input },
+  ostler.query(`mutation Edit($input: UpdateNodesInput!) { updateNodes(input: $input) { errors { message } } }`, {
+    input: { nodes: { names: [name] }, ...input },
   });
 
 describe("nodeChanges", () => {

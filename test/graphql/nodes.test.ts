@@ -35,7 +35,7 @@ async function change(verb: string, type: string, input: unknown): Promise<Paylo
 }
 
 const register = (nodes: readonly object[]) => change("registerNodes", "RegisterNodesInput", { nodes });
-const update = (input: object) => change("updateNode", "UpdateNodeInput", input);
+const update = (input: object) => change("updateNodes", "UpdateNodesInput", input);
 const remove = (nodes: object) => change("deleteNodes", "DeleteNodesInput", { nodes });
 const setRetired = (names: readonly string[], reason: string) =>
   change("setRetired", "SetRetiredInput", { nodes: { names }, reason });
@@ -263,10 +263,11 @@ describe("a node", () => {
 });
 
 describe("updating a node", () => {
-  test("updateNode changes only the given fields and increases the revision", async () => {
+  test("updateNodes changes only the given fields and increases the revision", async () => {
     const node = await aNode({ labels: [{ key: "room", value: "1" }], settings: { delayMs: 3 } });
     expect(
-      (await update({ node: { id: node.id }, ifRevision: node.revision, labels: [{ key: "rack", value: "7" }] })).nodes,
+      (await update({ revisions: [{ node: node.id, revision: node.revision }], labels: [{ key: "rack", value: "7" }] }))
+        .nodes,
     ).toMatchObject([
       {
         name: node.name,
@@ -275,34 +276,20 @@ describe("updating a node", () => {
         drivers: [{ settings: { fake: { delayMs: 3 } } }],
       },
     ]);
-    expect((await update({ node: { id: node.id }, name: `${node.name}-new`, protected: true })).nodes).toMatchObject([
-      { name: `${node.name}-new`, protected: true, labels: [{ key: "rack", value: "7" }] },
-    ]);
-    expect((await update({ node: { id: node.id }, labels: [], protected: false })).nodes).toMatchObject([
+    expect(
+      (await update({ nodes: { ids: [node.id] }, name: `${node.name}-new`, protected: true })).nodes,
+    ).toMatchObject([{ name: `${node.name}-new`, protected: true, labels: [{ key: "rack", value: "7" }] }]);
+    expect((await update({ nodes: { ids: [node.id] }, labels: [], protected: false })).nodes).toMatchObject([
       { labels: [], protected: false },
     ]);
   });
 
-  test("a node to change is named like any one node: by name, UUID or ID, not only by ID", async () => {
+  test("updateNodes with an outdated revision is refused", async () => {
     const node = await aNode();
-    const { by } = await ostler.query<{ by: { uuid: string } }>(
-      "query Uuid($name: String!) { by: node(by: { name: $name }) { uuid } }",
-      { name: node.name },
-    );
-    for (const ref of [{ name: node.name }, by, { id: node.id }])
-      expect((await update({ node: ref, labels: [] })).nodes).toMatchObject([{ name: node.name }]);
-    expect((await update({ node: { name: "ghost" }, labels: [] })).errors).toMatchObject([
-      { code: "NOT_FOUND", missing: ["ghost"] },
-    ]);
-  });
-
-  test("updateNode with an outdated revision is refused", async () => {
-    const node = await aNode();
-    await update({ node: { id: node.id }, labels: [{ key: "a", value: "1" }] });
+    await update({ nodes: { ids: [node.id] }, labels: [{ key: "a", value: "1" }] });
     const before = await ostler.dump();
     const { nodes, errors } = await update({
-      node: { id: node.id },
-      ifRevision: node.revision,
+      revisions: [{ node: node.id, revision: node.revision }],
       labels: [{ key: "a", value: "2" }],
     });
     expect(nodes).toEqual([]);
@@ -311,25 +298,25 @@ describe("updating a node", () => {
         type: "ConflictError",
         code: "STALE_REVISION",
         status: 409,
-        path: ["input", "ifRevision"],
+        path: ["input", "revisions"],
         node: { name: node.name },
       },
     ]);
     expect(await ostler.dump()).toBe(before);
   });
 
-  test("updateNode keeps omitted secrets and replaces given ones", async () => {
+  test("updateNodes keeps omitted secrets and replaces given ones", async () => {
     const node = await aNode({ settings: { password: "first-secret" } });
     const secrets = async () =>
       (
         await ostler.test
           .sql`select secrets from node_secrets s join nodes n on n.id = s.node_id where n.name = ${node.name}`
       )[0]?.["secrets"];
-    expect((await update({ node: { id: node.id }, driver: { fake: { delayMs: 9 } } })).nodes).toMatchObject([
+    expect((await update({ nodes: { ids: [node.id] }, driver: { fake: { delayMs: 9 } } })).nodes).toMatchObject([
       { drivers: [{ settings: { fake: { delayMs: 9 } }, secretsSet: ["password"] }] },
     ]);
     expect(await secrets()).toEqual({ fake: { password: "first-secret" } });
-    await update({ node: { id: node.id }, driver: { fake: { password: "second-secret" } } });
+    await update({ nodes: { ids: [node.id] }, driver: { fake: { password: "second-secret" } } });
     expect(await secrets()).toEqual({ fake: { password: "second-secret" } });
   });
 
@@ -347,22 +334,22 @@ describe("updating a node", () => {
       path: ["input", "interfaces", "0", "driver", "fake"],
     },
     { what: "a bad label", input: { labels: [{ key: "", value: "" }] }, path: ["input", "labels"] },
-  ])("updateNode to $what is refused", async ({ input, path }) => {
+  ])("updateNodes to $what is refused", async ({ input, path }) => {
     const node = await aNode();
-    expect((await update({ node: { id: node.id }, ...input })).errors).toMatchObject([
+    expect((await update({ nodes: { ids: [node.id] }, ...input })).errors).toMatchObject([
       { type: "SimpleError", code: "INVALID_INPUT", status: 400, path },
     ]);
   });
 
-  test("updateNode of an unknown node named input.id as the path of the error: it is input.node", async () => {
-    expect((await update({ node: { id: "garbage" }, name: "x" })).errors).toMatchObject([
+  test("updateNodes of an unknown node named input.id as the path of the error: it is input.nodes", async () => {
+    expect((await update({ nodes: { ids: ["garbage"] }, name: "x" })).errors).toMatchObject([
       {
         type: "NotFoundError",
         code: "NOT_FOUND",
         status: 404,
         message: "Node garbage does not exist.",
         missing: ["garbage"],
-        path: ["input", "node"],
+        path: ["input", "nodes"],
       },
     ]);
   });
@@ -500,7 +487,7 @@ describe("flags of a node", () => {
       ),
     );
     await setRetired([named["retired"]?.name ?? ""], "old");
-    await update({ node: { id: named["guarded"]?.id }, protected: true });
+    await update({ nodes: { ids: [named["guarded"]?.id] }, protected: true });
     await ostler.operationEnds(await ostler.begin("manageNodes", [named["failed"]?.name ?? ""]));
     await ostler.test
       .sql`update nodes set wanted_power = 'ON', power_state = case when name = ${named["silent"]?.name ?? ""} then 'UNKNOWN' else 'OFF' end where name in (${named["drifted"]?.name ?? ""}, ${named["silent"]?.name ?? ""})`;
@@ -547,13 +534,13 @@ describe("optional settings of a node", () => {
       automaticCleaning: false,
       diskless: true,
     });
-    expect((await update({ node: { id: node.id }, labels: [] })).nodes).toMatchObject([
+    expect((await update({ nodes: { ids: [node.id] }, labels: [] })).nodes).toMatchObject([
       { hostGroup: "service-worker", description: "Rack 3", automaticCleaning: false, diskless: true },
     ]);
     expect(
       (
         await update({
-          node: { id: node.id },
+          nodes: { ids: [node.id] },
           hostGroup: "service-master",
           description: "Rack 4",
           automaticCleaning: true,
@@ -563,7 +550,7 @@ describe("optional settings of a node", () => {
     expect(
       (
         await update({
-          node: { id: node.id },
+          nodes: { ids: [node.id] },
           hostGroup: null,
           description: null,
           automaticCleaning: null,
@@ -587,11 +574,11 @@ describe("MAC addresses of a node", () => {
     );
     expect(found).toMatchObject({ nodes: { edges: [{ node: { name: node.name } }] } });
     const other = await aNode();
-    expect((await update({ node: { id: other.id }, macs: ["52:54:00:aa:00:01"] })).errors).toMatchObject([
+    expect((await update({ nodes: { ids: [other.id] }, macs: ["52:54:00:aa:00:01"] })).errors).toMatchObject([
       { type: "ConflictError", code: "MAC_TAKEN", status: 409, node: { name: node.name } },
     ]);
-    expect((await update({ node: { id: node.id }, macs: null })).nodes).toMatchObject([{ macs: [] }]);
-    expect((await update({ node: { id: other.id }, macs: ["52:54:00:aa:00:01"] })).errors).toEqual([]);
+    expect((await update({ nodes: { ids: [node.id] }, macs: null })).nodes).toMatchObject([{ macs: [] }]);
+    expect((await update({ nodes: { ids: [other.id] }, macs: ["52:54:00:aa:00:01"] })).errors).toEqual([]);
   });
 });
 
@@ -600,7 +587,7 @@ describe("inventories", () => {
     const node = await aNode({ settings: { serial: "A" } });
     await ostler.commission([node.name], "AVAILABLE");
     for (const serial of ["B", "C"]) {
-      await update({ node: { id: node.id }, driver: { fake: { serial } } });
+      await update({ nodes: { ids: [node.id] }, driver: { fake: { serial } } });
       await ostler.operationEnds(await ostler.begin("inspectNodes", [node.name]));
     }
     return node;
@@ -851,7 +838,7 @@ describe("deleting nodes", () => {
     const guarded = await aNode();
     const active = await aNode();
     const free = await aNode();
-    await update({ node: { id: guarded.id }, protected: true });
+    await update({ nodes: { ids: [guarded.id] }, protected: true });
     await ostler.commission([active.name]);
     const uuid = await ostler.begin("manageNodes", [busy.name]);
     await gate.arrivals();

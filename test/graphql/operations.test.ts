@@ -335,7 +335,7 @@ describe("garbage", () => {
   test.each(GARBAGE)("a mutation of an invalid ID is refused with a typed error (%#)", async (garbage) => {
     const answer = await ostler.query<Record<string, { errors: { code: string }[] }>>(
       `mutation Garbage($id: ID!) {
-        updateNode(input: { node: { id: $id }, name: "x" }) { errors { code } }
+        updateNodes(input: { nodes: { ids: [$id] }, name: "x" }) { errors { code } }
         deleteNodes(input: { nodes: { ids: [$id] } }) { errors { code } }
         deleteCluster(input: { cluster: { id: $id } }) { errors { code } }
         abort(input: { work: { operationId: $id } }) { errors { code } }

@@ -233,7 +233,7 @@ beforeAll(async () => {
   await askAll('node(by: { name: "leaky-1" })', "Node");
   const { node } = (await ask(`{ node(by: { name: "leaky-1" }) { id } }`)) as { node: { id: string } };
   await ask(
-    "mutation Change($id: ID!, $settings: JSON!) { updateNode(input: { node: { id: $id }, driver: { leaky: $settings } }) { nodes { drivers { settings { leaky } secretsSet } } errors { message } } }",
+    "mutation Change($id: ID!, $settings: JSON!) { updateNodes(input: { nodes: { ids: [$id] }, driver: { leaky: $settings } }) { nodes { drivers { settings { leaky } secretsSet } } errors { message } } }",
     { id: node.id, settings: { password: NEWER, note: "open" } },
   );
   await askAll("nodes(first: 5)", "NodeConnection");

@@ -190,8 +190,8 @@ describe("shared result", () => {
       { name },
     );
     await ostler.query(
-      "mutation Label($input: UpdateNodeInput!) { updateNode(input: $input) { errors { message } } }",
-      { input: { node: { id: node.id }, ifRevision: node.revision, labels: [{ key: "seen", value: "later" }] } },
+      "mutation Label($input: UpdateNodesInput!) { updateNodes(input: $input) { errors { message } } }",
+      { input: { revisions: [{ node: node.id, revision: node.revision }], labels: [{ key: "seen", value: "later" }] } },
     );
     const labels = async () => {
       const items = ostler.overSocket<{ nodeTransitions: { node?: { labels: unknown[] } } }>(FOLLOW, {
@@ -284,8 +284,8 @@ describe("snapshot", () => {
     for (let revision = 1; revision <= 5; revision += 1) {
       expect(await readNode()).toMatchObject({ revision, labels: revision === 1 ? [] : [{ value: String(revision) }] });
       await ostler.query(
-        "mutation Label($input: UpdateNodeInput!) { updateNode(input: $input) { errors { message } } }",
-        { input: { node: { id: node.id }, labels: [{ key: "seen", value: String(revision + 1) }] } },
+        "mutation Label($input: UpdateNodesInput!) { updateNodes(input: $input) { errors { message } } }",
+        { input: { nodes: { ids: [node.id] }, labels: [{ key: "seen", value: String(revision + 1) }] } },
       );
     }
   });

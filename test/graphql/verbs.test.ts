@@ -57,11 +57,11 @@ const aNode = (state?: From, steps?: object) => registeredNode(ostler, state, st
 
 /** Replaces the script of a node's steps. */
 async function script(name: string, steps: object): Promise<void> {
-  const { updateNode } = await ostler.query<{ updateNode: { errors: readonly object[] } }>(
-    "mutation Script($name: String!, $settings: FakeSettingsChangeInput!) { updateNode(input: { node: { name: $name }, driver: { fake: $settings } }) { errors { message } } }",
+  const { updateNodes } = await ostler.query<{ updateNodes: { errors: readonly object[] } }>(
+    "mutation Script($name: String!, $settings: FakeSettingsChangeInput!) { updateNodes(input: { nodes: { names: [$name] }, driver: { fake: $settings } }) { errors { message } } }",
     { name, settings: { steps } },
   );
-  expect(updateNode.errors).toEqual([]);
+  expect(updateNodes.errors).toEqual([]);
 }
 
 describe("a verb", () => {

@@ -309,11 +309,11 @@ async function failsOnlyOnBadNodes({ good, locked, dead, api }: Fixture): Promis
   const [lockedNode, deadNode] = bad;
   const update = async (input: unknown) =>
     (
-      await api.query<{ updateNode: { errors: Refusal[] } }>(
-        "mutation ($input: UpdateNodeInput!) { updateNode(input: $input) { errors { code message } } }",
+      await api.query<{ updateNodes: { errors: Refusal[] } }>(
+        "mutation ($input: UpdateNodesInput!) { updateNodes(input: $input) { errors { code message } } }",
         { input },
       )
-    ).updateNode.errors;
+    ).updateNodes.errors;
   const refusals = await update({ node: { id: lockedNode?.id }, driver: { ipmi: { password: locked.bmc.password } } });
   // Without the password: an omitted secret is kept.
   refusals.push(...(await update({ node: { id: deadNode?.id }, driver: { ipmi: IMPATIENT } })));

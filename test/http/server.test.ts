@@ -614,7 +614,7 @@ describe("shutdown of the service", () => {
     });
     await locked.promise;
     const answer = ending.query(
-      'mutation Late($id: ID!) { updateNode(input: { node: { id: $id }, labels: [{ key: "late", value: "yes" }] }) { nodes { labels { value } } errors { code } } }',
+      'mutation Late($id: ID!) { updateNodes(input: { nodes: { ids: [$id] }, labels: [{ key: "late", value: "yes" }] }) { nodes { labels { value } } errors { code } } }',
       { id: node.id },
     );
     await eventually("the request waits for the lock", async () => {
@@ -632,7 +632,7 @@ describe("shutdown of the service", () => {
     );
     held.resolve();
     await holding;
-    expect(await answer).toEqual({ updateNode: { nodes: [{ labels: [{ value: "yes" }] }], errors: [] } });
+    expect(await answer).toEqual({ updateNodes: { nodes: [{ labels: [{ value: "yes" }] }], errors: [] } });
     await closed;
   });
 

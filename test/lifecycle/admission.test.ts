@@ -56,14 +56,14 @@ describe("refused verb", () => {
       node: { isProtected: true },
       request: aRequest("DEPLOY"),
       code: "PROTECTED",
-      says: "Remove the protection with updateNode",
+      says: "Remove the protection with updateNodes",
     },
     {
       why: "on a protected node that it would switch off",
       node: { isProtected: true },
       request: aRequest("POWER", { options: { powerAction: "SOFT_OFF" } }),
       code: "PROTECTED",
-      says: "Remove the protection with updateNode",
+      says: "Remove the protection with updateNodes",
     },
     {
       why: "with force on a node that seems to be the same machine as another one",

@@ -56,7 +56,7 @@ function pause(): Promise<void> {
 /** Edits one node again and again, without a pause, until the signal fires. */
 export async function editWithoutPause(service: Service, name: string, signal: AbortSignal): Promise<void> {
   for (let count = 0; !signal.aborted; count += 1)
-    await send(service, "updateNode", "UpdateNodeInput!", { node: { name }, hostGroup: `group-${count}` });
+    await send(service, "updateNodes", "UpdateNodesInput!", { nodes: { names: [name] }, hostGroup: `group-${count}` });
 }
 
 /** Different nodes for each kind, so that none is refused because of another. */
@@ -76,7 +76,11 @@ async function change(service: Service, nodes: number, count: number): Promise<v
         reason: `fan ${count}`,
       });
     case 2:
-      return send(service, "updateNode", "UpdateNodeInput!", { node: { name }, protected: true, hostGroup: "edge" });
+      return send(service, "updateNodes", "UpdateNodesInput!", {
+        nodes: { names: [name] },
+        protected: true,
+        hostGroup: "edge",
+      });
     case 3:
       return send(service, "reportPresence", "ReportPresenceInput!", { event: "DISAPPEARED", nodes: [{ name }] });
     case 4:
@@ -88,8 +92,8 @@ async function change(service: Service, nodes: number, count: number): Promise<v
     case 6:
       return send(service, "setRetired", "SetRetiredInput!", { nodes: { names: [name] }, reason: `too old ${count}` });
     default:
-      return send(service, "updateNode", "UpdateNodeInput!", {
-        node: { name },
+      return send(service, "updateNodes", "UpdateNodesInput!", {
+        nodes: { names: [name] },
         labels: [{ key: "rack", value: `moved-${count}` }],
       });
   }

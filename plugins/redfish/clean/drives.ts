@@ -78,7 +78,7 @@ export async function secureErasable(service: RedfishService, settings: RedfishS
   if (drives.length === 0)
     throw unsupported(
       service.bmc,
-      "lists no drives. Erase the disks by another driver, such as the agent; if the machine has none, set diskless with updateNode.",
+      "lists no drives. Erase the disks by another driver, such as the agent; if the machine has none, set diskless with updateNodes.",
     );
   const locked = drives.filter((one) => !action(one, "Drive.SecureErase")).map(driveName);
   if (locked.length === 0) return drives;

@@ -40,7 +40,7 @@ async function rotate(service: RedfishService, call: CleanCall): Promise<StepRes
   await service.patch(path, { Password: nextPassword }, "change the password of the account");
   if (!(await logsInWith(call, nextPassword)))
     return failed("The BMC accepted the new password, but refuses a login with it; the settings keep both passwords.");
-  call.log("The BMC has the new password: set `password` to it, and remove `nextPassword`, with updateNode.");
+  call.log("The BMC has the new password: set `password` to it, and remove `nextPassword`, with updateNodes.");
   return { kind: "done", output: { passwordChanged: true } };
 }
 

@@ -75,7 +75,7 @@ export class StepAgent implements NodeAgent {
       const [row] = medium === "NETWORK" ? await nodesByIds(tx, [node.id]) : [];
       if (medium === "NETWORK" && (row?.macs ?? []).length === 0)
         throw unsupported(
-          `Node ${node.name} has no MAC address, by which it is known when it boots over the network: give it one with updateNode, or inspect it.`,
+          `Node ${node.name} has no MAC address, by which it is known when it boots over the network: give it one with updateNodes, or inspect it.`,
         );
       const secretHash = hashOfSecret(secret);
       await openAgentSession(tx, {

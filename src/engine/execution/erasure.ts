@@ -123,7 +123,7 @@ function remedyOf(gaps: readonly ErasureGap[]): string[] {
   return [
     ...(kinds.has("NO_DISK")
       ? [
-          "Check the storage controller, and whether the driver that cleans the node supports it; if the machine has no disk, set diskless with updateNode.",
+          "Check the storage controller, and whether the driver that cleans the node supports it; if the machine has no disk, set diskless with updateNodes.",
         ]
       : []),
     ...(kinds.has("UNSEEN") ? ["If the disks of the machine have changed, inspect the node again."] : []),

@@ -216,7 +216,7 @@ export class Runner {
     const owners = await macOwners(database.reader, inventoryMacs(output)).catch(() => []);
     for (const { mac, nodeId, nodeName } of owners) {
       if (nodeId === node.id) continue;
-      const text = `MAC address ${mac} of node ${node.name} stays with node ${nodeName}, which has it already. If it belongs to this machine, remove it there with updateNode, and inspect this node again.`;
+      const text = `MAC address ${mac} of node ${node.name} stays with node ${nodeName}, which has it already. If it belongs to this machine, remove it there with updateNodes, and inspect this node again.`;
       stepLog.line(text);
       log.warn({ node: node.name, other: nodeName, mac }, text);
     }

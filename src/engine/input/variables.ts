@@ -56,6 +56,6 @@ export function variablesFlaws(given: unknown, path: readonly string[]): Refusal
 /** A null is allowed, so that a cluster can drop a variable of that name from before it was reserved. */
 function reservedFlaws(given: JsonObject, path: readonly string[]): Refusal[] {
   if (given[HOST_GROUP] === undefined || given[HOST_GROUP] === null) return [];
-  const message = `The variable ${HOST_GROUP} is reserved for the host group of the node. Remove it; set the group with updateNode or redeployNodes.`;
+  const message = `The variable ${HOST_GROUP} is reserved for the host group of the node. Remove it; set the group with updateNodes or redeployNodes.`;
   return [{ code: "INVALID_INPUT", message, path: [...path, HOST_GROUP] }];
 }

@@ -10,7 +10,7 @@ import {
   updateCluster as changeCluster,
 } from "../../store/clusters.ts";
 import type { ClusterRow } from "../../store/clusters.ts";
-import { lockNodes, nodeKeys, updateNodes } from "../../store/nodes.ts";
+import { lockNodes, nodeKeys, changeNodeRows } from "../../store/nodes.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { listed, nameFlaw } from "../input/name-rules.ts";
@@ -114,7 +114,7 @@ export async function deleteCluster(
         transaction.tx,
         members.map(({ id }) => id),
       );
-      await updateNodes(
+      await changeNodeRows(
         transaction.tx,
         members.map(({ id }) => id),
         { clusterId: null },
@@ -192,7 +192,7 @@ async function addNodes(
       },
     ]);
   }
-  await updateNodes(
+  await changeNodeRows(
     transaction.tx,
     nodes.filter((node) => node.clusterId === null).map(({ id }) => id),
     { clusterId },
@@ -214,7 +214,7 @@ async function removeNodes(transaction: Transaction, cluster: ClusterRow, select
     const message = `${listed(others)} ${others.length === 1 ? "is" : "are"} not in cluster ${cluster.name}.`;
     throw new RefusalError([missingNodes(others, message, ["input", "remove"])]);
   }
-  await updateNodes(
+  await changeNodeRows(
     transaction.tx,
     nodes.map(({ id }) => id),
     { clusterId: null },

@@ -12,8 +12,8 @@ import type { NodeSelector } from "../input/node-selector.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { findConflicts } from "./controller-conflicts.ts";
 import { clusterLockRefusals } from "./cluster-lock.ts";
-import { editNodes } from "./edit-nodes.ts";
-import type { Edited } from "./edit-nodes.ts";
+import { changeNodes } from "./change-nodes.ts";
+import type { Edited } from "./change-nodes.ts";
 
 export async function deleteNodes(context: EngineContext, caller: Caller, selector: NodeSelector): Promise<Edited> {
   const change = async (transaction: Transaction, nodes: readonly NodeRow[]) => {
@@ -51,7 +51,7 @@ export async function deleteNodes(context: EngineContext, caller: Caller, select
     await findConflicts(transaction.tx, ids);
     return undefined;
   };
-  return editNodes(context, selector, change, ({ tx }) => lockAllIdentities(tx));
+  return changeNodes(context, selector, change, ({ tx }) => lockAllIdentities(tx));
 }
 
 /** Why a node is not deleted, apart from the lock of its cluster; null if it is. `run`: its unfinished work. */
@@ -71,7 +71,7 @@ export function refusalOfDeletion(
   if (isProtected)
     return {
       code: "PROTECTED",
-      message: `Node ${name} is protected. Remove the protection with updateNode first.`,
+      message: `Node ${name} is protected. Remove the protection with updateNodes first.`,
       nodeId,
     };
   if (state === "ACTIVE")

@@ -1,6 +1,6 @@
 /** Flags of nodes: maintenance and retirement. They start no work and stop none. */
 import type { Refusal } from "../../errors.ts";
-import { beginMaintenance, updateNodes } from "../../store/nodes.ts";
+import { beginMaintenance, changeNodeRows } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import { extendParkedSteps, runsPausedByMaintenance } from "../../store/parked-runs.ts";
 import { lockUnfinishedRuns } from "../../store/run-locks.ts";
@@ -9,8 +9,8 @@ import type { NodeSelector } from "../input/node-selector.ts";
 import { REASON_LENGTH_MAX } from "../input/size-limits.ts";
 import { hasControls } from "../../runtime/text.ts";
 import type { Caller, Transaction } from "../transaction.ts";
-import { editNodes, refuseEdit } from "./edit-nodes.ts";
-import type { Edited } from "./edit-nodes.ts";
+import { changeNodes, refuseEdit } from "./change-nodes.ts";
+import type { Edited } from "./change-nodes.ts";
 
 export interface FlagRequest {
   readonly nodes: NodeSelector;
@@ -24,7 +24,7 @@ export async function setMaintenance(
 ): Promise<Edited> {
   const flaw = reasonFlaw("A maintenance", reason);
   if (flaw) return refuseEdit([flaw]);
-  return editNodes(context, selector, (transaction, nodes) =>
+  return changeNodes(context, selector, (transaction, nodes) =>
     beginMaintenance(
       transaction.tx,
       nodes.map(({ id }) => id),
@@ -43,13 +43,13 @@ export async function clearMaintenance(
     const ids = nodes.map(({ id }) => id);
     // The job of the earlier time finds that its run waits longer, and ends.
     await context.queue.park(transaction, await extendParkedSteps(transaction.tx, ids));
-    await updateNodes(transaction.tx, ids, { maintenanceReason: null, maintenanceSince: null, maintenanceBy: null });
+    await changeNodeRows(transaction.tx, ids, { maintenanceReason: null, maintenanceSince: null, maintenanceBy: null });
     // A run that is about to pause reads the flag under the node's lock: it sees the flag cleared, or is found here.
     const paused = await runsPausedByMaintenance(transaction.tx, ids);
     await context.queue.wakeMany(transaction, paused, "woken");
   };
   // Workers lock a run before its node.
-  return editNodes(context, selector, clear, ({ tx }, nodeIds) => lockUnfinishedRuns(tx, { nodeIds }));
+  return changeNodes(context, selector, clear, ({ tx }, nodeIds) => lockUnfinishedRuns(tx, { nodeIds }));
 }
 
 /** Marks nodes as retired, so that no work begins on them but their removal. Running work continues. */
@@ -60,8 +60,8 @@ export async function setRetired(
 ): Promise<Edited> {
   const flaw = reasonFlaw("A retirement", reason);
   if (flaw) return refuseEdit([flaw]);
-  return editNodes(context, selector, (transaction, nodes) =>
-    updateNodes(
+  return changeNodes(context, selector, (transaction, nodes) =>
+    changeNodeRows(
       transaction.tx,
       nodes.map(({ id }) => id),
       { retiredReason: reason },
@@ -71,8 +71,8 @@ export async function setRetired(
 
 /** Puts retired nodes back in service. */
 export async function clearRetired(context: EngineContext, _caller: Caller, selector: NodeSelector): Promise<Edited> {
-  return editNodes(context, selector, (transaction, nodes) =>
-    updateNodes(
+  return changeNodes(context, selector, (transaction, nodes) =>
+    changeNodeRows(
       transaction.tx,
       nodes.map(({ id }) => id),
       { retiredReason: null },

@@ -32,7 +32,7 @@ export async function takenMacs(reader: Reader, given: readonly GivenMacs[]): Pr
         return [
           {
             code: "MAC_TAKEN",
-            message: `Node ${nodeName} cannot have the MAC address ${mac}, because node ${owner.nodeName} has it. Remove it there with updateNode, or leave it out.`,
+            message: `Node ${nodeName} cannot have the MAC address ${mac}, because node ${owner.nodeName} has it. Remove it there with updateNodes, or leave it out.`,
             nodeId: owner.nodeId,
             path: at,
           },

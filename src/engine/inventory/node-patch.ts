@@ -9,14 +9,13 @@ import { isSameJson } from "../../runtime/canonical-json.ts";
 import { pick } from "../../runtime/pick.ts";
 import type { NodeEdit } from "../../store/node-edits.ts";
 import { OPERATOR_COLUMNS } from "../../store/node-fields.ts";
-import type { OperatorFields } from "../../store/node-fields.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
 import { changedFields } from "../input/changed-fields.ts";
-import { LABELS_MAX, labelFlaw, labelFlaws, listed } from "../input/name-rules.ts";
+import { sortedMacs } from "../input/mac-addresses.ts";
+import { LABELS_MAX, labelFlaw, listed } from "../input/name-rules.ts";
 import type { GivenController } from "./controller-conflicts.ts";
-import { prepareSettings } from "./node-settings.ts";
-import { operatorFieldFlaws } from "./operator-fields.ts";
-import { borrowedBy, storedSettings } from "./update-node.ts";
+import { borrowedBy, borrowedOf, fallbacksOf, fieldFlaws, prepareSettings, storedSettings } from "./node-settings.ts";
+import type { NodeFields } from "./node-settings.ts";
 
 export interface DriverSettings {
   readonly driver: string;
@@ -28,29 +27,36 @@ export interface LabelEntry {
   readonly value: string;
 }
 
-/** A change of many nodes. An absent member stays; null removes a value. */
-export interface NodePatch extends OperatorFields {
-  /** Replaces all labels. */
+/**
+ * A change of nodes. `labels` replaces all labels, `interfaces` the whole list, and `driver` with its `settings` the
+ * driver of the nodes.
+ */
+export interface NodePatch extends Omit<NodeFields, "labels"> {
   readonly labels?: readonly LabelEntry[] | undefined;
   /** Sets single labels; the others stay. */
   readonly setLabels?: readonly LabelEntry[] | undefined;
   /** Keys of labels to remove. */
   readonly removeLabels?: readonly string[] | undefined;
   readonly isProtected?: boolean | undefined;
-  /** Laid over the settings of each node for its drivers; those of other drivers are left out. */
-  readonly settings?: readonly DriverSettings[] | undefined;
+  /** Laid over the settings of each node for the drivers that it uses; those of other drivers are left out. */
+  readonly settingsOfDrivers?: readonly DriverSettings[] | undefined;
+}
+
+/** Whether the patch may change the drivers of a node, or its settings for them. */
+export function changesDrivers({ driver, settings, interfaces, settingsOfDrivers }: NodePatch): boolean {
+  return [driver, settings, interfaces, settingsOfDrivers].some((one) => one !== undefined);
 }
 
 /** The flaws of a patch that are the same for all nodes. */
 export function patchFlaws(patch: NodePatch): Refusal[] {
-  const { labels, setLabels = [], removeLabels = [], settings } = patch;
+  const { labels, setLabels = [], removeLabels = [], settingsOfDrivers: settings, ...fields } = patch;
   if (Object.values(patch).every((one) => one === undefined)) return [invalid("The request changes nothing.", [])];
   const all = Object.fromEntries((labels ?? []).map(({ key, value }) => [key, value]));
   const drivers = (settings ?? []).map(({ driver }) => driver);
   const removed = new Set(removeLabels);
   const both = setLabels.map(({ key }) => key).filter((key) => removed.has(key));
   return [
-    ...labelFlaws(all, ["input"]),
+    ...fieldFlaws({ ...fields, labels: all }, ["input"]),
     ...repeatedFlaws("labels", labels?.map(({ key }) => key) ?? []),
     ...setLabels.flatMap(({ key, value }, index) => labelFlaw(key, value, ["input", "setLabels", String(index)])),
     ...repeatedFlaws(
@@ -68,7 +74,9 @@ export function patchFlaws(patch: NodePatch): Refusal[] {
           ]),
         ]
       : []),
-    ...operatorFieldFlaws(patch, ["input"]),
+    ...(settings && (patch.driver ?? patch.interfaces ?? patch.settings)
+      ? [invalid("`settings` changes no driver. Leave it out, or leave out `driver` and `interfaces`.", ["settings"])]
+      : []),
     ...(settings?.length === 0 ? [invalid("The list of settings is empty; name a driver.", ["settings"])] : []),
     ...repeatedFlaws("settings", drivers),
   ];
@@ -95,13 +103,17 @@ export async function patchedNode(
   { node, secrets }: { readonly node: NodeRow; readonly secrets: Secrets },
 ): Promise<PatchedNode> {
   const labels = patchedLabels(node.labels, patch);
-  const fields = { labels, ...pick(patch, ["isProtected", ...OPERATOR_COLUMNS]) };
+  const fields = {
+    labels,
+    macs: patch.macs === undefined ? undefined : sortedMacs(patch.macs ?? []),
+    ...pick(patch, ["name", "isProtected", ...OPERATOR_COLUMNS]),
+  };
   const count = Object.keys(labels).length;
   const flaws =
     count > LABELS_MAX && count > Object.keys(node.labels).length
       ? [invalid(`Node ${node.name} would have ${count} labels; at most ${LABELS_MAX} are stored.`, ["setLabels"])]
       : [];
-  const prepared = patch.settings ? await patchedSettings(registry, patch.settings, { node, secrets }) : null;
+  const prepared = changesDrivers(patch) ? await patchedDrivers(registry, patch, { node, secrets }) : null;
   if (prepared && "refusals" in prepared) return { refusals: [...flaws, ...prepared.refusals] };
   if (flaws.length > 0) return { refusals: flaws };
   const change = changedFields<NodeRow>(node, { ...fields, ...prepared?.open });
@@ -118,43 +130,56 @@ function patchedLabels(present: NodeRow["labels"], { labels, setLabels = [], rem
   return Object.fromEntries(next);
 }
 
-interface PatchedSettings {
-  readonly open: Pick<NodeRow, "settings" | "controller">;
+interface PatchedDrivers {
+  readonly open: Pick<NodeRow, "driver" | "borrowed" | "fallbacks" | "settings" | "controller">;
   /** Null if they stay. */
   readonly secrets: Secrets | null;
   readonly controllers: readonly GivenController[];
 }
 
-async function patchedSettings(
+async function patchedDrivers(
   registry: Registry,
-  given: readonly DriverSettings[],
+  { driver, settings, interfaces, settingsOfDrivers }: NodePatch,
   { node, secrets }: { readonly node: NodeRow; readonly secrets: Secrets },
-): Promise<PatchedSettings | { readonly refusals: readonly Refusal[] }> {
-  const interfaces = borrowedBy(node).filter(({ driver }) => driver !== node.driver);
-  const used = new Set([node.driver, ...interfaces.map(({ driver }) => driver)]);
-  const own = given.filter(({ driver }) => used.has(driver));
-  if (own.length === 0) return { refusals: [otherDriver(node, given, used)] };
-  const settingsOf = (name: string) => own.find(({ driver }) => driver === name)?.settings;
+): Promise<PatchedDrivers | { readonly refusals: readonly Refusal[] }> {
+  const own = driver ?? node.driver;
+  const present = borrowedBy(node).filter((one) => one.driver !== own);
+  const used = new Set([node.driver, ...present.map((one) => one.driver)]);
+  const given = settingsOfDrivers?.filter((one) => used.has(one.driver)) ?? [];
+  if (settingsOfDrivers && given.length === 0) return { refusals: [otherDriver(node, settingsOfDrivers, used)] };
+  const settingsOf = (name: string) => given.find((one) => one.driver === name)?.settings;
   const next = {
     name: node.name,
-    driver: node.driver,
-    settings: settingsOf(node.driver),
-    interfaces: interfaces.map((one) => ({ ...one, settings: settingsOf(one.driver) })),
+    driver: own,
+    settings: settings ?? settingsOf(own),
+    interfaces: interfaces ?? present.map((one) => ({ ...one, settings: settingsOf(one.driver) })),
   };
   const { refusals, ...prepared } = await prepareSettings(registry, next, ["input"], storedSettings(node, secrets));
-  if (refusals.length > 0) return { refusals: refusals.map((one) => ({ ...one, path: pathOf(one, given) })) };
+  const placed = <One extends { readonly path?: readonly string[] }>(one: One) =>
+    settingsOfDrivers ? { ...one, path: pathOf(one, settingsOfDrivers) } : one;
+  if (refusals.length > 0) return { refusals: refusals.map(placed) };
   // A secret that is sent counts as a change, also if it is the stored one: a dry run must not confirm a guess.
-  const sendsSecret = own.some((one) => secretsIn(registry, one).length > 0);
+  const sent = [{ driver: own, settings: next.settings }, ...next.interfaces];
+  const sendsSecret = sent.some((one) => secretsIn(registry, one).length > 0);
   const isChanged = sendsSecret || !isSameJson(prepared.secrets, secrets);
   return {
-    open: { settings: prepared.settings, controller: prepared.controller },
+    open: {
+      driver: own,
+      borrowed: borrowedOf(next.interfaces),
+      fallbacks: fallbacksOf(next.interfaces),
+      settings: prepared.settings,
+      controller: prepared.controller,
+    },
     secrets: isChanged ? prepared.secrets : null,
-    controllers: prepared.controllers.map((one) => ({ ...one, path: pathOf(one, given) })),
+    controllers: prepared.controllers.map(placed),
   };
 }
 
 /** Names of the secrets in given settings. */
-function secretsIn(registry: Registry, { driver, settings }: DriverSettings): readonly string[] {
+function secretsIn(
+  registry: Registry,
+  { driver, settings }: { readonly driver: string; readonly settings?: unknown },
+): readonly string[] {
   const loaded = registry.get(driver);
   const sent = new Map(Object.entries(settings ?? {}));
   return loaded ? secretNames(shapeOf(loaded.settings)).filter((name) => sent.get(name) != null) : [];
@@ -173,7 +198,7 @@ function otherDriver({ id, name }: NodeRow, given: readonly DriverSettings[], us
   const asked = listed(given.map(({ driver }) => driver));
   return {
     code: "UNSUPPORTED_BY_DRIVER",
-    message: `Node ${name} does not use the driver ${asked}, but ${listed([...used])}. Select nodes of that driver, or change the driver with updateNode.`,
+    message: `Node ${name} does not use the driver ${asked}, but ${listed([...used])}. Select nodes of that driver, or send the driver as \`driver\`.`,
     nodeId: id,
     path: ["input", "settings"],
   };

@@ -6,7 +6,7 @@ import type { Registry } from "../../drivers/registry.ts";
 import { bindingNames, secretNames, shapeOf } from "../../drivers/settings-shape.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
 import type { OperatorFields } from "../../store/node-fields.ts";
-import type { Secrets } from "../../store/nodes.ts";
+import type { NodeRow, Secrets } from "../../store/nodes.ts";
 import type { JsonObject } from "../../store/records.ts";
 import { macFlaws } from "../input/mac-addresses.ts";
 import { controllersOf } from "../input/machine-identities.ts";
@@ -17,14 +17,22 @@ import { sizeFlaws } from "../input/size-limits.ts";
 import type { GivenController } from "./controller-conflicts.ts";
 import { operatorFieldFlaws } from "./operator-fields.ts";
 
-export interface NewNode extends OperatorFields {
-  readonly name: string;
-  readonly driver: string;
+/** What a request says of a node. In a change, an absent field stays, and null removes a value. */
+export interface NodeFields extends OperatorFields {
+  readonly name?: string | undefined;
+  readonly driver?: string | undefined;
+  /** For its own driver. */
   readonly settings?: unknown;
   readonly interfaces?: readonly BorrowedInterfaces[] | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly macs?: readonly string[] | null | undefined;
+}
+
+/** A node to register. */
+export interface NewNode extends NodeFields {
+  readonly name: string;
+  readonly driver: string;
   readonly cluster?: ClusterRef | undefined;
-  readonly macs?: readonly string[] | undefined;
 }
 
 /** Interfaces taken from another driver, with that driver's settings. */
@@ -54,6 +62,16 @@ export type StoredSettings = Readonly<Record<string, JsonObject>>;
 
 const ISSUES_MAX = 10;
 
+/** The flaws of fields that do not depend on a driver or on another node. */
+export function fieldFlaws(fields: NodeFields, path: readonly string[]): Refusal[] {
+  return [
+    ...(fields.name === undefined ? [] : nameFlaw(fields.name, [...path, "name"])),
+    ...labelFlaws(fields.labels, path),
+    ...operatorFieldFlaws(fields, path),
+    ...macFlaws(fields.macs, path),
+  ];
+}
+
 /** Checks a node's drivers and settings, and separates the secrets. The settings are laid over the `stored` ones. */
 export async function prepareSettings(
   registry: Registry,
@@ -61,13 +79,7 @@ export async function prepareSettings(
   path: readonly string[],
   stored: StoredSettings = {},
 ): Promise<PreparedSettings> {
-  const refusals: Refusal[] = [
-    ...nameFlaw(node.name, [...path, "name"]),
-    ...labelFlaws(node.labels, path),
-    ...operatorFieldFlaws(node, path),
-    ...macFlaws(node.macs, path),
-    ...driverFlaws(registry, node, path),
-  ];
+  const refusals: Refusal[] = [...fieldFlaws(node, path), ...driverFlaws(registry, node, path)];
   const settings: Record<string, JsonObject> = {};
   const secrets: Record<string, Readonly<Record<string, string>>> = {};
   for (const driver of driversOf(registry, node)) {
@@ -280,4 +292,35 @@ export function fallbacksOf(interfaces: readonly BorrowedInterfaces[] | undefine
 /** Interface → driver that provides it. */
 export function borrowedOf(interfaces: readonly BorrowedInterfaces[] | undefined): Record<string, string> {
   return Object.fromEntries((interfaces ?? []).flatMap(({ kinds, driver }) => kinds.map((kind) => [kind, driver])));
+}
+
+/** The interfaces that a node takes from other drivers, as a request would name them. */
+export function borrowedBy({ borrowed, fallbacks }: Pick<NodeRow, "borrowed" | "fallbacks">): BorrowedInterfaces[] {
+  return [...new Set([...inOrder(fallbacks), ...Object.values(borrowed)])].map((driver) => ({
+    driver,
+    kinds: Object.keys(borrowed).filter((kind) => borrowed[kind] === driver),
+    fallbackFor: Object.keys(fallbacks).filter((kind) => fallbacks[kind]?.includes(driver)),
+  }));
+}
+
+/** The drivers of fallbacks, in an order that agrees with each list: all lists come from one. */
+function inOrder(fallbacks: NodeRow["fallbacks"]): readonly string[] {
+  const lists = Object.values(fallbacks);
+  const precedes = (a: string, b: string) =>
+    lists.some((list) => list.includes(a) && list.includes(b) && list.indexOf(a) < list.indexOf(b));
+  const left = new Set(lists.flat());
+  const found: string[] = [];
+  while (left.size > 0) {
+    const next = [...left].find((one) => ![...left].some((other) => precedes(other, one))) ?? [...left][0] ?? "";
+    left.delete(next);
+    found.push(next);
+  }
+  return found;
+}
+
+/** The settings of a node, secrets included. */
+export function storedSettings({ settings }: Pick<NodeRow, "settings">, secrets: Secrets): StoredSettings {
+  return Object.fromEntries(
+    Object.entries(settings).map(([driver, open]) => [driver, { ...open, ...secrets[driver] }]),
+  );
 }

@@ -1,4 +1,4 @@
-/** The checks of the fields that operators set: the same at registration, in updateNode and in editNodes. */
+/** The checks of the fields that operators set: the same at registration, in updateNodes and in updateNodes. */
 import type { Refusal } from "../../errors.ts";
 import { OPERATOR_COLUMNS } from "../../store/node-fields.ts";
 import type { OperatorColumn, OperatorFields } from "../../store/node-fields.ts";

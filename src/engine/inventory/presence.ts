@@ -4,7 +4,7 @@
  */
 import type { Refusal } from "../../errors.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
-import { lockNodes, nodesByNames, updateNodes } from "../../store/nodes.ts";
+import { lockNodes, nodesByNames, changeNodeRows } from "../../store/nodes.ts";
 import type { EngineContext } from "../context.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { lockValues } from "../../store/node-identities.ts";
@@ -140,7 +140,7 @@ async function updatePresence({ tx }: Transaction, event: PresenceEvent, reporte
     differing.map(({ id }) => id),
   );
   const changed = locked.filter(({ presence }) => presence !== event).map(({ id }) => id);
-  await updateNodes(tx, changed, { presence: event });
+  await changeNodeRows(tx, changed, { presence: event });
   // A node that was deleted between the read and the lock is not registered any more.
   const present = [...known.filter(({ presence }) => presence === event), ...locked];
   return { idOf: new Map(present.map(({ name, id }) => [name, id])), changed: new Set(changed) };

@@ -12,7 +12,7 @@ import { createBatchLoader } from "../../runtime/batch-loader.ts";
 import { FAILED_READINGS_MAX } from "../../lifecycle/faults.ts";
 import { cutTo, sentence } from "../../runtime/text.ts";
 import { faultChange, faultEnd, reached } from "../../store/node-faults.ts";
-import { lockNodes, nodesByIds, secretsOfNodes, updateNode } from "../../store/nodes.ts";
+import { lockNodes, nodesByIds, secretsOfNodes, changeNodeRows } from "../../store/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
@@ -123,7 +123,7 @@ export class PowerCalls {
       const [now] = await lockNodes(tx, [node.id]);
       if (!now || hasBegun((await workSoFar(tx, [node.id])).get(node.id), runs)) return false;
       const changes = changesBy(now, reading, isBackground);
-      if (!isEmpty(changes)) await updateNode(tx, node.id, changes);
+      if (!isEmpty(changes)) await changeNodeRows(tx, [node.id], changes);
       return true;
     });
   }

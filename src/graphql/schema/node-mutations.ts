@@ -1,65 +1,16 @@
-/** Mutations that register, change and delete nodes. They start no work. */
-import type { Edited } from "../../engine/inventory/edit-nodes.ts";
+/** Mutations that register, mark and delete nodes. They start no work. */
+import type { Edited } from "../../engine/inventory/change-nodes.ts";
 import { pick } from "../../runtime/pick.ts";
 import { OPERATOR_COLUMNS } from "../../store/node-fields.ts";
 import { nodesByIds } from "../../store/nodes.ts";
 import { builder, given, needs } from "../base/builder.ts";
-import type { InputFields } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
-import { DriverSettingsChangeInput, DriverSettingsInput, chosenDriver } from "./driver-settings.ts";
-import { DriverInterfaceEnum } from "../base/enums.ts";
+import { DriverSettingsInput, chosenDriver } from "./driver-settings.ts";
 import { refusalFields } from "../base/payload.ts";
 import { NodeRef } from "../base/refs.ts";
+import { InterfacesFromInput, interfacesOf } from "./interfaces-from.ts";
 import { NodeResultRef } from "./node-work.ts";
-import {
-  ClusterRefInput,
-  LabelInput,
-  NodeRefInput,
-  NodeSelectorInput,
-  clusterChoice,
-  nodeId,
-  nodeSelector,
-} from "./selectors.ts";
-/** Which interfaces are taken. */
-const takenFields = (t: InputFields) => ({
-  kinds: t.field({
-    type: [DriverInterfaceEnum],
-    required: true,
-    defaultValue: [],
-    description: "Interfaces to take.",
-  }),
-  fallbackFor: t.field({
-    type: [DriverInterfaceEnum],
-    description:
-      "Interfaces for which the driver is tried after the one that provides it, in the order of the list: when that does not answer or lacks the ability, not when the machine refuses. POWER, MEDIA, FIRMWARE, BIOS and CONSOLE.",
-  }),
-});
-
-const InterfacesFromInput = builder.inputType("InterfacesFromInput", {
-  description: "Interfaces that a node takes from another driver than its own.",
-  fields: (t) => ({
-    ...takenFields(t),
-    driver: t.field({
-      type: DriverSettingsInput,
-      required: true,
-      description: "Driver that provides them, with the node's settings for it.",
-    }),
-  }),
-});
-
-const InterfacesFromChangeInput = builder.inputType("InterfacesFromChangeInput", {
-  description: "Interfaces that a node takes from another driver than its own from now on.",
-  fields: (t) => ({
-    ...takenFields(t),
-    driver: t.field({
-      type: DriverSettingsChangeInput,
-      required: true,
-      description:
-        "Driver that provides them, with changes to the node's settings for it. If the node has no settings for it yet, these are all its settings.",
-    }),
-  }),
-});
-
+import { ClusterRefInput, LabelInput, NodeSelectorInput, clusterChoice, nodeSelector } from "./selectors.ts";
 const NodesPayloadRef = builder.objectRef<Edited>("NodesPayload").implement({
   description: "Answer to a mutation of nodes.",
   fields: (t) => ({
@@ -148,70 +99,10 @@ builder.mutationField("registerNodes", (t) =>
           name: node.name,
           ...chosenDriver(node.driver),
           interfaces: interfacesOf(node.interfaces),
-          labels: labelsOf(node.labels),
+          labels: node.labels ? Object.fromEntries(node.labels.map(({ key, value }) => [key, value])) : undefined,
           cluster: node.cluster ? clusterChoice(node.cluster) : undefined,
           macs: given(node.macs),
         })),
-      ),
-  }),
-);
-
-const UpdateNodeInput = builder.inputType("UpdateNodeInput", {
-  description: "Changes to one node. Omitted fields stay as they are.",
-  fields: (t) => ({
-    node: t.field({ type: NodeRefInput, required: true, description: "Node to change." }),
-    ifRevision: t.int({ description: "Refuse the request if the node has another revision." }),
-    name: t.string({ description: "New unique name." }),
-    driver: t.field({
-      type: DriverSettingsChangeInput,
-      description:
-        "Driver of the node, with changes to its settings: an omitted setting stays as it is, null removes it. A different driver replaces the present one. An active run uses the new settings from its next step on.",
-    }),
-    interfaces: t.field({
-      type: [InterfacesFromChangeInput],
-      description: "Interfaces that the node takes from other drivers; replaces the present list.",
-    }),
-    labels: t.field({ type: [LabelInput], description: "Labels; replaces the present ones." }),
-    protected: t.boolean({ description: "Protect the node, or remove the protection. An active run continues." }),
-    hostGroup: t.string({ description: "New role in its cluster; null removes it." }),
-    description: t.string({ description: "New note about the machine; null removes it." }),
-    macs: t.stringList({
-      description:
-        "MAC addresses of its network interfaces; replaces the present ones, those of inspections included. Null removes all.",
-    }),
-    automaticCleaning: t.boolean({
-      description: "Whether automatic clean steps run on the node; null to follow the site's policy.",
-    }),
-    sharedController: t.boolean({
-      description:
-        "Whether other nodes may have the same management controller; null counts as false. Refused with IDENTITY_CONFLICT if it is removed while another node has it.",
-    }),
-    diskless: t.boolean({
-      description: "Whether the machine has no disk of its own, so that an erasure may find none; null for false.",
-    }),
-  }),
-});
-
-builder.mutationField("updateNode", (t) =>
-  t.field({
-    type: NodesPayloadRef,
-    ...needs("MANAGE"),
-    description: "Change one node.",
-    args: { input: t.arg({ type: UpdateNodeInput, required: true, description: "Changes to make." }) },
-    resolve: async (_root, { input }, context) =>
-      context.services.engine.updateNode(
-        callerOf(context),
-        await nodeId(input.node, context.services.database.reader),
-        {
-          ...pick(input, OPERATOR_COLUMNS),
-          ifRevision: given(input.ifRevision),
-          name: given(input.name),
-          ...(input.driver && chosenDriver(input.driver)),
-          interfaces: interfacesOf(input.interfaces),
-          labels: labelsOf(input.labels),
-          isProtected: given(input.protected),
-          macs: input.macs,
-        },
       ),
   }),
 );
@@ -314,24 +205,3 @@ builder.mutationField("clearRetired", (t) =>
       context.services.engine.clearRetired(callerOf(context), nodeSelector(input.nodes)),
   }),
 );
-
-function labelsOf(labels: readonly { readonly key: string; readonly value: string }[] | null | undefined) {
-  return labels ? Object.fromEntries(labels.map(({ key, value }) => [key, value])) : undefined;
-}
-
-function interfacesOf(
-  taken:
-    | readonly {
-        readonly kinds: readonly string[];
-        readonly fallbackFor?: readonly string[] | null | undefined;
-        readonly driver: Parameters<typeof chosenDriver>[0];
-      }[]
-    | null
-    | undefined,
-) {
-  return taken?.map(({ kinds, fallbackFor, driver }) => ({
-    kinds,
-    fallbackFor: given(fallbackFor),
-    ...chosenDriver(driver),
-  }));
-}

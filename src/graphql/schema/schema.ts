@@ -45,7 +45,7 @@ import "./cluster-changes.ts";
 import "./node-counts.ts";
 import "./node-list.ts";
 import "./nodes-at.ts";
-import "./edit-nodes.ts";
+import "./update-nodes.ts";
 import "./node-mutations.ts";
 import "./node-verbs.ts";
 import "./operation.ts";

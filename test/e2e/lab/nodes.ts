@@ -25,7 +25,12 @@ export async function discover(api: Api, machines: readonly LabMachine[]): Promi
       const result = found.find(({ address }) => address === login.address);
       if (!result?.node)
         throw new Error(`${name} was not found: ${result?.state ?? "-"} ${result?.failure?.message ?? ""}`);
-      await api.mutate("updateNode", "UpdateNodeInput", { node: { name: result.node.name }, name }, "count");
+      await api.mutate(
+        "updateNodes",
+        "UpdateNodesInput",
+        { nodes: { names: [result.node.name] }, name },
+        "changedCount",
+      );
     }
   }
 }
@@ -91,7 +96,12 @@ export async function giveAgent(
     machine.bmc === "IPMI"
       ? { driver: { ipmi: { bootMode: machine.firmware === "BIOS" ? "LEGACY" : "UEFI" } }, macs: [machine.mac] }
       : {};
-  await api.mutate("updateNode", "UpdateNodeInput", { node: { name: machine.name }, interfaces, ...own }, "count");
+  await api.mutate(
+    "updateNodes",
+    "UpdateNodesInput",
+    { nodes: { names: [machine.name] }, interfaces, ...own },
+    "changedCount",
+  );
 }
 
 /** Brings nodes to AVAILABLE without starting their machines: the driver `fake` takes all steps. */
@@ -105,7 +115,7 @@ export async function makeAvailable(api: Api, machines: readonly LabMachine[]): 
   for (const machine of machines.filter(({ name }) => [...installed, ...others].includes(name))) {
     const { name } = machine;
     const interfaces = [{ kinds: WHOLE, driver: fakeOf(machine) }];
-    await api.mutate("updateNode", "UpdateNodeInput", { node: { name }, interfaces }, "count");
+    await api.mutate("updateNodes", "UpdateNodesInput", { nodes: { names: [name] }, interfaces }, "changedCount");
   }
   const work = async (verb: string, inputType: string, names: readonly string[], terms: object) => {
     if (names.length === 0) return;

@@ -1,12 +1,12 @@
-/** The mutation `editNodes`: one change of many nodes, with its answer by outcome. */
+/** The mutation `updateNodes`: one change of one node or many, with its answer by outcome. */
 import { editGroups } from "../../engine/engine.ts";
 import type {
-  BulkEditRequest,
-  BulkEdited,
+  UpdateNodesRequest,
+  UpdatedNodes,
   EditAnswer,
   EditGroup,
   EditOutcome,
-} from "../../engine/inventory/bulk-edit.ts";
+} from "../../engine/inventory/update-nodes.ts";
 import { pick } from "../../runtime/pick.ts";
 import { OPERATOR_COLUMNS } from "../../store/node-fields.ts";
 import { builder, given, needs } from "../base/builder.ts";
@@ -17,6 +17,7 @@ import { keyOf } from "../base/ids.ts";
 import { nodeFields, refusalFields } from "../base/payload.ts";
 import { NodeRef } from "../base/refs.ts";
 import { DriverSettingsChangeInput, chosenDriver } from "./driver-settings.ts";
+import { InterfacesFromChangeInput, interfacesOf } from "./interfaces-from.ts";
 import { LabelInput, NodeSelectorInput, nodeSelector } from "./selectors.ts";
 import { acceptanceField } from "./verb-terms.ts";
 
@@ -34,7 +35,7 @@ const NodeRevisionInput = builder.inputType("NodeRevisionInput", {
   }),
 });
 
-const EditNodesInput = builder.inputType("EditNodesInput", {
+const UpdateNodesInput = builder.inputType("UpdateNodesInput", {
   description:
     "Nodes, and the change to make on each of them. Omitted fields stay as they are. Exactly one of `nodes` and `revisions` selects the nodes.",
   fields: (t) => ({
@@ -58,6 +59,20 @@ const EditNodesInput = builder.inputType("EditNodesInput", {
     }),
     setLabels: t.field({ type: [LabelInput], description: "Labels to set, each key once; the others stay." }),
     removeLabels: t.stringList({ description: "Keys of labels to remove; a node without one stays as it is." }),
+    name: t.string({ description: "New unique name; only for one node." }),
+    driver: t.field({
+      type: DriverSettingsChangeInput,
+      description:
+        "Driver of the nodes, with changes to their settings for it: an omitted setting stays as it is, null removes it. A different driver replaces the present one. An active run uses the new settings from its next step on.",
+    }),
+    interfaces: t.field({
+      type: [InterfacesFromChangeInput],
+      description: "Interfaces that the nodes take from other drivers; replaces the present lists.",
+    }),
+    macs: t.stringList({
+      description:
+        "MAC addresses of the network interfaces, only for one node; replaces the present ones, those of inspections included. Null removes all, of many nodes too.",
+    }),
     hostGroup: t.string({ description: "New role in the cluster of each node; null removes it." }),
     description: t.string({ description: "New note about each machine; null removes it." }),
     protected: t.boolean({ description: "Protect the nodes, or remove the protection. Active runs continue." }),
@@ -73,7 +88,7 @@ const EditNodesInput = builder.inputType("EditNodesInput", {
     settings: t.field({
       type: [DriverSettingsChangeInput],
       description:
-        "Changes to the settings of drivers, each driver once. A node gets those for the drivers that it uses, its own or one that it takes interfaces from; a node that uses none of them is refused with UNSUPPORTED_BY_DRIVER. An omitted setting stays as it is, null removes it. Never changes which drivers a node uses.",
+        "Changes to the settings of drivers, each driver once. A node gets those for the drivers that it uses, its own or one that it takes interfaces from; a node that uses none of them is refused with UNSUPPORTED_BY_DRIVER. An omitted setting stays as it is, null removes it. Never changes which drivers a node uses: see `driver`.",
     }),
   }),
 });
@@ -105,7 +120,7 @@ const NodeEditGroupRef = builder.objectRef<EditGroup>("NodeEditGroup").implement
 });
 
 const NodeEditResultRef = builder.objectRef<EditAnswer>("NodeEditResult").implement({
-  description: "What a request to `editNodes` does to one node, and why not.",
+  description: "What a request to `updateNodes` does to one node, and why not.",
   fields: (t) => ({
     ...nodeFields(t, "The node after the request; null if it does not exist."),
     outcome: t.field({
@@ -121,17 +136,28 @@ const NodeEditResultRef = builder.objectRef<EditAnswer>("NodeEditResult").implem
   }),
 });
 
-function countOf({ results }: BulkEdited, outcome: EditOutcome): number {
+function countOf({ results }: UpdatedNodes, outcome: EditOutcome): number {
   return results.filter((one) => one.outcome === outcome).length;
 }
 
-const EditNodesPayloadRef = builder.objectRef<BulkEdited>("EditNodesPayload").implement({
+const UpdateNodesPayloadRef = builder.objectRef<UpdatedNodes>("UpdateNodesPayload").implement({
   description:
-    "Answer to `editNodes`. If the request was refused, or was a dry run, the counts and outcomes say what it would have done.",
+    "Answer to `updateNodes`. If the request was refused, or was a dry run, the counts and outcomes say what it would have done.",
   fields: (t) => ({
     stored: t.boolean({
       description: "Whether the changes are stored: false for a refused request and for a dry run.",
       resolve: ({ isStored }) => isStored,
+    }),
+    nodes: t.field({
+      type: [NodeRef],
+      description:
+        "The nodes after the change, in the order of the request, without refused ones; empty if nothing is stored.",
+      resolve: async ({ isStored, results }, _args, { load }) => {
+        const ids = isStored
+          ? results.flatMap(({ outcome, nodeId }) => (outcome === "REFUSED" ? [] : (nodeId ?? [])))
+          : [];
+        return (await Promise.all(ids.map((id) => load.node.load(id)))).filter((node) => node !== null);
+      },
     }),
     changedCount: t.int({
       description: "Number of nodes that the request changes.",
@@ -170,18 +196,18 @@ const EditNodesPayloadRef = builder.objectRef<BulkEdited>("EditNodesPayload").im
   }),
 });
 
-builder.mutationField("editNodes", (t) =>
+builder.mutationField("updateNodes", (t) =>
   t.field({
-    type: EditNodesPayloadRef,
+    type: UpdateNodesPayloadRef,
     ...needs("MANAGE"),
     description:
-      "Change labels, host group, description, flags and driver settings of many nodes, all in the same way and in one transaction. Starts and stops no work. A node that already is as the request wants it keeps its revision; a secret that is sent always counts as a change.",
-    args: { input: t.arg({ type: EditNodesInput, required: true, description: "Nodes, and the change." }) },
-    resolve: (_root, { input }, context) => context.services.engine.editNodes(callerOf(context), requestOf(input)),
+      "Change one node or many, all in the same way and in one transaction: labels, host group, description, flags, drivers and their settings; name and MAC addresses of one node. Starts and stops no work: see `redeployNodes` to install nodes again. A node that already is as the request wants it keeps its revision; a secret that is sent always counts as a change.",
+    args: { input: t.arg({ type: UpdateNodesInput, required: true, description: "Nodes, and the change." }) },
+    resolve: (_root, { input }, context) => context.services.engine.updateNodes(callerOf(context), requestOf(input)),
   }),
 );
 
-function requestOf(input: typeof EditNodesInput.$inferInput): BulkEditRequest {
+function requestOf(input: typeof UpdateNodesInput.$inferInput): UpdateNodesRequest {
   return {
     nodes: input.nodes ? nodeSelector(input.nodes) : undefined,
     revisions: input.revisions?.map(({ node, revision }) => ({ nodeId: keyOf("Node", node), revision })),
@@ -193,8 +219,12 @@ function requestOf(input: typeof EditNodesInput.$inferInput): BulkEditRequest {
       labels: given(input.labels),
       setLabels: given(input.setLabels),
       removeLabels: given(input.removeLabels),
+      name: given(input.name),
+      ...(input.driver && chosenDriver(input.driver)),
+      interfaces: interfacesOf(input.interfaces),
+      macs: input.macs,
       isProtected: given(input.protected),
-      settings: input.settings?.map(chosenDriver),
+      settingsOfDrivers: input.settings?.map(chosenDriver),
     },
   };
 }

@@ -1,6 +1,6 @@
 /**
- * One change of many nodes: labels, host group, settings and flags. It starts no work and stops none. Each node is
- * decided before anything is written, in one transaction that locks the nodes in the order of their ids.
+ * One change of one node or many: name, drivers, settings, labels and flags. It starts no work and stops none. Each
+ * node is decided before anything is written, in one transaction that locks the nodes in the order of their ids.
  */
 import type { Refusal } from "../../errors.ts";
 import { isUuid } from "../../runtime/uuid.ts";
@@ -8,8 +8,9 @@ import { createYielding } from "../../runtime/yielding.ts";
 import { storeNodeEdits } from "../../store/node-edits.ts";
 import type { NodeEdit } from "../../store/node-edits.ts";
 import { lockAllIdentities } from "../../store/node-identities.ts";
-import { lockNodes, nodesByIds, secretsOfNodes } from "../../store/nodes.ts";
+import { lockNodes, nodesByIds, nodesByNames, secretsOfNodes } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
+import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import { busyNodes } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode, summaryOf } from "../input/answers.ts";
@@ -21,9 +22,9 @@ import { unknownNodes } from "../input/unknown-nodes.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { controllerRefusals, joiningNodes, storeControllers } from "./controller-conflicts.ts";
 import type { IdentityChange } from "./controller-conflicts.ts";
-import { patchFlaws, patchedNode } from "./node-patch.ts";
+import { changesDrivers, patchFlaws, patchedNode } from "./node-patch.ts";
+import { takenMacs } from "./node-macs.ts";
 import type { NodePatch } from "./node-patch.ts";
-import { groupFlaws, staleRevision } from "./update-node.ts";
 
 /** A node, and the revision that it must have. */
 export interface NodeAtRevision {
@@ -31,7 +32,7 @@ export interface NodeAtRevision {
   readonly revision: number;
 }
 
-export interface BulkEditRequest {
+export interface UpdateNodesRequest {
   /** Exactly one of `nodes` and `revisions` selects the nodes. */
   readonly nodes?: NodeSelector | undefined;
   readonly revisions?: readonly NodeAtRevision[] | undefined;
@@ -52,7 +53,7 @@ export type EditOutcome = keyof typeof EDIT_OUTCOMES;
 /** The answer for one node, in the order of the request. */
 export type EditAnswer = NodeAnswer & { readonly outcome: EditOutcome };
 
-export interface BulkEdited {
+export interface UpdatedNodes {
   /** Whether the changes are stored. */
   readonly isStored: boolean;
   readonly results: readonly EditAnswer[];
@@ -82,21 +83,28 @@ export function editGroups(results: readonly EditAnswer[]): EditGroup[] {
     .toSorted((a, b) => place(a) - place(b) || b.results.length - a.results.length);
 }
 
-export async function bulkEditNodes(
+export async function updateNodes(
   context: EngineContext,
-  _caller: Caller,
-  request: BulkEditRequest,
-): Promise<BulkEdited> {
+  caller: Caller,
+  request: UpdateNodesRequest,
+): Promise<UpdatedNodes> {
   const flaws = [...selectionFlaws(request), ...patchFlaws(request.patch)];
   if (flaws.length > 0) return refused(flaws);
-  return context.transact((transaction) => edit(transaction, context, request));
+  try {
+    return await context.transact((transaction) => edit(transaction, context, request));
+  } catch (error) {
+    // Another request took the name or a MAC between the check and the update.
+    const taken = violatedConstraint(error) ?? "";
+    if (taken.startsWith("nodes_name") || taken.startsWith("node_macs")) return updateNodes(context, caller, request);
+    throw error;
+  }
 }
 
-function refused(refusals: readonly Refusal[]): BulkEdited {
+function refused(refusals: readonly Refusal[]): UpdatedNodes {
   return { isStored: false, results: [], refusals };
 }
 
-function selectionFlaws({ nodes, revisions }: BulkEditRequest): Refusal[] {
+function selectionFlaws({ nodes, revisions }: UpdateNodesRequest): Refusal[] {
   const flaw = (message: string, path: readonly string[]): Refusal[] => [{ code: "INVALID_INPUT", message, path }];
   if ((nodes === undefined) === (revisions === undefined))
     return flaw("Select the nodes by `nodes` or by `revisions`, not by both or neither.", ["input", "nodes"]);
@@ -107,15 +115,18 @@ function selectionFlaws({ nodes, revisions }: BulkEditRequest): Refusal[] {
   return [];
 }
 
-async function edit({ tx }: Transaction, context: EngineContext, request: BulkEditRequest): Promise<BulkEdited> {
+async function edit({ tx }: Transaction, context: EngineContext, request: UpdateNodesRequest): Promise<UpdatedNodes> {
   const { revisions, dryRun, acceptance, patch } = request;
-  const changesIdentity = patch.settings !== undefined || patch.sharedController !== undefined;
+  const { name, macs, sharedController } = patch;
+  const isUnique = name !== undefined || macs != null;
+  const changesIdentity = changesDrivers(patch) || isUnique || macs === null || sharedController !== undefined;
   if (changesIdentity && !dryRun) await lockAllIdentities(tx);
   const selection = await select(tx, request);
   if ("refusals" in selection) return refused(selection.refusals);
   const count = selection.nodes.length;
   if (request.expectedCount !== undefined && request.expectedCount !== count)
     return refused([otherCount(count, request.expectedCount)]);
+  if (isUnique && count > 1) return refused([notForMany(name === undefined ? "macs" : "name", count)]);
   const ids = selection.nodes.map(({ nodeId }) => nodeId).filter(isUuid);
   // A dry run must not block other requests by locking the nodes.
   const rows = await (dryRun ? nodesByIds : lockNodes)(tx, ids);
@@ -135,14 +146,14 @@ async function edit({ tx }: Transaction, context: EngineContext, request: BulkEd
     if ("refusals" in decided) results.push(refusedEdit(ref, node?.id ?? null, decided.refusals));
     else {
       if (decided.edit) edits.set(nodeId, decided.edit);
-      if (node && changesIdentity)
-        changes.push({ node, ...decided, sharedController: patch.sharedController, index: results.length });
+      if (node && changesIdentity) changes.push({ node, ...decided, sharedController, index: results.length });
       results.push({ ...acceptedNode(ref, nodeId, null), outcome: decided.edit ? "CHANGED" : "UNCHANGED" });
     }
   }
   const conflicts = await controllerRefusals(tx, await joiningNodes(tx, changes));
+  const taken = isUnique && changes[0] ? await takenByOthers(tx, changes[0].node, patch) : [];
   const accepted = changes.filter(({ node, index }, position) => {
-    const refusals = conflicts[position] ?? [];
+    const refusals = [...taken, ...(conflicts[position] ?? [])];
     if (refusals.length === 0) return true;
     results[index] = refusedEdit(results[index]?.ref ?? node.name, node.id, refusals);
     edits.delete(node.id);
@@ -160,13 +171,13 @@ async function edit({ tx }: Transaction, context: EngineContext, request: BulkEd
 /** The selected nodes. A node of `revisions` that does not exist is refused alone, like one that has changed. */
 async function select(
   tx: Transaction["tx"],
-  { nodes, revisions = [], dryRun }: BulkEditRequest,
+  { nodes, revisions = [], dryRun }: UpdateNodesRequest,
 ): Promise<Pick<Selection, "nodes"> | { readonly refusals: readonly Refusal[] }> {
   if (nodes) return selectNodes(tx, nodes, { lockIn: dryRun ? undefined : tx });
   return { nodes: revisions.map(({ nodeId }) => ({ ref: nodeId, nodeId })) };
 }
 
-function pathIn({ revisions }: BulkEditRequest): readonly string[] {
+function pathIn({ revisions }: UpdateNodesRequest): readonly string[] {
   return ["input", revisions ? "revisions" : "nodes"];
 }
 
@@ -174,18 +185,37 @@ function pathIn({ revisions }: BulkEditRequest): readonly string[] {
 async function createDecision(
   tx: Transaction["tx"],
   { registry }: EngineContext,
-  { request: { patch }, ids }: { readonly request: BulkEditRequest; readonly ids: readonly string[] },
+  { request: { patch }, ids }: { readonly request: UpdateNodesRequest; readonly ids: readonly string[] },
 ) {
-  const secrets = patch.settings ? await secretsOfNodes(tx, ids) : new Map<string, never>();
+  const secrets = changesDrivers(patch) ? await secretsOfNodes(tx, ids) : new Map<string, never>();
   const busy = patch.hostGroup === undefined ? [] : await busyNodes(tx, ids);
   const runs = new Map(busy.map((run) => [run.nodeId, run]));
   return async (node: NodeRow, revision: number | undefined) => {
-    if (revision !== undefined && revision !== node.revision)
-      return { refusals: [staleRevision(node, revision, ["input", "revisions"])] };
+    if (revision !== undefined && revision !== node.revision) return { refusals: [staleRevision(node, revision)] };
     const taken = groupFlaws(node, patch.hostGroup, runs.get(node.id));
     const patched = await patchedNode(registry, patch, { node, secrets: secrets.get(node.id) ?? {} });
     const refusals = [...taken, ...("refusals" in patched ? patched.refusals : [])];
     return refusals.length > 0 || "refusals" in patched ? { refusals } : patched;
+  };
+}
+
+/** The refusals of a name and of MACs that other nodes have. */
+async function takenByOthers(tx: Transaction["tx"], node: NodeRow, { name, macs }: NodePatch): Promise<Refusal[]> {
+  const [other] = name === undefined || name === node.name ? [] : await nodesByNames(tx, [name]);
+  const path = ["input", "name"];
+  return [
+    ...(other
+      ? [{ code: "INVALID_INPUT" as const, message: `A node ${name} exists already.`, nodeId: other.id, path }]
+      : []),
+    ...(await takenMacs(tx, [{ nodeId: node.id, nodeName: name ?? node.name, macs, path: ["input", "macs"] }])),
+  ];
+}
+
+function notForMany(member: "name" | "macs", count: number): Refusal {
+  return {
+    code: "INVALID_INPUT",
+    message: `\`${member}\` belongs to one node, and the request selects ${nodesText(count)}. Select one, or leave it out.`,
+    path: ["input", member],
   };
 }
 
@@ -200,4 +230,31 @@ function otherCount(count: number, expected: number): Refusal {
 function refusedEdit(ref: string, nodeId: string | null, [first, ...further]: readonly Refusal[]): EditAnswer {
   const refusal = first ?? unknownNodes([ref]);
   return { ...refusedNode(ref, nodeId, null, refusal), further, outcome: "REFUSED" };
+}
+
+/** A run that deploys the node for another host group would undo the change at its end. */
+function groupFlaws(
+  node: Pick<NodeRow, "id" | "name">,
+  hostGroup: string | null | undefined,
+  run: { readonly hostGroup: string | null; readonly operationId: string } | undefined,
+): Refusal[] {
+  if (hostGroup === undefined || run?.hostGroup == null || run.hostGroup === hostGroup) return [];
+  return [
+    {
+      code: "BUSY",
+      message: `Node ${node.name} is being deployed for host group ${run.hostGroup} by operation ${run.operationId}. Wait for it, stop it, or abort it.`,
+      nodeId: node.id,
+      operationId: run.operationId,
+      path: ["input", "hostGroup"],
+    },
+  ];
+}
+
+function staleRevision({ id, name, revision }: Pick<NodeRow, "id" | "name" | "revision">, expected: number): Refusal {
+  return {
+    code: "STALE_REVISION",
+    message: `Node ${name} is at revision ${revision}, not ${expected}. Read it again and repeat the change.`,
+    nodeId: id,
+    path: ["input", "revisions"],
+  };
 }

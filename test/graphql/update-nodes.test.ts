@@ -1,12 +1,12 @@
-/** editNodes through the API: the answer by outcome, results on demand, and the limits of a request. */
+/** updateNodes through the API: the answer by outcome, results on demand, and the limits of a request. */
 import { afterAll, expect, test } from "vitest";
 import { serviceUnderTest } from "../support/service.ts";
 
 const ostler = await serviceUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const EDIT = `mutation Edit($input: EditNodesInput!) {
-  editNodes(input: $input) {
+const EDIT = `mutation Edit($input: UpdateNodesInput!) {
+  updateNodes(input: $input) {
     stored changedCount unchangedCount refusedCount
     groups { outcome nodeCount nodes { name } error { code count } }
     refused: results(outcomes: [REFUSED]) { ref node { id } errors { code } }
@@ -16,11 +16,11 @@ const EDIT = `mutation Edit($input: EditNodesInput!) {
 }`;
 
 interface Edited {
-  readonly editNodes: Readonly<Record<string, unknown>>;
+  readonly updateNodes: Readonly<Record<string, unknown>>;
 }
 
-async function edit(input: object): Promise<Edited["editNodes"]> {
-  return (await ostler.query<Edited>(EDIT, { input })).editNodes;
+async function edit(input: object): Promise<Edited["updateNodes"]> {
+  return (await ostler.query<Edited>(EDIT, { input })).updateNodes;
 }
 
 async function aNode(name: string): Promise<{ readonly id: string; readonly name: string }> {
@@ -31,7 +31,7 @@ async function aNode(name: string): Promise<{ readonly id: string; readonly name
   return { id: registerNodes.nodes[0]?.id ?? "", name };
 }
 
-test("editNodes returns changed, unchanged and refused nodes in groups, and each node on demand", async () => {
+test("updateNodes returns changed, unchanged and refused nodes in groups, and each node on demand", async () => {
   const [first, second] = [await aNode("edit-1"), await aNode("edit-2")];
   const gone = "Tm9kZTpjMGZmZWUwMC0wMDAwLTQwMDAtODAwMC0wMDAwMDAwMDAwMDA";
   const setLabels = [{ key: "rack", value: "7" }];
@@ -69,7 +69,28 @@ test("editNodes returns changed, unchanged and refused nodes in groups, and each
   });
 });
 
-test("editNodes changes settings and returns no secrets [R-588]", async () => {
+test("request that was written to install nodes again fails validation, or only edits them", async () => {
+  const { name } = await aNode("old-request");
+  await ostler.operationEnds(await ostler.begin("commissionNodes", [name]));
+  const old = { nodes: { names: [name] }, hostGroup: "db" };
+  const query = "mutation Old($input: UpdateNodesInput!) { updateNodes(input: $input) { operation { uuid } } }";
+  expect((await ostler.ask(query, { input: old })).errors).toMatchObject([
+    { message: expect.stringContaining('Cannot query field "operation"') },
+  ]);
+  expect((await ostler.ask(EDIT, { input: { ...old, maxParallel: 1 } })).errors).toMatchObject([
+    { message: expect.stringContaining('Field "maxParallel" is not defined') },
+  ]);
+  expect(await edit(old)).toMatchObject({ stored: true, changedCount: 1 });
+  expect(
+    await ostler.query("query N($name: String!) { node(by: { name: $name }) { state hostGroup currentRun { id } } }", {
+      name,
+    }),
+  ).toEqual({
+    node: { state: "ACTIVE", hostGroup: "db", currentRun: null },
+  });
+});
+
+test("updateNodes changes settings and returns no secrets [R-588]", async () => {
   const { name } = await aNode("edit-secret");
   const answer = await edit({ nodes: { names: [name] }, settings: [{ fake: { delayMs: 3, password: "hunter2" } }] });
   expect(answer).toMatchObject({
@@ -79,7 +100,7 @@ test("editNodes changes settings and returns no secrets [R-588]", async () => {
   expect(JSON.stringify(answer)).not.toContain("hunter2");
 });
 
-test("editNodes with null removes a value, and without the field keeps it", async () => {
+test("updateNodes with null removes a value, and without the field keeps it", async () => {
   const { name } = await aNode("edit-null");
   const nodes = { names: [name] };
   const read = async () =>

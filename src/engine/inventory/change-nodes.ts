@@ -29,7 +29,7 @@ const REFUSALS_MAX = 100;
  * `change` returns a `RefusedEdit` before it changes anything, or throws a `RefusalError`. `lockFirst`: what has to be
  * locked before the nodes.
  */
-export async function editNodes(
+export async function changeNodes(
   context: EngineContext,
   selector: NodeSelector,
   change: (transaction: Transaction, nodes: readonly NodeRow[]) => Promise<RefusedEdit | void>,

@@ -1,7 +1,7 @@
-/** editNodes: one change of many nodes, in one transaction, decided node by node. */
+/** updateNodes: one change of many nodes, in one transaction, decided node by node. */
 import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";
-import type { BulkEditRequest, BulkEdited } from "../../src/engine/inventory/bulk-edit.ts";
+import type { UpdateNodesRequest, UpdatedNodes } from "../../src/engine/inventory/update-nodes.ts";
 import { editGroups } from "../../src/engine/engine.ts";
 import type { NodePatch } from "../../src/engine/inventory/node-patch.ts";
 import { secretsOf } from "../../src/store/nodes.ts";
@@ -17,9 +17,9 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 function edit(
   nodes: readonly TestNode[],
   patch: NodePatch,
-  more: Partial<Omit<BulkEditRequest, "patch">> = {},
-): Promise<BulkEdited> {
-  return ostler.engine.editNodes(ALICE, {
+  more: Partial<Omit<UpdateNodesRequest, "patch">> = {},
+): Promise<UpdatedNodes> {
+  return ostler.engine.updateNodes(ALICE, {
     nodes: more.revisions ? undefined : { ids: nodes.map(({ id }) => id) },
     acceptance: "ALL_OR_NOTHING",
     dryRun: false,
@@ -29,12 +29,12 @@ function edit(
 }
 
 const rows = (nodes: readonly TestNode[]) => Promise.all(nodes.map((node) => ostler.node(node)));
-const outcomes = ({ results }: BulkEdited) => results.map(({ outcome, refusal }) => refusal?.code ?? outcome);
+const outcomes = ({ results }: UpdatedNodes) => results.map(({ outcome, refusal }) => refusal?.code ?? outcome);
 const revisionsOf = async (nodes: readonly TestNode[]) =>
   (await rows(nodes)).map(({ id, revision }) => ({ nodeId: id, revision }));
 
 describe("labels", () => {
-  test("editNodes sets and removes single labels, keeps the others, and leaves nodes that have them already [R-583]", async () => {
+  test("updateNodes sets and removes single labels, keeps the others, and leaves nodes that have them already [R-583]", async () => {
     const nodes = [
       await ostler.aNode().labelled({ rack: "1", old: "x", keep: "y" }).made(),
       await ostler.aNode().labelled({ rack: "2", room: "b" }).made(),
@@ -50,13 +50,13 @@ describe("labels", () => {
     ]);
   });
 
-  test("editNodes with labels replaces all of them", async () => {
+  test("updateNodes with labels replaces all of them", async () => {
     const nodes = await ostler.aNode().labelled({ rack: "1" }).times(2);
     await edit(nodes, { labels: [{ key: "room", value: "c" }] });
     expect((await rows(nodes)).map(({ labels }) => labels)).toEqual([{ room: "c" }, { room: "c" }]);
   });
 
-  test("editNodes refuses the nodes that would have more labels than are stored", async () => {
+  test("updateNodes refuses the nodes that would have more labels than are stored", async () => {
     const full = await ostler
       .aNode()
       .labelled(Object.fromEntries(Array.from({ length: 64 }, (_, index) => [`key${index}`, ""])))
@@ -70,7 +70,7 @@ describe("labels", () => {
 });
 
 describe("fields", () => {
-  test("editNodes sets and removes host group, description, protection and automatic cleaning", async () => {
+  test("updateNodes sets and removes host group, description, protection and automatic cleaning", async () => {
     const nodes = await ostler.aNode().times(2);
     const given = {
       hostGroup: "worker",
@@ -90,7 +90,7 @@ describe("fields", () => {
     ]);
   });
 
-  test("editNodes of the host group refuses a node that is being deployed for another one", async () => {
+  test("updateNodes of the host group refuses a node that is being deployed for another one", async () => {
     const gate = aGate();
     const busy = await ostler
       .aNode()
@@ -116,9 +116,13 @@ describe("fields", () => {
     ["labels replaced and removed", { labels: [], removeLabels: ["a"] }, "input.labels"],
     ["a bad host group", { hostGroup: "-" }, "input.hostGroup"],
     ["a bad description", { description: "two\nlines" }, "input.description"],
-    ["no settings", { settings: [] }, "input.settings"],
-    ["a driver twice", { settings: ["bare", "bare"].map((driver) => ({ driver, settings: {} })) }, "input.settings"],
-  ] satisfies [string, NodePatch, string][])("editNodes with %s is refused whole", async (_, patch, path) => {
+    ["no settings", { settingsOfDrivers: [] }, "input.settings"],
+    [
+      "a driver twice",
+      { settingsOfDrivers: ["bare", "bare"].map((driver) => ({ driver, settings: {} })) },
+      "input.settings",
+    ],
+  ] satisfies [string, NodePatch, string][])("updateNodes with %s is refused whole", async (_, patch, path) => {
     const node = await ostler.aNode().made();
     const before = await ostler.dump();
     const { refusals, results } = await edit([node], patch);
@@ -129,7 +133,7 @@ describe("fields", () => {
 });
 
 describe("selection", () => {
-  test("editNodes refuses a node that has another revision than the caller read, and stores nothing [R-584]", async () => {
+  test("updateNodes refuses a node that has another revision than the caller read, and stores nothing [R-584]", async () => {
     const nodes = await ostler.aNode().times(3);
     const revisions = await revisionsOf(nodes);
     await edit(nodes.slice(1, 2), { description: "changed meanwhile" });
@@ -144,7 +148,7 @@ describe("selection", () => {
     expect((await rows(nodes)).map(({ labels }) => labels)).toEqual([{ a: "b" }, {}, { a: "b" }]);
   });
 
-  test("editNodes with BEST_EFFORT changes the others when a node of `revisions` was deleted", async () => {
+  test("updateNodes with BEST_EFFORT changes the others when a node of `revisions` was deleted", async () => {
     const nodes = await ostler.aNode().times(2);
     const revisions = [
       ...(await revisionsOf(nodes)),
@@ -159,7 +163,7 @@ describe("selection", () => {
     expect(answer.results.map(({ nodeId }) => nodeId)).toEqual([nodes[0]?.id, nodes[1]?.id, null, null]);
   });
 
-  test("editNodes refuses a selection of another size than the caller means, and a filter without a condition [R-585]", async () => {
+  test("updateNodes refuses a selection of another size than the caller means, and a filter without a condition [R-585]", async () => {
     const nodes = await ostler.aNode().labelled({ batch: "counted" }).times(3);
     const before = await ostler.dump();
     const select = (expectedCount: number | undefined, filter: object) =>
@@ -177,8 +181,8 @@ describe("selection", () => {
     ["no revision", { revisions: [] }],
     ["a node twice", { revisions: ["a", "a"].map((nodeId) => ({ nodeId, revision: 1 })) }],
     ["an unknown name", { nodes: { names: ["nowhere"] } }],
-  ] satisfies [string, Partial<BulkEditRequest>][])(
-    "editNodes that selects by %s is refused whole",
+  ] satisfies [string, Partial<UpdateNodesRequest>][])(
+    "updateNodes that selects by %s is refused whole",
     async (_, more) => {
       const { refusals, results } = await edit([], { description: "x" }, more);
       expect(refusals).toHaveLength(1);
@@ -186,7 +190,7 @@ describe("selection", () => {
     },
   );
 
-  test("dry run of editNodes returns what would change, writes nothing, and does not wait for locked nodes [R-586]", async () => {
+  test("dry run of updateNodes returns what would change, writes nothing, and does not wait for locked nodes [R-586]", async () => {
     const nodes = await ostler.aNode().labelled({ rack: "1" }).times(2);
     const before = await ostler.dump();
     const answer = await ostler.test.sql.begin(async (sql) => {
@@ -207,7 +211,7 @@ describe("settings", () => {
       .made();
   const secretOf = async ({ id }: TestNode) => secretsOf(ostler.database.reader, id);
 
-  test("editNodes lays settings over those of the drivers that each node uses, and refuses nodes of other drivers [R-587]", async () => {
+  test("updateNodes lays settings over those of the drivers that each node uses, and refuses nodes of other drivers [R-587]", async () => {
     const own = await ostler.aNode().made();
     const borrowing = await ostler
       .aNode()
@@ -218,7 +222,7 @@ describe("settings", () => {
     const answer = await edit(
       [own, borrowing, other],
       {
-        settings: [
+        settingsOfDrivers: [
           { driver: "fake", settings: { delayMs: 7 } },
           { driver: "vault", settings: { password: "two" } },
         ],
@@ -231,24 +235,24 @@ describe("settings", () => {
     expect((await ostler.node(other)).revision).toBe(1);
   });
 
-  test("editNodes reports the flaws of settings with their place in the request, and stores nothing", async () => {
+  test("updateNodes reports the flaws of settings with their place in the request, and stores nothing", async () => {
     const nodes = await ostler.aNode().times(2);
     const before = await ostler.dump();
     const settings = [
       { driver: "vault", settings: {} },
       { driver: "fake", settings: { delayMs: -1 } },
     ];
-    const { refusals } = await edit(nodes, { settings });
+    const { refusals } = await edit(nodes, { settingsOfDrivers: settings });
     expect(refusals).toMatchObject([
       { code: "INVALID_INPUT", path: ["input", "settings", "1", "fake", "delayMs"], nodes: { count: 2 } },
     ]);
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
-  test("editNodes counts a sent secret as a change, so that a dry run does not confirm a guess [R-588]", async () => {
+  test("updateNodes counts a sent secret as a change, so that a dry run does not confirm a guess [R-588]", async () => {
     const node = await aVault();
     const guess = (password: string) =>
-      edit([node], { settings: [{ driver: "vault", settings: { password } }] }, { dryRun: true });
+      edit([node], { settingsOfDrivers: [{ driver: "vault", settings: { password } }] }, { dryRun: true });
     expect(await guess("s3cret")).toEqual(await guess("wrong"));
     expect(outcomes(await guess("s3cret"))).toEqual(["CHANGED"]);
     expect(JSON.stringify(await guess("s3cret"))).not.toContain("s3cret");
