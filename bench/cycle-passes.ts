@@ -29,12 +29,12 @@ export const THIS_CHECKOUT = new URL("../", import.meta.url).pathname;
 
 /** Mutations, with their input types. */
 const VERBS = {
-  manageNodes: "NodeWorkInput",
-  inspectNodes: "NodeWorkInput",
-  provideNodes: "NodeWorkInput",
+  manageNodes: "ManageNodesInput",
+  inspectNodes: "InspectNodesInput",
+  provideNodes: "ProvideNodesInput",
   commissionNodes: "CommissionNodesInput",
   deployNodes: "DeployNodesInput",
-  undeployNodes: "NodeWorkInput",
+  undeployNodes: "UndeployNodesInput",
 } as const;
 type Verb = keyof typeof VERBS;
 export const MODES = ["bulk", "single"] as const;

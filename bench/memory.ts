@@ -15,6 +15,7 @@ import { nodeArgsOf, startServed } from "./service.ts";
 import type { Served } from "./service.ts";
 import { cpuMs, statOf } from "./testbed.ts";
 import type { Testbed } from "./testbed.ts";
+import { inputTypeOf } from "../test/support/input-type.ts";
 
 export interface MemoryOptions {
   readonly nodes: number;
@@ -153,7 +154,7 @@ async function measurePass({ service }: Build, names: readonly string[]): Promis
 async function completed(service: Served, verb: (typeof VERBS)[number], names: readonly string[]): Promise<void> {
   const { work } = await mutate<{ work: { operation: { id: string } } }>(
     service,
-    `mutation ($input: NodeWorkInput!) { work: ${verb}(input: $input) { operation { id } errors { code message } } }`,
+    `mutation ($input: ${inputTypeOf(verb)}!) { work: ${verb}(input: $input) { operation { id } errors { code message } } }`,
     { input: { nodes: { names } } },
   );
   for (;;) {

@@ -430,7 +430,7 @@ export const REQUESTS: readonly ExampleRequest[] = [
     mutation: "updateImage",
     query: `mutation {
   updateImage(input: { image: { name: "debian-13" }, ifRevision: 1, url: "https://mirror.example/debian-13.raw.zst" }) {
-    images { name url revision }
+    image { name url revision }
     errors { code message path }
   }
 }`,

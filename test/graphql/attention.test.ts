@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { aGate } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest } from "../support/service.ts";
+import { inputTypeOf } from "../support/input-type.ts";
 
 const statements: string[] = [];
 const gate = aGate();
@@ -56,10 +57,9 @@ const of = (names: readonly string[]) => ({ filter: { name: { in: names } } });
 /** Sends the suggestion as it is, and returns the refusals. */
 async function follow({ suggestion }: Group, forAll = false): Promise<readonly { readonly message: string }[]> {
   if (!suggestion) throw new Error("There is no suggestion.");
-  const types: Readonly<Record<string, string>> = { releaseHolds: "WorkInput", resumeWaves: "SteerWavesInput" };
   const { mutation, inputForAll } = suggestion;
   const input = forAll ? inputForAll : suggestion.input;
-  const type = types[mutation] ?? `${mutation.slice(0, 1).toUpperCase()}${mutation.slice(1)}Input`;
+  const type = inputTypeOf(mutation);
   const data = await ostler.query<Record<string, { errors: { message: string }[] }>>(
     `mutation Follow($input: ${type}!) { ${mutation}(input: $input) { errors { message } } }`,
     { input },

@@ -20,7 +20,7 @@ async function change(verb: "createCluster" | "updateCluster" | "deleteCluster",
   const type = `${verb[0]?.toUpperCase()}${verb.slice(1)}Input`;
   const data = await ostler.query<Record<string, Payload>>(
     `mutation Change($input: ${type}!) { ${verb}(input: $input) {
-      cluster { id name state variables revision nodeCounts { state count } nodes { totalCount edges { node { name } } } }
+      ${verb === "deleteCluster" ? "" : "cluster { id name state variables revision nodeCounts { state count } nodes { totalCount edges { node { name } } } }"}
       errors { type: __typename code status message path count refs ... on NotFoundError { missing } ... on ConflictError { operation { uuid } node { name } } }
     } }`,
     { input },

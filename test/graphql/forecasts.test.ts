@@ -2,20 +2,21 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { aGate } from "../support/builders.ts";
 import { serviceUnderTest } from "../support/service.ts";
+import { inputTypeOf } from "../support/input-type.ts";
 
 const ostler = await serviceUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 const FORECAST =
-  "forecast { effects { effect count endsAs nodeState step cutsStep powersOff changedParts conditionKnown soonestSeconds expectedSeconds upperSeconds deadlineSeconds timeoutCount examples(first: 2) { ref abortEffect node { name } } } refusals { code nodeCount remedy states { state } } }";
+  "forecast { effects { effect count endsAs nodeState step cutsStep powersOff changedParts conditionKnown soonestSeconds expectedSeconds upperSeconds deadlineSeconds timeoutCount examples(first: 2) { ref node { name } } } refusals { code nodeCount remedy states { state } } }";
 
 /** The payload of a request about the work of an operation. */
 async function ask(verb: string, uuid: string, more: object = {}) {
-  const type = verb === "abort" ? "AbortInput" : verb === "stop" ? "StopInput" : "WorkInput";
+  const type = inputTypeOf(verb);
   const data = await ostler.query<
     Record<string, { readonly forecast: { readonly effects: readonly object[] } | null }>
   >(
-    `mutation Ask($input: ${type}!) { ${verb}(input: $input) { operation { uuid } acceptedCount refusedCount errors { code } summary { nodeCount } ${FORECAST} } }`,
+    `mutation Ask($input: ${type}!) { ${verb}(input: $input) { operation { uuid } acceptedCount refusedCount errors { code } ${FORECAST} } }`,
     { input: { work: { operationId: uuid }, ...more } },
   );
   return data[verb];
@@ -142,7 +143,7 @@ test("dryRun of haltWaves returns a forecast, and one of an operation without wa
   await gate.arrivals(1);
   const halt = (operationId: string, dryRun: boolean) =>
     ostler.query(
-      "mutation Halt($input: SteerWavesInput!) { haltWaves(input: $input) { operation { rollout { state } } errors { code } forecast { state wave startingCount withdrawnCount activeCount waitingCount forgivenFailures examples { name } } } }",
+      "mutation Halt($input: HaltWavesInput!) { haltWaves(input: $input) { operation { rollout { state } } errors { code } forecast { state wave startingCount withdrawnCount activeCount waitingCount forgivenFailures examples { name } } } }",
       { input: { operationId, dryRun } },
     );
   const counts = { startingCount: 0, withdrawnCount: 0, activeCount: 1, waitingCount: 2, forgivenFailures: 0 };

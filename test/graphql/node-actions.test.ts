@@ -54,8 +54,8 @@ const INPUTS: Readonly<Record<string, (name: string) => object>> = {
   CLEAR_MAINTENANCE: nodes,
   SET_RETIRED: (name) => ({ ...nodes(name), reason: "old" }),
   CLEAR_RETIRED: nodes,
-  PROTECT: (name) => ({ node: { name }, protected: true }),
-  UNPROTECT: (name) => ({ node: { name }, protected: false }),
+  PROTECT: (name) => ({ nodes: { names: [name] }, protected: true }),
+  UNPROTECT: (name) => ({ nodes: { names: [name] }, protected: false }),
   DELETE: nodes,
 };
 
@@ -68,7 +68,7 @@ interface Refused {
 async function sent({ action, mutation }: Verdict, name: string): Promise<Refused | null> {
   const input = INPUTS[action]?.(name);
   const type = inputTypeOf(mutation);
-  const hasResults = type.endsWith("WorkInput") || ["AbortInput", "StopInput", "RestartInput"].includes(type);
+  const hasResults = !["updateNodes", "deleteNodes"].includes(mutation) && !/^(set|clear)(Maint|Ret)/.test(mutation);
   const data = await ostler.query<Record<string, { errors: Refused[]; results?: { error: Refused | null }[] }>>(
     `mutation Send($input: ${type}!) { ${mutation}(input: $input) { errors { code message } ${hasResults ? "results { error { code message } }" : ""} } }`,
     { input },
@@ -151,7 +151,7 @@ const SITUATIONS: Readonly<Record<string, Situation>> = {
   "a protected node in maintenance": async () => {
     const name = await SITUATIONS["failed work"]?.();
     await ostler.query(
-      `mutation { updateNodes(input: { node: { name: "${name}" }, protected: true }) { errors { code } } setMaintenance(input: { nodes: { names: ["${name}"] }, reason: "fan" }) { errors { code } } }`,
+      `mutation { updateNodes(input: { nodes: { names: ["${name}"] }, protected: true }) { errors { code } } setMaintenance(input: { nodes: { names: ["${name}"] }, reason: "fan" }) { errors { code } } }`,
     );
     return name ?? "";
   },

@@ -26,17 +26,22 @@ const ERRORS =
 const SHOWN =
   "id uuid name project state stage powerState presence revision transitionCount protected retired retiredReason hostGroup description macs automaticCleaning diskless labels { key value } cluster { name } drivers { name interfaces settings { fake { delayMs serial } } secretsSet } maintenance { reason startedBy since }";
 
-async function change(verb: string, type: string, input: unknown): Promise<Payload> {
+async function change(
+  verb: string,
+  type: string,
+  input: unknown,
+  shown = `nodes { ${SHOWN} } count`,
+): Promise<Payload> {
   const data = await ostler.query<Record<string, Payload>>(
-    `mutation Change($input: ${type}!) { ${verb}(input: $input) { nodes { ${SHOWN} } count ${ERRORS} } }`,
+    `mutation Change($input: ${type}!) { ${verb}(input: $input) { ${shown} ${ERRORS} } }`,
     { input },
   );
   return data[verb] as Payload;
 }
 
 const register = (nodes: readonly object[]) => change("registerNodes", "RegisterNodesInput", { nodes });
-const update = (input: object) => change("updateNodes", "UpdateNodesInput", input);
-const remove = (nodes: object) => change("deleteNodes", "DeleteNodesInput", { nodes });
+const update = (input: object) => change("updateNodes", "UpdateNodesInput", input, `nodes { ${SHOWN} }`);
+const remove = (nodes: object) => change("deleteNodes", "DeleteNodesInput", { nodes }, "count");
 const setRetired = (names: readonly string[], reason: string) =>
   change("setRetired", "SetRetiredInput", { nodes: { names }, reason });
 const clearRetired = (names: readonly string[]) => change("clearRetired", "ClearRetiredInput", { nodes: { names } });

@@ -124,7 +124,7 @@ describe("groups and refusals", () => {
     const [name = ""] = await ostler.register(1, {});
     const ask = async (dryRun: boolean) => {
       const data = await ostler.query<{ manageNodes: Payload }>(
-        `mutation Manage($input: NodeWorkInput!) { manageNodes(input: $input) { operation { uuid } errors { code } ${SUMMARY} } }`,
+        `mutation Manage($input: ManageNodesInput!) { manageNodes(input: $input) { operation { uuid } errors { code } ${SUMMARY} } }`,
         { input: { nodes: { names: [name] }, dryRun } },
       );
       return data.manageNodes;

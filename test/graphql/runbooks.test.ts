@@ -25,7 +25,7 @@ interface Payload {
 async function change(verb: "createRunbook" | "updateRunbook" | "deleteRunbook", input: object): Promise<Payload> {
   const type = `${verb[0]?.toUpperCase()}${verb.slice(1)}Input`;
   const data = await ostler.query<Record<string, Payload>>(
-    `mutation Change($input: ${type}!) { ${verb}(input: $input) { runbook { name description phase steps { interface name args } revision createdAt updatedAt } errors { ${ERROR} } query { runbooks { name } } } }`,
+    `mutation Change($input: ${type}!) { ${verb}(input: $input) { ${verb === "deleteRunbook" ? "" : "runbook { name description phase steps { interface name args } revision createdAt updatedAt }"} errors { ${ERROR} } query { runbooks { name } } } }`,
     { input },
   );
   return data[verb] as Payload;

@@ -179,7 +179,7 @@ describe("Run.waiting", () => {
     const { waiting, state } = await waitsFor(uuid, "HOLD");
     expect([state, waiting.until, waiting.position]).toEqual(["HOLDING", null, null]);
     expect(waiting.description).toBe("The run is on hold (look at the cables). Release it with `releaseHolds`.");
-    await ask("releaseHolds", "WorkInput", { work: { operationId: uuid } });
+    await ask("releaseHolds", "ReleaseHoldsInput", { work: { operationId: uuid } });
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
   });
 
@@ -291,12 +291,12 @@ describe("Run.waiting", () => {
       ["WAVE", 1, "The run is in wave 2; wave 1 is running."],
       ["WAVE", 2, "The run is in wave 3; wave 1 is running."],
     ]);
-    await ask("haltWaves", "SteerWavesInput", { operationId: uuid, reason: "smoke in the rack" });
+    await ask("haltWaves", "HaltWavesInput", { operationId: uuid, reason: "smoke in the rack" });
     expect((await runs(uuid))[1]?.waiting).toMatchObject({
       reason: "WAVE_HALTED",
       description: "The waves of the operation are halted (smoke in the rack); continue with `resumeWaves`.",
     });
-    await ask("resumeWaves", "SteerWavesInput", { operationId: uuid });
+    await ask("resumeWaves", "ResumeWavesInput", { operationId: uuid });
     gate.open();
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
   });
@@ -350,7 +350,7 @@ describe("interrupt of a run", () => {
       abortWithdrawable: true,
     });
     expect(Math.abs(Date.now() - Date.parse(pending?.interruptAt ?? ""))).toBeLessThan(60_000);
-    await ask("withdrawAbort", "WorkInput", { work: { operationId: uuid } });
+    await ask("withdrawAbort", "WithdrawAbortInput", { work: { operationId: uuid } });
     expect(await interrupt()).toEqual(none);
     gate.open();
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");

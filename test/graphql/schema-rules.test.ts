@@ -67,7 +67,7 @@ const BROKEN: Readonly<Record<RuleName, readonly { readonly sdl: string; readonl
   ],
   "payloads are what mutations answer, and nothing else is": [
     {
-      sdl: "type Query { a: StrayPayload } type StrayPayload { a: Int } type Mutation { b: Answer c: GoodPayload } type Answer { a: Int } type GoodPayload { a: Int }",
+      sdl: "type Query { a: StrayPayload } type StrayPayload { a: Int } type Mutation { b: Answer c: GoodPayload } type Answer { a: Int } type GoodPayload { a: Int } interface WorkPayload { a: Int }",
       offences: ["StrayPayload", "Answer"],
     },
   ],
@@ -91,8 +91,8 @@ const BROKEN: Readonly<Record<RuleName, readonly { readonly sdl: string; readonl
   ],
   "lists of an answer are never null, unless null says something": [
     {
-      sdl: "type Query { a(in: [Int!]): [Int!] good: [Int!]! result: NodeResult settings: DriverSettings } type NodeResult { steps: [Int!] others: [Int!] } type DriverSettings { fake: Fake } type Fake { a: [Int!] }",
-      offences: ["Query.a", "NodeResult.others"],
+      sdl: "type Query { a(in: [Int!]): [Int!] good: [Int!]! result: WorkResult settings: DriverSettings } type WorkResult { steps: [Int!] others: [Int!] } type DriverSettings { fake: Fake } type Fake { a: [Int!] }",
+      offences: ["Query.a", "WorkResult.others"],
     },
   ],
   "what has a default refuses null": [
@@ -101,10 +101,13 @@ const BROKEN: Readonly<Record<RuleName, readonly { readonly sdl: string; readonl
       offences: ["Query.a(bad:)", "In.bad"],
     },
   ],
-  "a mutation takes one input": [
+  "a mutation takes one input, and answers one payload, that no other has": [
     {
-      sdl: "type Query { a: Int } type Mutation { none: Int two(input: AInput!, more: Int): Int loose(input: AInput): Int named(it: AInput!): Int good(input: AInput!): Int } input AInput { a: Int }",
-      offences: ["Mutation.none", "Mutation.two", "Mutation.loose", "Mutation.named"],
+      sdl: `
+        type Query { a: Int } input TwoInput { a: Int } input LooseInput { a: Int } input NamedInput { a: Int } input GoodInput { a: Int }
+        type NonePayload { a: Int } type TwoPayload { a: Int } type LoosePayload { a: Int } type NamedPayload { a: Int } type GoodPayload { a: Int }
+        type Mutation { none: NonePayload two(input: TwoInput!, more: Int): TwoPayload loose(input: LooseInput): LoosePayload named(it: NamedInput!): NamedPayload shared(input: GoodInput!): GoodPayload good(input: GoodInput!): GoodPayload }`,
+      offences: ["Mutation.none", "Mutation.two", "Mutation.loose", "Mutation.named", "Mutation.shared"],
     },
   ],
   "a mutation answers a payload, never null, with errors and the root query": [

@@ -35,7 +35,7 @@ const LISTS: Readonly<Record<string, string>> = {
   Run: '{ operation(id: "OPERATION") { runs(first: SIZE) { edges { node { ITEM } } } } }',
   Transition: "{ transitions(last: SIZE) { edges { node { ITEM } } } }",
   Discovery: '{ operation(id: "DISCOVERY") { discoveries(first: SIZE) { edges { node { ITEM } } } } }',
-  NodeResult: "{ plan(input: { kind: COMMISSION, nodes: { names: [NAMES] } }) { results { ITEM } } }",
+  WorkResult: "{ plan(input: { kind: COMMISSION, nodes: { names: [NAMES] } }) { results { ITEM } } }",
 };
 /** Values for arguments that must be given, or whose defaults are too many. */
 const ARGUMENTS: Readonly<Record<string, string>> = {
@@ -202,7 +202,7 @@ describe("for twenty items as many statements as for two", () => {
   test.each(ALL.filter(({ field }) => !(field in EXCEPTIONS)))("$field", async (path) => {
     const few = await statementsFor(path, FEW);
     const many = await statementsFor(path, MANY);
-    expect(few > 0 || path.list === "NodeResult", requestOf(path, FEW)).toBe(true);
+    expect(few > 0 || path.list === "WorkResult", requestOf(path, FEW)).toBe(true);
     expect(many, requestOf(path, MANY)).toBeLessThanOrEqual(few);
   });
 

@@ -31,12 +31,15 @@ const ERROR =
   "type: __typename code status message path ... on NotFoundError { missing } ... on ConflictError { node { name } operation { uuid } allowedStates } ... on NotInterruptibleError { step }";
 
 async function ask(verb: string, input: object): Promise<Work> {
+  const isWork = !["abort", "stop", "withdrawAbort", "releaseHolds"].includes(verb);
+  const ofWork = isWork ? "steps { name phase interface index state interruptible }" : "";
+  const ofResult = verb === "abort" ? "abortEffect abortPendingAfterStep" : ofWork;
   const data = await ostler.query<Record<string, Work>>(
     `mutation Ask($input: ${inputTypeOf(verb)}!) { ${verb}(input: $input) {
       operation { uuid kind state totalCount onFailure maxParallel reason variables requestedBy restartOf { uuid } interrupt interruptBy cluster { name } }
-      results { ref node { name } run { state target } accepted error { ${ERROR} } steps { name phase interface index state interruptible } abortEffect abortPendingAfterStep }
+      results { ref node { name } run { state target } accepted error { ${ERROR} } ${ofResult} }
       errors { ${ERROR} }
-      replayed
+      ${isWork ? "replayed" : ""}
     } }`,
     { input },
   );

@@ -45,7 +45,7 @@ const NULLABLE_LISTS = new Set([
   "SimpleError.path",
   "ImageUnfitError.path",
   "ConflictError.allowedStates",
-  "NodeResult.steps",
+  "WorkResult.steps",
   // Not requested, or not read.
   "NodeReading.firmware",
   "NodeReading.bios",
@@ -237,8 +237,12 @@ export const SCHEMA_RULES = {
 
   "payloads are what mutations answer, and nothing else is": (schema) => {
     const answers = new Set(fieldsOf(schema.getMutationType()).map((field) => getNamedType(field.type).name));
-    return ownTypes(schema).flatMap(({ name }) =>
-      answers.has(name) === name.endsWith("Payload") || ANSWERS_LIKE_A_MUTATION.has(name) ? [] : [name],
+    return ownTypes(schema).flatMap((type) =>
+      answers.has(type.name) === type.name.endsWith("Payload") ||
+      ANSWERS_LIKE_A_MUTATION.has(type.name) ||
+      isInterfaceType(type)
+        ? []
+        : [type.name],
     );
   },
 
@@ -267,12 +271,12 @@ export const SCHEMA_RULES = {
   "what has a default refuses null": (schema) =>
     wheres(ownPartsOf(schema).filter(({ hasDefault, type }) => hasDefault && isNullableType(type))),
 
-  "a mutation takes one input": (schema) =>
-    fieldsOf(schema.getMutationType()).flatMap(({ name, args }) =>
-      /^input: \w+Input!$/.test(args.map((arg) => `${arg.name}: ${String(arg.type)}`).join(", "))
-        ? []
-        : [`Mutation.${name}`],
-    ),
+  "a mutation takes one input, and answers one payload, that no other has": (schema) =>
+    fieldsOf(schema.getMutationType()).flatMap(({ name, args, type }) => {
+      const own = `${name.slice(0, 1).toUpperCase()}${name.slice(1)}`;
+      const signature = `${args.map((arg) => `${arg.name}: ${String(arg.type)}`).join(", ")} → ${getNamedType(type).name}`;
+      return signature === `input: ${own}Input! → ${own}Payload` ? [] : [`Mutation.${name}`];
+    }),
 
   "a mutation answers a payload, never null, with errors and the root query": (schema) =>
     fieldsOf(schema.getMutationType()).flatMap(({ name, type }) => {

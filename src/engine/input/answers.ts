@@ -89,8 +89,6 @@ export interface SubmitAnswer {
   readonly replayed: boolean;
   /** Hash of the plans of all nodes: the same as long as nothing has changed that affects them. */
   readonly planHash?: string | null;
-  /** False for a request that starts no work of its own: an abort, a stop, a withdrawal, an unhold. */
-  readonly startsWork?: boolean;
   /** Of the dry run of an abort, a stop, a withdrawal or an unhold. */
   readonly forecast?: InterruptForecast;
 }

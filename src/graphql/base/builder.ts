@@ -23,8 +23,11 @@ type SchemaTypes = (typeof builder)["$inferSchemaTypes"];
 /** `t` in the fields of an input type, for functions that make fields which several inputs share. */
 export type InputFields = PothosSchemaTypes.InputFieldBuilder<SchemaTypes, "InputObject">;
 
-/** `t` in the fields of an object type, for functions that make fields which several types share. */
-export type OutputFields<Shape> = PothosSchemaTypes.ObjectFieldBuilder<SchemaTypes, Shape>;
+/** `t` in the fields of an object or an interface, for functions that make fields which several types share. */
+export type OutputFields<Shape> = Omit<
+  PothosSchemaTypes.ObjectFieldBuilder<SchemaTypes, Shape>,
+  "kind" | "graphqlKind"
+>;
 
 /** `t.arg` of any field, for functions that make arguments which several fields share. */
 export type FieldArgs = ArgBuilder<SchemaTypes>;

@@ -5,6 +5,19 @@ import type { OutputFields } from "./builder.ts";
 import { UserErrorRef } from "./errors.ts";
 import { NodeRef } from "./refs.ts";
 
+/** A mutation has a payload of its own, as it has an input. */
+export function payloadName(mutation: string): string {
+  return `${capitalized(mutation)}Payload`;
+}
+
+export function inputName(mutation: string): string {
+  return `${capitalized(mutation)}Input`;
+}
+
+function capitalized(name: string): string {
+  return `${name.slice(0, 1).toUpperCase()}${name.slice(1)}`;
+}
+
 /** Why the request was refused, in words of the mutation, and the root query. */
 export function refusalFields<Answer extends { readonly refusals: readonly Refusal[] }>(
   t: OutputFields<Answer>,

@@ -64,17 +64,10 @@ const LIST_SIZES: Readonly<Record<string, number>> = {
   "NodeReading.bios": 300,
   "NodeReading.firmware": 30,
 };
-/** Lists with an item for each node of a request. results-limit.ts counts them by the number of nodes. */
-const RESULT_LISTS: ReadonlySet<string> = new Set([
-  "EditNodesPayload.results",
-  "NodeWorkPayload.results",
-  "PlanPayload.results",
-  "ReadNodesPayload.results",
-  "ReadPowerPayload.results",
-  "ReportPresencePayload.results",
-  "NodesPayload.nodes",
-  "NodesPayload.results",
-]);
+/** Lists of payloads with an item for each node of a request. results-limit.ts counts them by the number of nodes. */
+const RESULT_LISTS: ReadonlySet<string> = new Set(["results", "nodes"]);
+/** The results of a probe are as many as its addresses and drivers, which are few. */
+const FEW_RESULTS = "ProbeNodesPayload";
 /** The cost of a request counts as many results of a verb. */
 const COST: Measure = { object: 1, results: 25 };
 /**
@@ -218,7 +211,7 @@ export function costOf({ schema, operation, fragments, variables, measure = COST
       ? objectCost(inner, measure) + ofSet(node.selectionSet, inner, 0)
       : valueCost(type.name, name, inner, measure);
     if (!isListType(getNullableType(field.type))) return one;
-    if (RESULT_LISTS.has(place)) return measure.results * one;
+    if (RESULT_LISTS.has(name) && hasResults(type)) return measure.results * one;
     return (sizeOf(node, field) ?? LIST_SIZES[place] ?? LIST_SIZE) * one;
   }
 
@@ -249,9 +242,10 @@ export function valuesOf(request: Omit<CostedRequest, "measure">, results: numbe
   return Math.round(costOf({ ...request, measure: { ...VALUES, results } }) / VALUE_COST);
 }
 
-/** Whether a type has a list with an item for each node of a request. */
-export function hasResults({ name }: GraphQLNamedOutputType): boolean {
-  return [...RESULT_LISTS].some((list) => list.startsWith(`${name}.`));
+/** Whether a type is a payload with a list that has an item for each node of a request. */
+export function hasResults(type: GraphQLNamedType): boolean {
+  if (!type.name.endsWith("Payload") || type.name === FEW_RESULTS || !("getFields" in type)) return false;
+  return [...RESULT_LISTS].some((name) => type.getFields()[name] !== undefined);
 }
 
 /** The number of fields with another response name in a selection of introspection. */

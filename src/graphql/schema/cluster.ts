@@ -13,7 +13,7 @@ import { listPlan } from "../execution/json-list-rewrite.ts";
 import { clusterFilter, ClusterFilterInput } from "./cluster-filter.ts";
 import { NODES_AS_TEXT, NodeConnection, nodeList, nodeListArgs } from "./node-list.ts";
 import { OperationConnection } from "./operation.ts";
-import { refusalFields } from "../base/payload.ts";
+import { payloadName, refusalFields } from "../base/payload.ts";
 import { ClusterRef, ResourceRef } from "../base/refs.ts";
 import { ClusterRefInput, NodeSelectorInput, clusterChoice, nodeSelector } from "./selectors.ts";
 
@@ -173,22 +173,30 @@ const DeleteClusterInput = builder.inputType("DeleteClusterInput", {
   }),
 });
 
-const ClusterPayloadRef = builder.objectRef<ClusterEdited>("ClusterPayload").implement({
-  description: "Answer to a mutation of a cluster.",
-  fields: (t) => ({
-    cluster: t.field({
-      type: ClusterRef,
-      nullable: true,
-      description: "The cluster after the change; null if it was deleted or the request was refused.",
-      resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
+/** The payload of a mutation after which the cluster exists. */
+function clusterPayload(mutation: string) {
+  return builder.objectRef<ClusterEdited>(payloadName(mutation)).implement({
+    description: `Answer to ${mutation}.`,
+    fields: (t) => ({
+      cluster: t.field({
+        type: ClusterRef,
+        nullable: true,
+        description: "The cluster after the change; null if the request was refused.",
+        resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
+      }),
+      ...refusalFields(t, "Reasons why the request was refused; empty if it succeeded."),
     }),
-    ...refusalFields(t, "Reasons why the request was refused; empty if it succeeded."),
-  }),
+  });
+}
+
+const DeleteClusterPayloadRef = builder.objectRef<ClusterEdited>("DeleteClusterPayload").implement({
+  description: "Answer to deleteCluster.",
+  fields: (t) => refusalFields(t, "Reasons why the request was refused; empty if the cluster was deleted."),
 });
 
 builder.mutationField("createCluster", (t) =>
   t.field({
-    type: ClusterPayloadRef,
+    type: clusterPayload("createCluster"),
     ...needs("MANAGE"),
     description: "Create a cluster: a name and settings for a set of nodes.",
     args: { input: t.arg({ type: CreateClusterInput, required: true, description: "Reference to it by ID or name." }) },
@@ -203,7 +211,7 @@ builder.mutationField("createCluster", (t) =>
 
 builder.mutationField("updateCluster", (t) =>
   t.field({
-    type: ClusterPayloadRef,
+    type: clusterPayload("updateCluster"),
     ...needs("MANAGE"),
     description: "Rename a cluster, change its settings, add nodes or remove nodes.",
     args: { input: t.arg({ type: UpdateClusterInput, required: true, description: "Changes to make." }) },
@@ -220,7 +228,7 @@ builder.mutationField("updateCluster", (t) =>
 
 builder.mutationField("deleteCluster", (t) =>
   t.field({
-    type: ClusterPayloadRef,
+    type: DeleteClusterPayloadRef,
     ...needs("MANAGE"),
     description: "Delete a cluster. Its nodes are kept and belong to no cluster afterwards.",
     args: { input: t.arg({ type: DeleteClusterInput, required: true, description: "Reference to it by ID or name." }) },

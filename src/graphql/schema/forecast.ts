@@ -10,9 +10,9 @@ import { builder, enumValues, wholeSeconds } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";
 import { MachinePartEnum, NodeStateEnum, RunStateEnum, WaveStateEnum } from "../base/enums.ts";
 import { NodeRef } from "../base/refs.ts";
-import { NodeResultRef, NodeWorkPayloadRef } from "./node-work.ts";
+import { InterruptPayloadRef, InterruptResultRef } from "./node-work.ts";
 import { RefusalGroupRef, exampleArgs, examplesOf } from "./plan-summary.ts";
-import { OperationPayloadRef } from "./waves.ts";
+import { WavesPayloadRef } from "./waves.ts";
 
 const WorkEffectEnum = builder.enumType("WorkEffect", {
   description: "When a request takes effect on a run. New values may be added.",
@@ -180,7 +180,7 @@ builder.objectFields(WorkEffectGroupRef, (t) => ({
       timeoutSeconds === null ? 0 : entries.filter(([, { expected }]) => (expected ?? 0) > timeoutSeconds).length,
   }),
   examples: t.field({
-    type: [NodeResultRef],
+    type: [InterruptResultRef],
     description: "Some of the nodes, those that are expected to end first before the others.",
     args: exampleArgs(t.arg),
     resolve: ({ entries }, { first }) =>
@@ -211,12 +211,12 @@ const InterruptForecastRef = builder.objectRef<Foreseen>("InterruptForecast").im
   }),
 });
 
-builder.objectField(NodeWorkPayloadRef, "forecast", (t) =>
+builder.interfaceField(InterruptPayloadRef, "forecast", (t) =>
   t.field({
     type: InterruptForecastRef,
     nullable: true,
     description:
-      "With `dryRun`, for abort, stop, withdrawAbort and releaseHolds: what the request would do. Null for all other requests, and if the request itself is invalid or concerns no unfinished work.",
+      "With `dryRun`: what the request would do. Null without it, and if the request itself is invalid or concerns no unfinished work.",
     resolve: (answer) => (answer.forecast ? { ...answer, forecast: answer.forecast } : null),
   }),
 );
@@ -267,7 +267,7 @@ const WavesForecastRef = builder.objectRef<WavesForecast>("WavesForecast").imple
   }),
 });
 
-builder.objectField(OperationPayloadRef, "forecast", (t) =>
+builder.interfaceField(WavesPayloadRef, "forecast", (t) =>
   t.field({
     type: WavesForecastRef,
     nullable: true,

@@ -2,26 +2,50 @@
 import type { ImagesEdited } from "../../engine/inventory/images.ts";
 import { imagesByIds } from "../../store/images.ts";
 import { builder, given, needs } from "../base/builder.ts";
+import type { OutputFields } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import { ChecksumAlgorithmEnum, ImageArchitectureEnum, ImageBootModeEnum, ImageFormatEnum } from "../base/enums.ts";
 import { refusalFields } from "../base/payload.ts";
 import { ImageRef, ImageRefInput, imageChoice } from "./image.ts";
 import { LabelInput } from "./selectors.ts";
 
-const ImagesPayloadRef = builder.objectRef<ImagesEdited>("ImagesPayload").implement({
-  description: "Answer to a mutation of images.",
+const imagesRefused = (t: OutputFields<ImagesEdited>) =>
+  refusalFields(t, "Every reason why the request was refused; empty if it succeeded.");
+
+const RegisterImagesPayloadRef = builder.objectRef<ImagesEdited>("RegisterImagesPayload").implement({
+  description: "Answer to registerImages.",
   fields: (t) => ({
     images: t.field({
       type: [ImageRef],
-      description:
-        "The images after the change, in the order of the request; empty if they were deleted or the request was refused.",
+      description: "The images, in the order of the request; empty if the request was refused.",
       resolve: async ({ imageIds }, _args, { services }) => {
         const rows = new Map((await imagesByIds(services.database.reader, imageIds)).map((row) => [row.id, row]));
         return imageIds.flatMap((id) => rows.get(id) ?? []);
       },
     }),
-    count: t.int({ description: "Number of images that were changed.", resolve: ({ imageIds }) => imageIds.length }),
-    ...refusalFields(t, "Every reason why the request was refused; empty if it succeeded."),
+    ...imagesRefused(t),
+  }),
+});
+
+const UpdateImagePayloadRef = builder.objectRef<ImagesEdited>("UpdateImagePayload").implement({
+  description: "Answer to updateImage.",
+  fields: (t) => ({
+    image: t.field({
+      type: ImageRef,
+      nullable: true,
+      description: "The image after the change; null if the request was refused.",
+      resolve: async ({ imageIds }, _args, { services }) =>
+        (await imagesByIds(services.database.reader, imageIds))[0] ?? null,
+    }),
+    ...imagesRefused(t),
+  }),
+});
+
+const DeleteImagesPayloadRef = builder.objectRef<ImagesEdited>("DeleteImagesPayload").implement({
+  description: "Answer to deleteImages.",
+  fields: (t) => ({
+    count: t.int({ description: "Number of images that were deleted.", resolve: ({ imageIds }) => imageIds.length }),
+    ...imagesRefused(t),
   }),
 });
 
@@ -127,7 +151,7 @@ const labelsOf = (labels: readonly { readonly key: string; readonly value: strin
 
 builder.mutationField("registerImages", (t) =>
   t.field({
-    type: ImagesPayloadRef,
+    type: RegisterImagesPayloadRef,
     ...needs("MANAGE"),
     description:
       "Register images of operating systems. All or none are registered; `errors` has every error of every image.",
@@ -149,7 +173,7 @@ builder.mutationField("registerImages", (t) =>
 
 builder.mutationField("updateImage", (t) =>
   t.field({
-    type: ImagesPayloadRef,
+    type: UpdateImagePayloadRef,
     ...needs("MANAGE"),
     description: "Rename an image, or change its address, its default user data or its properties.",
     args: { input: t.arg({ type: UpdateImageInput, required: true, description: "Changes to make." }) },
@@ -171,7 +195,7 @@ builder.mutationField("updateImage", (t) =>
 
 builder.mutationField("deleteImages", (t) =>
   t.field({
-    type: ImagesPayloadRef,
+    type: DeleteImagesPayloadRef,
     ...needs("MANAGE"),
     description: "Delete images that no unfinished operation installs, with the files that the service stores of them.",
     args: { input: t.arg({ type: DeleteImagesInput, required: true, description: "Images to delete." }) },

@@ -8,7 +8,7 @@ import { ChecksumAlgorithmEnum, ImageArchitectureEnum, ImageBootModeEnum, ImageF
 import { globalId, keyOf, uuidOrNone } from "../base/ids.ts";
 import { NodeRef, OperationRef, ResourceRef, RunRef } from "../base/refs.ts";
 import { LabelRef } from "./node.ts";
-import { NodeResultRef } from "./node-work.ts";
+import { WorkResultRef } from "./node-work.ts";
 import { LabelInput } from "./selectors.ts";
 
 const ChecksumRef = builder.objectRef<Pick<ImageRow, "checksum" | "checksumAlgorithm">>("Checksum").implement({
@@ -210,7 +210,7 @@ builder.objectField(RunRef, "image", (t) =>
   }),
 );
 
-builder.objectField(NodeResultRef, "image", (t) =>
+builder.objectField(WorkResultRef, "image", (t) =>
   t.field({
     type: ImageRef,
     nullable: true,

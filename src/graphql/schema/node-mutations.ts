@@ -4,37 +4,58 @@ import { pick } from "../../runtime/pick.ts";
 import { OPERATOR_COLUMNS } from "../../store/node-fields.ts";
 import { nodesByIds } from "../../store/nodes.ts";
 import { builder, given, needs } from "../base/builder.ts";
+import type { OutputFields } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import { DriverSettingsInput, chosenDriver } from "./driver-settings.ts";
-import { refusalFields } from "../base/payload.ts";
+import { payloadName, refusalFields } from "../base/payload.ts";
 import { NodeRef } from "../base/refs.ts";
 import { InterfacesFromInput, interfacesOf } from "./interfaces-from.ts";
-import { NodeResultRef } from "./node-work.ts";
+import { RefusedNodeRef } from "./node-work.ts";
 import { ClusterRefInput, LabelInput, NodeSelectorInput, clusterChoice, nodeSelector } from "./selectors.ts";
-const NodesPayloadRef = builder.objectRef<Edited>("NodesPayload").implement({
-  description: "Answer to a mutation of nodes.",
-  fields: (t) => ({
-    nodes: t.field({
-      type: [NodeRef],
-      description:
-        "The nodes after the change, in the order of the request; empty if they were deleted or the request was refused.",
-      resolve: async ({ nodeIds }, _args, { services }) => {
-        const rows = new Map((await nodesByIds(services.database.reader, nodeIds)).map((row) => [row.id, row]));
-        return nodeIds.flatMap((id) => rows.get(id) ?? []);
-      },
-    }),
-    count: t.int({ description: "Number of nodes that were changed.", resolve: ({ nodeIds }) => nodeIds.length }),
-    results: t.field({
-      type: [NodeResultRef],
-      description: "The nodes that were refused, in the order of the request; empty if the request succeeded.",
-      resolve: ({ results }) => [...results],
-    }),
-    ...refusalFields(
-      t,
-      "Reasons why the request was refused; empty if it succeeded. Nodes that are refused with the same code have one together.",
-    ),
+const changedNodes = (t: OutputFields<Edited>) => ({
+  nodes: t.field({
+    type: [NodeRef],
+    description: "The nodes after the change, in the order of the request; empty if the request was refused.",
+    resolve: async ({ nodeIds }, _args, { services }) => {
+      const rows = new Map((await nodesByIds(services.database.reader, nodeIds)).map((row) => [row.id, row]));
+      return nodeIds.flatMap((id) => rows.get(id) ?? []);
+    },
+  }),
+  count: t.int({ description: "Number of nodes that were changed.", resolve: ({ nodeIds }) => nodeIds.length }),
+  ...refusalFields(
+    t,
+    "Reasons why the request was refused; empty if it succeeded. Nodes that are refused with the same code have one together.",
+  ),
+});
+
+const refusedNodes = (t: OutputFields<Edited>) => ({
+  results: t.field({
+    type: [RefusedNodeRef],
+    description: "The nodes that were refused, in the order of the request; empty if the request succeeded.",
+    resolve: ({ results }) => [...results],
   }),
 });
+
+const RegisterNodesPayloadRef = builder.objectRef<Edited>("RegisterNodesPayload").implement({
+  description: "Answer to registerNodes.",
+  fields: changedNodes,
+});
+
+const DeleteNodesPayloadRef = builder.objectRef<Edited>("DeleteNodesPayload").implement({
+  description: "Answer to deleteNodes.",
+  fields: (t) => {
+    const { nodes: _deleted, ...others } = changedNodes(t);
+    return { ...others, ...refusedNodes(t) };
+  },
+});
+
+/** The payload of a mutation that marks nodes. */
+function marksPayload(mutation: string) {
+  return builder.objectRef<Edited>(payloadName(mutation)).implement({
+    description: `Answer to ${mutation}.`,
+    fields: (t) => ({ ...changedNodes(t), ...refusedNodes(t) }),
+  });
+}
 
 const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
   description: "Node to register; its first state is ENROLLED.",
@@ -86,7 +107,7 @@ const RegisterNodesInput = builder.inputType("RegisterNodesInput", {
 
 builder.mutationField("registerNodes", (t) =>
   t.field({
-    type: NodesPayloadRef,
+    type: RegisterNodesPayloadRef,
     ...needs("MANAGE"),
     description:
       "Register nodes; they start in state ENROLLED. All or none are registered; `errors` has every error of every node.",
@@ -120,7 +141,7 @@ const DeleteNodesInput = builder.inputType("DeleteNodesInput", {
 
 builder.mutationField("deleteNodes", (t) =>
   t.field({
-    type: NodesPayloadRef,
+    type: DeleteNodesPayloadRef,
     ...needs("MANAGE"),
     description: "Delete nodes. Their transitions and operations are kept.",
     args: { input: t.arg({ type: DeleteNodesInput, required: true, description: "Selection of nodes." }) },
@@ -139,7 +160,7 @@ const SetMaintenanceInput = builder.inputType("SetMaintenanceInput", {
 
 builder.mutationField("setMaintenance", (t) =>
   t.field({
-    type: NodesPayloadRef,
+    type: marksPayload("setMaintenance"),
     ...needs("OPERATE"),
     description:
       "Put nodes into maintenance until `clearMaintenance`: they accept only power changes, inspection and verification. A node that is in maintenance already gets the new reason. Starts and stops no work.",
@@ -158,7 +179,7 @@ const ClearMaintenanceInput = builder.inputType("ClearMaintenanceInput", {
 
 builder.mutationField("clearMaintenance", (t) =>
   t.field({
-    type: NodesPayloadRef,
+    type: marksPayload("clearMaintenance"),
     ...needs("OPERATE"),
     description:
       "End the maintenance of nodes. Runs that it paused continue. A node that is not in maintenance stays as it is.",
@@ -178,7 +199,7 @@ const SetRetiredInput = builder.inputType("SetRetiredInput", {
 
 builder.mutationField("setRetired", (t) =>
   t.field({
-    type: NodesPayloadRef,
+    type: marksPayload("setRetired"),
     ...needs("OPERATE"),
     description:
       "Retire nodes until `clearRetired`. Retired nodes refuse to be commissioned, deployed or updated, and end MANAGEABLE after a tear-down. Starts and stops no work.",
@@ -197,7 +218,7 @@ const ClearRetiredInput = builder.inputType("ClearRetiredInput", {
 
 builder.mutationField("clearRetired", (t) =>
   t.field({
-    type: NodesPayloadRef,
+    type: marksPayload("clearRetired"),
     ...needs("OPERATE"),
     description: "Put retired nodes back in service. A node that is not retired stays as it is.",
     args: { input: t.arg({ type: ClearRetiredInput, required: true, description: "Selection of nodes." }) },

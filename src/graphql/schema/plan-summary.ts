@@ -20,7 +20,7 @@ import {
 } from "../base/enums.ts";
 import { NodeStateCountRef } from "./cluster.ts";
 import { ImageRef } from "./image.ts";
-import { NodeResultRef, NodeWorkPayloadRef, plannedSteps } from "./node-work.ts";
+import { RefusedNodeRef, StartedWorkRef, WorkResultRef, plannedSteps } from "./node-work.ts";
 import { EstimateRef, PlanPayloadRef, estimateOfAll } from "./plan.ts";
 import { UNKNOWN_DURATIONS, planDuration } from "./plan-duration.ts";
 import type { PlanDuration, WaveDuration } from "./plan-duration.ts";
@@ -69,7 +69,7 @@ export const RefusalGroupRef = builder.objectRef<RefusalGroup>("RefusalGroup").i
       resolve: ({ answers }) => [...stateCounts(answers)],
     }),
     examples: t.field({
-      type: [NodeResultRef],
+      type: [RefusedNodeRef],
       description: "The first of them in the order of the request.",
       args: exampleArgs(t.arg),
       resolve: ({ answers }, { first }) => examplesOf(answers, first),
@@ -143,7 +143,7 @@ const PlanGroupRef = builder.objectRef<PlanGroup>("PlanGroup").implement({
       resolve: (group, _args, context) => estimateOfAll(stepsOf(group), context),
     }),
     examples: t.field({
-      type: [NodeResultRef],
+      type: [WorkResultRef],
       description: "The first of the nodes in the order of the request.",
       args: exampleArgs(t.arg),
       resolve: ({ answers }, { first }) => examplesOf(answers, first),
@@ -175,7 +175,7 @@ const PlannedChangeRef = builder.objectRef<PlannedChange>("PlannedChange").imple
     }),
     nodeCount: t.exposeInt("nodeCount", { description: "Number of nodes on which it runs." }),
     examples: t.field({
-      type: [NodeResultRef],
+      type: [WorkResultRef],
       description: "Some of the nodes.",
       args: exampleArgs(t.arg),
       resolve: ({ groups }, { first }) =>
@@ -353,15 +353,15 @@ const SUMMARY =
   "The plan in few words: groups of equal plans, refusals by code, duration of the whole, and changes of machines. Computed only if it is selected; without `results` the answer stays small for any number of nodes. Null if the request itself is invalid.";
 
 /** Null for a request that was refused before its nodes were looked at, and for a replayed one. */
-function summaryOf({ results, replayed, startsWork = true }: SubmitAnswer): Promise<PlanSummary> | null {
-  return !startsWork || replayed || results.length === 0 ? null : summarizePlans(results);
+function summaryOf({ results, replayed }: SubmitAnswer): Promise<PlanSummary> | null {
+  return replayed || results.length === 0 ? null : summarizePlans(results);
 }
 
-builder.objectField(NodeWorkPayloadRef, "summary", (t) =>
+builder.interfaceField(StartedWorkRef, "summary", (t) =>
   t.field({
     type: PlanSummaryRef,
     nullable: true,
-    description: `${SUMMARY} Also null for a repeated idempotency key, and for abort, stop, releaseHolds and withdrawAbort, whose dry run has a \`forecast\`.`,
+    description: `${SUMMARY} Also null for a repeated idempotency key.`,
     resolve: summaryOf,
   }),
 );

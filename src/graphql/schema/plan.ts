@@ -34,7 +34,15 @@ import type { StepView } from "./step.ts";
 import { installFields, installOf } from "./image.ts";
 import { StepInput, stepChoices } from "./runbook.ts";
 import { NodeSelectorInput, nodeSelector } from "./selectors.ts";
-import { NodeResultRef, NodeWorkPayloadRef, plannedSteps } from "./node-work.ts";
+import {
+  ACCEPTED_COUNT,
+  REFUSED_COUNT,
+  StartedWorkRef,
+  WorkResultRef,
+  acceptedCount,
+  plannedSteps,
+  refusedCount,
+} from "./node-work.ts";
 import { WavesInput, wavesOf } from "./waves.ts";
 import { acceptanceField, variableFields } from "./verb-terms.ts";
 
@@ -162,12 +170,11 @@ const VariableWarningRef = builder.objectRef<VariableWarning>("VariableWarning")
   }),
 });
 
-builder.objectFields(NodeResultRef, (t) => ({
+builder.objectFields(WorkResultRef, (t) => ({
   target: t.field({
     type: NodeStateEnum,
     nullable: true,
-    description:
-      "State of the node when the run succeeds; null for a refused node and for a request that starts no new work.",
+    description: "State of the node when the run succeeds; null for a refused node.",
     resolve: ({ target }) => target ?? null,
   }),
   pointOfNoReturn: t.field({
@@ -180,26 +187,25 @@ builder.objectFields(NodeResultRef, (t) => ({
   erasesData: t.boolean({
     nullable: true,
     description:
-      "Whether the node loses data: a step that will run changes its disks, and the node may hold data. An AVAILABLE node counts as empty, and so does a node whose erasures a restart keeps. Null for a refused node, and for a request that starts no new work.",
+      "Whether the node loses data: a step that will run changes its disks, and the node may hold data. An AVAILABLE node counts as empty, and so does a node whose erasures a restart keeps. Null for a refused node.",
     resolve: ({ erasesData }) => erasesData ?? null,
   }),
   powerOnFailure: t.field({
     type: PowerOnFailureEnum,
     nullable: true,
     description:
-      "Power of the node if its cleaning or deployment fails, as the request or the site says. Null for a refused node, for a request that starts no new work, and if a failure never changes the power.",
+      "Power of the node if its cleaning or deployment fails, as the request or the site says. Null for a refused node, and if a failure never changes the power.",
     resolve: ({ powerOnFailure }) => powerOnFailure ?? null,
   }),
   variables: t.field({
     type: [EffectiveVariableRef],
     description:
-      "Variables that the drivers get, by name, each with the source of its value; empty for a refused node, and for a request that starts no new work.",
+      "Variables that the drivers get, by name, each with the source of its value; empty for a refused node.",
     resolve: ({ variables }) => [...(variables ?? [])],
   }),
   warnings: t.field({
     type: [VariableWarningRef],
-    description:
-      "Variables that no driver of the node declares; empty for a refused node, and for a request that starts no new work.",
+    description: "Variables that no driver of the node declares; empty for a refused node.",
     resolve: ({ warnings }) => [...(warnings ?? [])],
   }),
   estimate: t.field({
@@ -213,17 +219,9 @@ builder.objectFields(NodeResultRef, (t) => ({
 const PLAN_HASH =
   "Hash of the plan: the kind of operation, the failure policy, and each node's state, steps, image, user data, variables, host group, target and power after a failure. A later request with this `planHash` is refused unless its plan is the same. Null if the request was refused.";
 
-const acceptedCount = ({ results }: SubmitAnswer) => results.filter(({ accepted }) => accepted).length;
-const refusedCount = ({ results }: SubmitAnswer) => results.filter(({ refusal }) => refusal !== null).length;
-const ACCEPTED_COUNT = "Number of nodes that are (with `dryRun`: would be) accepted.";
-const REFUSED_COUNT =
-  "Number of refused nodes. One refused node is enough to refuse the whole request, unless `acceptance` is BEST_EFFORT.";
-
-builder.objectFields(NodeWorkPayloadRef, (t) => ({
-  planHash: t.string({ nullable: true, description: PLAN_HASH, resolve: ({ planHash }) => planHash ?? null }),
-  acceptedCount: t.int({ description: ACCEPTED_COUNT, resolve: acceptedCount }),
-  refusedCount: t.int({ description: REFUSED_COUNT, resolve: refusedCount }),
-}));
+builder.interfaceField(StartedWorkRef, "planHash", (t) =>
+  t.string({ nullable: true, description: PLAN_HASH, resolve: ({ planHash }) => planHash ?? null }),
+);
 
 // ---- the query
 
@@ -276,7 +274,7 @@ export const PlanPayloadRef = builder.objectRef<SubmitAnswer>("PlanPayload").imp
   description: "Plan of a verb. `errors` is empty if the verb would be accepted.",
   fields: (t) => ({
     results: t.field({
-      type: [NodeResultRef],
+      type: [WorkResultRef],
       description: "One result per node, in the order of the request.",
       resolve: ({ results }) => [...results],
     }),

@@ -7,7 +7,7 @@ import { builder, given, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import type { Context } from "../base/context.ts";
 import { globalId, keyOf, uuidOrNone } from "../base/ids.ts";
-import { refusalFields } from "../base/payload.ts";
+import { payloadName, refusalFields } from "../base/payload.ts";
 import { ResourceRef } from "../base/refs.ts";
 import { DriverInterfaceEnum } from "../base/enums.ts";
 
@@ -185,23 +185,31 @@ const DeleteRunbookInput = builder.inputType("DeleteRunbookInput", {
   }),
 });
 
-const RunbookPayloadRef = builder.objectRef<RunbookEdited>("RunbookPayload").implement({
-  description: "Answer to a mutation of a runbook.",
-  fields: (t) => ({
-    runbook: t.field({
-      type: RunbookRef,
-      nullable: true,
-      description: "The runbook after the change; null if it was deleted or the request was refused.",
-      resolve: async ({ runbookId }, _args, { services }) =>
-        runbookId === null ? null : ((await runbooksByIds(services.database.reader, [runbookId]))[0] ?? null),
+/** The payload of a mutation after which the runbook exists. */
+function runbookPayload(mutation: string) {
+  return builder.objectRef<RunbookEdited>(payloadName(mutation)).implement({
+    description: `Answer to ${mutation}.`,
+    fields: (t) => ({
+      runbook: t.field({
+        type: RunbookRef,
+        nullable: true,
+        description: "The runbook after the change; null if the request was refused.",
+        resolve: async ({ runbookId }, _args, { services }) =>
+          runbookId === null ? null : ((await runbooksByIds(services.database.reader, [runbookId]))[0] ?? null),
+      }),
+      ...refusalFields(t, "Every reason why the request was refused; empty if it succeeded."),
     }),
-    ...refusalFields(t, "Every reason why the request was refused; empty if it succeeded."),
-  }),
+  });
+}
+
+const DeleteRunbookPayloadRef = builder.objectRef<RunbookEdited>("DeleteRunbookPayload").implement({
+  description: "Answer to deleteRunbook.",
+  fields: (t) => refusalFields(t, "Reasons why the request was refused; empty if the runbook was deleted."),
 });
 
 builder.mutationField("createRunbook", (t) =>
   t.field({
-    type: RunbookPayloadRef,
+    type: runbookPayload("createRunbook"),
     ...needs("MANAGE"),
     description: "Store a named list of steps for cleanNodes or deployNodes.",
     args: { input: t.arg({ type: CreateRunbookInput, required: true, description: "The runbook." }) },
@@ -217,7 +225,7 @@ builder.mutationField("createRunbook", (t) =>
 
 builder.mutationField("updateRunbook", (t) =>
   t.field({
-    type: RunbookPayloadRef,
+    type: runbookPayload("updateRunbook"),
     ...needs("MANAGE"),
     description: "Rename a runbook, or change its description or its steps.",
     args: { input: t.arg({ type: UpdateRunbookInput, required: true, description: "Changes to make." }) },
@@ -236,7 +244,7 @@ builder.mutationField("updateRunbook", (t) =>
 
 builder.mutationField("deleteRunbook", (t) =>
   t.field({
-    type: RunbookPayloadRef,
+    type: DeleteRunbookPayloadRef,
     ...needs("MANAGE"),
     description: "Delete a runbook. Accepted operations keep its steps and continue.",
     args: { input: t.arg({ type: DeleteRunbookInput, required: true, description: "Name of the runbook." }) },

@@ -184,7 +184,7 @@ const UpdateSiteInput = builder.inputType("UpdateSiteInput", {
   }),
 });
 
-const SitePayloadRef = builder.objectRef<SiteEdited>("SitePayload").implement({
+const UpdateSitePayloadRef = builder.objectRef<SiteEdited>("UpdateSitePayload").implement({
   description: "Answer to updateSite.",
   fields: (t) => ({
     site: t.field({
@@ -199,7 +199,7 @@ const SitePayloadRef = builder.objectRef<SiteEdited>("SitePayload").implement({
 
 builder.mutationField("updateSite", (t) =>
   t.field({
-    type: SitePayloadRef,
+    type: UpdateSitePayloadRef,
     ...needs("MANAGE"),
     description: "Change the site's policy.",
     args: { input: t.arg({ type: UpdateSiteInput, required: true, description: "Changes to make." }) },

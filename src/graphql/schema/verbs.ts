@@ -7,18 +7,22 @@ import { builder, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import type { Context } from "../base/context.ts";
 import { BootDeviceEnum, BootModeEnum, CommissionFromEnum, PowerActionEnum, UntilEnum } from "../base/enums.ts";
+import { inputName } from "../base/payload.ts";
 import { installFields, installOf } from "./image.ts";
-import { NodeWorkPayloadRef } from "./node-work.ts";
+import { verbPayload } from "./node-work.ts";
 import { StepInput, stepChoices } from "./runbook.ts";
 import { nodeSelector } from "./selectors.ts";
 import { termsOf, workFields } from "./verb-terms.ts";
 
-const NodeWorkInput = builder.inputType("NodeWorkInput", {
-  description: "Nodes and terms of a verb.",
-  fields: (t) => workFields(t),
-});
+/** The input of a verb without fields of its own. */
+function plainInput(mutation: string) {
+  return builder.inputType(inputName(mutation), {
+    description: `Nodes and terms of ${mutation}.`,
+    fields: (t) => workFields(t),
+  });
+}
 
-type NodeWork = typeof NodeWorkInput.$inferInput;
+type NodeWork = ReturnType<typeof plainInput>["$inferInput"];
 
 /** The fields of one verb, as the engine takes them. */
 type OwnFields = VerbOptions & Pick<VerbRequest, "image" | "userData">;
@@ -57,15 +61,20 @@ const SIMPLE_VERBS = [
     "UNDEPLOY",
     "Remove the workload, then clean; nodes end AVAILABLE. Allowed from ACTIVE, STOPPED, DEPLOY_FAILED and UNDEPLOY_FAILED.",
   ],
+  [
+    "decommissionNodes",
+    "DECOMMISSION",
+    "Take nodes out of service: tear-down and cleaning, best effort. Nodes end DECOMMISSIONED even if steps fail; failures are recorded in `Run.errors`.",
+  ],
 ] as const;
 
 for (const [name, kind, description] of SIMPLE_VERBS) {
   builder.mutationField(name, (t) =>
     t.field({
-      type: NodeWorkPayloadRef,
+      type: verbPayload(name),
       ...needs("OPERATE"),
       description,
-      args: { input: t.arg({ type: NodeWorkInput, required: true, description: "Nodes and terms." }) },
+      args: { input: t.arg({ type: plainInput(name), required: true, description: "Nodes and terms." }) },
       resolve: (_root, { input }, context) => submit(context, kind, input),
     }),
   );
@@ -93,7 +102,7 @@ const CommissionNodesInput = builder.inputType("CommissionNodesInput", {
 
 builder.mutationField("commissionNodes", (t) =>
   t.field({
-    type: NodeWorkPayloadRef,
+    type: verbPayload("commissionNodes"),
     ...needs("OPERATE"),
     description:
       "Run the missing phases of verify, inspect, clean and deploy. Allowed from every stable or failed state except ACTIVE. An installed system (stage PROVISIONED) is kept, unless `from` is BEGINNING. By default, a failure cleans up all nodes of the operation; see `onFailure`.",
@@ -126,7 +135,7 @@ const CleanNodesInput = builder.inputType("CleanNodesInput", {
 
 builder.mutationField("cleanNodes", (t) =>
   t.field({
-    type: NodeWorkPayloadRef,
+    type: verbPayload("cleanNodes"),
     ...needs("OPERATE"),
     description:
       "Run clean steps: the automatic ones, the given ones, or those of a runbook. A node ends in the state in which it started.",
@@ -161,7 +170,7 @@ const DeployNodesInput = builder.inputType("DeployNodesInput", {
 
 builder.mutationField("deployNodes", (t) =>
   t.field({
-    type: NodeWorkPayloadRef,
+    type: verbPayload("deployNodes"),
     ...needs("OPERATE"),
     description:
       "Install the system; nodes end ACTIVE. Allowed from AVAILABLE and DEPLOY_FAILED, and from ACTIVE with `reinstall: true`.",
@@ -190,24 +199,6 @@ function stepOptions(
   return { ...(chosen && { steps: chosen }), ...(runbook != null && { runbook }) };
 }
 
-const DecommissionNodesInput = builder.inputType("DecommissionNodesInput", {
-  description: "Nodes and terms of a decommissioning.",
-  fields: (t) => workFields(t),
-});
-
-builder.mutationField("decommissionNodes", (t) =>
-  t.field({
-    type: NodeWorkPayloadRef,
-    ...needs("OPERATE"),
-    description:
-      "Take nodes out of service: tear-down and cleaning, best effort. Nodes end DECOMMISSIONED even if steps fail; failures are recorded in `Run.errors`.",
-    args: {
-      input: t.arg({ type: DecommissionNodesInput, required: true, description: "Nodes and terms." }),
-    },
-    resolve: (_root, { input }, context) => submit(context, "DECOMMISSION", input),
-  }),
-);
-
 const RedeployNodesInput = builder.inputType("RedeployNodesInput", {
   description: "Nodes and terms of a redeployment.",
   fields: (t) => ({
@@ -228,7 +219,7 @@ const RedeployNodesInput = builder.inputType("RedeployNodesInput", {
 
 builder.mutationField("redeployNodes", (t) =>
   t.field({
-    type: NodeWorkPayloadRef,
+    type: verbPayload("redeployNodes"),
     ...needs("OPERATE"),
     description:
       "Remove the workload, clean, and deploy again with the present settings, optionally in another host group. Allowed from ACTIVE, with `reinstall: true` if it erases data. A failed tear-down or cleaning ends the run.",
@@ -256,7 +247,7 @@ const SetPowerInput = builder.inputType("SetPowerInput", {
 
 builder.mutationField("setPower", (t) =>
   t.field({
-    type: NodeWorkPayloadRef,
+    type: verbPayload("setPower"),
     ...needs("OPERATE"),
     description:
       "Change the power state of nodes. A node that already has the requested state succeeds without a call to its BMC. Refused with BUSY while a node has an unfinished run of any kind. A protected node accepts only ON.",
@@ -288,7 +279,7 @@ const SetBootDeviceInput = builder.inputType("SetBootDeviceInput", {
 
 builder.mutationField("setBootDevice", (t) =>
   t.field({
-    type: NodeWorkPayloadRef,
+    type: verbPayload("setBootDevice"),
     ...needs("OPERATE"),
     description:
       "Set the device from which machines start, for their next start or for all later ones. It restarts no machine; see `setPower`. Refused with BUSY while a node has an unfinished run, because its steps may set the boot device themselves.",

@@ -4,7 +4,7 @@ import type { Share, WaveOptions } from "../../lifecycle/waves.ts";
 import { builder, given, needs } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import { keyOf } from "../base/ids.ts";
-import { refusalFields } from "../base/payload.ts";
+import { inputName, payloadName, refusalFields } from "../base/payload.ts";
 import { OperationRef } from "../base/refs.ts";
 
 const ShareInput = builder.inputType("ShareInput", {
@@ -55,21 +55,9 @@ function shareOf({ count, percent }: typeof ShareInput.$inferInput): Share {
 
 // ---- mutations
 
-const SteerWavesInput = builder.inputType("SteerWavesInput", {
-  description: "Operation whose waves to control.",
-  fields: (t) => ({
-    operationId: t.id({ required: true, description: "Global ID or raw UUID of the operation." }),
-    reason: t.string({ description: "Reason; shown with the operation while it is halted." }),
-    dryRun: t.boolean({
-      required: true,
-      defaultValue: false,
-      description: "Only return a `forecast`. Nothing is written, and nothing is locked.",
-    }),
-  }),
-});
-
-export const OperationPayloadRef = builder.objectRef<WavesAnswer>("OperationPayload").implement({
-  description: "Answer to a mutation of an operation.",
+/** Of all mutations of waves. */
+export const WavesPayloadRef = builder.interfaceRef<WavesAnswer>("WavesPayload").implement({
+  description: "Answer to a mutation of waves.",
   fields: (t) => ({
     operation: t.field({
       type: OperationRef,
@@ -92,12 +80,28 @@ const WAVE_MUTATIONS = [
 ] as const;
 
 for (const [name, action, description] of WAVE_MUTATIONS) {
+  const input = builder.inputType(inputName(name), {
+    description: `Operation of ${name}.`,
+    fields: (t) => ({
+      operationId: t.id({ required: true, description: "Global ID or raw UUID of the operation." }),
+      reason: t.string({ description: "Reason; shown with the operation while it is halted." }),
+      dryRun: t.boolean({
+        required: true,
+        defaultValue: false,
+        description: "Only return a `forecast`. Nothing is written, and nothing is locked.",
+      }),
+    }),
+  });
+  const payload = builder.objectRef<WavesAnswer>(payloadName(name)).implement({
+    description: `Answer to ${name}.`,
+    interfaces: [WavesPayloadRef],
+  });
   builder.mutationField(name, (t) =>
     t.field({
-      type: OperationPayloadRef,
+      type: payload,
       ...needs("OPERATE"),
       description,
-      args: { input: t.arg({ type: SteerWavesInput, required: true, description: "The operation." }) },
+      args: { input: t.arg({ type: input, required: true, description: "The operation." }) },
       resolve: (_root, { input }, context) =>
         context.services.engine.steerWaves(callerOf(context), {
           operationId: keyOf("Operation", input.operationId),

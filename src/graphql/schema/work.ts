@@ -1,16 +1,16 @@
 /** Mutations of unfinished or ended work: abort, stop, restart, and what undoes an abort or a hold. */
-import type { SubmitAnswer } from "../../engine/input/answers.ts";
 import { builder, given, needs } from "../base/builder.ts";
 import type { InputFields } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import { AbortModeEnum, AcceptanceEnum, FailurePolicyEnum, RestartFromEnum } from "../base/enums.ts";
-import { NodeWorkPayloadRef } from "./node-work.ts";
+import { AbortPayloadRef, RestartPayloadRef, interruptPayload } from "./node-work.ts";
 import { WorkSelectorInput, workSelector } from "./selectors.ts";
 import { keptTermsOf, termFields, termsOf } from "./verb-terms.ts";
 import { WavesInput } from "./waves.ts";
 
-/** Fields of every input that interrupts work. */
-const interruptFields = (t: InputFields) => ({
+/** Fields of every input about unfinished work. */
+const workFields = (t: InputFields) => ({
+  work: t.field({ type: WorkSelectorInput, required: true, description: "Operation or nodes whose work is meant." }),
   acceptance: t.field({
     type: AcceptanceEnum,
     required: true,
@@ -30,7 +30,6 @@ const interruptFields = (t: InputFields) => ({
 const AbortInput = builder.inputType("AbortInput", {
   description: "Work to abort, and how.",
   fields: (t) => ({
-    work: t.field({ type: WorkSelectorInput, required: true, description: "Operation or nodes whose work is meant." }),
     mode: t.field({
       type: AbortModeEnum,
       required: true,
@@ -40,59 +39,55 @@ const AbortInput = builder.inputType("AbortInput", {
     powerOff: t.boolean({
       description: "Whether to power the nodes off. By default, nodes in cleaning or deployment are powered off.",
     }),
-    ...interruptFields(t),
+    ...workFields(t),
   }),
 });
 
 builder.mutationField("abort", (t) =>
   t.field({
-    type: NodeWorkPayloadRef,
+    type: AbortPayloadRef,
     ...needs("OPERATE"),
     description:
       "Give up work now; nodes end in a failed state. Each node has its own result: accepted, or refused with NOTHING_RUNNING, NOT_INTERRUPTIBLE or UNSUPPORTED_BY_DRIVER.",
     args: { input: t.arg({ type: AbortInput, required: true, description: "Work to abort, and how." }) },
     resolve: (_root, { input }, context) =>
-      interrupted(
-        context.services.engine.abort(callerOf(context), {
-          ...workOf(input),
-          mode: input.mode,
-          powerOff: given(input.powerOff),
-        }),
-      ),
+      context.services.engine.abort(callerOf(context), {
+        ...workOf(input),
+        mode: input.mode,
+        powerOff: given(input.powerOff),
+      }),
   }),
 );
 
 const StopInput = builder.inputType("StopInput", {
   description: "Work to stop gracefully.",
   fields: (t) => ({
+    timeoutSeconds: t.int({
+      description:
+        "Seconds that running steps may take to end before they fail with STOP_TIMEOUT, 1 to 86400. Default 600.",
+    }),
+    ...workFields(t),
     work: t.field({
       type: WorkSelectorInput,
       required: true,
       description:
         "Operation or nodes whose work to stop. For an operation, or a cluster that an operation was requested for, the whole operation stops.",
     }),
-    timeoutSeconds: t.int({
-      description:
-        "Seconds that running steps may take to end before they fail with STOP_TIMEOUT, 1 to 86400. Default 600.",
-    }),
-    ...interruptFields(t),
   }),
 });
 
 builder.mutationField("stop", (t) =>
   t.field({
-    type: NodeWorkPayloadRef,
+    type: interruptPayload("stop"),
     ...needs("OPERATE"),
     description:
       "Stop work gracefully: running steps end, no further step starts, and nodes with remaining work end STOPPED, from where they can be restarted. Work that was stopped already is returned as it is; if all of the work has ended otherwise, the request is refused with NOTHING_RUNNING.",
     args: { input: t.arg({ type: StopInput, required: true, description: "Operation or nodes whose work is meant." }) },
     resolve: (_root, { input }, context) =>
-      interrupted(
-        context.services.engine.stop(callerOf(context), {
-          ...workOf(input),
-          timeoutSeconds: given(input.timeoutSeconds),
-        }),
-      ),
+      context.services.engine.stop(callerOf(context), {
+        ...workOf(input),
+        timeoutSeconds: given(input.timeoutSeconds),
+      }),
   }),
 );
 
@@ -139,7 +134,7 @@ const RestartInput = builder.inputType("RestartInput", {
 
 builder.mutationField("restart", (t) =>
   t.field({
-    type: NodeWorkPayloadRef,
+    type: RestartPayloadRef,
     ...needs("OPERATE"),
     description:
       "Continue stopped, failed or aborted work, each node by its own earlier request and with the present settings. Nodes whose work succeeded are not touched. By default the unfinished stage of a node runs again; see `from`.",
@@ -162,42 +157,37 @@ builder.mutationField("restart", (t) =>
   }),
 );
 
-const WorkInput = builder.inputType("WorkInput", {
-  description: "Unfinished work.",
-  fields: (t) => ({
-    work: t.field({ type: WorkSelectorInput, required: true, description: "Operation or nodes whose work is meant." }),
-    ...interruptFields(t),
-  }),
+const WithdrawAbortInput = builder.inputType("WithdrawAbortInput", {
+  description: "Work whose pending abort to withdraw.",
+  fields: (t) => workFields(t),
 });
 
 builder.mutationField("withdrawAbort", (t) =>
   t.field({
-    type: NodeWorkPayloadRef,
+    type: interruptPayload("withdrawAbort"),
     ...needs("OPERATE"),
     description:
       "Withdraw a pending abort: the step that it waits for ends, and the work continues. Refused if the abort has already started. Also withdraws a stop that was requested before the abort or while it was pending.",
-    args: { input: t.arg({ type: WorkInput, required: true, description: "Work whose abort to withdraw." }) },
-    resolve: (_root, { input }, context) =>
-      interrupted(context.services.engine.withdrawAbort(callerOf(context), workOf(input))),
+    args: { input: t.arg({ type: WithdrawAbortInput, required: true, description: "Work whose abort to withdraw." }) },
+    resolve: (_root, { input }, context) => context.services.engine.withdrawAbort(callerOf(context), workOf(input)),
   }),
 );
+
+const ReleaseHoldsInput = builder.inputType("ReleaseHoldsInput", {
+  description: "Work whose holds to release.",
+  fields: (t) => workFields(t),
+});
 
 builder.mutationField("releaseHolds", (t) =>
   t.field({
-    type: NodeWorkPayloadRef,
+    type: interruptPayload("releaseHolds"),
     ...needs("OPERATE"),
     description: "Release holds: runs that wait at the reserved step `hold` continue. Each node has its own result.",
-    args: { input: t.arg({ type: WorkInput, required: true, description: "Work whose holds to release." }) },
-    resolve: (_root, { input }, context) =>
-      interrupted(context.services.engine.unhold(callerOf(context), workOf(input))),
+    args: { input: t.arg({ type: ReleaseHoldsInput, required: true, description: "Work whose holds to release." }) },
+    resolve: (_root, { input }, context) => context.services.engine.unhold(callerOf(context), workOf(input)),
   }),
 );
 
-function workOf({ work, acceptance, reason, dryRun }: typeof WorkInput.$inferInput) {
+function workOf({ work, acceptance, reason, dryRun }: typeof WithdrawAbortInput.$inferInput) {
   return { work: workSelector(work), acceptance, reason: given(reason), dryRun };
-}
-
-/** The answer of a request that starts no work, so that it has no plan to sum up. */
-async function interrupted(answer: Promise<SubmitAnswer>): Promise<SubmitAnswer> {
-  return { ...(await answer), startsWork: false };
 }

@@ -119,7 +119,7 @@ func try() error {
 	}
 	fmt.Printf("%s is %s\n", page.Edges[0].Node.Name, page.Edges[0].Node.State)
 
-	commission := func(nodes NodeSelector) (*NodeWorkPayload, error) {
+	commission := func(nodes NodeSelector) (*CommissionNodesPayload, error) {
 		return Commission(client, ctx, CommissionNodesInput{Nodes: nodes, Acceptance: AcceptanceAllOrNothing, From: CommissionFromStage, Until: UntilActive})
 	}
 	refused, err := commission(NodeSelector{Names: []string{"missing-1", "missing-2"}})

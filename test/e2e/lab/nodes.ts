@@ -122,7 +122,7 @@ export async function makeAvailable(api: Api, machines: readonly LabMachine[]): 
     const ended = await api.end(await api.work(verb, inputType, { nodes: { names }, ...terms }), COMMISSION_MS);
     if (ended.state !== "SUCCEEDED") throw new Error(`${verb} has prepared nothing: ${describeEnd(ended)}`);
   };
-  await work("undeployNodes", "NodeWorkInput", installed, {});
+  await work("undeployNodes", "UndeployNodesInput", installed, {});
   await work("commissionNodes", "CommissionNodesInput", others, { until: "AVAILABLE" });
 }
 

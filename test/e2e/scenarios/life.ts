@@ -88,7 +88,7 @@ async function removeSystems(lab: Lab, machines: readonly LabMachine[]): Promise
     const ended = await api.end(await api.work(verb, input, { nodes: { names } }), ERASE_MS);
     return { ended, seconds: ((performance.now() - began) / 1000).toFixed(1) };
   };
-  const undeployed = await end("undeployNodes", "NodeWorkInput");
+  const undeployed = await end("undeployNodes", "UndeployNodesInput");
   for (const machine of machines) {
     const { state } = await api.node(machine.name);
     report.check(

@@ -62,7 +62,7 @@ export async function hidesSecrets(lab: Lab): Promise<void> {
   const onDisk = await searchFiles([machine.vm.files.disk], formsOf(userData));
   report.check("the user data is on the disk", onDisk.length === 1);
   const erased = await api.end(
-    await api.work("undeployNodes", "NodeWorkInput", { nodes: { names: [name] } }),
+    await api.work("undeployNodes", "UndeployNodesInput", { nodes: { names: [name] } }),
     ERASE_MS,
   );
   report.check(`${name} is undeployed`, erased.state === "SUCCEEDED", describeEnd(erased));

@@ -28,7 +28,7 @@ export async function installOne(lab: Lab): Promise<void> {
   const hostName = (await overSsh(key, machine.address, "hostname")).trim();
   report.check(`the key that was given logs in to ${name} over SSH`, hostName === name, hostName);
   const erased = await api.end(
-    await api.work("undeployNodes", "NodeWorkInput", { nodes: { names: [name] } }),
+    await api.work("undeployNodes", "UndeployNodesInput", { nodes: { names: [name] } }),
     ERASE_MS,
   );
   report.check(`${name} is undeployed`, (await api.node(name)).state === "AVAILABLE", describeEnd(erased));

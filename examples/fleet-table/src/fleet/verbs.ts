@@ -1,11 +1,11 @@
 /** The verbs of this page. All take nodes, a dry run and the hash of the plan that was shown. */
 import type { TypedDocumentNode } from "urql";
 import { CommissionDocument, InspectDocument, UndeployDocument } from "../api/generated/graphql.ts";
-import type { AnswerFragment, NodeWorkInput } from "../api/generated/graphql.ts";
+import type { AnswerFragment, CommissionNodesInput } from "../api/generated/graphql.ts";
 
 /** The fields that the inputs of all verbs have. */
 export type VerbInput = Pick<
-  NodeWorkInput,
+  CommissionNodesInput,
   "nodes" | "acceptance" | "dryRun" | "idempotencyKey" | "planHash" | "reason"
 >;
 
