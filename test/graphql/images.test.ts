@@ -35,6 +35,7 @@ interface Image {
 
 interface Payload {
   readonly images: readonly Image[];
+  readonly image: Image | null;
   readonly count: number;
   readonly errors: readonly { readonly code: string; readonly path: readonly string[] | null }[];
 }
@@ -121,11 +122,14 @@ describe("an image", () => {
       diskBytes: null,
       callsHome: false,
     });
-    expect(changed.images).toMatchObject([
-      { name: `${name}-b`, revision: 2, userDataBytes: null, diskBytes: null, callsHome: false },
-    ]);
+    expect(changed.image).toMatchObject({
+      name: `${name}-b`,
+      revision: 2,
+      userDataBytes: null,
+      diskBytes: null,
+      callsHome: false,
+    });
     expect(await change("deleteImages", { images: [{ name: `${name}-b` }] })).toMatchObject({
-      images: [],
       count: 1,
       errors: [],
     });
