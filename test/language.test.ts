@@ -95,9 +95,7 @@ describe("language check of Markdown", () => {
   });
 });
 
-test("deprecated API fields and old columns may keep the word wish, other code may not", () => {
-  expect(rulesIn("  wishBy: String @deprecated\n", "schema.graphql")).toEqual([]);
-  expect(rulesIn('  wish: t.expose("interrupt", {\n', "src/graphql/schema/run.ts")).toEqual([]);
+test("old columns may keep the word wish, other code may not", () => {
   expect(rulesIn('    interruptBy: text("wish_by"),\n', "src/store/tables.ts")).toEqual([]);
   expect(rulesIn("  /** The wish of the caller. */\n", "src/store/tables.ts")).toEqual(["wish"]);
   expect(rulesIn("const wish = null;\n", "src/engine/engine.ts")).toEqual(["wish"]);

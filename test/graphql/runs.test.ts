@@ -356,28 +356,6 @@ describe("interrupt of a run", () => {
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
   });
 
-  test("deprecated wish fields of a run and its operation answer the same as the interrupt fields", async () => {
-    const gate = aGate();
-    const { uuid } = await cleaning({ steps: { "clean.erase_metadata": { gate: gate.name } } });
-    await gate.arrivals();
-    await ask("abort", "AbortInput", { work: { operationId: uuid }, reason: "wrong rack" });
-    const [run] = await runs<Record<string, string | null>>(
-      uuid,
-      "wish wishBy wishReason wishAt interrupt interruptBy interruptReason interruptAt operation { wish wishBy wishReason interrupt interruptBy interruptReason }",
-    );
-    const requested = { interrupt: "ABORT", interruptBy: "anonymous", interruptReason: "wrong rack" };
-    const deprecated = { wish: "ABORT", wishBy: "anonymous", wishReason: "wrong rack" };
-    expect(run).toEqual({
-      ...requested,
-      interruptAt: expect.any(String),
-      ...deprecated,
-      wishAt: run?.["interruptAt"],
-      operation: { ...requested, ...deprecated },
-    });
-    gate.open();
-    await ostler.operationEnds(uuid);
-  });
-
   test("an abort that takes effect at once cannot be withdrawn", async () => {
     const { uuid } = await cleaning({ steps: { "clean.erase_disks": { waitSeconds: 600 } } });
     await waitsFor(uuid, "TIME");
