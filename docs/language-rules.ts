@@ -24,15 +24,6 @@ export interface Allowed {
   readonly line: RegExp;
 }
 
-/** Columns that keep their names (0016). */
-const OLD_COLUMNS: readonly Allowed[] = [
-  {
-    files:
-      /^src\/store\/|^test\/store\/|^test\/durability\/(model|witness)\.ts$|^test\/engine\/withdraw-abort\.test\.ts$|^test\/chaos\/(chaos|good-history|checker\.test|checker\/history)\.ts$/,
-    line: /^(?! *(\*|\/\/|\/\*\*)).*\bwish(_[a-z]+)?\b/,
-  },
-];
-
 /** A driver that rejects unknown settings. */
 const DRIVER_UNDER_TEST: Allowed = { files: /^test\/graphql\/driver-settings\.test\.ts$/, line: /\bsealed\b/ };
 
@@ -54,14 +45,14 @@ export const RULES: readonly Rule[] = [
   { name: "anybody", write: "any caller, any client", words: ["anybody"] },
   { name: "everybody", write: "all callers, all replicas", words: ["everybody"] },
   { name: "whoever", write: "the caller, the replica that …", words: ["whoever", "whomever", "whosoever"] },
-  { name: "wish", write: "interrupt", words: ["wish", "wishes", "wished", "wishing"], allowed: OLD_COLUMNS },
+  { name: "wish", write: "interrupt", words: ["wish", "wishes", "wished", "wishing"] },
   { name: "bell", write: "notifier", words: ["bell", "bells", "doorbell"] },
   { name: "ring", write: "notify, subscribe", pattern: "\\bonRing\\b|\\.ring\\(\\)|\\bring(?:s|ing)? the\\b" },
   { name: "seal", write: "fingerprint", words: ["seal", "seals", "sealed"], allowed: [DRIVER_UNDER_TEST] },
   {
     name: "call-back",
     write: "callback",
-    pattern: "[cC]all-[bB]ack|callBack(?!Anomal)|CallBack(?!Anomal)",
+    pattern: "[cC]all-[bB]ack|[cC]allBack",
     exact: true,
   },
   { name: "time-out", write: "timeout", pattern: "[tT]ime-[oO]ut|timeOut|TimeOut", exact: true },

@@ -242,7 +242,7 @@ export const RunPurposeEnum = named("RunPurpose", "Why a run was created.", {
   CLEAN_UP: "Clean-up by the failure policy, which returns the node to AVAILABLE.",
 });
 export const WaitReasonEnum = named("WaitReason", "Reason why a run waits. New values may be added.", WAIT_REASONS);
-export const AnomalyKindEnum = named("CallBackAnomalyKind", "Reason why a callback was rejected.", {
+export const RejectedCallbackKindEnum = named("RejectedCallbackKind", "Reason why a callback was rejected.", {
   LATE: "Its URL belongs to an earlier call of the step, or to work that has ended.",
   DUPLICATE: "A callback to its URL was accepted before.",
   FORGED: "Its URL was never issued.",
