@@ -900,7 +900,6 @@ export const RULES: readonly RuleSection[] = [
         rule: "A cursor that is older than the retained log, or belongs to no log, is answered with CURSOR_EXPIRED and the earliest valid cursor.",
       },
       { id: "R-122", rule: "Retention deletes the beginning of the log, in batches, without leaving a gap." },
-      { id: "R-123", rule: "`operationUpdates` begins with the current state and completes with the operation." },
       { id: "R-124", rule: "Progress and logs of steps are available as streams." },
       { id: "R-125", rule: "A subscription to an object that does not exist is refused." },
       {

@@ -379,7 +379,6 @@ export const runs = pgTable(
     index("runs_unfinished")
       .on(table.operationId)
       .where(sql`${table.finishedAt} is null`),
-    index("runs_changed").on(table.operationId, table.updatedAt),
     index("runs_node").on(table.nodeId, table.createdAt),
     index("runs_waiting")
       .on(table.waitingSince, table.ordinal, table.id)
