@@ -498,10 +498,6 @@ export const RULES: readonly RuleSection[] = [
         rule: "A step inserts and ejects media through the driver that gives its node the interface `media`.",
       },
       {
-        id: "R-372",
-        rule: "A driver of version 1 of the contract is adapted when it is loaded: it receives all variables, and lacks boot modes and HTTP boot.",
-      },
-      {
         id: "R-373",
         rule: "A variable that no driver reads is refused if its name is close to one that is read and has no value.",
       },
