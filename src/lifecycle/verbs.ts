@@ -51,10 +51,10 @@ export const BOOT_DEVICES = {
 } as const;
 export type BootDeviceName = keyof typeof BOOT_DEVICES;
 
-/** How the firmware starts a device. */
+/** Firmware modes in which a machine starts. */
 export const BOOT_MODES = {
-  UEFI: "By UEFI.",
-  BIOS: "By the legacy BIOS.",
+  UEFI: "UEFI.",
+  BIOS: "Legacy BIOS.",
 } as const;
 export type BootModeName = keyof typeof BOOT_MODES;
 

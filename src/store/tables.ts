@@ -31,14 +31,14 @@ import {
   uuid,
 } from "drizzle-orm/pg-core";
 import type { NodeFault } from "../lifecycle/faults.ts";
-import type { ChecksumAlgorithm, ImageArchitecture, ImageBootMode, ImageFormat } from "../lifecycle/images.ts";
+import type { ChecksumAlgorithm, Architecture, ImageFormat } from "../lifecycle/images.ts";
 import type { IdentityConflict, IdentityKind } from "../lifecycle/identity.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
 import type { ChangeBefore, ChangeSubject } from "./change-records.ts";
 import type { AbortMode } from "../lifecycle/interrupts.ts";
 import type { FailurePolicy, OperationState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
-import type { OperationKind, LegPhase } from "../lifecycle/verbs.ts";
+import type { BootModeName, LegPhase, OperationKind } from "../lifecycle/verbs.ts";
 import type {
   AgentIdentity,
   AgentNetworkSettings,
@@ -561,8 +561,9 @@ export const images = pgTable(
     checksumAlgorithm: text("checksum_algorithm").$type<ChecksumAlgorithm>().notNull(),
     /** Hexadecimal, in lower case. */
     checksum: text("checksum").notNull(),
-    architecture: text("architecture").$type<ImageArchitecture>().notNull(),
-    bootMode: text("boot_mode").$type<ImageBootMode>().notNull(),
+    architecture: text("architecture").$type<Architecture>().notNull(),
+    /** Null: it starts from both. */
+    bootMode: text("boot_mode").$type<BootModeName>(),
     labels: jsonb("labels").$type<Readonly<Record<string, string>>>().notNull(),
     /** Whether the installed system reports that it runs. */
     callsHome: boolean("calls_home").notNull().default(true),
