@@ -53,8 +53,8 @@ export type BootDeviceName = keyof typeof BOOT_DEVICES;
 
 /** Firmware modes in which a machine starts. */
 export const BOOT_MODES = {
-  UEFI: "UEFI.",
-  BIOS: "Legacy BIOS.",
+  UEFI: "UEFI firmware.",
+  BIOS: "Firmware of the legacy BIOS.",
 } as const;
 export type BootModeName = keyof typeof BOOT_MODES;
 

@@ -6,7 +6,7 @@ import type { InputFields } from "../base/builder.ts";
 import { connectionOf, connectionType, pageArgs, pageRequest } from "../base/connection.ts";
 import { ArchitectureEnum, BootModeEnum, ChecksumAlgorithmEnum, ImageFormatEnum } from "../base/enums.ts";
 import { globalId, keyOf, uuidOrNone } from "../base/ids.ts";
-import { NodeRef, OperationRef, ResourceRef, RunRef } from "../base/refs.ts";
+import { NodeRef, OperationRef, RunRef } from "../base/refs.ts";
 import { LabelRef } from "./node.ts";
 import { NodeResultRef } from "./node-work.ts";
 import { LabelInput } from "./selectors.ts";
@@ -25,8 +25,6 @@ const ChecksumRef = builder.objectRef<Pick<ImageRow, "checksum" | "checksumAlgor
 
 export const ImageRef = builder.objectRef<ImageRow>("Image");
 builder.objectType(ImageRef, {
-  interfaces: [ResourceRef],
-  isTypeOf: (value) => typeof value === "object" && value !== null && "checksumAlgorithm" in value,
   description:
     "Image of an operating system that deployments write to disks. Its content never changes: the checksum identifies it.",
   fields: (t) => ({

@@ -18,7 +18,7 @@ import {
 } from "../base/enums.ts";
 import { globalId, keyOf, uuidOrNone } from "../base/ids.ts";
 import { connectionType } from "../base/connection.ts";
-import { FailureRef, NodeRef, OperationRef, ResourceRef, RunRef } from "../base/refs.ts";
+import { FailureRef, NodeRef, OperationRef, RunRef } from "../base/refs.ts";
 import { StepRef, stepsOf } from "./step.ts";
 
 const RejectedCallbackRef = builder.objectRef<RejectedCallbackRow>("RejectedCallback").implement({
@@ -74,8 +74,6 @@ const MachineConditionRef = builder.objectRef<LeftAs>("MachineCondition").implem
 
 builder.objectType(RunRef, {
   description: "Part of an operation on one node.",
-  interfaces: [ResourceRef],
-  isTypeOf: (value) => typeof value === "object" && value !== null && "planHash" in value,
   fields: (t) => ({
     id: t.id({ description: "Global ID: opaque and stable.", resolve: ({ id }) => globalId("Run", id) }),
     operation: t.field({
