@@ -52,7 +52,7 @@ interface StreamRequest {
 const NODE_STREAM =
   "subscription { nodeTransitions(snapshot: true) { __typename ... on Transition { cursor nodeName to node { state currentRun { id } } } ... on StreamBookmark { caughtUp } } }";
 const OPERATION_STREAM =
-  "subscription ($id: ID!) { operationUpdates(id: $id) { cursor operation { state finishedCount } run { nodeName state currentStep { name } } } }";
+  "subscription ($id: ID!) { runChanges(operation: $id, snapshot: true) { __typename ... on RunUpserted { cursor run { nodeName state currentStep { name } operation { state finishedCount } } } ... on StreamBookmark { caughtUp } } }";
 
 export async function startTraffic({ url, nodes, streams }: TrafficOptions): Promise<Traffic> {
   const done = new Map<string, number>();

@@ -24,18 +24,6 @@ export interface Allowed {
   readonly line: RegExp;
 }
 
-/** Fields and types of the first preview that stay as deprecated aliases, and columns that keep their names (0016). */
-const DEPRECATED_API: readonly Allowed[] = [
-  { files: /^schema\.graphql$/, line: /^ +wish(By|Reason|At)?: |^enum Wish \{|: Wish( |$)/ },
-  { files: /^src\/graphql\//, line: /^ +wish(By|Reason|At)?: t\.|\bWishEnum\b|"Wish"/ },
-  { files: /^test\/graphql\/runs\.test\.ts$/, line: /\bdeprecated wish\b|\bwish(By|Reason|At)?\b/ },
-  {
-    files:
-      /^src\/store\/|^test\/store\/|^test\/durability\/(model|witness)\.ts$|^test\/engine\/withdraw-abort\.test\.ts$|^test\/chaos\/(chaos|good-history|checker\.test|checker\/history)\.ts$/,
-    line: /^(?! *(\*|\/\/|\/\*\*)).*\bwish(_[a-z]+)?\b/,
-  },
-];
-
 /** A driver that rejects unknown settings. */
 const DRIVER_UNDER_TEST: Allowed = { files: /^test\/graphql\/driver-settings\.test\.ts$/, line: /\bsealed\b/ };
 
@@ -57,14 +45,14 @@ export const RULES: readonly Rule[] = [
   { name: "anybody", write: "any caller, any client", words: ["anybody"] },
   { name: "everybody", write: "all callers, all replicas", words: ["everybody"] },
   { name: "whoever", write: "the caller, the replica that …", words: ["whoever", "whomever", "whosoever"] },
-  { name: "wish", write: "interrupt", words: ["wish", "wishes", "wished", "wishing"], allowed: DEPRECATED_API },
+  { name: "wish", write: "interrupt", words: ["wish", "wishes", "wished", "wishing"] },
   { name: "bell", write: "notifier", words: ["bell", "bells", "doorbell"] },
   { name: "ring", write: "notify, subscribe", pattern: "\\bonRing\\b|\\.ring\\(\\)|\\bring(?:s|ing)? the\\b" },
   { name: "seal", write: "fingerprint", words: ["seal", "seals", "sealed"], allowed: [DRIVER_UNDER_TEST] },
   {
     name: "call-back",
     write: "callback",
-    pattern: "[cC]all-[bB]ack|callBack(?!Anomal)|CallBack(?!Anomal)",
+    pattern: "[cC]all-[bB]ack|[cC]allBack",
     exact: true,
   },
   { name: "time-out", write: "timeout", pattern: "[tT]ime-[oO]ut|timeOut|TimeOut", exact: true },

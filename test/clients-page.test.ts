@@ -232,7 +232,7 @@ describe("the client page with curl", () => {
     if (!isHere(CURL)) skip("curl is not installed");
     const [first, again] = [await output(["sh", "commission.sh"]), await output(["sh", "commission.sh"])];
     expect(first).toContain('"state":"SUCCEEDED"');
-    expect(first).toMatch(/event: complete\ndata:\s*$/);
+    expect(first).toMatch(/"finishedAt":"[^\n]*\n$/);
     const uuid = /"uuid":"([^"]+)"/;
     expect(uuid.exec(again)?.[1]).toBe(uuid.exec(first)?.[1]);
   });

@@ -70,7 +70,7 @@ test("every rule of the language check has a sample in this test", () => {
 test.each([
   ["an existential no", "// There is no limit; here is no call. It is no longer valid and is no better."],
   ["a timeout", "setTimeout(end, timeoutSeconds); // the timeout"],
-  ["a callback, and its type in the API", "callback(); const name = 'CallBackAnomaly';"],
+  ["a callback", "callback(); const name = 'RejectedCallback';"],
   ["words that contain a listed one", "// retelling, foretold, housekeeping, swish, belly, sealing, bathroom"],
   ["room for something", "// There is room for two more; it makes room left over."],
   ["a label called room", 'labels: { room: "7" }'],
@@ -93,14 +93,6 @@ describe("language check of Markdown", () => {
     expect(rulesIn(row.replace("One unit", "Nobody"), "docs/glossary.md")).toEqual(["nobody"]);
     expect(rulesIn(row, "docs/page.md")).toEqual(["tell"]);
   });
-});
-
-test("deprecated API fields and old columns may keep the word wish, other code may not", () => {
-  expect(rulesIn("  wishBy: String @deprecated\n", "schema.graphql")).toEqual([]);
-  expect(rulesIn('  wish: t.expose("interrupt", {\n', "src/graphql/schema/run.ts")).toEqual([]);
-  expect(rulesIn('    interruptBy: text("wish_by"),\n', "src/store/tables.ts")).toEqual([]);
-  expect(rulesIn("  /** The wish of the caller. */\n", "src/store/tables.ts")).toEqual(["wish"]);
-  expect(rulesIn("const wish = null;\n", "src/engine/engine.ts")).toEqual(["wish"]);
 });
 
 test("a finding of the language check has its file, its line and the words as they stand in the file", () => {

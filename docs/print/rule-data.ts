@@ -498,10 +498,6 @@ export const RULES: readonly RuleSection[] = [
         rule: "A step inserts and ejects media through the driver that gives its node the interface `media`.",
       },
       {
-        id: "R-372",
-        rule: "A driver of version 1 of the contract is adapted when it is loaded: it receives all variables, and lacks boot modes and HTTP boot.",
-      },
-      {
         id: "R-373",
         rule: "A variable that no driver reads is refused if its name is close to one that is read and has no value.",
       },
@@ -900,7 +896,6 @@ export const RULES: readonly RuleSection[] = [
         rule: "A cursor that is older than the retained log, or belongs to no log, is answered with CURSOR_EXPIRED and the earliest valid cursor.",
       },
       { id: "R-122", rule: "Retention deletes the beginning of the log, in batches, without leaving a gap." },
-      { id: "R-123", rule: "`operationUpdates` begins with the current state and completes with the operation." },
       { id: "R-124", rule: "Progress and logs of steps are available as streams." },
       { id: "R-125", rule: "A subscription to an object that does not exist is refused." },
       {

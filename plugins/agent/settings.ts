@@ -28,11 +28,14 @@ export const agentSettings = z.strictObject({
     description:
       "How the machine starts the agent. MEDIA: from a virtual medium of its BMC. NETWORK: by PXE. HTTP: by HTTP boot of UEFI. AUTO: from a medium if the node's drivers offer it, otherwise by PXE.",
   }),
-  bootMode: z
-    .enum(["UEFI", "BIOS"])
-    .optional()
-    .meta({ description: "Firmware mode to request with a boot device. Absent: the machine's own." }),
-  architecture: z.enum(["X64", "ARM64"]).default("X64").meta({ description: "Architecture of the machine." }),
+  bootMode: z.enum(["UEFI", "BIOS"]).optional().meta({
+    sharedEnum: "BootMode",
+    description: "Firmware mode to request with a boot device. Absent: the machine's own.",
+  }),
+  architecture: z
+    .enum(["X64", "ARM64"])
+    .default("X64")
+    .meta({ sharedEnum: "Architecture", description: "Architecture of the machine." }),
   network,
   console: z
     .string()

@@ -31,7 +31,7 @@ export async function setBootDevice(
 ): Promise<void> {
   if (device === "HTTP") throw unsupported(call, "IPMI has no boot device for HTTP; use PXE.");
   const word = WORDS[device];
-  const isUefi = mode === undefined ? call.settings.bootMode === "UEFI" : mode === "UEFI";
+  const isUefi = (mode ?? call.settings.bootMode) === "UEFI";
   const options = [...(isUefi ? ["efiboot"] : []), ...(persistent ? ["persistent"] : [])];
   await ipmitool.run(call, {
     task: `set the boot device to ${word}`,

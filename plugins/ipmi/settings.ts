@@ -28,7 +28,8 @@ export const ipmiSettings = lazySchema((z) =>
       .enum(["USER", "OPERATOR", "ADMINISTRATOR"])
       .default("ADMINISTRATOR")
       .meta({ description: "Privilege requested for a session. USER can only read; OPERATOR can switch power." }),
-    bootMode: z.enum(["UEFI", "LEGACY"]).default("UEFI").meta({
+    bootMode: z.enum(["UEFI", "BIOS"]).default("UEFI").meta({
+      sharedEnum: "BootMode",
       description: "Firmware mode in which the machine starts when a boot device is set: UEFI or legacy BIOS.",
     }),
     replySeconds: z.int().min(1).max(10).default(2).meta({

@@ -30,7 +30,7 @@ export async function setBootDevice(
   const boot = at(system.resource, "Boot");
   const target = oneOf(service, boot, "BootSourceOverrideTarget", TARGETS[device]);
   const enabled = oneOf(service, boot, "BootSourceOverrideEnabled", [persistent ? "Continuous" : "Once"]);
-  const wanted = mode ?? (call.settings.bootMode === "LEGACY" ? "BIOS" : call.settings.bootMode);
+  const wanted = mode ?? call.settings.bootMode;
   const bootMode =
     wanted === undefined
       ? undefined

@@ -45,10 +45,10 @@ export const redfishSettings = lazySchema((z) =>
     system: z.string().min(1).max(256).optional().meta({
       description: "`Id` of the computer system, for a BMC with several. Absent: the BMC must have exactly one.",
     }),
-    bootMode: z
-      .enum(["UEFI", "LEGACY"])
-      .optional()
-      .meta({ description: "Firmware mode to request with a boot device. Absent: the machine's own." }),
+    bootMode: z.enum(["UEFI", "BIOS"]).optional().meta({
+      sharedEnum: "BootMode",
+      description: "Firmware mode to request with a boot device. Absent: the machine's own.",
+    }),
   }),
 );
 

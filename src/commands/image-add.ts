@@ -6,7 +6,8 @@ import { pipeline } from "node:stream/promises";
 import { ConfigError } from "../config/values.ts";
 import { messageOf } from "../errors.ts";
 import { imageFileName } from "../engine/inventory/image-files.ts";
-import { CHECKSUM_ALGORITHMS, CHECKSUM_DIGITS, IMAGE_ARCHITECTURES, IMAGE_BOOT_MODES } from "../lifecycle/images.ts";
+import { CHECKSUM_ALGORITHMS, CHECKSUM_DIGITS, ARCHITECTURES } from "../lifecycle/images.ts";
+import { BOOT_MODES } from "../lifecycle/verbs.ts";
 import { IMAGE_FORMATS } from "../lifecycle/images.ts";
 import { graphqlRequest } from "./graphql-request.ts";
 import type { Endpoint } from "./graphql-request.ts";
@@ -140,8 +141,8 @@ async function inputOf(flags: ImageFlags, source: string) {
   const input = {
     name,
     description,
-    architecture: choice("arch", flags.arch ?? "X64", IMAGE_ARCHITECTURES),
-    bootMode: choice("boot-mode", flags["boot-mode"] ?? "ANY", IMAGE_BOOT_MODES),
+    architecture: choice("arch", flags.arch ?? "X64", ARCHITECTURES),
+    bootMode: flags["boot-mode"] === undefined ? undefined : choice("boot-mode", flags["boot-mode"], BOOT_MODES),
     labels: (flags.label ?? []).map(labelOf),
     userData: flags["user-data"] === undefined ? undefined : await textOf(flags["user-data"]),
     callsHome: flags["no-call-home"] !== true,

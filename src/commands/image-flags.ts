@@ -21,7 +21,7 @@ Flags of add:
   --format FORMAT            raw, raw_gz, raw_xz or raw_zst; refuse a file of another format
   --checksum sha256:DIGITS   refuse a file with another checksum; also sha512:
   --arch ARCHITECTURE        x64 (default) or arm64
-  --boot-mode MODE           uefi, bios or any (default)
+  --boot-mode MODE           uefi or bios; by default it starts from both
   --label KEY=VALUE          a label; can be repeated
   --user-data FILE           default user data for cloud-init
   --no-call-home             the installed system does not report that it runs

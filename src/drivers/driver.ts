@@ -31,7 +31,7 @@ export type PowerAction = "ON" | "OFF" | "SOFT_OFF" | "REBOOT";
 /** Boot source: the network, the machine's own disk, a virtual medium, the firmware setup, or HTTP boot of UEFI. */
 export type BootDevice = "PXE" | "DISK" | "CDROM" | "BIOS" | "HTTP";
 
-/** How the firmware starts a boot source. */
+/** Firmware mode in which a machine starts. */
 export type BootMode = "UEFI" | "BIOS";
 
 export interface BootOptions {
@@ -276,12 +276,12 @@ export interface NodeAgent {
 }
 
 /** Processor architecture of a machine or an image. */
-export type AgentArchitecture = "X64" | "ARM64";
+export type Architecture = "X64" | "ARM64";
 
 export interface AgentBootOptions {
   /** ISO: the machine boots a virtual medium. NETWORK: it boots over the network, and is known by a MAC of its node. */
   readonly medium: "ISO" | "NETWORK";
-  readonly architecture: AgentArchitecture;
+  readonly architecture: Architecture;
   /** Only for a network boot: a medium has its arguments built in. */
   readonly kernelArguments?: readonly string[];
   /** Absent: DHCP. */
@@ -318,7 +318,7 @@ export interface AgentStatus {
   readonly home: Json;
   /** Of the agent, as it reports them. */
   readonly version: string | null;
-  readonly architecture: AgentArchitecture | null;
+  readonly architecture: Architecture | null;
   readonly bootMode: BootMode | null;
   readonly address: string | null;
   /** Number of requests of a second agent with the same secret. They were refused. */
@@ -359,8 +359,9 @@ export interface ImageView {
   readonly diskBytes: number | null;
   /** Of the file; in hexadecimal. */
   readonly checksum: { readonly algorithm: "SHA256" | "SHA512"; readonly value: string };
-  readonly architecture: AgentArchitecture;
-  readonly bootMode: BootMode | "ANY";
+  readonly architecture: Architecture;
+  /** Null: it starts from both. */
+  readonly bootMode: BootMode | null;
   /** Whether the installed system reports to `NodeAgent.homeUrl`. */
   readonly callsHome: boolean;
 }

@@ -1,7 +1,7 @@
 /** The interfaces of a driver, and their steps. Workers load this file too, so it imports only types. */
 import type { Driver, DriverPhase, Step, StepInterface } from "./driver.ts";
 
-/** The present version of the driver contract. */
+/** The version of the driver contract. A driver of another one is refused when it is loaded. */
 export const CONTRACT = 2;
 
 export type AnyDriver = Driver<unknown>;

@@ -21,7 +21,6 @@ import type { AnyDriver } from "./interfaces.ts";
 import type { Registry } from "./registry.ts";
 import { shapeProblem } from "./settings-shape.ts";
 import { variablesProblem } from "./variables.ts";
-import { toPresentVersion } from "./version-1.ts";
 
 /** A driver's name is a field name in GraphQL. */
 const DRIVER = /^[a-z][a-z0-9]*(_[a-z0-9]+)*$/;
@@ -137,7 +136,7 @@ async function loadPlugin(
   } catch (error) {
     return refuse(`it cannot be inspected (${messageOf(error)}).`, error);
   }
-  return problem === null ? toPresentVersion(driver as AnyDriver) : refuse(problem);
+  return problem === null ? (driver as AnyDriver) : refuse(problem);
 }
 
 /**
@@ -148,8 +147,8 @@ function problemOf(made: unknown): string | null {
   if (typeof made !== "object" || made === null) return "its factory did not return a driver.";
   const driver = made as Partial<Driver<unknown>>;
   const contract: unknown = driver.contract;
-  if (contract !== CONTRACT && contract !== 1)
-    return `it implements driver contract ${String(contract)}, but this service supports ${CONTRACT} and 1. Change it as docs/drivers.md describes, and declare \`contract: ${CONTRACT}\`.`;
+  if (contract !== CONTRACT)
+    return `it implements driver contract ${String(contract)}, but this service supports ${CONTRACT}. Change it as docs/drivers.md describes, and declare \`contract: ${CONTRACT}\`.`;
   if (typeof driver.name !== "string" || !DRIVER.test(driver.name))
     return `its driver's name ${JSON.stringify(driver.name)} is invalid. Use lower-case letters and digits, in words joined by _.`;
   if (typeof driver.version !== "string" || typeof driver.description !== "string")

@@ -3,12 +3,14 @@
  * contradicts nothing; the machine checks again when it writes the image.
  */
 import type { ImageMismatch } from "../errors.ts";
-import type { ImageArchitecture, ImageBootMode, ImageFormat } from "./images.ts";
+import type { Architecture, ImageFormat } from "./images.ts";
+import type { BootModeName } from "./verbs.ts";
 
 export interface ImageFacts {
   readonly name: string;
-  readonly architecture: ImageArchitecture;
-  readonly bootMode: ImageBootMode;
+  readonly architecture: Architecture;
+  /** Null: it starts from both. */
+  readonly bootMode: BootModeName | null;
   readonly format: ImageFormat;
   /** Of the file. */
   readonly sizeBytes: number;
@@ -41,8 +43,8 @@ export interface RootDiskHints {
 
 /** The facts about a machine. Null: not known. */
 export interface MachineFacts {
-  readonly architecture: ImageArchitecture | null;
-  readonly bootMode: Exclude<ImageBootMode, "ANY"> | null;
+  readonly architecture: Architecture | null;
+  readonly bootMode: BootModeName | null;
   readonly disks: readonly DiskFacts[] | null;
   readonly rootDisk: RootDiskHints | null;
 }
@@ -68,7 +70,7 @@ function architectureMismatch(image: ImageFacts, { architecture }: MachineFacts)
 }
 
 function bootModeMismatch(image: ImageFacts, { bootMode }: MachineFacts): Mismatch[] {
-  if (bootMode === null || image.bootMode === "ANY" || image.bootMode === bootMode) return [];
+  if (bootMode === null || image.bootMode === null || image.bootMode === bootMode) return [];
   return [{ what: "BOOT_MODE", why: `it starts by ${image.bootMode} only, and the machine by ${bootMode}` }];
 }
 

@@ -17,15 +17,8 @@ export type ChecksumAlgorithm = keyof typeof CHECKSUM_ALGORITHMS;
 
 export const CHECKSUM_DIGITS: Readonly<Record<ChecksumAlgorithm, number>> = { SHA256: 64, SHA512: 128 };
 
-export const IMAGE_ARCHITECTURES = {
+export const ARCHITECTURES = {
   X64: "64-bit x86 (x86-64, amd64).",
   ARM64: "64-bit ARM (aarch64).",
 } as const;
-export type ImageArchitecture = keyof typeof IMAGE_ARCHITECTURES;
-
-export const IMAGE_BOOT_MODES = {
-  UEFI: "Starts from UEFI firmware only.",
-  BIOS: "Starts from legacy BIOS firmware only.",
-  ANY: "Starts from both.",
-} as const;
-export type ImageBootMode = keyof typeof IMAGE_BOOT_MODES;
+export type Architecture = keyof typeof ARCHITECTURES;

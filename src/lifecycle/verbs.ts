@@ -140,10 +140,10 @@ export const BOOT_DEVICES = {
 } as const;
 export type BootDeviceName = keyof typeof BOOT_DEVICES;
 
-/** How the firmware starts a device. */
+/** Firmware modes in which a machine starts. */
 export const BOOT_MODES = {
-  UEFI: "By UEFI.",
-  BIOS: "By the legacy BIOS.",
+  UEFI: "UEFI firmware.",
+  BIOS: "Firmware of the legacy BIOS.",
 } as const;
 export type BootModeName = keyof typeof BOOT_MODES;
 

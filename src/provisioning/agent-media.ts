@@ -4,14 +4,14 @@
  */
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import type { AgentArchitecture } from "../drivers/driver.ts";
+import type { Architecture } from "../drivers/driver.ts";
 import { messageOf } from "../errors.ts";
 import type { Log } from "../log.ts";
 
 /** Version of the protocol between agent and service. */
 export const PROTOCOL = 1;
 /** Names of the architectures in folders and paths. */
-export const ARCHITECTURE_FOLDERS: Readonly<Record<AgentArchitecture, string>> = { X64: "x64", ARM64: "arm64" };
+export const ARCHITECTURE_FOLDERS: Readonly<Record<Architecture, string>> = { X64: "x64", ARM64: "arm64" };
 
 export type MediaFile = "vmlinuz" | "initrd" | "agent.iso";
 
@@ -29,7 +29,7 @@ export interface MediaSlot {
 export interface AgentMedium {
   readonly version: string;
   readonly protocol: number;
-  readonly architecture: AgentArchitecture;
+  readonly architecture: Architecture;
   readonly folder: string;
   /** Kernel arguments that the agent needs on this architecture. */
   readonly kernelArguments: readonly string[];
@@ -42,7 +42,7 @@ export interface AgentMedium {
 
 export interface AgentMedia {
   /** The medium of an architecture; null if it is missing or invalid, which is logged once. */
-  mediaFor(architecture: AgentArchitecture): AgentMedium | null;
+  mediaFor(architecture: Architecture): AgentMedium | null;
 }
 
 interface Read {
@@ -52,9 +52,9 @@ interface Read {
 }
 
 export function createAgentMedia(folder: string, log: Log): AgentMedia {
-  const read = new Map<AgentArchitecture, Read>();
+  const read = new Map<Architecture, Read>();
 
-  function readMedium(architecture: AgentArchitecture, file: string): AgentMedium | null {
+  function readMedium(architecture: Architecture, file: string): AgentMedium | null {
     try {
       const medium = mediumOf(JSON.parse(readFileSync(file, "utf8")), architecture, file);
       log.info({ architecture, version: medium.version, folder: medium.folder }, "the agent's boot media were read");
@@ -86,7 +86,7 @@ function stampOf(file: string): string {
   return found ? `${found.ino} ${found.size} ${found.mtimeNs}` : MISSING;
 }
 
-function mediumOf(value: unknown, architecture: AgentArchitecture, file: string): AgentMedium {
+function mediumOf(value: unknown, architecture: Architecture, file: string): AgentMedium {
   const found = recordOf(value, "agent.json");
   if (found["protocol"] !== PROTOCOL)
     throw new Error(`The media have protocol ${String(found["protocol"])}, not ${PROTOCOL}. Build them again.`);

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { statSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { join } from "node:path";
-import type { AgentArchitecture } from "../drivers/driver.ts";
+import type { Architecture } from "../drivers/driver.ts";
 import type { Agents, BootTicket } from "../engine/engine.ts";
 import { messageOf } from "../errors.ts";
 import { sendText } from "../http/respond.ts";
@@ -38,7 +38,7 @@ export interface BootFilesOptions {
   /** The file of a stored image; null for any other ID. */
   readonly storedImage: (id: string) => Promise<StoredFile | null>;
   /** iPXE's program for UEFI HTTP boot, for each architecture the places to look for it. */
-  readonly firmware: Readonly<Record<AgentArchitecture, readonly string[]>>;
+  readonly firmware: Readonly<Record<Architecture, readonly string[]>>;
   /** How machines reach the listener, without a slash at its end. */
   readonly url: string;
   readonly guard: Guard;
@@ -56,7 +56,7 @@ export interface BootFiles {
 }
 
 export interface BootFileName {
-  readonly architecture: AgentArchitecture;
+  readonly architecture: Architecture;
   readonly file: "vmlinuz" | "initrd" | "ipxe.efi";
   /** Session that boots, if it was named. */
   readonly session: string | null;
@@ -97,7 +97,7 @@ export function createBootFiles(options: BootFilesOptions): BootFiles {
     }
   }
 
-  function mediumFile(architecture: AgentArchitecture, name: MediaFile): ServedFile | null {
+  function mediumFile(architecture: Architecture, name: MediaFile): ServedFile | null {
     const medium = media.mediaFor(architecture);
     if (!medium) return null;
     const { sizeBytes, sha256 } = medium.files[name];
@@ -199,6 +199,6 @@ function sendScript(response: ServerResponse, text: string): void {
 
 /** Where iPXE's program for UEFI is looked up: beside the agent's boot media, then where Debian's package has it. */
 export function firmwarePlaces(agentFolder: string): BootFilesOptions["firmware"] {
-  const own = (architecture: AgentArchitecture) => join(agentFolder, ARCHITECTURE_FOLDERS[architecture], "ipxe.efi");
+  const own = (architecture: Architecture) => join(agentFolder, ARCHITECTURE_FOLDERS[architecture], "ipxe.efi");
   return { X64: [own("X64"), "/usr/lib/ipxe/snponly.efi"], ARM64: [own("ARM64"), "/usr/lib/ipxe/snponly-arm64.efi"] };
 }

@@ -3,7 +3,7 @@
  * on with its next boot device. `exit 1` and not `exit`: UEFI firmware takes success for a completed boot, and stops at
  * its menu.
  */
-import type { AgentArchitecture } from "../drivers/driver.ts";
+import type { Architecture } from "../drivers/driver.ts";
 import { ARCHITECTURE_FOLDERS } from "./agent-media.ts";
 
 /** Attempts of a machine to reach the service, and seconds between them: a restart of the service takes less. */
@@ -49,7 +49,7 @@ export function agentScript(
 }
 
 export interface AgentBoot {
-  readonly architecture: AgentArchitecture;
+  readonly architecture: Architecture;
   readonly session: string;
   readonly kernelArguments: readonly string[];
 }

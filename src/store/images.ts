@@ -1,8 +1,8 @@
 /** Images of operating systems, their default user data, and what uses them. */
-import { and, asc, eq, inArray, isNull, sql } from "drizzle-orm";
+import { and, asc, eq, inArray, isNull, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
-import type { ImageArchitecture, ImageBootMode, ImageFormat } from "../lifecycle/images.ts";
-import type { OperationKind } from "../lifecycle/verbs.ts";
+import type { Architecture, ImageFormat } from "../lifecycle/images.ts";
+import type { BootModeName, OperationKind } from "../lifecycle/verbs.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { cutPage, pageClauses } from "./postgres/pagination.ts";
@@ -16,8 +16,9 @@ export type ImageRef = { readonly id: string } | { readonly name: string };
 
 export interface ImageFilter {
   readonly nameStartsWith?: string | undefined;
-  readonly architectures?: readonly ImageArchitecture[] | undefined;
-  readonly bootModes?: readonly ImageBootMode[] | undefined;
+  readonly architectures?: readonly Architecture[] | undefined;
+  /** Images that start from both have all of them. */
+  readonly bootModes?: readonly BootModeName[] | undefined;
   readonly formats?: readonly ImageFormat[] | undefined;
   /** True: the service stores the file. False: it is at an address elsewhere. */
   readonly stored?: boolean | undefined;
@@ -54,7 +55,8 @@ function imageCondition(filter: ImageFilter): SQL | undefined {
   return and(
     nameStartsWith === undefined ? undefined : sql`starts_with(${images.name}, ${nameStartsWith})`,
     architectures && inArray(images.architecture, [...architectures]),
-    bootModes && inArray(images.bootMode, [...bootModes]),
+    bootModes &&
+      (bootModes.length === 0 ? sql`false` : or(isNull(images.bootMode), inArray(images.bootMode, [...bootModes]))),
     formats && inArray(images.format, [...formats]),
     stored === undefined ? undefined : stored ? sql`${images.url} is null` : sql`${images.url} is not null`,
     labels && sql`${images.labels} @> ${JSON.stringify(labels)}::text::jsonb`,

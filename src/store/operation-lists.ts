@@ -173,7 +173,7 @@ export async function workOnClusters(
     kind: OperationKind;
     stopping: boolean;
   }>(sql`
-    select distinct n.cluster_id as "clusterId", o.id as "operationId", o.kind, coalesce(o.wish, r.wish) is not null as stopping
+    select distinct n.cluster_id as "clusterId", o.id as "operationId", o.kind, coalesce(o.interrupt, r.interrupt) is not null as stopping
     from nodes n join runs r on r.node_id = n.id and r.finished_at is null and r.moves_state join operations o on o.id = r.operation_id
     where n.cluster_id in (${sql.join(
       clusterIds.map((id) => sql`${id}::uuid`),

@@ -123,7 +123,7 @@ export async function operationsOverlooked(reader: Reader, limit: number): Promi
   const rows = await reader.execute<{ id: string }>(sql`
     select o.id from operations o
     where o.finished_at is null and case
-      when o.wish is not null then exists (select from runs r where r.operation_id = o.id and r.finished_at is null and r.state = 'QUEUED' and r.purpose = 'WORK')
+      when o.interrupt is not null then exists (select from runs r where r.operation_id = o.id and r.finished_at is null and r.state = 'QUEUED' and r.purpose = 'WORK')
       when o.wave_state = 'HALTED' or (o.max_parallel is null and o.waves is null) then false
       else exists (select from runs r where r.operation_id = o.id and r.finished_at is null and r.state = 'QUEUED' and r.wait_for is null and r.wait_reason is null and r.wave <= o.wave)
         and (o.max_parallel is null or o.max_parallel > (select count(*) from runs r where r.operation_id = o.id and r.finished_at is null and (r.state <> 'QUEUED' or r.wait_for is not null or r.wait_reason is not null)))

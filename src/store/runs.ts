@@ -244,27 +244,6 @@ export async function runsPages(
   return pagesOf(rows, (found) => cutNumbered(found, request));
 }
 
-/** Runs of an operation that changed after a time (at equal times: after an ID), oldest change first. */
-export async function runsChangedSince(
-  reader: Reader,
-  operationId: string,
-  since: { readonly updatedAt: Date; readonly id: string } | null,
-  limit: number,
-): Promise<RunRow[]> {
-  const moment = since && sql`${since.updatedAt.toISOString()}::timestamptz`;
-  const later =
-    since &&
-    (since.id === ""
-      ? sql`${runs.updatedAt} >= ${moment}`
-      : sql`(${runs.updatedAt}, ${runs.id}) > (${moment}, ${since.id}::uuid)`);
-  return reader
-    .select()
-    .from(runs)
-    .where(and(eq(runs.operationId, operationId), later ?? undefined))
-    .orderBy(asc(runs.updatedAt), asc(runs.id))
-    .limit(limit);
-}
-
 /** Nodes of each operation's clean-up runs. */
 export async function cleanedUpNodes(
   reader: Reader,

@@ -78,7 +78,7 @@ export async function waitingRuns(
     select id from (
       select r.id, r.waiting_since, r.ordinal, row_number() over (partition by r.wait_for order by r.waiting_since, r.ordinal, r.id) as rank
       from runs r join operations o on o.id = r.operation_id
-      where r.wait_for is not null and ${others} and r.finished_at is null and (r.state <> 'QUEUED' or r.purpose = 'CLEAN_UP' or (o.wish is null and o.wave_state is distinct from 'HALTED'))
+      where r.wait_for is not null and ${others} and r.finished_at is null and (r.state <> 'QUEUED' or r.purpose = 'CLEAN_UP' or (o.interrupt is null and o.wave_state is distinct from 'HALTED'))
     ) waiting where rank <= ${most} order by waiting_since, ordinal, id limit ${limit}`);
   return [...rows].map(({ id }) => id);
 }

@@ -31,14 +31,14 @@ import {
   uuid,
 } from "drizzle-orm/pg-core";
 import type { NodeFault } from "../lifecycle/faults.ts";
-import type { ChecksumAlgorithm, ImageArchitecture, ImageBootMode, ImageFormat } from "../lifecycle/images.ts";
+import type { ChecksumAlgorithm, Architecture, ImageFormat } from "../lifecycle/images.ts";
 import type { IdentityConflict, IdentityKind } from "../lifecycle/identity.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
 import type { ChangeBefore, ChangeSubject } from "./change-records.ts";
 import type { AbortMode } from "../lifecycle/interrupts.ts";
 import type { FailurePolicy, OperationState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
-import type { OperationKind, LegPhase } from "../lifecycle/verbs.ts";
+import type { BootModeName, LegPhase, OperationKind } from "../lifecycle/verbs.ts";
 import type {
   AgentIdentity,
   AgentNetworkSettings,
@@ -245,10 +245,10 @@ export const operations = pgTable(
     imageId: uuid("image_id"),
     /** Number of bytes of its user data; null if it has none. The text is in `operation_secrets`. */
     userDataBytes: integer("user_data_bytes"),
-    interrupt: text("wish").$type<Interrupt>(),
-    interruptBy: text("wish_by"),
-    interruptReason: text("wish_reason"),
-    interruptAt: at("wish_at"),
+    interrupt: text("interrupt").$type<Interrupt>(),
+    interruptBy: text("interrupt_by"),
+    interruptReason: text("interrupt_reason"),
+    interruptAt: at("interrupt_at"),
     /** Null: all nodes at once. */
     waves: jsonb("waves").$type<Waves>(),
     /** The newest wave that may start, from 0. */
@@ -330,14 +330,14 @@ export const runs = pgTable(
     movesState: boolean("moves_state").notNull(),
     attempt: integer("attempt").notNull().default(1),
     restartOf: uuid("restart_of"),
-    interrupt: text("wish").$type<Interrupt>(),
-    interruptBy: text("wish_by"),
-    interruptReason: text("wish_reason"),
-    interruptAt: at("wish_at"),
+    interrupt: text("interrupt").$type<Interrupt>(),
+    interruptBy: text("interrupt_by"),
+    interruptReason: text("interrupt_reason"),
+    interruptAt: at("interrupt_at"),
     /** How an abort was requested; null for a stop. Absent in older rows. */
-    interruptMode: text("wish_mode").$type<AbortMode>(),
+    interruptMode: text("interrupt_mode").$type<AbortMode>(),
     /** The failure that ends the run, while the machine is being cleaned up: of a step, or of a stop that timed out. */
-    interruptFailure: jsonb("wish_failure").$type<Failure>(),
+    interruptFailure: jsonb("interrupt_failure").$type<Failure>(),
     powerOff: boolean("power_off"),
     /** Fencing token: raised by each claim, checked by each write of the claimant. */
     fence: integer("fence").notNull().default(0),
@@ -379,7 +379,6 @@ export const runs = pgTable(
     index("runs_unfinished")
       .on(table.operationId)
       .where(sql`${table.finishedAt} is null`),
-    index("runs_changed").on(table.operationId, table.updatedAt),
     index("runs_node").on(table.nodeId, table.createdAt),
     index("runs_waiting")
       .on(table.waitingSince, table.ordinal, table.id)
@@ -456,8 +455,8 @@ export const stepLog = pgTable(
 );
 
 /** Rejected callbacks. Recorded, never applied. */
-export const anomalies = pgTable(
-  "anomalies",
+export const rejectedCallbacks = pgTable(
+  "rejected_callbacks",
   {
     id: uuid("id").primaryKey(),
     runId: uuid("run_id")
@@ -472,7 +471,7 @@ export const anomalies = pgTable(
     step: text("step"),
     at: at("at").notNull().default(now),
   },
-  (table) => [index("anomalies_run").on(table.runId, table.at)],
+  (table) => [index("rejected_callbacks_run").on(table.runId, table.at)],
 );
 
 /**
@@ -562,8 +561,9 @@ export const images = pgTable(
     checksumAlgorithm: text("checksum_algorithm").$type<ChecksumAlgorithm>().notNull(),
     /** Hexadecimal, in lower case. */
     checksum: text("checksum").notNull(),
-    architecture: text("architecture").$type<ImageArchitecture>().notNull(),
-    bootMode: text("boot_mode").$type<ImageBootMode>().notNull(),
+    architecture: text("architecture").$type<Architecture>().notNull(),
+    /** Null: it starts from both. */
+    bootMode: text("boot_mode").$type<BootModeName>(),
     labels: jsonb("labels").$type<Readonly<Record<string, string>>>().notNull(),
     /** Whether the installed system reports that it runs. */
     callsHome: boolean("calls_home").notNull().default(true),

@@ -76,7 +76,7 @@ async function waitForEnds(arena: Arena): Promise<string | null> {
     const [row] = await sql<{ unfinished: number; position: string; running: string }[]>`
       select (select count(*)::int from operations where finished_at is null) as unfinished,
         (select position::text from feed_position) as position,
-        (select coalesce(string_agg(concat_ws(' ', id, node_name, state, wait_reason, wish, leg, position, generation, fence), '; ' order by id), '') from (select * from runs where finished_at is null order by id limit 200) as unended) as running`;
+        (select coalesce(string_agg(concat_ws(' ', id, node_name, state, wait_reason, interrupt, leg, position, generation, fence), '; ' order by id), '') from (select * from runs where finished_at is null order by id limit 200) as unended) as running`;
     if (!row || row.unfinished === 0) return null;
     const now = `${row.position} ${row.running}`;
     if (now !== before) changedAt = clock();

@@ -951,7 +951,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, message: RegEx
     "an accepted abort is not recorded",
     "P14",
     /The abort of run run-n3-10000 .* the run has no such interrupt/,
-    (made) => set(row(made, "runs", { id: "run-n3-10000" }), { wish: null }),
+    (made) => set(row(made, "runs", { id: "run-n3-10000" }), { interrupt: null }),
   ],
   [
     "an accepted abort ends in an unrelated failure",
@@ -1329,7 +1329,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, message: RegEx
     "a rejected callback is not recorded",
     "P20",
     /3 callbacks to run run-n1-4000 were rejected, but 2 are recorded/,
-    (made) => void made.final.anomalies.pop(),
+    (made) => void made.final.rejected_callbacks.pop(),
   ],
   [
     "a callback that no machine sent is applied",
@@ -1384,8 +1384,8 @@ const FAULTS: readonly (readonly [fault: string, promise: string, message: RegEx
     (made) =>
       set(row(made, "operations", { id: "op-n4-20000" }), {
         on_failure: "CLEAN_UP_ALL",
-        wish: "STOP",
-        wish_by: "engine",
+        interrupt: "STOP",
+        interrupt_by: "engine",
       }),
   ],
 ];
@@ -1597,7 +1597,7 @@ const CORRECT: readonly (readonly [what: string, change: (made: Made) => void])[
       const twice = made.callbacks.find(({ kind }) => kind === "duplicate");
       set(good ?? {}, { status: null });
       set(twice ?? {}, { status: 202, sent: 4_405 });
-      made.final.anomalies.splice(0, 1);
+      made.final.rejected_callbacks.splice(0, 1);
     },
   ],
   [
@@ -1697,7 +1697,11 @@ test("a run may end as failed after an accepted abort only if its step had faile
     const results = await resultsOf((made) => {
       const why = failure("BACKEND_FAILED", "The machine is busy.");
       set(leaveOf(made, enters(made, "n3")[0] as Enter), { t: left, how });
-      set(row(made, "runs", { id: "run-n3-10000" }), { state: "FAILED", failure: why, wish_failure: undone && why });
+      set(row(made, "runs", { id: "run-n3-10000" }), {
+        state: "FAILED",
+        failure: why,
+        interrupt_failure: undone && why,
+      });
     });
     return results.flatMap(({ first }) => first.map(({ message }) => message)).join("\n");
   };

@@ -24,7 +24,7 @@ const TABLES: Readonly<Record<string, string>> = {
   runs: "select * from runs order by created_at, id",
   attempts: "select * from attempts order by run_id, step, number",
   transitions: "select * from transitions order by position",
-  anomalies: "select * from anomalies order by at",
+  rejected_callbacks: "select * from rejected_callbacks order by at",
   step_log:
     "select run_id, count(*)::int as lines, min(sequence) as first, max(sequence) as last from step_log group by run_id",
   jobs: "select id, name, state::text, data, created_on from pgboss.job where state < 'completed'",

@@ -51,7 +51,7 @@ export interface Made {
     | "plans"
     | "attempts"
     | "transitions"
-    | "anomalies"
+    | "rejected_callbacks"
     | "step_log"
     | "lifecycle_edges"
     | "feed_position",
@@ -104,7 +104,7 @@ export function goodHistory(): Made {
       plans: [],
       attempts: [],
       transitions: [],
-      anomalies: [],
+      rejected_callbacks: [],
       step_log: [],
       lifecycle_edges: [],
       feed_position: [],
@@ -199,8 +199,8 @@ export function goodHistory(): Made {
       id: operation,
       kind,
       state: "SUCCEEDED",
-      wish: null,
-      wish_by: null,
+      interrupt: null,
+      interrupt_by: null,
       idempotency_key: key,
       on_failure: "LEAVE",
       first_failure: null,
@@ -214,7 +214,7 @@ export function goodHistory(): Made {
       node_name: node,
       purpose: "WORK",
       state: "SUCCEEDED",
-      wish: null,
+      interrupt: null,
       moves_state: true,
       wait_reason: null,
       owner: null,
@@ -324,7 +324,7 @@ export function goodHistory(): Made {
       path,
       status,
     });
-    if (status === 409 || kind === "forged") final.anomalies.push({ run_id: runId, kind: kind.toUpperCase() });
+    if (status === 409 || kind === "forged") final.rejected_callbacks.push({ run_id: runId, kind: kind.toUpperCase() });
   }
 
   // ---- a whole run, in parts
@@ -490,7 +490,7 @@ export function goodHistory(): Made {
   });
   end(10_250, aborted, WIPE, { state: "ABORTED" });
   move(10_250, "n3", "abort", "CLEAN_FAILED", aborted);
-  endRun(10_250, aborted, "ABORTED", { wish: "ABORT" });
+  endRun(10_250, aborted, "ABORTED", { interrupt: "ABORT" });
   ask(10_400, "r1", "abort", ["n3"], { work: { names: ["n3"] } }, null, {
     operationId: null,
     replayed: null,
@@ -611,7 +611,7 @@ export function goodHistory(): Made {
     results: [accepted("n5", stopped)],
   });
   move(100_210, "n5", "stop", "STOPPED", stopped);
-  endRun(100_210, stopped, "STOPPED", { wish: "STOP" });
+  endRun(100_210, stopped, "STOPPED", { interrupt: "STOP" });
 
   // Two requests change the cluster's settings at about the same time; their order is unknown.
   const edit = (t: number, ntp: string, after: number) =>

@@ -5,7 +5,7 @@ import { Kind, parse, print } from "graphql";
 /** Driver settings of a registered node: simulated machines. */
 export const FAKE = { fake: {} };
 
-export type OperationName = "NodesPage" | "Anything" | "Register" | "Commission" | "Follow";
+export type OperationName = "NodesPage" | "Again" | "Register" | "Commission" | "Follow";
 export type Variables = Record<string, unknown>;
 
 export interface ClientUnderTest {

@@ -136,10 +136,11 @@ describe.each(SERVICES)("client $access", ({ token, ostler }) => {
         after = nodes.pageInfo.endCursor;
       }
       expect(read).toEqual(names);
-      const { resource } = await client.query<{ resource: Record<string, string> }>("Anything", {
-        id: registered[0]?.id,
+      const id = registered[0]?.id;
+      expect(await client.query("Again", { node: id, operation: id })).toEqual({
+        fetch__Node: { __typename: "Node", id, name: names[0], state: "ENROLLED" },
+        fetch__Operation: null,
       });
-      expect(resource).toEqual({ __typename: "Node", id: registered[0]?.id, name: names[0], state: "ENROLLED" });
     });
 
     test("a refused request returns every error with its type", async () => {
@@ -179,10 +180,10 @@ describe.each(SERVICES)("client $access", ({ token, ostler }) => {
       });
       expect(commissionNodes.errors).toEqual([]);
       expect(commissionNodes.results.map(({ accepted }) => accepted)).toEqual([true]);
-      const { resource } = await client.query<{ resource: Record<string, string> }>("Anything", {
-        id: commissionNodes.operation?.id,
+      expect(await client.query("Again", { node: node?.id, operation: commissionNodes.operation?.id })).toMatchObject({
+        fetch__Node: { id: node?.id },
+        fetch__Operation: { __typename: "Operation", kind: "COMMISSION" },
       });
-      expect(resource).toMatchObject({ __typename: "Operation", kind: "COMMISSION" });
       expect(
         await ostler.operationEnds(
           (

@@ -67,8 +67,8 @@ test.each([
   {
     flaw: "a type without @fetchable",
     file: "schema.graphql",
-    before: 'type Run implements Resource @fetchable(field_name: "id") {',
-    after: "type Run implements Resource {",
+    before: 'type Run @fetchable(field_name: "id") {',
+    after: "type Run {",
     expected: /refetchable/,
   },
   {

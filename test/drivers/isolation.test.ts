@@ -748,7 +748,7 @@ const IMAGE = {
   diskBytes: null,
   checksum: { algorithm: "SHA256", value: "00" },
   architecture: "X64",
-  bootMode: "ANY",
+  bootMode: null,
   callsHome: true,
 } as const;
 

@@ -125,9 +125,14 @@ describe("broken plugin", () => {
       says: "its factory did not return a driver",
     },
     {
+      what: "of an earlier contract",
+      source: withDriver({ contract: "1" }),
+      says: "it implements driver contract 1, but this service supports 2. Change it as docs/drivers.md describes",
+    },
+    {
       what: "of another contract",
       source: withDriver({ contract: "3" }),
-      says: "it implements driver contract 3, but this service supports 2 and 1. Change it as docs/drivers.md describes",
+      says: "it implements driver contract 3, but this service supports 2. Change it as docs/drivers.md describes",
     },
     {
       what: "with a clean step of another phase",

@@ -456,9 +456,9 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     ] as const);
     const now = await look();
     const aborting = new Set(
-      (await sql<{ id: string }[]>`select node_id as id from runs where finished_at is null and wish = 'ABORT'`).map(
-        ({ id }) => id,
-      ),
+      (
+        await sql<{ id: string }[]>`select node_id as id from runs where finished_at is null and interrupt = 'ABORT'`
+      ).map(({ id }) => id),
     );
     const busy = [...now.values()].filter((node) => node.busy && (kind !== "WITHDRAW" || aborting.has(node.id)));
     if (kind === "WITHDRAW" && busy.length === 0 && random.often(0.8)) return;
@@ -848,7 +848,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       }
       const holding = await sql<
         { id: string }[]
-      >`select node_id as id from runs where state = 'HOLDING' and wish is null and finished_at is null`;
+      >`select node_id as id from runs where state = 'HOLDING' and interrupt is null and finished_at is null`;
       if (holding.length > 0) await engine.unhold(caller(), { work: { ids: holding.map(({ id }) => id) } });
       await sendCallback();
       await cutTheSilent();
@@ -866,7 +866,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
         ? []
         : await sql<
             { nodeId: string }[]
-          >`select node_id as "nodeId" from runs where id in ${sql(inside.map(({ run }) => run))} and finished_at is null and wish is distinct from 'ABORT'`;
+          >`select node_id as "nodeId" from runs where id in ${sql(inside.map(({ run }) => run))} and finished_at is null and interrupt is distinct from 'ABORT'`;
     if (running.length === 0) return;
     const [who, askedAt] = [caller(), Date.now()];
     const answered = answeredOf(await engine.abort(who, { work: { ids: running.map(({ nodeId }) => nodeId) } }));
@@ -976,8 +976,8 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     if (traceless.length === 0) return [];
     const rows = await sql<{ flaw: string }[]>`
       select actor || ' was refused, and there is operation ' || id as flaw from operations where actor in ${sql(traceless)}
-      union all select wish_by || ' was refused, and operation ' || id || ' has its interrupt' from operations where wish_by in ${sql(traceless)}
-      union all select wish_by || ' was refused, and the run on ' || node_name || ' has its interrupt' from runs where wish_by in ${sql(traceless)}
+      union all select interrupt_by || ' was refused, and operation ' || id || ' has its interrupt' from operations where interrupt_by in ${sql(traceless)}
+      union all select interrupt_by || ' was refused, and the run on ' || node_name || ' has its interrupt' from runs where interrupt_by in ${sql(traceless)}
       union all select actor || ' was refused, and ' || node_name || ' has its transition ' || position from transitions where actor in ${sql(traceless)}`;
     return rows.map(({ flaw }) => flaw);
   }

@@ -161,15 +161,15 @@ const WATCH = `
   create trigger watch_created after insert on runs for each row execute function watch.run_created();
 
   create function watch.run_changed() returns trigger language plpgsql as $$ begin
-    if new.wish is distinct from old.wish then
-      insert into watch.seen (operation_id, run_id, what, was, becomes, more) values (new.operation_id, new.id, 'INTERRUPT', old.wish, new.wish, jsonb_build_object('by', new.wish_by)); end if;
+    if new.interrupt is distinct from old.interrupt then
+      insert into watch.seen (operation_id, run_id, what, was, becomes, more) values (new.operation_id, new.id, 'INTERRUPT', old.interrupt, new.interrupt, jsonb_build_object('by', new.interrupt_by)); end if;
     if new.state <> old.state then
       insert into watch.seen (operation_id, run_id, what, was, becomes) values (new.operation_id, new.id, 'STATE', old.state, new.state); end if;
     if new.fence <> old.fence and new.finished_at is null then
       insert into watch.seen (operation_id, run_id, what, was, becomes) values (new.operation_id, new.id, 'FENCE', old.fence, new.fence); end if;
     return null; end $$;
   create trigger watch_changed after update on runs for each row
-    when (new.wish is distinct from old.wish or new.state <> old.state or new.fence <> old.fence) execute function watch.run_changed();
+    when (new.interrupt is distinct from old.interrupt or new.state <> old.state or new.fence <> old.fence) execute function watch.run_changed();
 
   create function watch.attempt_changed() returns trigger language plpgsql as $$ begin
     insert into watch.seen (operation_id, run_id, what, was, becomes, more)
@@ -182,13 +182,13 @@ const WATCH = `
     when (new.state <> old.state or new.entries <> old.entries) execute function watch.attempt_changed();
 
   create function watch.operation_changed() returns trigger language plpgsql as $$ begin
-    if (new.wish, new.wish_by) is distinct from (old.wish, old.wish_by) then
-      insert into watch.seen (operation_id, what, was, becomes, more) values (new.id, 'OPERATION_INTERRUPT', old.wish, new.wish, jsonb_build_object('by', new.wish_by)); end if;
+    if (new.interrupt, new.interrupt_by) is distinct from (old.interrupt, old.interrupt_by) then
+      insert into watch.seen (operation_id, what, was, becomes, more) values (new.id, 'OPERATION_INTERRUPT', old.interrupt, new.interrupt, jsonb_build_object('by', new.interrupt_by)); end if;
     if new.state <> old.state then
       insert into watch.seen (operation_id, what, was, becomes) values (new.id, 'OPERATION', old.state, new.state); end if;
     return null; end $$;
   create trigger watch_operation after update on operations for each row
-    when ((new.wish, new.wish_by) is distinct from (old.wish, old.wish_by) or new.state <> old.state)
+    when ((new.interrupt, new.interrupt_by) is distinct from (old.interrupt, old.interrupt_by) or new.state <> old.state)
     execute function watch.operation_changed();`;
 
 /** Puts the triggers in. The service neither sees nor needs them. */
@@ -273,11 +273,11 @@ export async function accountsOf(
   visits: ReadonlyMap<string, readonly Visit[]>,
 ): Promise<OperationAccount[]> {
   const operations = await sql<{ account: Omit<OperationAccount, "seen" | "runs"> }[]>`
-    select jsonb_build_object('id', id, 'kind', kind, 'state', state, 'interrupt', wish, 'interruptBy', wish_by, 'onFailure', on_failure, 'maxParallel', max_parallel, 'isFinished', finished_at is not null) as account
+    select jsonb_build_object('id', id, 'kind', kind, 'state', state, 'interrupt', interrupt, 'interruptBy', interrupt_by, 'onFailure', on_failure, 'maxParallel', max_parallel, 'isFinished', finished_at is not null) as account
     from operations where id in ${sql([...ids])} order by created_at`;
   const runs = await sql<{ operation: string; account: Omit<RunAccount, "seen" | "visits"> }[]>`
     select r.operation_id as operation, jsonb_build_object(
-      'id', r.id, 'nodeId', r.node_id, 'nodeName', r.node_name, 'purpose', r.purpose, 'state', r.state, 'target', r.target, 'interrupt', r.wish, 'leftAs', r.left_as, 'failure', r.failure,
+      'id', r.id, 'nodeId', r.node_id, 'nodeName', r.node_name, 'purpose', r.purpose, 'state', r.state, 'target', r.target, 'interrupt', r.interrupt, 'leftAs', r.left_as, 'failure', r.failure,
       'powerOff', r.power_off, 'isFinished', r.finished_at is not null, 'isOwned', r.owner is not null, 'plan', p.plan, 'nodeState', n.state, 'nodeFault', n.fault_kind,
       'attempts', (select coalesce(jsonb_agg(jsonb_build_object('step', a.step, 'number', a.number, 'state', a.state, 'entries', a.entries, 'isFinished', a.finished_at is not null) order by a.step, a.number), '[]')
         from attempts a where a.run_id = r.id),

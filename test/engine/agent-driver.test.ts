@@ -34,7 +34,7 @@ await ostler.engine.registerImages(ALICE, [
     diskBytes: 1000,
     checksum: { algorithm: "SHA256", value: "ab".repeat(32) },
     architecture: "X64",
-    bootMode: "ANY",
+    bootMode: null,
     userData: USER_DATA,
     callsHome: true,
   },

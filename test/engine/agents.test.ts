@@ -225,7 +225,7 @@ describe("agent session", () => {
     expect(await ostler.engine.agents.result(bearerOf(node), "two", done(task))).toBe("STRANGER");
     const { id: runId } = await ostler.run(id, node);
     const [row] = await ostler.test.sql<{ count: number }[]>`
-      select count(*)::int as count from anomalies where run_id = ${runId} and kind = 'STRANGER'`;
+      select count(*)::int as count from rejected_callbacks where run_id = ${runId} and kind = 'STRANGER'`;
     expect(row?.count).toBe(5);
     expect(await ostler.engine.agents.result(bearerOf(node), "one", done(task))).toBe("TAKEN");
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");

@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";
 import { passGate } from "../../plugins/fake/gates.ts";
-import { anomaliesOf } from "../../src/store/rejected-callbacks.ts";
+import { rejectedCallbacksOf } from "../../src/store/rejected-callbacks.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
@@ -96,7 +96,7 @@ const stepEntered = (node: TestNode, entries: number) =>
 
 /** Rejected callbacks to the runs of an operation, oldest first. */
 async function rejectedCallbacks(operationId: string) {
-  const found = await anomaliesOf(
+  const found = await rejectedCallbacksOf(
     ostler.database.reader,
     (await ostler.runs(operationId)).map(({ id }) => id),
   );
@@ -110,7 +110,7 @@ const end = async (operationId: string) => {
 
 /** Changes since `before`, except for the records of rejected callbacks. */
 async function changedSince(before: readonly string[]) {
-  return (await ostler.changesSince(before)).filter((row) => !row.startsWith("+ anomalies "));
+  return (await ostler.changesSince(before)).filter((row) => !row.startsWith("+ rejected_callbacks "));
 }
 
 describe("callback", () => {

@@ -79,8 +79,8 @@ describe("withdrawn abort", () => {
       await sql`select from runs where operation_id = ${id} for update`;
       gate.open();
       await eventually("the end of the step waits", async () => (await ostler.waitingForLocks()) > 0);
-      await sql`update runs set wish = null, wish_by = null where operation_id = ${id}`;
-      await sql`update operations set wish = null, wish_by = null, state = 'RUNNING' where id = ${id}`;
+      await sql`update runs set interrupt = null, interrupt_by = null where operation_id = ${id}`;
+      await sql`update operations set interrupt = null, interrupt_by = null, state = 'RUNNING' where id = ${id}`;
     });
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.nodeState(node)).toBe("AVAILABLE");

@@ -260,6 +260,23 @@ describe("types of driver settings", () => {
     ).toEqual([]);
   });
 
+  test("settings of several drivers share an enum of the schema, of which a driver may accept a part", () => {
+    const mode = (...values: [string, ...string[]]) => ({
+      settings: z.strictObject({ mode: z.enum(values).meta({ ...described("Mode."), sharedEnum: "BootMode" }) }),
+    });
+    const list = [
+      { ...plain, name: "one", ...mode("UEFI", "BIOS") },
+      { ...plain, name: "two", ...mode("UEFI") },
+    ];
+    expect(textOf(buildSchema(list as never), "OneSettingsInput", "TwoSettings").match(/mode: .*/g)).toEqual([
+      "mode: BootMode!",
+      "mode: BootMode",
+    ]);
+    expect(() => buildSchema([{ ...plain, ...mode("LEGACY") }] as never)).toThrow(
+      'Driver "plain" declares that its setting `mode` has values of the enum BootMode, but the schema has no value LEGACY in it',
+    );
+  });
+
   test.each([
     {
       what: "a type of the schema",
@@ -293,7 +310,7 @@ describe("types of driver settings", () => {
 
   privilege: IpmiPrivilege = ADMINISTRATOR
 
-  bootMode: IpmiBootMode = UEFI
+  bootMode: BootMode = UEFI
 
   replySeconds: Int = 2
 

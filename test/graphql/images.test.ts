@@ -88,7 +88,7 @@ describe("an image", () => {
           uuid: expect.any(String),
           stored: false,
           checksum: { algorithm: "SHA256", value: given.checksum.value },
-          bootMode: "ANY",
+          bootMode: null,
           callsHome: true,
           userDataBytes: SECRET.length,
           revision: 1,
@@ -102,7 +102,7 @@ describe("an image", () => {
     const found = await ostler.query(
       `query Find($id: ID!, $name: String!) {
         byId: image(by: { id: $id }) { name } byName: image(by: { name: $name }) { id }
-        resource(id: $id) { ... on Image { name } } fetch__Image(id: $id) { name } none: image(by: { name: "none" }) { name }
+        fetch__Image(id: $id) { name } none: image(by: { name: "none" }) { name }
       }`,
       { id: image?.id, name: given.name },
     );
@@ -110,7 +110,6 @@ describe("an image", () => {
     expect(found).toEqual({
       byId: { name },
       byName: { id: image?.id },
-      resource: { name },
       fetch__Image: { name },
       none: null,
     });
@@ -166,7 +165,9 @@ describe("an image", () => {
     for (const [filter, expected] of [
       [{ architectures: ["ARM64"] }, ["list-a"]],
       [{ architectures: [] }, []],
-      [{ bootModes: ["UEFI"] }, ["list-b"]],
+      [{ bootModes: ["UEFI"] }, ["list-a", "list-b", "list-c"]],
+      [{ bootModes: ["BIOS"] }, ["list-a", "list-c"]],
+      [{ bootModes: [] }, []],
       [{ formats: ["RAW_XZ", "RAW"] }, ["list-c"]],
       [{ labels: [{ key: "os", value: "debian" }] }, ["list-a", "list-b"]],
       [{ stored: true }, []],

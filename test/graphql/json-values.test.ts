@@ -72,10 +72,11 @@ test("a member `then` or `__proto__` is kept in inventories, outputs of steps an
   ];
   expect(shown.map(canonicalJson)).toEqual(shown.map(() => canonicalJson(sample())));
 
-  const follow = "subscription Follow($id: ID!) { operationUpdates(id: $id) { operation { variables } } }";
+  const follow =
+    "subscription Follow($id: ID!) { operationChanges(filter: { ids: [$id] }, snapshot: true) { ... on OperationUpserted { operation { variables } } } }";
   for (const items of [ostler.overSocket(follow, { id: uuid }), ostler.overEvents(follow, { id: uuid })]) {
     const { value } = await items.next();
-    expect(value).toMatchObject({ operationUpdates: { operation: { variables: sample() } } });
+    expect(value).toMatchObject({ operationChanges: { operation: { variables: sample() } } });
     await items.return?.();
   }
 });

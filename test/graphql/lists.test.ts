@@ -124,7 +124,7 @@ function anyDocument(seed: number): { readonly query: string; readonly variables
     return `{ ${members.join(" ")} ${one(Object.keys(fields).filter((name) => !("fields" in (fields[name] ?? {}))))} }`;
   };
   const edge = () =>
-    `{ ${one(["cursor", "__typename", "c: cursor", ""])} node ${selection("Node", NODE_FIELDS, ["Node", "Resource"].slice(0, 1))} ${one(["cursor", "... on NodeEdge { node { name } }", ""])} }`;
+    `{ ${one(["cursor", "__typename", "c: cursor", ""])} node ${selection("Node", NODE_FIELDS, ["Node"])} ${one(["cursor", "... on NodeEdge { node { name } }", ""])} }`;
   const part = (): string =>
     one([
       () => `${alias("edges")} ${edge()}`,

@@ -317,14 +317,14 @@ describe("a filter", () => {
 });
 
 describe("one node", () => {
-  test("a node is found by name, ID, UUID and as a resource", async () => {
+  test("a node is found by name, ID and UUID", async () => {
     const [name = ""] = await ostler.register(["one"]);
     const { byName } = await ostler.query<{ byName: { id: string; uuid: string } }>(
       "query One($name: String!) { byName: node(by: { name: $name }) { id uuid } }",
       { name },
     );
     const found = await ostler.query(
-      "query Same($id: ID!, $uuid: UUID!, $raw: ID!) { byId: node(by: { id: $id }) { name } byUuid: node(by: { uuid: $uuid }) { name } byRaw: node(by: { id: $raw }) { name } again: fetch__Node(id: $id) { name } resource(id: $id) { type: __typename id } }",
+      "query Same($id: ID!, $uuid: UUID!, $raw: ID!) { byId: node(by: { id: $id }) { name } byUuid: node(by: { uuid: $uuid }) { name } byRaw: node(by: { id: $raw }) { name } again: fetch__Node(id: $id) { name } }",
       {
         ...byName,
         raw: byName.uuid,
@@ -335,7 +335,6 @@ describe("one node", () => {
       byUuid: { name },
       byRaw: { name },
       again: { name },
-      resource: { type: "Node", id: byName.id },
     });
   });
 

@@ -625,12 +625,11 @@ describe("inventories", () => {
     expect(node.inventories.edges.map((edge) => edge.node.data.serial)).toEqual(["C", "B"]);
     expect(node.inventories.edges[0]?.node.id).toBe(node.inventory.id);
     expect(
-      await ostler.query("query Again($id: ID!) { resource(id: $id) { __typename id ... on Inventory { data } } }", {
+      await ostler.query("query Again($id: ID!) { fetch__Inventory(id: $id) { id data } }", {
         id: node.inventory.id,
       }),
     ).toEqual({
-      resource: {
-        __typename: "Inventory",
+      fetch__Inventory: {
         id: node.inventory.id,
         data: expect.objectContaining({ serial: "C" }) as unknown,
       },

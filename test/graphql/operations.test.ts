@@ -313,7 +313,7 @@ describe("garbage", () => {
   test.each(GARBAGE)("an invalid ID finds nothing (%#)", async (garbage) => {
     const found = await ostler.query(
       `query Garbage($id: ID!) {
-        node(by: { id: $id }) { name } cluster(by: { id: $id }) { name } operation(id: $id) { kind } resource(id: $id) { id }
+        node(by: { id: $id }) { name } cluster(by: { id: $id }) { name } operation(id: $id) { kind }
         fetch__Node(id: $id) { name } fetch__Cluster(id: $id) { name } fetch__Operation(id: $id) { kind }
         nodes(filter: { ids: [$id] }) { edges { cursor } } operations(filter: { node: { id: $id }, cluster: { id: $id } }) { edges { cursor } }
       }`,
@@ -323,7 +323,6 @@ describe("garbage", () => {
       node: null,
       cluster: null,
       operation: null,
-      resource: null,
       fetch__Node: null,
       fetch__Cluster: null,
       fetch__Operation: null,

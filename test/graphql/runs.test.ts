@@ -356,28 +356,6 @@ describe("interrupt of a run", () => {
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
   });
 
-  test("deprecated wish fields of a run and its operation answer the same as the interrupt fields", async () => {
-    const gate = aGate();
-    const { uuid } = await cleaning({ steps: { "clean.erase_metadata": { gate: gate.name } } });
-    await gate.arrivals();
-    await ask("abort", "AbortInput", { work: { operationId: uuid }, reason: "wrong rack" });
-    const [run] = await runs<Record<string, string | null>>(
-      uuid,
-      "wish wishBy wishReason wishAt interrupt interruptBy interruptReason interruptAt operation { wish wishBy wishReason interrupt interruptBy interruptReason }",
-    );
-    const requested = { interrupt: "ABORT", interruptBy: "anonymous", interruptReason: "wrong rack" };
-    const deprecated = { wish: "ABORT", wishBy: "anonymous", wishReason: "wrong rack" };
-    expect(run).toEqual({
-      ...requested,
-      interruptAt: expect.any(String),
-      ...deprecated,
-      wishAt: run?.["interruptAt"],
-      operation: { ...requested, ...deprecated },
-    });
-    gate.open();
-    await ostler.operationEnds(uuid);
-  });
-
   test("an abort that takes effect at once cannot be withdrawn", async () => {
     const { uuid } = await cleaning({ steps: { "clean.erase_disks": { waitSeconds: 600 } } });
     await waitsFor(uuid, "TIME");
@@ -430,7 +408,7 @@ test("StepAttempt.part returns VERIFY during verification, and Step has its decl
   expect(await part()).toMatchObject([{ steps: [{ attempts: [{ state: "SUCCEEDED", part: "VERIFY" }] }] }]);
 });
 
-describe("Run.anomalies", () => {
+describe("Run.rejectedCallbacks", () => {
   const postCallback = async (path: string) =>
     (await fetch(ostler.url + path, { method: "POST", headers: { "content-type": "application/json" }, body: "{}" }))
       .status;
@@ -438,7 +416,7 @@ describe("Run.anomalies", () => {
   /** A callback's path with a token that has the right form and was never issued. */
   const forged = (path: string, number: number) => path.slice(0, -43) + String(number).padStart(43, "A");
 
-  test("Run.anomalies has each rejected callback, and the log a line for it [R-071]", async () => {
+  test("Run.rejectedCallbacks has each rejected callback, and the log a line for it [R-071]", async () => {
     const { name, uuid } = await cleaning({}, {}, "calling");
     await waitsFor(uuid, "CALLBACK");
     const path = paths.get(name) ?? "";
@@ -448,9 +426,9 @@ describe("Run.anomalies", () => {
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
     expect(await postCallback(path)).toBe(409);
     const [run] = await runs<{
-      anomalies: readonly { readonly kind: string; readonly step: string | null; readonly at: string }[];
-    }>(uuid, "anomalies { kind step at }");
-    expect(run?.anomalies.map(({ kind, step }) => [kind, step])).toEqual([
+      rejectedCallbacks: readonly { readonly kind: string; readonly step: string | null; readonly at: string }[];
+    }>(uuid, "rejectedCallbacks { kind step at }");
+    expect(run?.rejectedCallbacks.map(({ kind, step }) => [kind, step])).toEqual([
       ["FORGED", "clean.listen"],
       ["LATE", null],
     ]);
@@ -475,7 +453,7 @@ describe("Run.anomalies", () => {
     expect(lines.some(({ msg }) => msg.includes(path.split(".").at(-1) ?? ""))).toBe(false);
   });
 
-  test("Run.anomalies has at most 100 entries, with as many log lines", async () => {
+  test("Run.rejectedCallbacks has at most 100 entries, with as many log lines", async () => {
     const { name, uuid } = await cleaning({}, {}, "calling");
     await waitsFor(uuid, "CALLBACK");
     const logged = ostler.logLines.length;
@@ -483,8 +461,8 @@ describe("Run.anomalies", () => {
       await Promise.all(
         range(1, 25).map((number) => postCallback(forged(paths.get(name) ?? "", 100 * batch + number))),
       );
-    const [run] = await runs<{ anomalies: unknown[] }>(uuid, "anomalies { kind }");
-    expect(run?.anomalies).toEqual(range(1, 100).map(() => ({ kind: "FORGED" })));
+    const [run] = await runs<{ rejectedCallbacks: unknown[] }>(uuid, "rejectedCallbacks { kind }");
+    expect(run?.rejectedCallbacks).toEqual(range(1, 100).map(() => ({ kind: "FORGED" })));
     const warned = ostler.logLines.slice(logged).filter((line) => line.includes("callback"));
     expect(warned).toHaveLength(100);
     expect(warned.filter((line) => line.includes("further ones are not recorded"))).toHaveLength(1);

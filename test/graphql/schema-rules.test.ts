@@ -166,9 +166,9 @@ const BROKEN: Readonly<Record<RuleName, readonly { readonly sdl: string; readonl
       offences: ["Subscription.one: A", "Subscription.several: A"],
     },
   ],
-  "what has a global ID is a Resource": [
+  "what has a global ID is fetched by it": [
     {
-      sdl: "interface Resource { id: ID! } type Query { a: A b: B c: C d: D } type A { id: ID! } type B { id: Int! } type C implements Resource { id: ID! } type D { id: ID }",
+      sdl: "type Query { a: A b: B c: C d: D fetch__C(id: ID!): C } type A { id: ID! } type B { id: Int! } type C { id: ID! } type D { id: ID }",
       offences: ["A"],
     },
   ],

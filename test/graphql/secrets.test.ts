@@ -13,7 +13,7 @@ import { aGate } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 import type { AnyCall, AnySettings } from "../support/driver.ts";
 import { aDriver, aStep } from "../support/driver.ts";
-import { serviceUnderTest, takeAll, takeUntil } from "../support/service.ts";
+import { serviceUnderTest, takeUntil } from "../support/service.ts";
 import type { Driver } from "../../src/drivers/driver.ts";
 
 const PASSWORD = "Xyzzy-plugh-7#!";
@@ -222,13 +222,15 @@ beforeAll(async () => {
       );
       halfWay.open();
     }
-    answers.push(
-      JSON.stringify(
-        await takeAll(
-          ostler.overEvents(`subscription { operationUpdates(id: "${uuid}") ${near(typeOf("OperationUpdate"), 2)} }`),
-        ),
-      ),
-    );
+    await ostler.operationEnds(uuid);
+    for (const [stream, item] of [
+      [`operationChanges(filter: { ids: ["${uuid}"] }, snapshot: true)`, "OperationChange"],
+      [`runChanges(operation: "${uuid}", snapshot: true)`, "RunChange"],
+    ] as const) {
+      const items = ostler.overEvents(`subscription { ${stream} ${near(typeOf(item), 2)} }`);
+      answers.push(JSON.stringify(await takeUntil(items, (one) => JSON.stringify(one).includes('"caughtUp":true'))));
+      await items.return?.();
+    }
   }
   await askAll('node(by: { name: "leaky-1" })', "Node");
   const { node } = (await ask(`{ node(by: { name: "leaky-1" }) { id } }`)) as { node: { id: string } };

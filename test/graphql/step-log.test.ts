@@ -274,7 +274,7 @@ describe.each(WAYS)("runLog over $over", ({ way }) => {
   });
 
   test.each(["00000000-0000-0000-0000-000000000000", "no-such-run", "T3BlcmF0aW9uOng"])(
-    "runLog refuses the unknown run %j",
+    "runLog refuses the unknown run %j [R-125]",
     async (runId) => {
       await expect(takeAll(stream(way, { runId }))).rejects.toThrow(
         `NOT_FOUND: Run ${JSON.stringify(runId)} does not exist.`,

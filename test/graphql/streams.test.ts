@@ -4,7 +4,6 @@
 import { connect } from "node:net";
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
-import { aGate } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 import { range } from "../support/feed.ts";
 import { randomOfTest } from "../support/random.ts";
@@ -25,11 +24,6 @@ const NODE_TRANSITIONS = `
     }
   }`;
 
-const OPERATION_UPDATES = `
-  subscription Follow($id: ID!) {
-    operationUpdates(id: $id) { cursor operation { uuid state finishedCount totalCount } run { nodeName state } }
-  }`;
-
 interface Item {
   readonly type: "NodeSnapshot" | "Transition" | "StreamBookmark" | "StreamReset";
   readonly cursor: string;
@@ -37,11 +31,6 @@ interface Item {
   readonly to?: string;
   readonly caughtUp?: boolean;
   readonly snapshotComplete?: boolean;
-}
-
-interface Update {
-  readonly operation: { readonly state: string; readonly finishedCount: number };
-  readonly run: { readonly nodeName: string; readonly state: string } | null;
 }
 
 type Way = "overSocket" | "overEvents";
@@ -67,7 +56,6 @@ function itemsOf<Field>(from: ServiceUnderTest, way: Way, text: string, variable
 
 const transitions = (way: Way, variables: Variables = {}, from = ostler) =>
   itemsOf<Item>(from, way, NODE_TRANSITIONS, variables);
-const updates = (way: Way, id: string) => itemsOf<Update>(ostler, way, OPERATION_UPDATES, { id });
 const positionIn = (cursor = "") => Number.parseInt(cursor, 10);
 const cursorsOf = (items: readonly Item[]) =>
   items.flatMap(({ type, cursor }) => (type === "Transition" ? [positionIn(cursor)] : []));
@@ -266,34 +254,6 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
     for (const stream of streams) await stream.return?.();
     await eventually("no stream is subscribed", () => ostler.listeners() === 0, 2_000);
   });
-});
-
-describe.each(WAYS)("operationUpdates over $over", ({ way }) => {
-  test("operationUpdates sends the present state and the final state of every run, and completes", async () => {
-    const gate = aGate();
-    const names = await ostler.register(6, { steps: { "clean.erase_metadata": { gate: gate.name } } });
-    const uuid = await ostler.begin("commissionNodes", names, { until: "AVAILABLE" });
-    await gate.arrivals(6);
-    const stream = updates(way, uuid);
-    expect((await stream.next()).value).toMatchObject({
-      operation: { uuid, state: "RUNNING", finishedCount: 0, totalCount: 6 },
-      run: null,
-    });
-    gate.open();
-    const rest = await takeAll(stream);
-    const ends = Object.fromEntries(rest.flatMap(({ run }) => (run ? [[run.nodeName, run.state]] : [])));
-    expect(ends).toEqual(Object.fromEntries(names.map((name) => [name, "SUCCEEDED"])));
-    expect(rest.at(-1)).toMatchObject({ operation: { state: "SUCCEEDED", finishedCount: 6 }, run: null });
-  });
-
-  test.each(["00000000-0000-0000-0000-000000000000", "no-such-operation", "T3BlcmF0aW9uOng"])(
-    "operationUpdates refuses the unknown operation %j [R-125]",
-    async (id) => {
-      await expect(takeAll(updates(way, id))).rejects.toThrow(
-        `NOT_FOUND: Operation ${JSON.stringify(id)} does not exist.`,
-      );
-    },
-  );
 });
 
 describe.each(WAYS)("shutdown with a stream over $over", ({ way }) => {

@@ -469,7 +469,7 @@ describe("internal error", () => {
     await broken.test.sql`alter table operations rename to hidden_operations`;
     const errors = await takeAll(
       client.iterate({
-        query: `subscription { operationUpdates(id: "1b671a64-40d5-491e-99b0-da01ff1f3341") { cursor } }`,
+        query: `subscription { runChanges(operation: "1b671a64-40d5-491e-99b0-da01ff1f3341") { __typename } }`,
       }),
     ).then(
       (results) => results.flatMap((result) => result.errors ?? []),
@@ -482,7 +482,7 @@ describe("internal error", () => {
     expect((await other.next()).value).toMatchObject({ data: { nodeTransitions: { nodeName: "still-there" } } });
     await other.return?.();
     const events = broken.overEvents(
-      `subscription { operationUpdates(id: "1b671a64-40d5-491e-99b0-da01ff1f3341") { cursor } }`,
+      `subscription { runChanges(operation: "1b671a64-40d5-491e-99b0-da01ff1f3341") { __typename } }`,
     );
     await expect(takeAll(events)).rejects.toThrow(/INTERNAL: Unexpected error|broke off|terminated/);
   });

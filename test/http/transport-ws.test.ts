@@ -325,7 +325,7 @@ describe("stream over a socket", () => {
 
   test("stream over a socket that cannot start sends the error and completes", async () => {
     const wire = await acknowledged();
-    wire.send(subscribe("s", 'subscription { operationUpdates(id: "nothing") { cursor } }'));
+    wire.send(subscribe("s", 'subscription { runLog(id: "nothing") { __typename } }'));
     const { type, payload } = await wire.next();
     expect({ type, payload }).toMatchObject({
       type: "next",

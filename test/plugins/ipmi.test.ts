@@ -532,8 +532,8 @@ describe("driver ipmi with a simulated ipmitool", () => {
   test.each([
     ["UEFI", false, "options=efiboot"],
     ["UEFI", true, "options=efiboot,persistent"],
-    ["LEGACY", true, "options=persistent"],
-    ["LEGACY", false, "pxe"],
+    ["BIOS", true, "options=persistent"],
+    ["BIOS", false, "pxe"],
   ] as const)(
     "driver ipmi sets the boot device of a %s machine, persistent %s, with %s",
     async (bootMode, persistent, last) => {

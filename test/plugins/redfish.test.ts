@@ -230,7 +230,7 @@ describe("Redfish boot devices", () => {
 
   test("Redfish takes the boot mode of the node's settings where the call names none", async () => {
     await using lab = await redfishLab();
-    await lab.driver.power.setBootDevice?.(lab.call({ settings: { bootMode: "LEGACY" } }), "PXE", {
+    await lab.driver.power.setBootDevice?.(lab.call({ settings: { bootMode: "BIOS" } }), "PXE", {
       persistent: false,
     });
     expect(lab.bmc.state.boot.mode).toBe("Legacy");

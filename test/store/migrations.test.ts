@@ -82,7 +82,7 @@ describe("migration rules", () => {
   });
 
   test.each([
-    'DROP TABLE "anomalies";',
+    'DROP TABLE "rejected_callbacks";',
     'ALTER TABLE "nodes" DROP COLUMN "labels";',
     'ALTER TABLE "nodes" RENAME COLUMN "labels" TO "marks";',
     'ALTER TABLE "nodes" RENAME TO "machines";',

@@ -36,7 +36,7 @@ export const IMAGE: ImageView = {
   diskBytes: 1000,
   checksum: { algorithm: "SHA256", value: "ab".repeat(32) },
   architecture: "X64",
-  bootMode: "ANY",
+  bootMode: null,
   callsHome: true,
 };
 

@@ -338,9 +338,9 @@ export const SCHEMA_RULES = {
       );
     }),
 
-  "what has a global ID is a Resource": (schema) =>
+  "what has a global ID is fetched by it": (schema) =>
     objectsOf(schema).flatMap((type) =>
-      isIdentified(type) === type.getInterfaces().some(({ name }) => name === "Resource") ||
+      isIdentified(type) === Boolean(schema.getQueryType()?.getFields()[`fetch__${type.name}`]) ||
       IDENTIFIED_ONLY.has(type.name)
         ? []
         : [type.name],

@@ -1,6 +1,5 @@
 /** In a worker: loads the plugin and makes its driver. */
 import type { DriverFactory, PluginHost } from "../driver.ts";
-import { CONTRACT } from "../interfaces.ts";
 import type { AnyDriver } from "../interfaces.ts";
 import type { WorkerOptions } from "./launch.ts";
 
@@ -15,8 +14,7 @@ export async function loadDriver(
   const limit = egress && (await limitOf(egress));
   const { default: factory } = (await import(module)) as { readonly default: DriverFactory<unknown> };
   const made = await factory(host);
-  const present = made.contract === CONTRACT ? made : (await import("../version-1.ts")).toPresentVersion(made);
-  return limit ? limit(present) : present;
+  return limit ? limit(made) : made;
 }
 
 async function limitOf({

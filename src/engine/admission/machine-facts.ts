@@ -1,6 +1,6 @@
 /** The facts about a machine from its inventory, the settings of its node and the variables of a request. */
 import type { DiskFacts, DiskKind, MachineFacts, RootDiskHints } from "../../lifecycle/image-fit.ts";
-import type { ImageArchitecture } from "../../lifecycle/images.ts";
+import type { Architecture } from "../../lifecycle/images.ts";
 import type { JsonObject, StoredJson } from "../../store/records.ts";
 import { isJsonObject } from "../input/variables.ts";
 
@@ -13,7 +13,7 @@ export interface MachineSources {
 }
 
 /** Names of architectures in inventories: those of Redfish, of Linux, and ours. */
-const ARCHITECTURES: Readonly<Record<string, ImageArchitecture>> = {
+const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
   x64: "X64",
   x86: "X64",
   "x86-64": "X64",
@@ -35,7 +35,7 @@ export function machineFactsOf({ inventory, settings, variables }: MachineSource
   };
 }
 
-function architectureIn(inventory: JsonObject | null): ImageArchitecture | null {
+function architectureIn(inventory: JsonObject | null): Architecture | null {
   const processors = inventory?.["processors"];
   const named = Array.isArray(processors)
     ? processors.map((one) => (isJsonObject(one) ? one["architecture"] : null))
@@ -43,7 +43,7 @@ function architectureIn(inventory: JsonObject | null): ImageArchitecture | null 
   return [inventory?.["architecture"], ...named].map(architectureOf).find((found) => found !== null) ?? null;
 }
 
-function architectureOf(value: StoredJson | undefined): ImageArchitecture | null {
+function architectureOf(value: StoredJson | undefined): Architecture | null {
   return typeof value === "string" ? (ARCHITECTURES[value.toLowerCase()] ?? null) : null;
 }
 

@@ -1,5 +1,5 @@
 /** The agents of machines, as the provisioning listener sees them: the types of its requests and answers. */
-import type { AgentArchitecture, AgentNetwork, AgentResult, BootMode } from "../../drivers/driver.ts";
+import type { Architecture, AgentNetwork, AgentResult, BootMode } from "../../drivers/driver.ts";
 import type { StoredJson } from "../../store/records.ts";
 
 /** The credentials of a request of an agent. */
@@ -14,7 +14,7 @@ export interface AgentReport {
   readonly instance: string;
   readonly version: string;
   readonly protocol: number;
-  readonly architecture: AgentArchitecture;
+  readonly architecture: Architecture;
   readonly bootMode: BootMode;
   readonly address: string;
   readonly macs: readonly string[];
@@ -41,7 +41,7 @@ export type ResultAnswer = "TAKEN" | "RETRY" | "NOT_CURRENT" | NoAgent;
 export interface BootTicket {
   readonly session: string;
   readonly secret: string;
-  readonly architecture: AgentArchitecture;
+  readonly architecture: Architecture;
   readonly kernelArguments: readonly string[];
   readonly network: AgentNetwork | null;
 }

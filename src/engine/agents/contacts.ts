@@ -13,7 +13,7 @@ import { attemptsUnderWay, updateAttempt } from "../../store/attempts.ts";
 import { secretsOf } from "../../store/nodes.ts";
 import type { Tx } from "../../store/postgres/database.ts";
 import type { AgentIdentity, StoredJson, StoredTask } from "../../store/records.ts";
-import { noteAnomaly } from "../../store/rejected-callbacks.ts";
+import { recordRejectedCallback } from "../../store/rejected-callbacks.ts";
 import { lockRun } from "../../store/run-locks.ts";
 import { updateRun } from "../../store/runs.ts";
 import { LruMap } from "../../runtime/lru-map.ts";
@@ -114,8 +114,8 @@ export class AgentContacts {
     const { session, run } = view;
     const count = await this.#parts.transact(async ({ tx }) => {
       const strangers = await countStranger(tx, session.id);
-      const anomaly = { id: randomUUID(), runId: run.id, kind: "STRANGER", step: null } as const;
-      if (strangers <= STRANGERS_RECORDED) await noteAnomaly(tx, anomaly, REJECTED_MAX);
+      const rejected = { id: randomUUID(), runId: run.id, kind: "STRANGER", step: null } as const;
+      if (strangers <= STRANGERS_RECORDED) await recordRejectedCallback(tx, rejected, REJECTED_MAX);
       return strangers;
     });
     if (count <= STRANGERS_RECORDED)

@@ -5,7 +5,7 @@
 import { createHmac, randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import type { AgentBootOptions, AgentStatus, AgentTask, NodeAgent } from "../../drivers/driver.ts";
-import { unsupported } from "../../drivers/version-1.ts";
+import { unsupported } from "../../drivers/driver-error.ts";
 import {
   closeAgentSession,
   newestAgentSession,

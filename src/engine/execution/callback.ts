@@ -6,12 +6,12 @@
 import { createHmac, randomUUID, timingSafeEqual } from "node:crypto";
 import type { Log } from "../../log.ts";
 import type { StoredJson } from "../../store/records.ts";
-import { countAnomalies, noteAnomaly } from "../../store/rejected-callbacks.ts";
+import { countRejectedCallbacks, recordRejectedCallback } from "../../store/rejected-callbacks.ts";
 import { attemptsUnderWay, updateAttempt } from "../../store/attempts.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import { lockRun } from "../../store/run-locks.ts";
 import { runsByIds, updateRun } from "../../store/runs.ts";
-import type { Anomaly as AnyAnomaly } from "../../store/rejected-callbacks.ts";
+import type { RejectedCallbackKind } from "../../store/rejected-callbacks.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { isUuid } from "../../runtime/uuid.ts";
@@ -20,10 +20,10 @@ import type { Reader } from "../../store/postgres/database.ts";
 import type { Transaction } from "../transaction.ts";
 
 /** Why a callback is rejected. */
-type Anomaly = Exclude<AnyAnomaly, "STRANGER">;
+type Rejection = Exclude<RejectedCallbackKind, "STRANGER">;
 
 /** `UNKNOWN`: there is no such run. Only `TAKEN` changes the run. */
-export type CallbackAnswer = "TAKEN" | Anomaly | "UNKNOWN";
+export type CallbackAnswer = "TAKEN" | Rejection | "UNKNOWN";
 
 export type CallbackParts = Pick<EngineContext, "transact" | "queue" | "log"> & { readonly reader: Reader };
 
@@ -51,7 +51,7 @@ function macOf({ callbackSecret }: RunSecret, generation: number): string {
 
 interface RejectedCallback {
   readonly run: RunRow;
-  readonly kind: Anomaly;
+  readonly kind: Rejection;
   readonly step: string | null;
   /** Rejected callbacks of the run, this one included. */
   readonly count: number;
@@ -73,7 +73,7 @@ export async function receiveCallback(
   // Without a lock first: an invented token must not take a connection for a transaction.
   const [seen] = await runsByIds(reader, [runId]);
   if (!seen) return "UNKNOWN";
-  if (!isForOpenStep(seen, given) && (await countAnomalies(reader, runId)) >= REJECTED_MAX)
+  if (!isForOpenStep(seen, given) && (await countRejectedCallbacks(reader, runId)) >= REJECTED_MAX)
     return rejectionOf(seen, given);
   const { answer, rejected } = await transact(async (transaction): Promise<Received> => {
     const { tx } = transaction;
@@ -115,7 +115,7 @@ function isForOpenStep(run: RunRow, given: string): boolean {
   return run.finishedAt === null && run.openGeneration !== null && isEqual(given, macOf(run, run.openGeneration));
 }
 
-const MEANING: Readonly<Record<Anomaly, string>> = {
+const MEANING: Readonly<Record<Rejection, string>> = {
   LATE: "it is late, the step has continued or ended",
   DUPLICATE: "it is a duplicate",
   FORGED: "its token was never issued",
@@ -130,13 +130,13 @@ function logRejected(log: Log, { run, kind, step, count }: RejectedCallback): vo
 }
 
 /** Returns null if the run has `REJECTED_MAX` records already. */
-async function recordRejected({ tx }: Transaction, run: RunRow, kind: Anomaly): Promise<RejectedCallback | null> {
+async function recordRejected({ tx }: Transaction, run: RunRow, kind: Rejection): Promise<RejectedCallback | null> {
   const step = stepLabel((await plansByHashes(tx, [run.planHash])).get(run.planHash)?.steps[run.position]);
-  const count = await noteAnomaly(tx, { id: randomUUID(), runId: run.id, kind, step }, REJECTED_MAX);
+  const count = await recordRejectedCallback(tx, { id: randomUUID(), runId: run.id, kind, step }, REJECTED_MAX);
   return count === null ? null : { run, kind, step, count };
 }
 
-function rejectionOf(run: RunRow, given: string): Anomaly {
+function rejectionOf(run: RunRow, given: string): Rejection {
   const isCurrent = run.generation > 0 && isEqual(given, macOf(run, run.generation));
   // An open generation was not taken: the step has failed meanwhile, and is retried later under another token.
   if (isCurrent) return run.finishedAt === null && run.openGeneration === null ? "DUPLICATE" : "LATE";

@@ -9,7 +9,7 @@ import { controllerOf } from "../../drivers/registry.ts";
 import type { AnyDriver, FunctionInterface } from "../../drivers/interfaces.ts";
 import type { Circuit, Controller, Pace } from "../../drivers/circuits.ts";
 import type { Lane } from "../../drivers/isolation/lanes.ts";
-import { unsupported } from "../../drivers/version-1.ts";
+import { unsupported } from "../../drivers/driver-error.ts";
 import { messageOf } from "../../errors.ts";
 import type { DriverTry } from "../../store/records.ts";
 import { cutTo } from "../../runtime/text.ts";

@@ -5,7 +5,8 @@
 import { randomUUID } from "node:crypto";
 import { RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
-import type { ChecksumAlgorithm, ImageArchitecture, ImageBootMode, ImageFormat } from "../../lifecycle/images.ts";
+import type { ChecksumAlgorithm, Architecture, ImageFormat } from "../../lifecycle/images.ts";
+import type { BootModeName } from "../../lifecycle/verbs.ts";
 import { isStorable } from "../../runtime/json-values.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import {
@@ -43,8 +44,8 @@ export interface NewImage {
   readonly sizeBytes: number;
   readonly diskBytes?: number | undefined;
   readonly checksum: { readonly algorithm: ChecksumAlgorithm; readonly value: string };
-  readonly architecture: ImageArchitecture;
-  readonly bootMode: ImageBootMode;
+  readonly architecture: Architecture;
+  readonly bootMode: BootModeName | null;
   readonly labels?: Readonly<Record<string, string>> | undefined;
   readonly userData?: string | undefined;
   readonly callsHome?: boolean | undefined;
@@ -59,8 +60,8 @@ export interface ImageChange {
   readonly url?: string | undefined;
   /** Null: unknown. */
   readonly diskBytes?: number | null | undefined;
-  readonly architecture?: ImageArchitecture | undefined;
-  readonly bootMode?: ImageBootMode | undefined;
+  readonly architecture?: Architecture | undefined;
+  readonly bootMode?: BootModeName | null | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
   /** Null removes it. */
   readonly userData?: string | null | undefined;
@@ -249,7 +250,7 @@ async function applyChange({ tx }: Transaction, image: ImageRow, change: ImageCh
     ...(url !== undefined && { url }),
     ...(diskBytes !== undefined && image.format !== "RAW" && { diskBytes }),
     ...(architecture && { architecture }),
-    ...(bootMode && { bootMode }),
+    ...(bootMode !== undefined && { bootMode }),
     ...(labels && { labels }),
     ...(callsHome !== undefined && { callsHome }),
     ...(userData !== undefined && { userDataBytes: userData === null ? null : userDataBytes(userData) }),

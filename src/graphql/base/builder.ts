@@ -95,11 +95,6 @@ export function needs(scope: Scope): { readonly extensions: { readonly scope: Sc
   return { extensions: { scope } };
 }
 
-/** Deprecation reason of a renamed field. */
-export function renamedTo(name: string): string {
-  return `Renamed: use \`${name}\`.`;
-}
-
 /** The values of an enum from a table of name → description. */
 export function enumValues<Name extends string>(
   meanings: Readonly<Record<Name, string | { readonly description: string }>>,

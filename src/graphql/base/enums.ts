@@ -16,7 +16,7 @@ import { ABORT_MODES, POWER_ON_FAILURE } from "../../lifecycle/interrupts.ts";
 import { NODE_EVENTS, NODE_STATES } from "../../lifecycle/node-states.ts";
 import { FAILURE_POLICIES, OPERATION_STATES, RUN_STATES } from "../../lifecycle/operation-states.ts";
 import { TOUCHES } from "../../lifecycle/touches.ts";
-import { CHECKSUM_ALGORITHMS, IMAGE_ARCHITECTURES, IMAGE_BOOT_MODES, IMAGE_FORMATS } from "../../lifecycle/images.ts";
+import { CHECKSUM_ALGORITHMS, ARCHITECTURES, IMAGE_FORMATS } from "../../lifecycle/images.ts";
 import { BOOT_DEVICES, BOOT_MODES, OPERATION_KINDS, POWER_CHANGES } from "../../lifecycle/verbs.ts";
 import { NODE_FAULTS } from "../../lifecycle/faults.ts";
 import { IDENTITY_KINDS } from "../../lifecycle/identity.ts";
@@ -242,7 +242,7 @@ export const RunPurposeEnum = named("RunPurpose", "Why a run was created.", {
   CLEAN_UP: "Clean-up by the failure policy, which returns the node to AVAILABLE.",
 });
 export const WaitReasonEnum = named("WaitReason", "Reason why a run waits. New values may be added.", WAIT_REASONS);
-export const AnomalyKindEnum = named("CallBackAnomalyKind", "Reason why a callback was rejected.", {
+export const RejectedCallbackKindEnum = named("RejectedCallbackKind", "Reason why a callback was rejected.", {
   LATE: "Its URL belongs to an earlier call of the step, or to work that has ended.",
   DUPLICATE: "A callback to its URL was accepted before.",
   FORGED: "Its URL was never issued.",
@@ -320,19 +320,18 @@ export const PowerActionEnum = named(
   POWER_CHANGES,
 );
 export const BootDeviceEnum = named("BootDevice", "Device from which a machine starts.", BOOT_DEVICES);
-export const BootModeEnum = named("BootMode", "How the firmware of a machine starts a device.", BOOT_MODES);
+export const BootModeEnum = named(
+  "BootMode",
+  "Firmware mode in which a machine starts, or a device or an image is started.",
+  BOOT_MODES,
+);
 export const ImageFormatEnum = named("ImageFormat", "Format of the file of an image.", IMAGE_FORMATS);
 export const ChecksumAlgorithmEnum = named(
   "ChecksumAlgorithm",
   "Hash function by which a file is identified.",
   CHECKSUM_ALGORITHMS,
 );
-export const ImageArchitectureEnum = named(
-  "ImageArchitecture",
-  "Processor architecture that an image is for.",
-  IMAGE_ARCHITECTURES,
-);
-export const ImageBootModeEnum = named("ImageBootMode", "Firmware from which an image starts.", IMAGE_BOOT_MODES);
+export const ArchitectureEnum = named("Architecture", "Processor architecture.", ARCHITECTURES);
 export const ImageMismatchEnum = named(
   "ImageMismatch",
   "Property of an image that a machine contradicts. New values may be added.",

@@ -21,12 +21,12 @@ import { workOnClusters } from "../../store/operation-lists.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { RunGroup } from "../../store/operation-runs.ts";
 import type { Failure, Plan } from "../../store/records.ts";
-import { anomaliesOf } from "../../store/rejected-callbacks.ts";
+import { rejectedCallbacksOf } from "../../store/rejected-callbacks.ts";
 import { attemptsOf, attemptsUnderWay, succeededSteps } from "../../store/attempts.ts";
 import { waitingPositions } from "../../store/slots.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import { cleanedUpAfter, newestWork, runsByIds, unfinishedRuns } from "../../store/runs.ts";
-import type { AnomalyRow } from "../../store/rejected-callbacks.ts";
+import type { RejectedCallbackRow } from "../../store/rejected-callbacks.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { readSite } from "../../store/site.ts";
@@ -74,7 +74,7 @@ export interface Loaders {
     readonly StepLogRow[]
   >;
   /** Rejected callbacks of a run. */
-  readonly anomalies: DataLoader<string, readonly AnomalyRow[]>;
+  readonly rejectedCallbacks: DataLoader<string, readonly RejectedCallbackRow[]>;
   /** Position of a run in the queue for its slot. */
   readonly waitingPosition: DataLoader<string, number | null>;
   /** Durations of earlier attempts of a step. */
@@ -140,7 +140,10 @@ export function createLoaders({ reader }: Pick<Database, "reader">): Loaders {
     succeededSteps: byKey((runIds) => succeededSteps(reader, runIds), new Set()),
     plan: byKey((hashes) => plansByHashes(reader, hashes), null),
     logTail: new DataLoader((steps) => logTails(reader, steps), { cache: false }),
-    anomalies: byKey(async (runIds) => Map.groupBy(await anomaliesOf(reader, runIds), ({ runId }) => runId), []),
+    rejectedCallbacks: byKey(
+      async (runIds) => Map.groupBy(await rejectedCallbacksOf(reader, runIds), ({ runId }) => runId),
+      [],
+    ),
     waitingPosition: byKey((runIds) => waitingPositions(reader, runIds), null),
     attempts: byKey(async (runIds) => Map.groupBy(await attemptsOf(reader, runIds), ({ runId }) => runId), []),
     history: new DataLoader((kinds) => stepHistories(reader, kinds), { cache: false }),

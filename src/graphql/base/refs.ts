@@ -17,15 +17,6 @@ export const RunRef = builder.objectRef<RunRow>("Run");
 export const DriverRef = builder.objectRef<AnyDriver>("Driver");
 export const TransitionRef = builder.objectRef<TransitionRow>("Transition");
 
-/** Anything with a global ID. */
-export const ResourceRef = builder.interfaceRef<object>("Resource").implement({
-  description:
-    "Object with a globally unique, stable ID. Corresponds to Relay's `Node`, a name that the machine has here.",
-  fields: (t) => ({
-    id: t.id({ description: "Global ID. Opaque: store and compare it, do not parse it.", resolve: () => "" }),
-  }),
-});
-
 export const FailureRef = builder.objectRef<Failure>("Failure").implement({
   description: "Failure of a step, run or operation. Secrets are masked.",
   fields: (t) => ({

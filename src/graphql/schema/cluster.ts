@@ -14,7 +14,7 @@ import { clusterFilter, ClusterFilterInput } from "./cluster-filter.ts";
 import { NODES_AS_TEXT, NodeConnection, nodeList, nodeListArgs } from "./node-list.ts";
 import { OperationConnection } from "./operation.ts";
 import { payloadName, refusalFields } from "../base/payload.ts";
-import { ClusterRef, ResourceRef } from "../base/refs.ts";
+import { ClusterRef } from "../base/refs.ts";
 import { ClusterRefInput, NodeSelectorInput, clusterChoice, nodeSelector } from "./selectors.ts";
 
 export const NodeStateCountRef = builder
@@ -33,14 +33,6 @@ export const NodeStateCountRef = builder
 
 builder.objectType(ClusterRef, {
   description: "Named set of nodes with common settings. A node belongs to at most one cluster.",
-  interfaces: [ResourceRef],
-  isTypeOf: (value) =>
-    typeof value === "object" &&
-    value !== null &&
-    "variables" in value &&
-    "project" in value &&
-    !("inputHash" in value) &&
-    !("planHash" in value),
   fields: (t) => ({
     id: t.id({ description: "Global ID: opaque and stable.", resolve: CLUSTER_FIELDS.id.value }),
     name: t.string({ description: "Unique name of the cluster.", resolve: CLUSTER_FIELDS.name.value }),

@@ -4,7 +4,7 @@
  * that GraphQL cannot express are in the descriptions, and the driver checks them.
  */
 import { sentence } from "../../runtime/text.ts";
-import { extendSchema, parse } from "graphql";
+import { extendSchema, isEnumType, parse } from "graphql";
 import type { GraphQLSchema } from "graphql";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import { isName, secretNames, shapeOf } from "../../drivers/settings-shape.ts";
@@ -104,7 +104,7 @@ function fittingFields(shape: ObjectShape, value: JsonObject): Record<string, un
 
 /** Extends the schema by the types of these drivers' settings. Throws if two types would have the same name. */
 export function withDriverSettings(schema: GraphQLSchema, drivers: readonly AnyDriver[]): GraphQLSchema {
-  const types = createTypes(new Set(Object.keys(schema.getTypeMap())));
+  const types = createTypes(schema);
   const discovering = drivers.flatMap((driver) =>
     driver.discover
       ? [
@@ -152,7 +152,8 @@ interface Named {
   readonly field: string;
 }
 
-function createTypes(taken: ReadonlySet<string>) {
+function createTypes(schema: GraphQLSchema) {
+  const taken = new Set(Object.keys(schema.getTypeMap()));
   const made = new Map<string, { readonly driver: string; readonly text: string }>();
 
   function define({ name, driver }: Named, text: string): string {
@@ -177,12 +178,25 @@ function createTypes(taken: ReadonlySet<string>) {
     return define({ ...of, name }, text(name));
   }
 
+  /** The enum of the schema that a setting shares. The driver may accept only some of its values. */
+  function sharedEnum(name: string, { driver, field }: Named, values: readonly string[]): string {
+    const type = schema.getType(name);
+    const unknown = isEnumType(type) ? values.filter((value) => !type.getValue(value)) : values;
+    if (unknown.length > 0)
+      throw new Error(
+        `Driver "${driver.name}" declares that its setting \`${field}\` has values of the enum ${name}, but the schema has ${isEnumType(type) ? `no value ${unknown.join(", ")} in it` : "no such enum"}; correct the setting's \`sharedEnum\`, or leave it out.`,
+      );
+    return name;
+  }
+
   /** The type of an input or output value; also defines the types of objects and enums in it. */
   function typeOf(of: Named, use: "input" | "output"): string {
     const { shape, name, driver } = of;
     switch (shape.kind) {
       case "text":
-        return isEnum(shape) && shape.values ? enumOf(of, shape.values, of.field) : "String";
+        if (!isEnum(shape) || !shape.values) return "String";
+        const shared = textOf(shape.schema, "sharedEnum");
+        return shared === undefined ? enumOf(of, shape.values, of.field) : sharedEnum(shared, of, shape.values);
       case "whole":
         return "Int";
       case "number":

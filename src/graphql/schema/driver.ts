@@ -7,7 +7,7 @@ import { builder, needs } from "../base/builder.ts";
 import { StepDefinitionRef } from "./catalogue.ts";
 import { DriverInterfaceEnum } from "../base/enums.ts";
 import { globalId } from "../base/ids.ts";
-import { DriverRef, ResourceRef } from "../base/refs.ts";
+import { DriverRef } from "../base/refs.ts";
 
 interface Offer {
   readonly kind: InterfaceName;
@@ -40,8 +40,6 @@ function offersOf(driver: AnyDriver): Offer[] {
 
 builder.objectType(DriverRef, {
   description: "Loaded driver.",
-  interfaces: [ResourceRef],
-  isTypeOf: (value) => typeof value === "object" && value !== null && "contract" in value,
   fields: (t) => ({
     id: t.id({ description: "Global ID: opaque and stable.", resolve: ({ name }) => globalId("Driver", name) }),
     name: t.exposeString("name", { description: "Unique name, such as `ipmi`; nodes refer to it." }),

@@ -4,7 +4,7 @@ import { imagesByIds } from "../../store/images.ts";
 import { builder, given, needs } from "../base/builder.ts";
 import type { OutputFields } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
-import { ChecksumAlgorithmEnum, ImageArchitectureEnum, ImageBootModeEnum, ImageFormatEnum } from "../base/enums.ts";
+import { ArchitectureEnum, BootModeEnum, ChecksumAlgorithmEnum, ImageFormatEnum } from "../base/enums.ts";
 import { refusalFields } from "../base/payload.ts";
 import { ImageRef, ImageRefInput, imageChoice } from "./image.ts";
 import { LabelInput } from "./selectors.ts";
@@ -83,15 +83,13 @@ const RegisterImageInput = builder.inputType("RegisterImageInput", {
     }),
     checksum: t.field({ type: ChecksumInput, required: true, description: "Checksum of the file." }),
     architecture: t.field({
-      type: ImageArchitectureEnum,
+      type: ArchitectureEnum,
       required: true,
       description: "Processor architecture.",
     }),
     bootMode: t.field({
-      type: ImageBootModeEnum,
-      required: true,
-      defaultValue: "ANY",
-      description: "Firmware from which it starts.",
+      type: BootModeEnum,
+      description: "Only firmware mode in which it starts. Omitted: it starts in both.",
     }),
     labels: t.field({ type: [LabelInput], description: "Labels of the image." }),
     userData: t.string({
@@ -124,8 +122,11 @@ const UpdateImageInput = builder.inputType("UpdateImageInput", {
       description: "New address of the same file. Unfinished operations download it from there. Not for stored images.",
     }),
     diskBytes: t.field({ type: "ByteCount", description: "Size on the disk, that is unpacked; null if unknown." }),
-    architecture: t.field({ type: ImageArchitectureEnum, description: "Processor architecture." }),
-    bootMode: t.field({ type: ImageBootModeEnum, description: "Firmware from which it starts." }),
+    architecture: t.field({ type: ArchitectureEnum, description: "Processor architecture." }),
+    bootMode: t.field({
+      type: BootModeEnum,
+      description: "Only firmware mode in which it starts; null if it starts in both.",
+    }),
     labels: t.field({ type: [LabelInput], description: "Labels; replaces the present ones." }),
     userData: t.string({
       description: "New default user data; null removes it. Operations that were accepted keep the earlier one.",
@@ -164,6 +165,7 @@ builder.mutationField("registerImages", (t) =>
           description: given(image.description),
           url: given(image.url),
           diskBytes: given(image.diskBytes),
+          bootMode: image.bootMode ?? null,
           labels: labelsOf(image.labels),
           userData: given(image.userData),
         })),
@@ -178,14 +180,13 @@ builder.mutationField("updateImage", (t) =>
     description: "Rename an image, or change its address, its default user data or its properties.",
     args: { input: t.arg({ type: UpdateImageInput, required: true, description: "Changes to make." }) },
     resolve: (_root, { input }, context) => {
-      const { image, ifRevision, name, url, architecture, bootMode, labels, callsHome, ...change } = input;
+      const { image, ifRevision, name, url, architecture, labels, callsHome, ...change } = input;
       return context.services.engine.updateImage(callerOf(context), imageChoice(image), {
         ...change,
         ifRevision: given(ifRevision),
         name: given(name),
         url: given(url),
         architecture: given(architecture),
-        bootMode: given(bootMode),
         labels: labelsOf(labels),
         callsHome: given(callsHome),
       });

@@ -4,9 +4,9 @@ import type { ImageFilter, ImageRef as ImageChoice, ImageRow } from "../../store
 import { builder, given, needs } from "../base/builder.ts";
 import type { InputFields } from "../base/builder.ts";
 import { connectionOf, connectionType, pageArgs, pageRequest } from "../base/connection.ts";
-import { ChecksumAlgorithmEnum, ImageArchitectureEnum, ImageBootModeEnum, ImageFormatEnum } from "../base/enums.ts";
+import { ArchitectureEnum, BootModeEnum, ChecksumAlgorithmEnum, ImageFormatEnum } from "../base/enums.ts";
 import { globalId, keyOf, uuidOrNone } from "../base/ids.ts";
-import { NodeRef, OperationRef, ResourceRef, RunRef } from "../base/refs.ts";
+import { NodeRef, OperationRef, RunRef } from "../base/refs.ts";
 import { LabelRef } from "./node.ts";
 import { WorkResultRef } from "./node-work.ts";
 import { LabelInput } from "./selectors.ts";
@@ -25,8 +25,6 @@ const ChecksumRef = builder.objectRef<Pick<ImageRow, "checksum" | "checksumAlgor
 
 export const ImageRef = builder.objectRef<ImageRow>("Image");
 builder.objectType(ImageRef, {
-  interfaces: [ResourceRef],
-  isTypeOf: (value) => typeof value === "object" && value !== null && "checksumAlgorithm" in value,
   description:
     "Image of an operating system that deployments write to disks. Its content never changes: the checksum identifies it.",
   fields: (t) => ({
@@ -54,13 +52,14 @@ builder.objectType(ImageRef, {
     }),
     checksum: t.field({ type: ChecksumRef, description: "Checksum of the file.", resolve: (image) => image }),
     architecture: t.field({
-      type: ImageArchitectureEnum,
+      type: ArchitectureEnum,
       description: "Processor architecture.",
       resolve: ({ architecture }) => architecture,
     }),
     bootMode: t.field({
-      type: ImageBootModeEnum,
-      description: "Firmware from which it starts.",
+      type: BootModeEnum,
+      nullable: true,
+      description: "Only firmware mode in which it starts; null if it starts in both.",
       resolve: ({ bootMode }) => bootMode,
     }),
     labels: t.field({
@@ -106,12 +105,12 @@ const ImageFilterInput = builder.inputType("ImageFilter", {
   fields: (t) => ({
     nameStartsWith: t.string({ description: "With a name that starts with this text." }),
     architectures: t.field({
-      type: [ImageArchitectureEnum],
+      type: [ArchitectureEnum],
       description: "For one of these architectures; an empty list matches nothing.",
     }),
     bootModes: t.field({
-      type: [ImageBootModeEnum],
-      description: "With one of these boot modes; an empty list matches nothing.",
+      type: [BootModeEnum],
+      description: "That start in one of these firmware modes; an empty list matches nothing.",
     }),
     formats: t.field({
       type: [ImageFormatEnum],

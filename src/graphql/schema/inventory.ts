@@ -9,13 +9,10 @@ import type { Context } from "../base/context.ts";
 import { InventoryChangeKindEnum } from "../base/enums.ts";
 import { globalId, keyOf } from "../base/ids.ts";
 import { isUuid } from "../../runtime/uuid.ts";
-import { ResourceRef } from "../base/refs.ts";
 
 export const InventoryRef = builder.objectRef<InventoryRow>("Inventory");
 InventoryRef.implement({
   description: "Result of one inspection. Kept when later inspections find something else.",
-  interfaces: [ResourceRef],
-  isTypeOf: (value) => typeof value === "object" && value !== null && "takenAt" in value,
   fields: (t) => ({
     id: t.id({ description: "Global ID: opaque and stable.", resolve: ({ id }) => globalId("Inventory", id) }),
     takenAt: t.expose("takenAt", { type: "DateTime", description: "End time of the inspection." }),

@@ -29,7 +29,7 @@ import {
 import { NodeDriverRef, driverShares } from "./node-drivers.ts";
 import { InventoryChangeRef, InventoryConnection, InventoryRef, inventoryDiff } from "./inventory.ts";
 import { OperationConnection } from "./operation.ts";
-import { ClusterRef, FailureRef, NodeRef, ResourceRef, RunRef } from "../base/refs.ts";
+import { ClusterRef, FailureRef, NodeRef, RunRef } from "../base/refs.ts";
 import { TransitionConnection, transitionConnection } from "./transition.ts";
 
 export const LabelRef = builder.objectRef<{ readonly key: string; readonly value: string }>("Label").implement({
@@ -85,8 +85,6 @@ const IdentityConflictRef = builder.objectRef<IdentityConflict>("IdentityConflic
 
 builder.objectType(NodeRef, {
   description: "Bare-metal machine.",
-  interfaces: [ResourceRef],
-  isTypeOf: (value) => typeof value === "object" && value !== null && "powerState" in value && "borrowed" in value,
   fields: (t) => ({
     id: t.id({ description: "Global ID: opaque and stable.", resolve: NODE_FIELDS.id.value }),
     uuid: t.field({

@@ -31,7 +31,7 @@ import {
 } from "../base/enums.ts";
 import { globalId, keyOf } from "../base/ids.ts";
 import { isUuid } from "../../runtime/uuid.ts";
-import { ClusterRef, FailureRef, OperationRef, ResourceRef } from "../base/refs.ts";
+import { ClusterRef, FailureRef, OperationRef } from "../base/refs.ts";
 import { operationFilter, OperationFilterInput } from "./operation-filter.ts";
 import { RunConnection } from "./run.ts";
 import { TransitionConnection, transitionConnection } from "./transition.ts";
@@ -111,8 +111,6 @@ const isFinal = (state: RunState) => !(UNFINISHED_RUN_STATES as readonly RunStat
 
 builder.objectType(OperationRef, {
   description: "Accepted request for work on one or more nodes. Stored before the mutation returns.",
-  interfaces: [ResourceRef],
-  isTypeOf: (value) => typeof value === "object" && value !== null && "inputHash" in value,
   fields: (t) => ({
     id: t.id({ description: "Global ID: opaque and stable.", resolve: ({ id }) => globalId("Operation", id) }),
     uuid: t.field({ type: "UUID", description: "UUID as used in messages and logs.", resolve: ({ id }) => id }),

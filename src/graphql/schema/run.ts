@@ -3,13 +3,13 @@ import { stepUnderWay } from "../../engine/engine.ts";
 import { judgeAbort } from "../../lifecycle/interrupts.ts";
 import { isUnfinished } from "../../lifecycle/operation-states.ts";
 import type { Failure, LeftAs } from "../../store/records.ts";
-import type { AnomalyRow } from "../../store/rejected-callbacks.ts";
+import type { RejectedCallbackRow } from "../../store/rejected-callbacks.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { builder, needs } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";
 import {
-  AnomalyKindEnum,
+  RejectedCallbackKindEnum,
   ErrorCodeEnum,
   NodeStateEnum,
   PowerStateEnum,
@@ -18,13 +18,17 @@ import {
 } from "../base/enums.ts";
 import { globalId, keyOf, uuidOrNone } from "../base/ids.ts";
 import { connectionType } from "../base/connection.ts";
-import { FailureRef, NodeRef, OperationRef, ResourceRef, RunRef } from "../base/refs.ts";
+import { FailureRef, NodeRef, OperationRef, RunRef } from "../base/refs.ts";
 import { StepRef, stepsOf } from "./step.ts";
 
-const AnomalyRef = builder.objectRef<AnomalyRow>("CallBackAnomaly").implement({
+const RejectedCallbackRef = builder.objectRef<RejectedCallbackRow>("RejectedCallback").implement({
   description: "Rejected callback: recorded, without effect on the run.",
   fields: (t) => ({
-    kind: t.field({ type: AnomalyKindEnum, description: "Reason for the rejection.", resolve: ({ kind }) => kind }),
+    kind: t.field({
+      type: RejectedCallbackKindEnum,
+      description: "Reason for the rejection.",
+      resolve: ({ kind }) => kind,
+    }),
     step: t.exposeString("step", {
       nullable: true,
       description: "Step that the run was at, as `interface.name`; null if all its steps had ended.",
@@ -70,8 +74,6 @@ const MachineConditionRef = builder.objectRef<LeftAs>("MachineCondition").implem
 
 builder.objectType(RunRef, {
   description: "Part of an operation on one node.",
-  interfaces: [ResourceRef],
-  isTypeOf: (value) => typeof value === "object" && value !== null && "planHash" in value,
   fields: (t) => ({
     id: t.id({ description: "Global ID: opaque and stable.", resolve: ({ id }) => globalId("Run", id) }),
     operation: t.field({
@@ -153,10 +155,10 @@ builder.objectFields(RunRef, (t) => ({
     description: "Whether a step of a best-effort operation failed: data that it should have removed may still exist.",
     resolve: ({ errors }) => errors.length > 0,
   }),
-  anomalies: t.field({
-    type: [AnomalyRef],
+  rejectedCallbacks: t.field({
+    type: [RejectedCallbackRef],
     description: "Rejected callbacks of the run, oldest first; at most 100 are recorded.",
-    resolve: async ({ id }, _args, { load }) => [...(await load.anomalies.load(id))],
+    resolve: async ({ id }, _args, { load }) => [...(await load.rejectedCallbacks.load(id))],
   }),
   machineCondition: t.field({
     type: MachineConditionRef,

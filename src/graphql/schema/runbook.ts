@@ -8,7 +8,6 @@ import { callerOf } from "../base/context.ts";
 import type { Context } from "../base/context.ts";
 import { globalId, keyOf, uuidOrNone } from "../base/ids.ts";
 import { payloadName, refusalFields } from "../base/payload.ts";
-import { ResourceRef } from "../base/refs.ts";
 import { DriverInterfaceEnum } from "../base/enums.ts";
 
 export const StepInput = builder.inputType("StepInput", {
@@ -70,8 +69,6 @@ const RunbookPhaseEnum = builder.enumType("RunbookPhase", {
 
 export const RunbookRef = builder.objectRef<RunbookRow>("Runbook");
 builder.objectType(RunbookRef, {
-  interfaces: [ResourceRef],
-  isTypeOf: (value) => typeof value === "object" && value !== null && "steps" in value,
   description:
     "Named list of steps for `cleanNodes(runbook:)` or `deployNodes(runbook:)`. An operation runs the steps that the runbook has when the request is accepted.",
   fields: (t) => ({

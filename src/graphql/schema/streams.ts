@@ -1,15 +1,12 @@
-/** Subscriptions for nodes and operations: types for the streams of src/feed. */
+/** The subscription `nodeTransitions`, and what streams share: bookmarks, resets, the error of an unknown object. */
 import { GraphQLError } from "graphql";
 import { nodeStream } from "../../feed/node-stream.ts";
 import type { NodeStreamItem } from "../../feed/node-stream.ts";
-import { operationStream } from "../../feed/operation-stream.ts";
-import type { OperationUpdate } from "../../feed/operation-stream.ts";
 import { builder, needs } from "../base/builder.ts";
 import { badInput, logCursorOf } from "../base/connection.ts";
 import { logCursorText } from "../base/log-cursor.ts";
 import { StreamResetReasonEnum } from "../base/enums.ts";
-import { keyOf, uuidOrNone } from "../base/ids.ts";
-import { NodeRef, OperationRef, RunRef, TransitionRef } from "../base/refs.ts";
+import { NodeRef, TransitionRef } from "../base/refs.ts";
 import { NodeFilterInput, streamFilter } from "./selectors.ts";
 import type { EventKey } from "../execution/event-scope.ts";
 
@@ -123,42 +120,5 @@ builder.subscriptionField("nodeTransitions", (t) =>
     },
     resolve: (item) => (item.kind === "transition" ? item.row : item),
     extensions: { ...needs("READ").extensions, eventKey },
-  }),
-);
-
-const OperationUpdateRef = builder.objectRef<OperationUpdate>("OperationUpdate").implement({
-  description: "Item of the stream `operationUpdates`.",
-  fields: (t) => ({
-    cursor: t.string({
-      description: "Position in the log at that time.",
-      resolve: ({ cursor }) => logCursorText(cursor),
-    }),
-    operation: t.field({
-      type: OperationRef,
-      description: "Operation as of this position.",
-      resolve: ({ operation }, _args, { brought }) => brought.operation(operation),
-    }),
-    run: t.field({
-      type: RunRef,
-      nullable: true,
-      description: "Run that changed; null if the operation itself changed, as in the first and last item.",
-      resolve: ({ run }, _args, { brought }) => (run === null ? null : brought.run(run)),
-    }),
-  }),
-});
-
-builder.subscriptionField("operationUpdates", (t) =>
-  t.field({
-    type: OperationUpdateRef,
-    ...needs("READ"),
-    description:
-      "Updates of one operation until it is final; then the stream completes. The first item is the present state, so no important change is missed after a reconnect. When the replica shuts down, the connection closes and the stream does not complete: subscribe again. An unknown operation is the error NOT_FOUND.",
-    args: { id: t.arg.id({ required: true, description: "Global ID or UUID of the operation." }) },
-    subscribe: async (_root, { id }, { services, load }) => {
-      const operation = await load.operation.load(uuidOrNone(keyOf("Operation", id)));
-      if (!operation) throw notFound(`Operation ${JSON.stringify(id)} does not exist.`);
-      return operationStream(services, operation.id);
-    },
-    resolve: (update) => update,
   }),
 );

@@ -29,7 +29,7 @@ import { NodeRef, OperationRef, RunRef, TransitionRef } from "../base/refs.ts";
 import { NodeFilterInput, nodeFilter } from "./selectors.ts";
 
 builder.objectType(TransitionRef, {
-  // Not a `Resource`: it cannot be fetched by ID, and its `operation` and `target` are nullable, unlike those of a run.
+  // It cannot be fetched by ID, and its `operation` and `target` are nullable, unlike those of a run.
   description: "State change of a node. Written in the same database transaction as the change itself.",
   isTypeOf: (value) => typeof value === "object" && value !== null && "toState" in value,
   fields: (t) => ({

@@ -562,8 +562,8 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
           id: text(row["id"]),
           kind: text(row["kind"]),
           state: text(row["state"]),
-          interrupt: textOrNull(row["wish"]),
-          interruptBy: textOrNull(row["wish_by"]),
+          interrupt: textOrNull(row["interrupt"]),
+          interruptBy: textOrNull(row["interrupt_by"]),
           key: textOrNull(row["idempotency_key"]),
           batch: textOrNull(row["batch"]),
           onFailure: text(row["on_failure"]),
@@ -580,7 +580,7 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
           nodeName: text(row["node_name"]),
           purpose: text(row["purpose"]),
           state: text(row["state"]),
-          interrupt: textOrNull(row["wish"]),
+          interrupt: textOrNull(row["interrupt"]),
           waitReason: textOrNull(row["wait_reason"]),
           owner: textOrNull(row["owner"]),
           planHash: text(row["plan_hash"]),
@@ -589,7 +589,7 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
           secret: textOrNull(row["callback_secret"]),
           generation: Number(row["generation"]),
           failure: failureOf(row["failure"]),
-          undoneFailure: failureOf(row["wish_failure"]),
+          undoneFailure: failureOf(row["interrupt_failure"]),
           createdAt: wall(row["created_at"]),
           finishedAt: time(row["finished_at"]),
         });
@@ -635,7 +635,7 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
           t: wall(row["at"]),
         });
         break;
-      case "anomalies":
+      case "rejected_callbacks":
         rejectedCallbacks.set(text(row["run_id"]), (rejectedCallbacks.get(text(row["run_id"])) ?? 0) + 1);
         break;
       case "step_log":

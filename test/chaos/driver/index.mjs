@@ -184,11 +184,12 @@ export default function createChaos() {
   const retries = { times: 6, backoffSeconds: 0.5 };
 
   return {
-    contract: 1,
+    contract: 2,
     name: "chaos",
     version: "0.1.0",
     description: "Machines of the chaos arena.",
     settings,
+    variables: z.looseObject({}),
     power: {
       read: (call) => power(call, "read"),
       set: (call, action) => power(call, `set ${action}`),

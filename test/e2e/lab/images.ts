@@ -44,7 +44,7 @@ export async function registerImages(
     return { sizeBytes: statSync(file).size, checksum: { algorithm: "SHA256", value: await checksum(file) } };
   };
   const [good, large] = [await of(COMPRESSED), await of(LARGE)];
-  const common = { format: "RAW_ZST", architecture: "X64", bootMode: "ANY" };
+  const common = { format: "RAW_ZST", architecture: "X64" };
   const diskBytes = statSync(raw).size;
   const flipped = good.checksum.value.replaceAll(/^./g, (digit) => (digit === "0" ? "1" : "0"));
   const images = [

@@ -92,10 +92,7 @@ export async function giveAgent(
     ...(others.length > 0 ? [{ kinds: others, driver: fakeOf(machine) }] : []),
   ];
   // An IPMI BMC does not report the MAC by which the machine is known when it boots over the network.
-  const own =
-    machine.bmc === "IPMI"
-      ? { driver: { ipmi: { bootMode: machine.firmware === "BIOS" ? "LEGACY" : "UEFI" } }, macs: [machine.mac] }
-      : {};
+  const own = machine.bmc === "IPMI" ? { driver: { ipmi: { bootMode: machine.firmware } }, macs: [machine.mac] } : {};
   await api.mutate(
     "updateNodes",
     "UpdateNodesInput",
