@@ -11,7 +11,7 @@ function rulesPage(): string {
   const tests = ruleTests();
   return paragraphs(
     "# Rules",
-    "What operators, client developers and driver authors can rely on, and the tests that hold each rule. A test holds a rule if its title ends in the rule's id, as in `… [R-057]`; `npm test` fails for a rule without a test. `npm run races`, `npm run model` and `npm run kills` check random work against the same rules, for as long as you let them run. Ids are permanent, so that they may be quoted: a number that is missing belongs to no rule, and is not given again.",
+    "What operators, client developers and driver authors can rely on, and the tests that hold each rule. A test holds a rule if its title ends in the rule's id, as in `… [R-057]`; `npm test` fails for a rule without a test. The tools `races`, `model` and `kills` (`npm run tool`) check random work against the same rules, for as long as you let them run. Ids are permanent, so that they may be quoted: a number that is missing belongs to no rule, and is not given again.",
     ...RULES.flatMap(({ title, rules }) => [
       `## ${title}`,
       table(

@@ -1,4 +1,4 @@
-/** A hundred races with a fixed seed. `races.long.test.ts` runs a thousand, `npm run races` as many as one likes. */
+/** A hundred races with a fixed seed. `races.long.test.ts` runs a thousand, the tool `races` as many as one likes. */
 import { expect, test } from "vitest";
 import { testDatabase } from "../support/database.ts";
 import { runRaces } from "./races.ts";
