@@ -1,4 +1,4 @@
-/** `npm run test:hardware`: tests that need programs or machines which a plain checkout does not have. */
+/** `npm run tool -- hardware-tests`: tests that need programs or machines which a plain checkout does not have. */
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({

@@ -78,7 +78,8 @@ const PEERS: readonly Server[] = [
 
 export async function measureLists(testbed: Testbed, options: ListsOptions): Promise<void> {
   const peers = existsSync(here("peers/node_modules")) ? PEERS : [];
-  if (peers.length === 0) console.log("  the peers are not installed; run: npm run bench:peers");
+  if (peers.length === 0)
+    console.log("  the peers are not installed; run: npm ci --prefix bench/peers --ignore-scripts");
   for (const count of options.nodes) await measureTable(testbed, count, [...HAND_WRITTEN, OSTLER, ...peers], options);
 }
 

@@ -1,6 +1,7 @@
 /**
- * The load of `npm run soak`, through the public API only: groups of nodes go through cycles, some nodes are aborted,
- * some operations are stopped and restarted, and streams of all kinds connect, stay for a while and disconnect.
+ * The load of `npm run tool -- soak`, through the public API only: groups of nodes go through cycles, some nodes are
+ * aborted, some operations are stopped and restarted, and streams of all kinds connect, stay for a while and
+ * disconnect.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { WebSocket } from "ws";

@@ -1,8 +1,8 @@
 /**
- * `npm run soak`: runs one service under load for a long time (soak-traffic.ts) and checks that its memory and other
- * resources do not grow. Every ten seconds the service reports its resources after a garbage collection; a regression
- * over the second half of the time gives the growth per hour. No timing is evaluated, so it can run beside other load.
- * The tables grow, because they keep the history; they are printed but not evaluated.
+ * `npm run tool -- soak`: runs one service under load for a long time (soak-traffic.ts) and checks that its memory and
+ * other resources do not grow. Every ten seconds the service reports its resources after a garbage collection; a
+ * regression over the second half of the time gives the growth per hour. No timing is evaluated, so it can run beside
+ * other load. The tables grow, because they keep the history; they are printed but not evaluated.
  *
  * Options: --minutes 24 --nodes 200 --streams 24. Exits with 1 if a resource grows, or after an unexpected error.
  */
@@ -72,7 +72,7 @@ async function main(): Promise<void> {
   });
   const samples: Sample[] = [];
   const start = performance.now();
-  console.log(`soak: npm run soak -- --minutes ${MINUTES} --nodes ${values.nodes} --streams ${values.streams}`);
+  console.log(`soak: npm run tool -- soak --minutes ${MINUTES} --nodes ${values.nodes} --streams ${values.streams}`);
   while (performance.now() - start < MINUTES * 60_000) {
     await delay(POLL_MS);
     const sample = { minute: (performance.now() - start) / 60_000, ...(await takeSample(service, sql)) };

@@ -1,7 +1,8 @@
 /**
- * `npm run language`: finds the words of docs/language-rules.ts in code, comments, messages, tests and documentation.
- * Fails for a file with more of them than docs/language-exceptions.json lists, and for one with fewer: the list only
- * shrinks. `--update` lowers the list. `npm run language -- src/engine` prints all findings below the given paths.
+ * `npm run tool -- language`: finds the words of docs/language-rules.ts in code, comments, messages, tests and
+ * documentation. Fails for a file with more of them than docs/language-exceptions.json lists, and for one with fewer:
+ * the list only shrinks. `--update` lowers the list. `npm run tool -- language src/engine` prints all findings below
+ * the given paths.
  */
 import { existsSync, globSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -156,7 +157,7 @@ function main(args: readonly string[]): void {
   }
   const { excess, stale } = compare(findings, readExceptions());
   for (const finding of excess) process.stderr.write(`${describe(finding)}\n`);
-  for (const line of stale) process.stderr.write(`${line}; run \`npm run language -- --update\` and commit.\n`);
+  for (const line of stale) process.stderr.write(`${line}; run \`npm run tool -- language --update\` and commit.\n`);
   if (excess.length + stale.length > 0) process.exitCode = 1;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The word list of `npm run language`: words that the project does not use, with what to write (docs/glossary.md).
- * A word that is legitimate more often than not stays out of it.
+ * The word list of `npm run tool -- language`: words that the project does not use, with what to write
+ * (docs/glossary.md). A word that is legitimate more often than not stays out of it.
  */
 
 export interface Rule {

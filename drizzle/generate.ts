@@ -1,5 +1,5 @@
 /**
- * `npm run migrations:generate -- --name <what>`: a migration from src/store/tables.ts, by drizzle-kit, with the SQL that
+ * `npm run tool -- migration --name <what>`: a migration from src/store/tables.ts, by drizzle-kit, with the SQL that
  * records changes of nodes, if it has changed. The options are those of `drizzle-kit generate`.
  */
 import { spawnSync } from "node:child_process";

@@ -1,5 +1,5 @@
 /**
- * The SQL that records changes of nodes, made of the lists in src/store/change-fields.ts. `npm run migrations:generate`
+ * The SQL that records changes of nodes, made of the lists in src/store/change-fields.ts. `npm run tool -- migration`
  * adds the statements that differ from those of all migrations to the new one; `test/store/migrations.test.ts` fails
  * while one differs.
  */

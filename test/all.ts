@@ -77,7 +77,15 @@ const TCP_SAMPLE = [
 const CHAOS = "test/chaos/chaos.long.test.ts";
 /** All but the chaos run, whose promises with limits in seconds mean little beside other tests. */
 const LONG_FILES = globSync("test/**/*.long.test.ts", { cwd: ROOT }).filter((file) => file !== CHAOS);
-const LONG_SAMPLE = ["test/clients/", "test/client/", "test/drivers/", "test/durability/races.long.test.ts"];
+const LONG_SAMPLE = [
+  "test/clients/",
+  "test/clients-page.long.test.ts",
+  "test/client/",
+  "test/drivers/",
+  "test/durability/races.long.test.ts",
+  "test/durability/model.long.test.ts",
+  "test/store/",
+];
 
 const PARTS: readonly Part[] = [
   {

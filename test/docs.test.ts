@@ -39,6 +39,12 @@ test("every printed page is what the code prints [R-010]", () => {
   expect(stale.map(({ file }) => file)).toEqual([]);
 });
 
+test("no printed page is left of a section or a mutation that is gone", () => {
+  const printed = new Set(printedPages().map(({ file }) => `docs/${file}`));
+  const pages = PAGES.filter(({ text }) => text.startsWith("<!-- Printed by"));
+  expect(pages.map(({ file }) => file).filter((file) => !printed.has(file))).toEqual([]);
+});
+
 test("every mutation has a page with an example and an entry in the index", () => {
   expect(VERB_ENTRIES.map(({ mutation }) => mutation).toSorted()).toEqual(mutations);
   expect(REQUESTS.map(({ mutation }) => mutation).toSorted()).toEqual(mutations);

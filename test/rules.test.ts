@@ -1,4 +1,4 @@
-/** The rules of docs/rules.md: each is held by a test whose title ends in its id. */
+/** The rules of docs/rules: each is held by a test whose title ends in its id. */
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -4,7 +4,7 @@ import { CONFIGURATION_PAGE } from "./configuration.ts";
 import { ERRORS_PAGE } from "./errors.ts";
 import { LIFECYCLE_PAGE } from "./lifecycle.ts";
 import type { Page } from "./markdown.ts";
-import { RULES_PAGE } from "./rules.ts";
+import { rulePages } from "./rules.ts";
 import { verbPages } from "./verb-pages.ts";
 
 export interface PrintedPage {
@@ -17,7 +17,7 @@ const PAGES: readonly Page[] = [
   ARCHITECTURE_PAGE,
   LIFECYCLE_PAGE,
   ...verbPages(),
-  RULES_PAGE,
+  ...rulePages(),
   ERRORS_PAGE,
   CONFIGURATION_PAGE,
 ];

@@ -1,9 +1,10 @@
 /**
- * `npm run change-cuts`: clients follow nodes, operations and clusters with the streams of changes, half of them over
- * WebSocket, half over server-sent events, with filters and without, while others change the fleet in all visible ways.
- * 200 times a connection is cut, also during a snapshot, and its client resumes from its last cursor; five times the
- * service is killed with SIGKILL and started again on its embedded database. Afterwards each client has exactly what
- * the lists have, field by field, no object went back to an earlier revision, and none left that had to stay.
+ * `npm run tool -- change-cuts`: clients follow nodes, operations and clusters with the streams of changes, half of
+ * them over WebSocket, half over server-sent events, with filters and without, while others change the fleet in all
+ * visible ways. 200 times a connection is cut, also during a snapshot, and its client resumes from its last cursor;
+ * five times the service is killed with SIGKILL and started again on its embedded database. Afterwards each client has
+ * exactly what the lists have, field by field, no object went back to an earlier revision, and none left that had to
+ * stay.
  *
  * Options: --cuts 200 --kills 5 --nodes 150 --seed N. Prints the seed, a line per check, and `N passed, N failed`.
  */

@@ -1,7 +1,7 @@
 /**
- * `npm run cuts`: 50 clients follow the log, half of them over WebSocket, half over server-sent events, while another
- * process writes 20,000 transitions. 200 times a connection is cut, and its client resumes from its last cursor.
- * Afterwards each client has received every transition once, in the order of the log and of each node.
+ * `npm run tool -- cuts`: 50 clients follow the log, half of them over WebSocket, half over server-sent events, while
+ * another process writes 20,000 transitions. 200 times a connection is cut, and its client resumes from its last
+ * cursor. Afterwards each client has received every transition once, in the order of the log and of each node.
  *
  * Options: --clients 50 --cuts 200 --transitions 20000 --seed N. Prints the seed and a line per check.
  */

@@ -7,7 +7,7 @@ import { expect, onTestFinished, test } from "vitest";
 
 const KILLS = fileURLToPath(new URL("kills.ts", import.meta.url));
 
-test("all checks of `npm run kills` pass when the service is not killed", async () => {
+test("all checks of `npm run tool -- kills` pass when the service is not killed", async () => {
   const child = spawn(process.execPath, [KILLS, "--nodes", "5", "--kills", "0"], {
     stdio: ["ignore", "pipe", "ignore"],
   });

@@ -1,8 +1,8 @@
 /**
- * `npm run kills`: runs 500 commissions on the embedded database and kills the service with SIGKILL in the middle,
- * three times. A subscriber follows the log across the kills. Afterwards every node is ACTIVE, replaying the log gives
- * the table of nodes, the subscriber has missed nothing and received nothing twice, and no step that must not run twice
- * ran twice.
+ * `npm run tool -- kills`: runs 500 commissions on the embedded database and kills the service with SIGKILL in the
+ * middle, three times. A subscriber follows the log across the kills. Afterwards every node is ACTIVE, replaying the
+ * log gives the table of nodes, the subscriber has missed nothing and received nothing twice, and no step that must not
+ * run twice ran twice.
  *
  * Options: --nodes 500 --kills 3 --seed N. Prints the seed, a line per check, and finally `N passed, N failed`.
  */

@@ -1,6 +1,6 @@
 /**
- * The short form of `npm run model`: one round, or a few if random choices and the load of the machine produced too few
- * events.
+ * The short form of `npm run tool -- model`: one round, or a few if random choices and the load of the machine produced
+ * too few events.
  */
 import { expect, test } from "vitest";
 import { runModel } from "./model.ts";

@@ -1,7 +1,7 @@
 /**
- * `npm run model`: random requests, random faults and random deaths of processes against a model of what must come of
- * them. One engine takes the requests and does no work; two others, in processes of their own, do the work and are
- * killed. In rounds: a number of actions, then every obstacle is removed (holds, flags, limits, faults), and then
+ * `npm run tool -- model`: random requests, random faults and random deaths of processes against a model of what must
+ * come of them. One engine takes the requests and does no work; two others, in processes of their own, do the work and
+ * are killed. In rounds: a number of actions, then every obstacle is removed (holds, flags, limits, faults), and then
  * everything must end, be as the rules say (rules.ts), and every node must be fit for work.
  *
  * Options: --seed N --actions 2000 --nodes 16 --round 150 (actions in one) --kill 60 (actions between two kills).

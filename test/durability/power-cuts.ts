@@ -1,9 +1,9 @@
 /**
- * `npm run power-cuts`: cuts the power of a service on the embedded database. Its folder is on an ext4 file system in a
- * loop device, which is shut down without a flush of its journal: whatever was not synchronized is lost, as at a power
- * cut. The cuts begin at the first start of a folder, and at the first start after an upgrade from a release without a
- * password, before the service is ready and 1 to 45 s after it. After each cut the service has to start again, with all
- * that it had acknowledged.
+ * `npm run tool -- power-cuts`: cuts the power of a service on the embedded database. Its folder is on an ext4 file
+ * system in a loop device, which is shut down without a flush of its journal: whatever was not synchronized is lost, as
+ * at a power cut. The cuts begin at the first start of a folder, and at the first start after an upgrade from a release
+ * without a password, before the service is ready and 1 to 45 s after it. After each cut the service has to start
+ * again, with all that it had acknowledged.
  *
  * Needs Linux, root, loop devices, and the programs losetup, mkfs.ext4 and perl.
  *

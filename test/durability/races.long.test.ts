@@ -1,4 +1,4 @@
-/** The short form of `npm run races`: a thousand races. */
+/** The short form of `npm run tool -- races`: a thousand races. */
 import { expect, test } from "vitest";
 import { runRaces } from "./races.ts";
 import { testDatabase } from "../support/database.ts";

@@ -1,7 +1,7 @@
 /**
- * `npm run races`: concurrent aborts, withdrawals, stops and natural ends. On a temporary database two engines run
- * operations of one to four nodes each, many at the same time. Each operation is aborted or stopped close to the end of
- * one of its steps, once or twice, by operation, by nodes or by cluster. The answers, the stored data and the
+ * `npm run tool -- races`: concurrent aborts, withdrawals, stops and natural ends. On a temporary database two engines
+ * run operations of one to four nodes each, many at the same time. Each operation is aborted or stopped close to the
+ * end of one of its steps, once or twice, by operation, by nodes or by cluster. The answers, the stored data and the
  * witnesses' records of each are checked against the rules in rules.ts.
  *
  * Options: --seed N --count 10000 --lanes 40. Prints the seed, the numbers of outcomes, and the history of each failed

@@ -1,5 +1,5 @@
 /**
- * `npm run stalled-changes`: readers of `nodeChanges` that stop reading beside 50,000 changes. Half of them use
+ * `npm run tool -- stalled-changes`: readers of `nodeChanges` that stop reading beside 50,000 changes. Half of them use
  * WebSocket, half server-sent events; each has a filter of its own, so that nothing is shared, and every third one
  * stops in the middle of a snapshot. Some read on after two seconds, the others only when the service has disconnected
  * them. Two healthy readers follow meanwhile, and requests are made one after the other.

@@ -1,9 +1,9 @@
 /**
- * `npm run stalled`: readers that do not read. One healthy subscriber receives 20 transitions a second. Meanwhile 100
- * others (half over WebSocket, half over server-sent events) stop reading after their first item and reconnect whenever
- * they are disconnected, one reads a row a second, and 10,000 connect and disconnect. Prints the memory of the service
- * and the latency of the healthy subscriber every ten seconds. Finally memory is at its initial value, and the healthy
- * subscriber has missed nothing.
+ * `npm run tool -- stalled`: readers that do not read. One healthy subscriber receives 20 transitions a second.
+ * Meanwhile 100 others (half over WebSocket, half over server-sent events) stop reading after their first item and
+ * reconnect whenever they are disconnected, one reads a row a second, and 10,000 connect and disconnect. Prints the
+ * memory of the service and the latency of the healthy subscriber every ten seconds. Finally memory is at its initial
+ * value, and the healthy subscriber has missed nothing.
  *
  * Options: --seconds 180 --readers 100 --leavers 10000.
  */

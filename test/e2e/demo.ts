@@ -1,6 +1,6 @@
 /**
- * `npm run demo:vm`: the lab of the end-to-end test, kept running for people without a spare server. Prints the address
- * of GraphiQL and the mutations to paste. Ctrl-C ends everything.
+ * `npm run tool -- demo-vm`: the lab of the end-to-end test, kept running for people without a spare server. Prints the
+ * address of GraphiQL and the mutations to paste. Ctrl-C ends everything.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection, createServer } from "node:net";

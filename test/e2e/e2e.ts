@@ -1,6 +1,6 @@
 /**
- * `npm run e2e`: installs an operating system on virtual machines behind simulated BMCs, through the API, and shows
- * that each failure stays with its node. docs/e2e.md describes it.
+ * `npm run tool -- e2e`: installs an operating system on virtual machines behind simulated BMCs, through the API, and
+ * shows that each failure stays with its node. docs/e2e.md describes it.
  *
  * `--short` installs one machine, `--only NAME,NAME` runs these scenarios, `--list` prints them, `--keep` keeps the
  * files of the machines, `--rebuild` builds the image and the agent again. Prints a line for each check, the seconds of

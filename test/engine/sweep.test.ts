@@ -260,22 +260,6 @@ describe("process that is killed", () => {
     expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
     expect(await unsound(ostler)).toEqual([]);
   });
-
-  test("process that is killed at random moments under load: no work is lost and none hangs [R-131]", async () => {
-    const nodes = await ostler.aNode().with("fake", { delayMs: 4 }).times(30);
-    const id = await ostler.begin("COMMISSION", nodes, { maxParallel: 20, onFailure: "LEAVE" });
-    for (const entries of [40, 120]) {
-      const victim = await ostler.inAnotherProcess();
-      await eventually(`${entries} steps are entered`, () => ostler.entriesOfSteps() >= entries);
-      await victim.kill();
-      await ostler.leasesRunOut();
-      expect(await unsound(ostler)).toEqual([]);
-    }
-    await ostler.engine.start();
-    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
-    expect(Object.values(await ostler.nodeStates())).toEqual(nodes.map(() => "ACTIVE"));
-    expect(await unsound(ostler)).toEqual([]);
-  });
 });
 
 describe("owner that loses its lease", () => {

@@ -855,7 +855,7 @@ describe("deleting nodes", () => {
     });
     expect(errors).toHaveLength(3);
     const { deleteNodes } = await ostler.query(
-      "mutation Delete($names: [String!]!) { deleteNodes(input: { nodes: { names: $names } }) { results { ref accepted error { code } } } }",
+      "mutation Delete($names: [String!]!) { deleteNodes(input: { nodes: { names: $names } }) { results { ref error { code } } } }",
       { names: [free.name, guarded.name] },
     );
     expect(deleteNodes).toEqual({

@@ -1,5 +1,5 @@
 /**
- * `npm run certificates`: runs the conformance suite on every bundled driver, on simulated machines, and writes
+ * `npm run tool -- certificates`: runs the conformance suite on every bundled driver, on simulated machines, and writes
  * docs/certificates.md. Needs the programs of Debian's packages `openipmi` and `ipmitool`.
  */
 import { writeFileSync } from "node:fs";
@@ -101,7 +101,7 @@ for (const [machine, certify] of sections) {
 }
 const head = `# Certificates of the bundled drivers
 
-What \`npm run certificates\` printed: the conformance suite, run on simulated machines. Programs of Debian's packages \`openipmi\` and \`ipmitool\` are needed.
+What \`npm run tool -- certificates\` printed: the conformance suite, run on simulated machines. Programs of Debian's packages \`openipmi\` and \`ipmitool\` are needed.
 `;
 writeFileSync(PAGE, [head, ...pages].join("\n"));
 process.exit(failed === 0 ? 0 : 1);

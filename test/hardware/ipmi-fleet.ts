@@ -1,8 +1,8 @@
 /**
- * `npm run hardware`: an end-to-end test with the real protocol. The service runs in a separate process with the
- * drivers `ipmi` and `fake` and its embedded database, and ipmitool reaches 22 simulated BMCs (ipmi_sim). The test uses
- * only GraphQL over HTTP and a WebSocket subscription. It reads the effects from the power and the journal of each BMC,
- * not from the service.
+ * `npm run tool -- hardware`: an end-to-end test with the real protocol. The service runs in a separate process with
+ * the drivers `ipmi` and `fake` and its embedded database, and ipmitool reaches 22 simulated BMCs (ipmi_sim). The test
+ * uses only GraphQL over HTTP and a WebSocket subscription. It reads the effects from the power and the journal of each
+ * BMC, not from the service.
  *
  * Twenty nodes work, one has a wrong password, one has a dead BMC. The test commissions, switches, inspects, fails and
  * aborts them, and commissions them again with a `kill -9` in the middle. At the end it searches all output for

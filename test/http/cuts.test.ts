@@ -1,6 +1,6 @@
 /**
- * The short form of `npm run cuts`, `npm run change-cuts`, `npm run stalled` and `npm run stalled-changes`: what those
- * show over a long time, for a moment and by counting.
+ * The short form of the tools `cuts`, `change-cuts`, `stalled` and `stalled-changes`: what those show over a long time,
+ * for a moment and by counting.
  */
 import { expect, test, vi } from "vitest";
 import { move } from "../../src/engine/transaction.ts";

@@ -1,4 +1,4 @@
-/** `npm run mutations` applies the defects; this checks that each can still be applied. */
+/** `npm run tool -- mutations` applies the defects; this checks that each can still be applied. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";

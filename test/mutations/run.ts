@@ -1,7 +1,7 @@
 /**
- * `npm run mutations`: shows that `npm test` can fail. Applies each deliberate defect of list.ts to a copy of the
- * repository, runs the tests that should find it, then, if they pass, the whole fast tier, and prints the first test
- * that fails. A defect that no test finds is a missing test.
+ * `npm run tool -- mutations`: shows that `npm test` can fail. Applies each deliberate defect of list.ts to a copy of
+ * the repository, runs the tests that should find it, then, if they pass, the whole fast tier, and prints the first
+ * test that fails. A defect that no test finds is a missing test.
  *
  * Options: --only M01,M02; --related (does not run the whole fast tier). Ends `N passed, N failed`.
  */

@@ -1,4 +1,4 @@
-/** The simulated Redfish BMC, through HTTP as a client sees it. Other clients judge it with `npm run bmc:check`. */
+/** The simulated Redfish BMC, as a client sees it. Other clients judge it with `npm run tool -- bmc-check`. */
 import { connect } from "node:tls";
 import { createServer } from "node:http";
 import { once } from "node:events";

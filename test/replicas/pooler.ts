@@ -1,5 +1,5 @@
 /**
- * `npm run test:pooler`: the service behind a PgBouncer in transaction mode, as installed on this computer (Debian:
+ * `npm run tool -- pooler`: the service behind a PgBouncer in transaction mode, as installed on this computer (Debian:
  * `apt install pgbouncer`). An API replica and a worker replica use it for everything except one LISTEN connection
  * each. A fleet is commissioned while a subscriber follows, PgBouncer is restarted in the middle, and one replica is
  * killed. Finally the start without a separate LISTEN address must be refused.

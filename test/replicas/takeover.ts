@@ -1,7 +1,7 @@
 /**
- * `npm run takeover`: measures how long work rests when its replica dies. Each node is inside a step that takes hours.
- * A replica is killed with SIGKILL, and for each of its steps the time until another replica enters it is measured.
- * Then a new replica replaces it, and so on.
+ * `npm run tool -- takeover`: measures how long work rests when its replica dies. Each node is inside a step that takes
+ * hours. A replica is killed with SIGKILL, and for each of its steps the time until another replica enters it is
+ * measured. Then a new replica replaces it, and so on.
  *
  * Options: --kills 20 --replicas 3 --nodes 60. Prints a line per kill, p50 and the maximum of all steps, and finally `N
  * passed, N failed`.

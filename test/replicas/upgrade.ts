@@ -1,6 +1,6 @@
 /**
- * `npm run test:upgrade`: replaces the replicas of an older release one by one with this one, with work in progress. A
- * fleet is commissioned, and a subscriber moves from replica to replica with its cursor. In the middle an old replica
+ * `npm run tool -- upgrade`: replaces the replicas of an older release one by one with this one, with work in progress.
+ * A fleet is commissioned, and a subscriber moves from replica to replica with its cursor. In the middle an old replica
  * starts once more on the new release's data, as after a rollback. The new release adds a migration with a column.
  * Finally nothing is lost, doubled or illegal.
  *

@@ -142,6 +142,15 @@ test("transaction that is idle between two statements is ended after a limit", a
   expect(await database.transaction(idle)).toBe("30s");
 });
 
+test("a new connection sends no statement of its own: a read of its types, lost with it, would be an error without a receiver", async () => {
+  await using given = await testDatabase();
+  const texts: string[] = [];
+  await using database = await openDatabase({ connection: given.connection, onStatement: (text) => texts.push(text) });
+  const [row] = await database.bounded.execute(sql`select array['a', null] as words, array[1.5::real] as numbers`);
+  expect(row).toEqual({ words: ["a", null], numbers: [1.5] });
+  expect(texts).toHaveLength(1);
+});
+
 test("pooler is not detected without one", async () => {
   await using given = await testDatabase();
   await using database = await openDatabase({ connection: given.connection, connectionsMax: 20 });

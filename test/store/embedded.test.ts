@@ -1,45 +1,19 @@
 /** The embedded PostgreSQL: one owner per folder, and acknowledged data survives the death of the owner. */
-import { spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import postgres from "postgres";
-import { afterAll, describe, expect, test } from "vitest";
-import type { Connection } from "../../src/store/postgres/database.ts";
+import { describe, expect, test } from "vitest";
 import { startEmbedded } from "../../src/store/postgres/embedded.ts";
+import { connectToEmbedded, embeddedFolders } from "../support/embedded-folders.ts";
 import { eventually } from "../support/eventually.ts";
 
 const SCRIPT = fileURLToPath(new URL("../support/embedded-process.ts", import.meta.url));
-const folders: string[] = [];
-const aFolder = (name = "ostler-embedded-") => {
-  const folder = mkdtempSync(join(tmpdir(), name));
-  folders.push(folder);
-  return folder;
-};
-let initial: string | undefined;
-/** A folder whose database has been started before: a copy, which costs a tenth of initdb. */
-async function initialized(): Promise<string> {
-  if (initial === undefined) {
-    initial = aFolder();
-    await (await startEmbedded({ folder: initial, durable: false }))[Symbol.asyncDispose]();
-  }
-  const folder = aFolder();
-  const copied = spawnSync("cp", ["-a", `${initial}/.`, folder], { encoding: "utf8" });
-  if (copied.status !== 0) throw new Error(`The data folder could not be copied: ${copied.stderr}`);
-  return folder;
-}
-afterAll(() => {
-  // Each is a database, and its files were synchronized.
-  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
-}, 120_000);
-
-function connect(connection: Connection) {
-  if ("url" in connection) throw new Error("The embedded database is reached by its socket.");
-  return postgres({ ...connection, max: 1, onnotice: () => {} });
-}
+const { aFolder, initialized, alsoRemove } = embeddedFolders();
 
 /** Starts an owner in its own process and collects its output. */
 function startOwner(folder: string) {
@@ -76,7 +50,7 @@ describe("embedded database", () => {
     const stranger = postgres({ ...without, max: 1, onnotice: () => {} });
     await expect(stranger`select 1`).rejects.toThrow(/./);
     await stranger.end();
-    const owner = connect(embedded.connection);
+    const owner = connectToEmbedded(embedded.connection);
     expect(await owner`select 1 as one`).toEqual([{ one: 1 }]);
     await owner.end();
   });
@@ -85,7 +59,7 @@ describe("embedded database", () => {
     const folder = await initialized();
     {
       await using first = await startEmbedded({ folder, durable: false });
-      const sql = connect(first.connection);
+      const sql = connectToEmbedded(first.connection);
       await sql`create table kept (id int)`;
       await sql`alter role ostler password null`;
       await sql.end();
@@ -95,54 +69,10 @@ describe("embedded database", () => {
     writeFileSync(join(folder, "data", "pg_hba.conf"), "local all all trust\n");
     await using second = await startEmbedded({ folder, durable: false });
     expect(second.connection).toMatchObject({ password: expect.stringMatching(/^[0-9a-f]{64}$/) });
-    const sql = connect(second.connection);
+    const sql = connectToEmbedded(second.connection);
     expect(await sql`select id from kept`).toEqual([]);
     await sql.end();
     expect(readFileSync(join(folder, "data", "pg_hba.conf"), "utf8")).not.toContain("local all all trust");
-  });
-
-  /** Gives the folder a row, and damages a file of it as a power cut does. */
-  async function damaged(file: string, damage: (whole: string) => string): Promise<string> {
-    const folder = await initialized();
-    {
-      await using first = await startEmbedded({ folder, durable: false });
-      const sql = connect(first.connection);
-      await sql`create table kept as select 7 as id`;
-      await sql.end();
-    }
-    const path = join(folder, file);
-    writeFileSync(path, damage(existsSync(path) ? readFileSync(path, "utf8") : ""));
-    return folder;
-  }
-
-  test.each<[string, string, (whole: string) => string]>([
-    ["password file is empty", "pgpass", () => ""],
-    ["password file is cut", "pgpass", (whole) => whole.slice(0, 40)],
-    ["password file is cut by one character", "pgpass", (whole) => whole.slice(0, -2)],
-    ["password file has zeros", "pgpass", (whole) => "\0".repeat(whole.length)],
-    ["password file is a text", "pgpass", () => "a note\n"],
-    [
-      "password file has the password of another database",
-      "pgpass",
-      (whole) => whole.replace(/\w{64}/, "a".repeat(64)),
-    ],
-    ["unfinished password file is there", "pgpass.new", () => "*:*:"],
-    ["access rules are empty", "data/pg_hba.conf", () => ""],
-    ["lock file is empty", "data/postmaster.pid", () => ""],
-    ["lock file is a text", "data/postmaster.pid", () => "\0\0\0"],
-    ["lock file is one of single-user mode", "data/postmaster.pid", () => "-1\n"],
-    ["lock file of the socket is empty", ".s.PGSQL.5432.lock", () => ""],
-    ["note of its owner is empty", "owner.pid", () => ""],
-    ["note of its socket is cut", "socket.folder", () => "/tmp"],
-  ])("embedded database whose %s after a power cut starts again with its data [R-131]", async (_, file, damage) => {
-    const folder = await damaged(file, damage);
-    for (const start of ["first", "second"]) {
-      await using again = await startEmbedded({ folder, durable: false });
-      const sql = connect(again.connection);
-      expect(await sql`select id from kept`, start).toEqual([{ id: 7 }]);
-      await sql.end();
-    }
-    expect(readFileSync(join(folder, "pgpass"), "utf8")).toMatch(/^\*:\*:\*:ostler:[0-9a-f]{64}\n$/);
   });
 
   test("embedded database replaces a note of its socket that names a folder of another program", async () => {
@@ -151,7 +81,7 @@ describe("embedded database", () => {
       await using deep = await startEmbedded({ folder, durable: false });
       if ("url" in deep.connection) throw new Error("The embedded database is reached by its socket.");
       expect(deep.connection.host).toMatch(/\/ostler-\w{6}$/);
-      folders.push(deep.connection.host);
+      alsoRemove(deep.connection.host);
       writeFileSync(join(folder, "socket.folder"), note);
     }
   });
@@ -181,14 +111,14 @@ describe("embedded database", () => {
     const folder = join(aFolder(), "new", "folder");
     {
       await using first = await startEmbedded({ folder, durable: false });
-      const sql = connect(first.connection);
+      const sql = connectToEmbedded(first.connection);
       await sql`create table kept (id int)`;
       await sql`insert into kept values (7)`;
       await sql.end();
     }
     expect(existsSync(join(folder, "owner.pid"))).toBe(false);
     await using second = await startEmbedded({ folder, durable: false });
-    const sql = connect(second.connection);
+    const sql = connectToEmbedded(second.connection);
     expect(await sql`select id from kept`).toEqual([{ id: 7 }]);
     const [version] = await sql`show server_version_num`;
     expect(Number(version?.["server_version_num"])).toBeGreaterThanOrEqual(180_000);
@@ -197,32 +127,29 @@ describe("embedded database", () => {
 
   test("embedded database listens on no port by default", async () => {
     await using quiet = await startEmbedded({ folder: await initialized(), durable: false });
-    const sql = connect(quiet.connection);
+    const sql = connectToEmbedded(quiet.connection);
     expect(await sql`show listen_addresses`).toEqual([{ listen_addresses: "" }]);
     await sql.end();
   });
 
   test("embedded database runs in a folder whose path is too long for a socket", async () => {
     await using deep = await startEmbedded({ folder: join(aFolder(), "x".repeat(120)), durable: false });
-    const sql = connect(deep.connection);
+    const sql = connectToEmbedded(deep.connection);
     expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
     await sql.end();
-    if (!("url" in deep.connection)) folders.push(deep.connection.host);
+    if (!("url" in deep.connection)) alsoRemove(deep.connection.host);
   });
 
-  test.each(["comma, and spaces", "colon:1", `quotes "double" 'single' $HOME`])(
-    "embedded database runs in a folder named %s",
-    async (name) => {
-      const folder = join(aFolder(), name);
-      for (const _ of ["first start", "second start"]) {
-        await using named = await startEmbedded({ folder, durable: false });
-        const sql = connect(named.connection);
-        expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
-        await sql.end();
-        if (!("url" in named.connection)) folders.push(named.connection.host);
-      }
-    },
-  );
+  test("embedded database runs in a folder whose name has characters of lists, paths and shells", async () => {
+    const folder = join(aFolder(), `comma, colon:1 "double" 'single' $HOME`);
+    for (const _ of ["first start", "second start"]) {
+      await using named = await startEmbedded({ folder, durable: false });
+      const sql = connectToEmbedded(named.connection);
+      expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
+      await sql.end();
+      if (!("url" in named.connection)) alsoRemove(named.connection.host);
+    }
+  });
 
   test("embedded database starts over a zombie postmaster", async () => {
     const folder = await initialized();
@@ -235,7 +162,7 @@ describe("embedded database", () => {
       writeFileSync(join(folder, "data", "postmaster.pid"), lock);
       writeFileSync(join(folder, ".s.PGSQL.5432.lock"), lock);
       await using again = await startEmbedded({ folder, durable: false });
-      const sql = connect(again.connection);
+      const sql = connectToEmbedded(again.connection);
       expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
       await sql.end();
     } finally {
@@ -251,7 +178,7 @@ describe("embedded database", () => {
     expect(second.output).toEqual([
       { refused: expect.stringContaining(`Another Ostler (process ${process.pid}) uses the data directory ${folder}`) },
     ]);
-    const sql = connect(first.connection);
+    const sql = connectToEmbedded(first.connection);
     expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
     await sql.end();
   });
@@ -265,7 +192,7 @@ describe("embedded database", () => {
         `${stranger.pid}\n${join(folder, "data")}\n0\n5432\n${folder}\n\n`,
       );
       await using again = await startEmbedded({ folder, durable: false });
-      const sql = connect(again.connection);
+      const sql = connectToEmbedded(again.connection);
       expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
       await sql.end();
       expect(again.pid).not.toBe(stranger.pid);
@@ -288,7 +215,7 @@ describe("embedded database", () => {
     const events: string[] = [];
     const keepUp = { down: (why: string) => events.push(`down: ${why}`), up: () => events.push("up") };
     const kept = await startEmbedded({ folder, keepUp });
-    const sql = connect(kept.connection);
+    const sql = connectToEmbedded(kept.connection);
     await sql`create table kept (id int)`;
     await sql`insert into kept values (7)`;
     const first = kept.pid;
@@ -325,7 +252,7 @@ describe("embedded database", () => {
     await eventually("the postmaster has ended", () => !isRunning(postmaster));
     const acknowledged = owner.output.flatMap(({ row }) => (row === undefined ? [] : [row]));
     await using again = await startEmbedded({ folder });
-    const sql = connect(again.connection);
+    const sql = connectToEmbedded(again.connection);
     const rows = await sql<{ id: number }[]>`select id from rows`;
     const there = new Set(rows.map(({ id }) => id));
     expect(acknowledged.length).toBeGreaterThan(150);

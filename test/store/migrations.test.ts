@@ -37,7 +37,7 @@ describe("migrations since rolling upgrades", () => {
 
 describe("changes of nodes", () => {
   test("the migrations record changes of nodes as src/store/change-fields.ts lists them", () => {
-    expect(missingStatements(MIGRATIONS), "Run `npm run migrations:generate -- --custom --name <what>`.").toEqual([]);
+    expect(missingStatements(MIGRATIONS), "Run `npm run tool -- migration --custom --name <what>`.").toEqual([]);
   });
 
   test("a migration gets the statements that the migrations lack, or had before another one", () => {

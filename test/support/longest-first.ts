@@ -20,7 +20,6 @@ export const LONG_FILES = [
   "test/plugins/redfish.test.ts",
   "test/plugins/redfish-clean.test.ts",
   "test/engine/timeouts.test.ts",
-  "test/clients-page.test.ts",
   "test/engine/machine-busy.test.ts",
   "test/engine/clock.test.ts",
   "test/engine/waves.test.ts",
@@ -46,7 +45,6 @@ export const LONG_FILES = [
   "test/engine/replicas.test.ts",
   "test/graphql/streams.test.ts",
   "test/feed/operation-changes.test.ts",
-  "test/durability/races.test.ts",
   "test/graphql/examples.test.ts",
   "test/plugins/redfish-conformance.test.ts",
   "test/http/shutdown.test.ts",
@@ -75,7 +73,6 @@ export const LONG_FILES = [
   "test/graphql/plan.test.ts",
   "test/store/connection-loss.test.ts",
   "test/chaos/checker.test.ts",
-  "test/durability/model.test.ts",
   "test/engine/wait-step.test.ts",
 ] as const;
 

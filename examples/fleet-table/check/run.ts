@@ -1,6 +1,6 @@
 /**
- * `npm run example:fleet`: builds the example, and drives it in a real browser against a real service with 10,000
- * simulated nodes. Prints a line for each check, the figures, and finally `N passed, N failed`.
+ * `npm run tool -- example-fleet`: builds the example, and drives it in a real browser against a real service with
+ * 10,000 simulated nodes. Prints a line for each check, the figures, and finally `N passed, N failed`.
  *
  * Options: --nodes 10000 --seconds 60 (how long changes go on while requests are counted), --serve (opens the page for
  * people, and checks nothing).

@@ -1,4 +1,4 @@
-/** `npm run example:fleet -- --serve`: the page on a service with 10,000 simulated nodes, to try it by hand. */
+/** `npm run tool -- example-fleet --serve`: the page on a service with 10,000 simulated nodes, to try it by hand. */
 import { once } from "node:events";
 import { startFront } from "./front.ts";
 import { startService } from "./service.ts";

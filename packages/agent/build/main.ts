@@ -1,7 +1,7 @@
 /**
- * `npm run agent:build [-- --arch x64|arm64 --out DIR --mirror URL]`: builds the boot media of the agent from Debian
- * packages and packages/agent, without root. Nothing of the other architecture is executed. docs/agent.md describes the
- * result.
+ * `npm run tool -- agent-build [--arch x64|arm64 --out DIR --mirror URL]`: builds the boot media of the agent from
+ * Debian packages and packages/agent, without root. Nothing of the other architecture is executed. docs/agent.md
+ * describes the result.
  */
 import { createHash } from "node:crypto";
 import { copyFileSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";

@@ -1,7 +1,7 @@
 /**
- * `npm run agent:check [-- --media DIR]`: boots the built media in QEMU (software emulation), gives the agent tasks as
- * the service does, and judges by reading the disks from outside. Prints a table with seconds and ends
- * `N passed, N failed, N skipped`.
+ * `npm run tool -- agent-check [--media DIR]`: boots the built media in QEMU (software emulation), gives the agent
+ * tasks as the service does, and judges by reading the disks from outside. Prints a table with seconds and ends `N
+ * passed, N failed, N skipped`.
  *
  * Needs the Debian packages qemu-system-x86, ovmf, fdisk, e2fsprogs, dosfstools, mtools, xz-utils and zstd; for arm64
  * also qemu-system-arm. A machine whose program is missing is skipped by name.
@@ -61,7 +61,7 @@ async function main(): Promise<void> {
   ];
   for (const [name, agent, obstacle, scenario] of machines) {
     table.heading(name);
-    if (agent === null) table.skipped(name, `no media below ${values.media}: run npm run agent:build`);
+    if (agent === null) table.skipped(name, `no media below ${values.media}: run npm run tool -- agent-build`);
     else if (obstacle !== null) table.skipped(name, `Debian packages are missing: ${obstacle}`);
     else await withFolder(scenario, table, agent);
   }

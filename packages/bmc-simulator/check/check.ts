@@ -1,7 +1,7 @@
 /**
- * `npm run bmc:check`: clients that others wrote judge the simulator: sushy, the library of OpenStack Ironic, and
- * redfishtool of DMTF. Every preset is checked: sessions, power, boot device, BIOS settings, virtual media.
- * `npm run bmc:check -- ilo-like` checks one preset; `--tls` uses HTTPS.
+ * `npm run tool -- bmc-check`: clients that others wrote judge the simulator: sushy, the library of OpenStack Ironic,
+ * and redfishtool of DMTF. Every preset is checked: sessions, power, boot device, BIOS settings, virtual media. `npm
+ * run tool -- bmc-check ilo-like` checks one preset; `--tls` uses HTTPS.
  *
  * Needs the Debian packages python3-sushy and redfishtool. Ends `N passed, N failed`; the exit code is 0 only if all
  * passed.

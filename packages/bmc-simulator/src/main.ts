@@ -1,6 +1,6 @@
 /**
- * `npm run bmc`: starts simulated Redfish BMCs on loopback and prints where they are, until it is interrupted.
- * `npm run bmc -- --help` lists the options.
+ * `npm run tool -- bmc`: starts simulated Redfish BMCs on loopback and prints where they are, until it is interrupted.
+ * `npm run tool -- bmc --help` lists the options.
  */
 import { parseArgs } from "node:util";
 import { startControl } from "./control.ts";

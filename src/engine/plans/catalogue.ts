@@ -2,8 +2,8 @@
  * The catalogue: the steps that a node's drivers offer for a phase, with the site's policy applied.
  *
  * Order within a phase: priority descending, then by group, or by interface for a step without one (vendor first, clean
- * last), then as declared (docs/rules.md, section Steps; the order is Ironic's, with storage after raid). A site may
- * set other priorities, forbid steps, and disable automatic cleaning.
+ * last), then as declared (docs/rules/steps.md; the order is Ironic's, with storage after raid). A site may set other
+ * priorities, forbid steps, and disable automatic cleaning.
  */
 import type { DriverPhase, StepArgs } from "../../drivers/driver.ts";
 import { addressProblems } from "../../drivers/address-settings.ts";

@@ -46,7 +46,7 @@ export interface ChosenList {
 
 export type PlanVerdict = { readonly plan: Plan } | { readonly refusals: readonly Refusal[] };
 
-/** Seconds (docs/rules.md, section Timeouts). */
+/** Seconds (docs/rules/timeouts.md). */
 const POWER_TIMEOUT = 60;
 const VERIFY_TIMEOUT = 60;
 /** Added to the duration of a reserved wait, which would otherwise time out at its end. */

@@ -45,7 +45,7 @@ export const POWER_TITLES: Readonly<Record<PowerChange, string>> = {
   SOFT_REBOOT: "Shut the system down, then power on",
 };
 
-/** Seconds that a soft power off waits for the system (docs/rules.md, section Timeouts). */
+/** Seconds that a soft power off waits for the system (docs/rules/timeouts.md). */
 export const SOFT_OFF_TIMEOUT = 600;
 
 /** The rule for one argument, which is also its JSON Schema. */

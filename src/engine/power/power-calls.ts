@@ -36,7 +36,7 @@ export interface PowerReaderParts {
   readonly patienceMs?: number | undefined;
 }
 
-/** Time limits of a call to a BMC and of a change of power, in ms (docs/rules.md, section Timeouts). */
+/** Time limits of a call to a BMC and of a change of power, in ms (docs/rules/timeouts.md). */
 export const READ_MS = 30_000;
 const CORRECT_MS = 60_000;
 const PROBLEM_LENGTH_MAX = 500;

@@ -1,7 +1,7 @@
 /**
- * `npm run schema:changes`: prints the changes of the schema since the last release, and fails for a breaking change
- * unless a decision allows it with a line `Breaks <last release>: <change>`. With `--brief`, as in `npm run check`, it
- * lists only what fails, and counts the rest.
+ * `npm run tool -- schema-changes`: prints the changes of the schema since the last release, and fails for a breaking
+ * change unless a decision allows it with a line `Breaks <last release>: <change>`. With `--brief`, as in `npm run
+ * check`, it lists only what fails, and counts the rest.
  */
 import { globSync, readFileSync } from "node:fs";
 import { basename } from "node:path";
@@ -93,7 +93,7 @@ export function reportOf(
   const passing =
     list(`Breaking changes since ${version} that a decision allows`, decided) +
     list(`Dangerous changes since ${version}`, dangerous);
-  const counts = `Schema changes since ${version} that pass: ${decided.length} breaking, ${dangerous.length} dangerous. \`npm run schema:changes\` lists them.\n`;
+  const counts = `Schema changes since ${version} that pass: ${decided.length} breaking, ${dangerous.length} dangerous. \`npm run tool -- schema-changes\` lists them.\n`;
   const text =
     (isBrief && passing !== "" ? counts : passing) +
     list(

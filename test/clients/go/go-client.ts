@@ -1,6 +1,7 @@
 /**
- * `npm run go:client`: generates Go types and calls from the schema of a service, compiles a client with them and runs
- * it against the service: a temporary one, or the one at the given URL (with OSTLER_TOKEN if it needs a token).
+ * `npm run tool -- go-client`: generates Go types and calls from the schema of a service, compiles a client with them
+ * and runs it against the service: a temporary one, or the one at the given URL (with OSTLER_TOKEN if it needs a
+ * token).
  *
  * Requires Go and the generator, as packaged by Debian. It is not part of the tests, which must also run without Go.
  */
