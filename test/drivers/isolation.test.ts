@@ -14,8 +14,7 @@ import { pino } from "pino";
 import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { Deadline } from "../../src/drivers/deadline.ts";
 import type { BootDevice, Json, PowerAction, StepCall, StepResult } from "../../src/drivers/driver.ts";
-import { dispatched } from "../../src/drivers/isolation/dispatch.ts";
-import type { Dispatch } from "../../src/drivers/isolation/dispatch.ts";
+import type { Dispatch, Dispatched } from "../../src/drivers/isolation/dispatch.ts";
 import { CallNotStartedError, startWorker } from "../../src/drivers/isolation/worker-handle.ts";
 import type { Job } from "../../src/drivers/isolation/worker-call.ts";
 import type { Handle } from "../../src/drivers/isolation/worker-handle.ts";
@@ -83,8 +82,8 @@ async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
       does,
       { file = "", password = "correct-horse", node = `node-${(nodes += 1)}`, heard, dispatch, ...more } = {},
     ) {
-      const nested = () => dispatched(call, { lane: "NESTED" });
-      const call: StepCall<unknown> = {
+      const nested = () => ({ ...call, dispatch: { lane: "NESTED" } as const });
+      const call: StepCall<unknown> & Partial<Dispatched> = {
         node: { id: node, name: node, powerState: "OFF", labels: { rack: "7" } },
         settings: { does, file, password },
         signal: new AbortController().signal,
@@ -119,9 +118,10 @@ async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
             driver.power.setBootDevice?.(nested(), device, { persistent: how?.persistent ?? false }),
         },
         progress: (percent, message) => heard?.progress.push([percent, message]),
+        ...(dispatch && { dispatch }),
         ...more,
       };
-      return dispatch ? dispatched(call, dispatch) : call;
+      return call;
     },
     run: (does, more) => lab.step().run(lab.call(does, more)),
     async [Symbol.asyncDispose]() {
@@ -206,10 +206,12 @@ async function openWorker() {
         image: null,
         userData: null,
       },
+      args: [],
     },
     what: "clean.erase",
     signal: new AbortController().signal,
     deadline: new Deadline(60_000),
+    dispatch: { lane: "STEP" },
     repeatable: false,
     secrets: [],
     listener: { log() {}, timed: (_, work) => work() },
@@ -613,7 +615,7 @@ describe("remains of a call", () => {
       const { job } = await openWorker();
       await using pool = createPool({ workers: 1, log: pino({ level: "silent" }) });
       const plugin = evilPlugin(module);
-      const result = pool.run(plugin, "STEP", job("sound"));
+      const result = pool.run(plugin, job("sound"));
       if (ends === "done") expect(await result).toMatchObject({ kind: "done" });
       else
         expect(await thrownBy(result)).toMatchObject({
@@ -1002,22 +1004,20 @@ describe("power within a step", () => {
     expect(inserted).toEqual([["http://10.0.0.1/agent.iso", { writeProtected: false }]]);
   });
 
-  test("steps that use the power of their node leave a process to that, which other calls may have [R-695]", async () => {
-    await using lab = await openLab({ idleMs: 600_000 });
-    // The service learns that the step makes nested calls.
-    expect(await lab.run("uses the power")).toMatchObject({ output: { power: "ON" } });
-    await eventually("both are ready", () => lab.pool.figures.processes.idle === 2);
+  test("process that is started for the power of steps serves no other call, and ends when idle [R-695]", async () => {
+    await using lab = await openLab({ idleMs: 2_000 });
     const gate = Promise.withResolvers<void>();
     const power = { read: async () => "ON" as const, set: () => gate.promise, setBootDevice: async () => {} };
-    const first = lab.run("uses the power", { power });
-    await eventually("it has a process", () => lab.pool.figures.processes.called === 1);
-    const second = lab.run("uses the power", { power });
-    expect(lab.pool.figures).toMatchObject({ waiting: 1, processes: { called: 1, idle: 1 } });
-    const other = lab.driver.power.read(lab.call("sound"));
-    expect(lab.pool.figures.waiting).toBe(1);
-    expect(await other).toBe("OFF");
+    expect(await lab.run("uses the power")).toMatchObject({ output: { power: "ON" } });
+    await eventually("both are ready", () => lab.pool.figures.processes.idle === 2);
+    const steps = [lab.run("uses the power", { power }), lab.run("uses the power", { power })];
+    await eventually("the second one has a process too", () => lab.pool.figures.processes.called === 2);
+    expect(lab.pool.figures.processes.idle).toBe(1);
     gate.resolve();
-    for (const step of [first, second]) expect(await step).toMatchObject({ output: { power: "ON" } });
+    for (const step of steps) expect(await step).toMatchObject({ output: { power: "ON" } });
+    await eventually("one is left", () => lab.pool.figures.processes.idle === 1);
+    expect(await lab.run("sound")).toEqual(SOUND);
+    expect(lab.pool.figures.processes.idle).toBe(1);
   });
 
   test("power within a step never waits for a slot, although all are taken", async () => {

@@ -10,28 +10,15 @@ import type {
   BootOptions,
   DriverError,
   DriverErrorKind,
-  DriverPhase,
   ImageView,
   Json,
   MediaOptions,
   NodeView,
   PowerAction,
 } from "../driver.ts";
+import type { FunctionName } from "../driver-functions.ts";
 
-/** The function of a driver to call. */
-export type Target =
-  | { readonly on: "power"; readonly function: "read" | "set" | "setBootDevice" | "readBootDevice" | "readActivity" }
-  | { readonly on: "media"; readonly function: "insert" | "eject" }
-  | { readonly on: "firmware" | "bios" | "console" | "abilities" }
-  | {
-      readonly on: "step";
-      readonly phase: DriverPhase;
-      readonly name: string;
-      readonly function: "run" | "verify" | "abort";
-    }
-  | { readonly on: "discover" };
-
-/** The serializable arguments of the function. */
+/** The serializable arguments of a function. */
 export interface Given {
   readonly settings: unknown;
   readonly node?: NodeView;
@@ -41,12 +28,8 @@ export interface Given {
   readonly address?: string;
   /** For a step: the serializable members of `StepCall`. */
   readonly step?: StepData;
-  /** For power. */
-  readonly action?: PowerAction;
-  readonly device?: BootDevice;
-  readonly boot?: BootOptions;
-  /** For media. */
-  readonly medium?: MediaOptions & { readonly url: string };
+  /** The arguments after the call. */
+  readonly args: readonly unknown[];
 }
 
 export interface StepData {
@@ -85,7 +68,7 @@ export type ToWorker =
   | {
       readonly kind: "call";
       readonly id: number;
-      readonly target: Target;
+      readonly target: FunctionName;
       readonly given: Given;
       /** Time until the deadline. */
       readonly leftMs: number;

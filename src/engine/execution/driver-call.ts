@@ -2,8 +2,7 @@
  * Builds the call that a driver is given: node, settings, signal, log, timing, and, within a step, what the step knows.
  */
 import type { Call, ImageView, NodeAgent, NodeMedia, NodePower, StepCall } from "../../drivers/driver.ts";
-import { dispatched } from "../../drivers/isolation/dispatch.ts";
-import type { Dispatch } from "../../drivers/isolation/dispatch.ts";
+import type { Dispatch, Dispatched } from "../../drivers/isolation/dispatch.ts";
 import type { Lane } from "../../drivers/isolation/lanes.ts";
 import { fileUrlsOf } from "../../drivers/address-settings.ts";
 import { findStep } from "../../drivers/interfaces.ts";
@@ -104,10 +103,10 @@ export interface StepBasis extends Omit<CallBasis, "lane"> {
 const CALL_NAME_LENGTH_MAX = 60;
 const PROGRESS_LENGTH_MAX = 1_000;
 
-export function driverCall(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<unknown> {
+export function driverCall(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<unknown> & Dispatched {
   const { machine, deadline, log, stepLog, about, lane, confirm, kill, imageServers } = basis;
   const { id, name, powerState, labels, diskless } = machine.node;
-  const call: Call<unknown> = {
+  return {
     node: { id, name, powerState, labels, ...(diskless && { diskless }) },
     settings: machine.settingsOf(driver),
     signal,
@@ -118,8 +117,8 @@ export function driverCall(basis: CallBasis, driver: AnyDriver, signal: AbortSig
       stepLog?.line(text);
     },
     timed: async (what: unknown, work) => observeCall(machine, driver, callName(what, machine.redactor), work),
+    dispatch: { lane, confirm, kill, imageServers },
   };
-  return dispatched(call, { lane, confirm, kill, imageServers });
 }
 
 export async function stepCall(

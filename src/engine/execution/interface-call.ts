@@ -28,6 +28,8 @@ export interface InterfaceCall<Result> {
   readonly isRead: boolean;
   /** A read of a few requests, to which a sound machine answers promptly. */
   readonly isShort?: true;
+  /** Servers of registered images among those of the URLs that it passes. */
+  readonly imageServers?: readonly string[];
   /** Undefined: the driver does not have the function. */
   readonly function: (driver: AnyDriver) => ((call: Call<unknown>) => Promise<Result>) | undefined;
 }
@@ -104,7 +106,7 @@ export class DriverChain {
   /** A read leaves the drivers after it their share of the time. */
   async #limited<Result>(
     driver: AnyDriver,
-    { isRead, isShort }: Pick<InterfaceCall<Result>, "isRead" | "isShort">,
+    { isRead, isShort, imageServers }: Pick<InterfaceCall<Result>, "isRead" | "isShort" | "imageServers">,
     work: (call: Call<unknown>) => Promise<Result>,
     { left, controller }: { readonly left: number; readonly controller: Controller },
   ): Promise<{ readonly result: Result; readonly isSlow: boolean }> {
@@ -114,7 +116,7 @@ export class DriverChain {
     const whole = isRead && left > 1 ? new Deadline(leftUntil(deadline) / left, deadline) : deadline;
     const make = (limit: Date, inLane: Lane) => {
       const call = (signal: AbortSignal) =>
-        work(driverCall({ ...this.#basis, deadline: limit, lane: inLane }, driver, signal));
+        work(driverCall({ ...this.#basis, deadline: limit, lane: inLane, imageServers }, driver, signal));
       return limit === deadline ? call(this.#signal) : withDeadline(limit, this.#signal, call);
     };
     if (!patience || isShort !== true) return { result: await make(whole, lane), isSlow: pace === "SLOW" };
