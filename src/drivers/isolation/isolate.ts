@@ -15,6 +15,7 @@ import { dispatchOf } from "./dispatch.ts";
 import type { Job } from "./worker-call.ts";
 import type { Plugin } from "./worker-handle.ts";
 import type { Pool } from "./pool.ts";
+import { NODE_FUNCTIONS } from "./protocol.ts";
 import type { NodeQuestion } from "./protocol.ts";
 
 /** `driver`: the plugin's driver in this process. Closing the isolated driver closes it and the workers. */
@@ -89,36 +90,14 @@ function stepDataOf(call: StepCall<unknown>) {
   return { args, memo, callback, callbackPath, attemptKey, variables, mediaOffered, image, userData };
 }
 
+/** The question comes from a process that is not trusted. */
 async function answerQuestion(
-  { power, media, agent }: Pick<StepCall<unknown>, "power" | "media" | "agent">,
-  question: NodeQuestion,
-): Promise<Json> {
-  switch (question.function) {
-    case "read":
-      return power.read();
-    case "set":
-      await power.set(question.action);
-      return null;
-    case "setBootDevice":
-      await power.setBootDevice(question.device, question.boot);
-      return null;
-    case "insertMedium":
-      await media.insert(question.url, question.medium);
-      return null;
-    case "ejectMedium":
-      await media.eject();
-      return null;
-    case "agentStatus":
-      return agent.status() as Promise<Json>;
-    case "openAgent":
-      return agent.open(question.boot);
-    case "assignTask":
-      await agent.assign(question.task);
-      return null;
-    case "closeAgent":
-      await agent.close();
-      return null;
-    case "homeUrl":
-      return agent.homeUrl();
-  }
+  call: Pick<StepCall<unknown>, "power" | "media" | "agent">,
+  { on, function: name, args }: NodeQuestion,
+): Promise<Json | undefined> {
+  if (!(NODE_FUNCTIONS[on] as readonly string[]).includes(name)) throw new Error(`A node has no ${on}.${name}.`);
+  const work: unknown = Reflect.get(call[on], name);
+  // JSON has null in place of an argument that is undefined.
+  const given = args.map((one) => one ?? undefined);
+  return typeof work === "function" ? (Reflect.apply(work, call[on], given) as Promise<Json | undefined>) : undefined;
 }

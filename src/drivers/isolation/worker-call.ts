@@ -34,7 +34,7 @@ export interface JobListener {
   log(text: string): void;
   timed(name: string, work: () => Promise<void>): Promise<void>;
   progress?(percent: number, message: string | undefined): void;
-  question?(about: NodeQuestion): Promise<Json>;
+  question?(about: NodeQuestion): Promise<Json | undefined>;
 }
 
 /** The members of the worker that a call uses. */

@@ -2,22 +2,12 @@
  * In a worker: calls the function of the driver that a message of the service names, with the arguments of the
  * contract.
  */
-import type {
-  AgentStatus,
-  Call,
-  DiscoverCall,
-  Json,
-  MachineCall,
-  NodeAgent,
-  NodeMedia,
-  NodePower,
-  PowerState,
-  StepCall,
-} from "../driver.ts";
+import type { Call, DiscoverCall, Json, MachineCall, NodeAgent, NodeMedia, NodePower, StepCall } from "../driver.ts";
 import { functionOf } from "../driver-functions.ts";
 import type { AnyCall, FunctionName } from "../driver-functions.ts";
 import type { AnyDriver } from "../interfaces.ts";
 import type { Dispatched } from "./dispatch.ts";
+import { NODE_FUNCTIONS } from "./protocol.ts";
 import type { Given, NodeQuestion, StepData } from "./protocol.ts";
 
 /** The members of a call that reach the service. */
@@ -60,47 +50,16 @@ function stepCallOf(
   return {
     ...call,
     ...(data as Pick<StepCall<unknown>, keyof typeof data>),
-    power: powerOf(question),
-    media: mediaOf(question, mediaOffered),
-    agent: agentOf(question),
+    power: nodePart("power", question) as NodePower,
+    media: { ...(nodePart("media", question) as NodeMedia), offered: mediaOffered },
+    agent: nodePart("agent", question) as NodeAgent,
     progress,
   };
 }
 
-function mediaOf(question: Question, offered: boolean): NodeMedia {
-  return {
-    offered,
-    async insert(url, options) {
-      await question({ function: "insertMedium", url, medium: { ...options } });
-    },
-    async eject() {
-      await question({ function: "ejectMedium" });
-    },
-  };
-}
-
-function agentOf(question: Question): NodeAgent {
-  return {
-    status: async () => (await question({ function: "agentStatus" })) as AgentStatus | null,
-    open: async (boot) => (await question({ function: "openAgent", boot })) as Awaited<ReturnType<NodeAgent["open"]>>,
-    async assign(task) {
-      await question({ function: "assignTask", task });
-    },
-    async close() {
-      await question({ function: "closeAgent" });
-    },
-    homeUrl: async () => (await question({ function: "homeUrl" })) as string,
-  };
-}
-
-function powerOf(question: Question): NodePower {
-  return {
-    read: async () => (await question({ function: "read" })) as PowerState,
-    async set(action) {
-      await question({ function: "set", action });
-    },
-    async setBootDevice(device, options) {
-      await question({ function: "setBootDevice", device, boot: { ...options } });
-    },
-  };
+/** A part of the node, whose functions ask the service. */
+function nodePart(on: NodeQuestion["on"], question: Question): object {
+  return Object.fromEntries(
+    NODE_FUNCTIONS[on].map((name) => [name, (...args: readonly unknown[]) => question({ on, function: name, args })]),
+  );
 }
