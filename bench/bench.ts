@@ -30,6 +30,7 @@ import { countStatements } from "./statements.ts";
 import { measureStreams } from "./streams.ts";
 import { measureTriggers } from "./triggers.ts";
 import { measureWholeFleet } from "./whole-fleet.ts";
+import { measureWorkers } from "./workers.ts";
 
 const FLAGS = {
   only: { type: "string", help: "subjects, separated by commas; default: all except ironic" },
@@ -37,19 +38,19 @@ const FLAGS = {
   rounds: {
     type: "string",
     default: "2",
-    help: "cycle, ironic, triggers, recording, memory, runs, cycles, admission, lists, snapshots, readers, behind, start: number of rounds",
+    help: "cycle, ironic, triggers, recording, memory, runs, cycles, admission, lists, snapshots, readers, behind, start, workers: number of rounds",
   },
   concurrency: {
     type: "string",
     default: "32",
-    help: "cycle, ironic, triggers, memory, runs, cycles, admission, fleet, profile, statements: nodes at a time",
+    help: "cycle, ironic, triggers, memory, runs, cycles, admission, fleet, profile, statements: nodes at a time; workers: calls at a time",
   },
   bulk: { type: "string", default: "200", help: "cycle, ironic, triggers: number of nodes" },
   singles: { type: "string", default: "100", help: "cycle, ironic, triggers: number of nodes with a request each" },
   against: {
     type: "string",
     default: "",
-    help: "cycle, memory, behind: folder of another checkout, measured in alternating passes",
+    help: "cycle, memory, behind, workers: folder of another checkout, measured in alternating passes",
   },
   flight: { type: "string", default: "16", help: "cycle, ironic, triggers: requests for one node at a time" },
   layouts: {
@@ -104,6 +105,10 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   start: { flags: ["rounds"], measure: (testbed) => measureColdStart(testbed, { rounds }) },
   statements: { flags: ["concurrency"], measure: (testbed) => countStatements(testbed, { concurrency }) },
   isolation: { flags: ["calls"], measure: () => measureIsolation({ calls: Number(flags.calls) }) },
+  workers: {
+    flags: ["rounds", "concurrency", "against"],
+    measure: async () => measureWorkers({ rounds, concurrency, against: flags.against }),
+  },
   bmcs: {
     flags: ["bmcs", "group"],
     measure: (testbed) => measureBmcs(testbed, { bmcs: Number(flags.bmcs), group: Number(flags.group) }),

@@ -20,7 +20,10 @@ interface Import {
   readonly typeOnly: boolean;
 }
 
-const FILES = globSync(["src/**/*.ts", "plugins/**/*.ts"], { cwd: ROOT }).toSorted();
+const FILES = globSync(["src/**/*.ts", "plugins/**/*.ts", "packages/**/*.ts"], {
+  cwd: ROOT,
+  exclude: ["**/node_modules/**"],
+}).toSorted();
 const IMPORTS = FILES.flatMap(importsOf);
 
 describe("architecture", () => {
@@ -97,7 +100,7 @@ describe("architecture", () => {
   });
 
   test("there is no import cycle", () => {
-    expect(cycles(IMPORTS.filter(({ from }) => from.startsWith("src/")))).toEqual([]);
+    expect(cycles(IMPORTS)).toEqual([]);
   });
 
   test("an import cycle is reported with its files", () => {

@@ -135,9 +135,16 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     types: ["src/engine/engine.ts", "src/drivers/driver.ts", "src/store/records.ts", "src/log.ts", "src/observer.ts"],
     node: true,
   },
+  "src/startup": {
+    purpose: "Parts of a start: the database, waited for, opened and migrated; the demonstration fleet.",
+    layers: ["src/store"],
+    files: ["src/config/config.ts", "src/errors.ts"],
+    types: ["src/engine", "src/log.ts"],
+  },
   "src/commands": {
-    purpose: "Start-up, migration, the demonstration fleet, images, and what provisioning servers need.",
+    purpose: "The commands: the service, migration, images, and what provisioning servers need.",
     layers: [
+      "src/startup",
       "src/engine",
       "src/store",
       "src/drivers",
@@ -148,6 +155,19 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
       "src/config",
     ],
     files: ["src/app.ts", "src/errors.ts", "src/log.ts"],
+    node: true,
+  },
+  "packages/bmc-simulator": {
+    purpose: "Simulated BMCs, for tests and demonstrations; knows nothing of the service.",
+    packages: "any",
+    node: true,
+  },
+  "packages/agent": { purpose: "The build and the checks of the agent, which is written in Go.", node: true },
+  "packages/client": { purpose: "The build of the package ostler-client from src/client.", node: true },
+  "packages/driver": {
+    purpose: "The package ostler-driver: the contract and its conformance suite, for authors of drivers.",
+    files: ["src/drivers/driver.ts", "src/drivers/conformance/conformance.ts"],
+    packages: ["ostler-driver", "zod"],
     node: true,
   },
 };

@@ -1,6 +1,6 @@
 /** Waiting for a machine to reach a state, within one call of the driver. */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { RedfishCall } from "./connection.ts";
+import type { MachineCall } from "../../src/drivers/driver.ts";
 import { RedfishError } from "./error.ts";
 
 const FIRST_MILLISECONDS = 250;
@@ -19,7 +19,7 @@ export interface Awaited<Value> {
  * Reads until the value is reached. BMCs stop answering while power changes, so a retryable failure does not end it.
  */
 export async function waitUntil<Value>(
-  call: RedfishCall,
+  call: Pick<MachineCall<unknown>, "deadline" | "signal">,
   { read, isReached, describe, seconds }: Awaited<Value>,
 ): Promise<Value> {
   const end = Math.min(call.deadline.getTime(), Date.now() + (seconds ?? Infinity) * 1000);

@@ -6,7 +6,7 @@ import { ConfigError } from "../config/values.ts";
 import type { Config } from "../config/config.ts";
 import { createQueue } from "../engine/jobs/queue.ts";
 import type { Log } from "../log.ts";
-import { openMigrated, waitForDatabase } from "./startup.ts";
+import { openMigrated, waitForDatabase } from "../startup/database-start.ts";
 import type { Notifier } from "../store/postgres/notifier.ts";
 
 /** Migrating stores no work, so there is nothing to notify about. */

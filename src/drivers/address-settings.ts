@@ -10,7 +10,7 @@ import type { IpNetworks } from "../runtime/ip-networks.ts";
 import type { Driver, Schema, Step } from "./driver.ts";
 import { addressProblem, hostOf, markedValues, stepKey } from "./egress.ts";
 import type { EgressLimits, Mark } from "./egress.ts";
-import { stepsOf } from "./interfaces.ts";
+import { STEP_INTERFACES } from "./interfaces.ts";
 import type { Issue } from "./issues.ts";
 import { jsonSchemaOf, referred } from "./settings-shape.ts";
 
@@ -21,7 +21,7 @@ export function egressLimits(
   files: FileServers = fileServers([], null),
 ): EgressLimits {
   const { settings, discover, variables } = driver;
-  const steps = (["inspect", "deploy", "clean"] as const).flatMap((name) => stepsOf(driver, name)?.steps ?? []);
+  const steps = STEP_INTERFACES.flatMap((name) => driver[name]?.steps ?? []);
   const marked = {
     settings: marksOf(settings),
     discovery: discover ? marksOf(discover.settings) : [],

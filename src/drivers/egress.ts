@@ -19,16 +19,9 @@ import { isIP } from "node:net";
 import type { FileServers } from "../runtime/file-servers.ts";
 import type { IpNetworks } from "../runtime/ip-networks.ts";
 import { messageOf } from "../errors.ts";
-import type {
-  Call,
-  DiscoverCall,
-  Driver,
-  DriverErrorKind,
-  MachineCall,
-  Step,
-  StepCall,
-  StepInterface,
-} from "./driver.ts";
+import type { Driver, DriverErrorKind, Step, StepCall } from "./driver.ts";
+import { wrapFunctions } from "./driver-functions.ts";
+import type { AnyCall, FunctionName } from "./driver-functions.ts";
 import { dispatchOf } from "./isolation/dispatch.ts";
 
 // The system's: a worker replaces it for the driver.
@@ -95,84 +88,42 @@ export function limitEgress(
   onResolved: (names: ResolvedNames) => void = () => {},
   resolve: Resolve = (host) => lookup(host, { all: true }),
 ): Driver<unknown> {
-  const { marked } = limits;
-  const check: Check = async (call, values, hasBegun = false) => {
-    const { names, addresses } = await checkedAddresses(call, values, { limits, resolve, hasBegun });
+  return wrapFunctions(driver, (name, work) => async (call, ...args) => {
+    const { names, addresses } = await checkedAddresses(call, destinationsOf(name, call, args, limits.marked), {
+      limits,
+      resolve,
+      hasBegun: name.on === "step" && (name.function !== "run" || ("memo" in call && call.memo !== null)),
+    });
     onResolved(names);
-    return { ...call, addresses };
-  };
-  const ofSettings = (call: CheckedCall) => markedValues(marked.settings, call.settings);
-  const guarded =
-    <Given extends CheckedCall, Rest extends unknown[], Result>(
-      work: (call: Given, ...rest: Rest) => Promise<Result>,
-    ) =>
-    async (call: Given, ...rest: Rest): Promise<Result> =>
-      work(await check(call, ofSettings(call)), ...rest);
-  const steps = <Kind extends StepInterface<unknown>>(kind: Kind): Kind => ({
-    ...kind,
-    steps: kind.steps.map((step) => guardStep(step, marked, check)),
+    return work({ ...call, addresses }, ...args);
   });
-  const { inspect, deploy, clean, media, discover } = driver;
-  return {
-    ...driver,
-    ...guardFunctions(driver, guarded),
-    ...(inspect && { inspect: steps(inspect) }),
-    ...(deploy && { deploy: steps(deploy) }),
-    ...(clean && { clean: steps(clean) }),
-    ...(media && {
-      media: {
-        async insert(call, url, options) {
-          await media.insert(await check(call, [...ofSettings(call), { kind: "FILE", text: url }]), url, options);
-        },
-        eject: guarded((call: Call<unknown>) => media.eject(call)),
-      },
-    }),
-    ...(discover && {
-      discover: {
-        ...discover,
-        async probe(call: DiscoverCall) {
-          const address = { kind: "ADDRESS", text: call.address } as const;
-          return discover.probe(await check(call, [address, ...markedValues(marked.discovery, call.settings)]));
-        },
-      },
-    }),
-    ...(driver.controllerOf && { controllerOf: (settings: unknown) => driver.controllerOf?.(settings) ?? "" }),
-    ...(driver.systemOf && { systemOf: (settings: unknown) => driver.systemOf?.(settings) ?? "" }),
-    close: async () => driver.close?.(),
-  };
 }
 
 /** A text that names a machine or a file. */
 type Destination = Omit<MarkedValue, "path">;
 
-/** The call with its checked addresses. Rejects if one is not allowed. `hasBegun`: its files do not end it. */
-type Check = <Given extends CheckedCall>(
-  call: Given,
-  values: readonly Destination[],
-  hasBegun?: boolean,
-) => Promise<Given>;
-
-function guardStep(step: Step<unknown>, marked: Marks, check: Check): Step<unknown> {
-  const entered =
-    <Result>(work: (call: StepCall<unknown>) => Promise<Result>, hasBegun?: true) =>
-    async (call: StepCall<unknown>): Promise<Result> => {
-      const values = [
-        ...markedValues(marked.settings, call.settings),
-        ...markedValues(marked.args[stepKey(step)] ?? [], call.args),
-        ...markedValues(marked.variables, call.variables),
-      ];
-      return work(await check(call, values, hasBegun ?? call.memo !== null));
-    };
-  return {
-    ...step,
-    run: entered((call) => step.run(call)),
-    ...(step.verify && { verify: entered(async (call) => (await step.verify?.(call)) ?? { kind: "done" }, true) }),
-    ...(step.abort && { abort: entered(async (call) => step.abort?.(call), true) }),
-  };
+/** Where a call of the function may connect to. */
+function destinationsOf(
+  name: FunctionName,
+  call: AnyCall | StepCall<unknown>,
+  args: readonly unknown[],
+  marked: Marks,
+): readonly Destination[] {
+  if ("address" in call)
+    return [{ kind: "ADDRESS", text: call.address }, ...markedValues(marked.discovery, call.settings)];
+  const ofSettings = markedValues(marked.settings, call.settings);
+  if (name.on === "media" && name.function === "insert")
+    return [...ofSettings, { kind: "FILE", text: String(args[0]) }];
+  if (name.on !== "step" || !("memo" in call)) return ofSettings;
+  return [
+    ...ofSettings,
+    ...markedValues(marked.args[stepKey(name)] ?? [], call.args),
+    ...markedValues(marked.variables, call.variables),
+  ];
 }
 
 async function checkedAddresses(
-  call: CheckedCall,
+  call: AnyCall,
   values: readonly Destination[],
   {
     limits: { networks, files },
@@ -217,50 +168,10 @@ async function checkedAddresses(
   return { names, addresses };
 }
 
-type Guard = <Given extends CheckedCall, Rest extends unknown[], Result>(
-  work: (call: Given, ...rest: Rest) => Promise<Result>,
-) => (call: Given, ...rest: Rest) => Promise<Result>;
-
-/** The interfaces of functions, and the report of abilities. */
-function guardFunctions(
-  driver: Driver<unknown>,
-  guarded: Guard,
-): Pick<Driver<unknown>, "power" | "firmware" | "bios" | "console" | "abilities"> {
-  const { power, firmware, bios } = driver;
-  const serial = driver.console;
-  return {
-    power: {
-      read: guarded((call: Call<unknown>) => power.read(call)),
-      set: guarded((call: Call<unknown>, action) => power.set(call, action)),
-      ...(power.setBootDevice && {
-        setBootDevice: guarded(async (call: Call<unknown>, device, options) =>
-          power.setBootDevice?.(call, device, options),
-        ),
-      }),
-      ...(power.readBootDevice && {
-        readBootDevice: guarded(
-          async (call: Call<unknown>) => (await power.readBootDevice?.(call)) ?? { device: null, persistent: false },
-        ),
-      }),
-      ...(power.readActivity && {
-        readActivity: guarded(async (call: Call<unknown>) => (await power.readActivity?.(call)) ?? null),
-      }),
-    },
-    ...(firmware && { firmware: { read: guarded((call: Call<unknown>) => firmware.read(call)) } }),
-    ...(bios && { bios: { read: guarded((call: Call<unknown>) => bios.read(call)) } }),
-    ...(serial && { console: { serialUrl: guarded((call: Call<unknown>) => serial.serialUrl(call)) } }),
-    ...(driver.abilities && {
-      abilities: guarded(async (call: MachineCall<unknown>) => (await driver.abilities?.(call)) ?? []),
-    }),
-  };
-}
-
 /** Why an IP address is refused, as a sentence without its end; null if it is not, or if it is a name. */
 export function addressProblem(address: string, networks: IpNetworks): string | null {
   return isIP(address.split("%")[0] ?? "") === 0 || networks.has(address) ? null : refusalOf(address, networks);
 }
-
-type CheckedCall = Pick<DiscoverCall, "settings" | "signal"> | Pick<Call<unknown>, "settings" | "signal">;
 
 function requireAllowed(address: string, host: string, networks: IpNetworks): void {
   if (networks.has(address)) return;

@@ -14,6 +14,9 @@ export type InterfaceName = (typeof INTERFACES)[number];
 export const FUNCTION_INTERFACES = ["power", "media", "firmware", "bios", "console"] as const;
 export type FunctionInterface = (typeof FUNCTION_INTERFACES)[number];
 
+/** Interfaces of steps. */
+export const STEP_INTERFACES = ["inspect", "deploy", "clean"] as const;
+
 /** The interface that declares the steps of a phase. */
 export const INTERFACE_OF_PHASE = {
   inspect: "inspect",

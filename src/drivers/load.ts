@@ -15,7 +15,8 @@ import { egressLimits } from "./address-settings.ts";
 import { limitEgress } from "./egress.ts";
 import { parsePin, verifyPin } from "./pinned-plugin.ts";
 import { pluginModule } from "./plugin-module.ts";
-import { CONTRACT, INTERFACE_OF_PHASE } from "./interfaces.ts";
+import { FUNCTIONS } from "./driver-functions.ts";
+import { CONTRACT, INTERFACE_OF_PHASE, STEP_INTERFACES } from "./interfaces.ts";
 import { createRegistry } from "./registry.ts";
 import type { AnyDriver } from "./interfaces.ts";
 import type { Registry } from "./registry.ts";
@@ -167,26 +168,18 @@ function problemOf(made: unknown): string | null {
   if (driver.discover && typeof driver.discover.probe !== "function") return "its discovery lacks probe.";
   if (typeof driver.power?.read !== "function" || typeof driver.power.set !== "function")
     return "its driver lacks power.read or power.set.";
-  for (const [kind, functions] of Object.entries(FUNCTIONS)) {
-    const offered = driver[kind as keyof typeof FUNCTIONS] as Readonly<Record<string, unknown>> | undefined;
-    const missing = offered && functions.find((one) => typeof offered[one] !== "function");
+  for (const kind of ["media", "firmware", "bios", "console"] as const) {
+    const offered = driver[kind] as Readonly<Record<string, unknown>> | undefined;
+    const missing = offered && FUNCTIONS[kind].find((one) => typeof offered[one] !== "function");
     if (missing !== undefined) return `its ${kind} interface lacks ${missing}.`;
   }
   return stepsProblem(driver) ?? (driver.variables ? variablesProblem(driver.variables) : null);
 }
 
-/** The functions of the interfaces without steps. */
-const FUNCTIONS = {
-  media: ["insert", "eject"],
-  firmware: ["read"],
-  bios: ["read"],
-  console: ["serialUrl"],
-} as const satisfies Partial<Record<keyof Driver<unknown>, readonly string[]>>;
-
 const GROUPS: readonly unknown[] = ["raid", "bios", "firmware", "management", "storage", "vendor"];
 
 function stepsProblem(driver: Partial<Driver<unknown>>): string | null {
-  for (const kind of ["inspect", "deploy", "clean"] as const) {
+  for (const kind of STEP_INTERFACES) {
     const offered: Partial<StepInterface<unknown>> | null | undefined = driver[kind];
     if (offered === undefined) continue;
     if (!Array.isArray(offered?.steps) || typeof offered.supportsAbort !== "boolean")

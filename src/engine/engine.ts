@@ -92,7 +92,7 @@ export {
 } from "./admission/plan-summary.ts";
 export { UNKNOWN_VARIABLES } from "./input/unknown-variables.ts";
 export type { VariableWarning } from "./input/unknown-variables.ts";
-export { circuitOf } from "./execution/interface-call.ts";
+export { circuitOf } from "./execution/patience.ts";
 export type { Circuit } from "../drivers/circuits.ts";
 export { DRIVER_BOOT_DEVICE } from "./plans/reserved-steps.ts";
 export { MACHINE_FACTS } from "./power/machine-reader.ts";

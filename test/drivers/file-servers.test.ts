@@ -8,7 +8,7 @@ import type { Json, StepCall } from "../../src/drivers/driver.ts";
 import { limitEgress } from "../../src/drivers/egress.ts";
 import type { ResolvedNames } from "../../src/drivers/egress.ts";
 import type { AnyDriver } from "../../src/drivers/interfaces.ts";
-import { dispatched } from "../../src/drivers/isolation/dispatch.ts";
+import type { Dispatched } from "../../src/drivers/isolation/dispatch.ts";
 import { createPool } from "../../src/drivers/isolation/pool.ts";
 import { loadPlugins } from "../../src/drivers/load.ts";
 import { createLog } from "../../src/log.ts";
@@ -249,7 +249,8 @@ describe("calls of steps", () => {
     const { step } = limited({ "images.example": "10.0.0.8" });
     const call = callOf({ files: [{ url: "https://images.example/x" }] });
     await expect(step.run(call)).rejects.toMatchObject(REFUSED);
-    expect(await step.run(dispatched(call, { lane: "STEP", imageServers: IMAGES }))).toEqual({ kind: "done" });
+    const withImages: typeof call & Dispatched = { ...call, dispatch: { lane: "STEP", imageServers: IMAGES } };
+    expect(await step.run(withImages)).toEqual({ kind: "done" });
   });
 
   test("a medium on a server that is not listed is refused before it is inserted [R-760]", async () => {

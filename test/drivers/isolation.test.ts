@@ -14,8 +14,7 @@ import { pino } from "pino";
 import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { Deadline } from "../../src/drivers/deadline.ts";
 import type { BootDevice, Json, PowerAction, StepCall, StepResult } from "../../src/drivers/driver.ts";
-import { dispatched } from "../../src/drivers/isolation/dispatch.ts";
-import type { Dispatch } from "../../src/drivers/isolation/dispatch.ts";
+import type { Dispatch, Dispatched } from "../../src/drivers/isolation/dispatch.ts";
 import { CallNotStartedError, startWorker } from "../../src/drivers/isolation/worker-handle.ts";
 import type { Job } from "../../src/drivers/isolation/worker-call.ts";
 import type { Handle } from "../../src/drivers/isolation/worker-handle.ts";
@@ -83,8 +82,8 @@ async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
       does,
       { file = "", password = "correct-horse", node = `node-${(nodes += 1)}`, heard, dispatch, ...more } = {},
     ) {
-      const nested = () => dispatched(call, { lane: "NESTED" });
-      const call: StepCall<unknown> = {
+      const nested = () => ({ ...call, dispatch: { lane: "NESTED" } as const });
+      const call: StepCall<unknown> & Partial<Dispatched> = {
         node: { id: node, name: node, powerState: "OFF", labels: { rack: "7" } },
         settings: { does, file, password },
         signal: new AbortController().signal,
@@ -119,9 +118,10 @@ async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
             driver.power.setBootDevice?.(nested(), device, { persistent: how?.persistent ?? false }),
         },
         progress: (percent, message) => heard?.progress.push([percent, message]),
+        ...(dispatch && { dispatch }),
         ...more,
       };
-      return dispatch ? dispatched(call, dispatch) : call;
+      return call;
     },
     run: (does, more) => lab.step().run(lab.call(does, more)),
     async [Symbol.asyncDispose]() {
@@ -206,10 +206,12 @@ async function openWorker() {
         image: null,
         userData: null,
       },
+      args: [],
     },
     what: "clean.erase",
     signal: new AbortController().signal,
     deadline: new Deadline(60_000),
+    dispatch: { lane: "STEP" },
     repeatable: false,
     secrets: [],
     listener: { log() {}, timed: (_, work) => work() },
@@ -613,7 +615,7 @@ describe("remains of a call", () => {
       const { job } = await openWorker();
       await using pool = createPool({ workers: 1, log: pino({ level: "silent" }) });
       const plugin = evilPlugin(module);
-      const result = pool.run(plugin, "STEP", job("sound"));
+      const result = pool.run(plugin, job("sound"));
       if (ends === "done") expect(await result).toMatchObject({ kind: "done" });
       else
         expect(await thrownBy(result)).toMatchObject({

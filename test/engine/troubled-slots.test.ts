@@ -1,7 +1,7 @@
 /** BMCs that give no answer: how many runs they hold, and what becomes of the work on other nodes meanwhile. */
 import { expect, test } from "vitest";
 import type { Driver, PowerInterface } from "../../src/drivers/driver.ts";
-import { CrowdedError, TroubledSlots } from "../../src/engine/execution/troubled-slots.ts";
+import { CrowdedError, TroubledSlots } from "../../src/engine/execution/patience.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnyCall, AnySettings } from "../support/driver.ts";
@@ -90,15 +90,15 @@ test("driver's step on a machine whose last call had no answer needs a slot, and
 test("slot of a machine that was changed is given above the limit, because its work must not be cut", () => {
   const slots = new TroubledSlots(CONCURRENCY);
   const [first, second] = [slots.slot(), slots.slot()];
-  first.take();
+  first.onLate();
   expect(() => second.onLate()).toThrow(CrowdedError);
   second.commit?.();
   expect(second.onLate()).toBe("STEP");
   first.release();
-  expect(() => slots.slot().take()).toThrow(CrowdedError);
+  expect(() => slots.slot().onLate()).toThrow(CrowdedError);
   second.release();
   second.release();
   const third = slots.slot();
-  third.take();
-  expect(() => slots.slot().take()).toThrow(CrowdedError);
+  third.onLate();
+  expect(() => slots.slot().onLate()).toThrow(CrowdedError);
 });

@@ -5,7 +5,7 @@ import { compileFunction } from "node:vm";
 import { parse, validate } from "graphql";
 import type { OperationDefinitionNode } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
-import { registerDemonstrationFleet } from "../../src/commands/demo.ts";
+import { registerDemonstrationFleet } from "../../src/startup/demonstration-fleet.ts";
 import { EXAMPLES } from "../../src/graphql/tools/examples.ts";
 import { describeDrivers } from "../../src/drivers/load.ts";
 import { buildSchema } from "../../src/graphql/schema/schema.ts";

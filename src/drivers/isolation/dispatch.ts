@@ -1,7 +1,7 @@
 /**
  * How the service makes a call of a driver: the lane, the last check, the signal that kills the process, and which
- * servers of its files are those of images. The engine attaches it to the call; the contract does not show it, and only
- * an isolated driver and the limits of its addresses read it.
+ * servers of its files are those of images. The engine adds it to the call beside the members of the contract, for an
+ * isolated driver and the limits of its addresses.
  *
  * The check comes last because a call may wait for a slot, or for a process to start, while the service is paused.
  * Another replica may have claimed the run in the meantime.
@@ -21,14 +21,12 @@ export interface Dispatch {
   readonly imageServers?: readonly string[] | undefined;
 }
 
-const DISPATCH = Symbol("dispatch");
-
-/** The call with its dispatch, which replaces an earlier one. */
-export function dispatched<Call extends object>(call: Call, dispatch: Dispatch): Call {
-  return { ...call, [DISPATCH]: dispatch };
+/** A call as the engine makes it. The driver does not get the dispatch. */
+export interface Dispatched {
+  readonly dispatch: Dispatch;
 }
 
 /** The dispatch of a call; in the lane of steps, without a check, if it has none. */
-export function dispatchOf(call: object): Dispatch {
-  return DISPATCH in call ? (call[DISPATCH] as Dispatch) : { lane: "STEP" };
+export function dispatchOf({ dispatch = { lane: "STEP" } }: object & Partial<Dispatched>): Dispatch {
+  return dispatch;
 }

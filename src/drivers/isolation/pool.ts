@@ -17,7 +17,6 @@ import { idleBetween, momentNow } from "./idle-time.ts";
 import { TIMED_BY_SLOT } from "./lanes.ts";
 import { PLAIN_PLACE } from "./launch.ts";
 import type { WorkerPlace } from "./launch.ts";
-import type { Lane } from "./lanes.ts";
 import { IsolationError } from "./protocol.ts";
 import { Slots } from "./slots.ts";
 import type { Waiter } from "./slots.ts";
@@ -32,7 +31,7 @@ export interface Pool extends AsyncDisposable {
    * Makes a call in a process of its driver. Throws the driver's error, the error of `confirm`, the signal's reason
    * while it waits, or an `IsolationError`.
    */
-  run(plugin: Plugin, lane: Lane, job: Job): Promise<unknown>;
+  run(plugin: Plugin, job: Job): Promise<unknown>;
   /** Ends the workers of one driver; kills those that have a call. */
   close(plugin: Plugin): Promise<void>;
   /** Kills the workers that have a call. */
@@ -118,10 +117,11 @@ class WorkerPool implements Pool {
     this.#checkTimer = setInterval(() => this.#check(), this.#checkEveryMs).unref();
   }
 
-  async run(plugin: Plugin, lane: Lane, job: Job): Promise<unknown> {
+  async run(plugin: Plugin, job: Job): Promise<unknown> {
+    const { lane } = job.dispatch;
     for (let attempts = 1; ; attempts += 1) {
       job.signal.throwIfAborted();
-      const worker = await this.#workerFor(plugin, lane, job);
+      const worker = await this.#workerFor(plugin, job);
       try {
         await this.#confirm(worker, job);
         return await worker.call(job);
@@ -174,7 +174,7 @@ class WorkerPool implements Pool {
   // ---- assigning workers
 
   /** Waits for a slot and a worker. The deadline of a call in a lane of `TIMED_BY_SLOT` is on hold meanwhile. */
-  async #workerFor(plugin: Plugin, lane: Lane, { what, signal, deadline }: Job): Promise<Handle> {
+  async #workerFor(plugin: Plugin, { dispatch: { lane }, what, signal, deadline }: Job): Promise<Handle> {
     if (this.#isClosed) throw new Error("The service is shutting down.");
     const onHold = TIMED_BY_SLOT.has(lane) && deadline instanceof Deadline ? deadline : null;
     onHold?.hold();
@@ -186,7 +186,7 @@ class WorkerPool implements Pool {
   }
 
   /** Checks, after all waiting, that the call may still be made. If not, its worker is free again. */
-  async #confirm(worker: Handle, { confirm, signal }: Job): Promise<void> {
+  async #confirm(worker: Handle, { dispatch: { confirm }, signal }: Job): Promise<void> {
     if (!confirm) return;
     try {
       await confirm();

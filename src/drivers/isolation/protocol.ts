@@ -4,34 +4,18 @@
  */
 import type { Socket } from "node:net";
 import type {
-  AgentBootOptions,
-  AgentTask,
-  BootDevice,
-  BootOptions,
   DriverError,
   DriverErrorKind,
-  DriverPhase,
   ImageView,
   Json,
-  MediaOptions,
+  NodeAgent,
+  NodeMedia,
+  NodePower,
   NodeView,
-  PowerAction,
 } from "../driver.ts";
+import type { FunctionName } from "../driver-functions.ts";
 
-/** The function of a driver to call. */
-export type Target =
-  | { readonly on: "power"; readonly function: "read" | "set" | "setBootDevice" | "readBootDevice" | "readActivity" }
-  | { readonly on: "media"; readonly function: "insert" | "eject" }
-  | { readonly on: "firmware" | "bios" | "console" | "abilities" }
-  | {
-      readonly on: "step";
-      readonly phase: DriverPhase;
-      readonly name: string;
-      readonly function: "run" | "verify" | "abort";
-    }
-  | { readonly on: "discover" };
-
-/** The serializable arguments of the function. */
+/** The serializable arguments of a function. */
 export interface Given {
   readonly settings: unknown;
   readonly node?: NodeView;
@@ -41,12 +25,8 @@ export interface Given {
   readonly address?: string;
   /** For a step: the serializable members of `StepCall`. */
   readonly step?: StepData;
-  /** For power. */
-  readonly action?: PowerAction;
-  readonly device?: BootDevice;
-  readonly boot?: BootOptions;
-  /** For media. */
-  readonly medium?: MediaOptions & { readonly url: string };
+  /** The arguments after the call. */
+  readonly args: readonly unknown[];
 }
 
 export interface StepData {
@@ -62,20 +42,27 @@ export interface StepData {
   readonly userData: string | null;
 }
 
-/** A step's request to its node's power, media or agent. */
-export type NodeQuestion =
-  | { readonly function: "read" }
-  | { readonly function: "set"; readonly action: PowerAction }
-  | { readonly function: "setBootDevice"; readonly device: BootDevice; readonly boot: Partial<BootOptions> }
-  | { readonly function: "insertMedium"; readonly url: string; readonly medium: Partial<MediaOptions> }
-  | { readonly function: "ejectMedium" }
-  | { readonly function: "agentStatus" | "closeAgent" | "homeUrl" }
-  | { readonly function: "openAgent"; readonly boot: AgentBootOptions }
-  | { readonly function: "assignTask"; readonly task: AgentTask };
+/** The functions of its node that a step can call. */
+export const NODE_FUNCTIONS = {
+  power: ["read", "set", "setBootDevice"],
+  media: ["insert", "eject"],
+  agent: ["status", "open", "assign", "close", "homeUrl"],
+} as const satisfies {
+  readonly power: readonly (keyof NodePower)[];
+  readonly media: readonly (keyof NodeMedia)[];
+  readonly agent: readonly (keyof NodeAgent)[];
+};
+
+/** A step's call of its node's power, media or agent. */
+export interface NodeQuestion {
+  readonly on: keyof typeof NODE_FUNCTIONS;
+  readonly function: string;
+  readonly args: readonly unknown[];
+}
 
 /** Whether the service answers by a call of a driver. */
-export function isNesting({ function: of }: NodeQuestion): boolean {
-  return ["read", "set", "setBootDevice", "insertMedium", "ejectMedium"].includes(of);
+export function isNesting({ on }: NodeQuestion): boolean {
+  return on !== "agent";
 }
 
 /** An answer to a question: a value or an error. */
@@ -85,7 +72,7 @@ export type ToWorker =
   | {
       readonly kind: "call";
       readonly id: number;
-      readonly target: Target;
+      readonly target: FunctionName;
       readonly given: Given;
       /** Time until the deadline. */
       readonly leftMs: number;

@@ -8,22 +8,20 @@
 import { messageOf } from "../../errors.ts";
 import { leftUntil, whenOver } from "../deadline.ts";
 import type { Json } from "../driver.ts";
-import type { Confirm } from "./dispatch.ts";
+import type { FunctionName } from "../driver-functions.ts";
+import type { Dispatch } from "./dispatch.ts";
 import { IsolationError, LINE_LENGTH_MAX, errorOf, serializeError, shorten } from "./protocol.ts";
-import type { Given, OfCall, NodeQuestion, Reply, SerializedError, Target, ToWorker, Wire } from "./protocol.ts";
+import type { Given, OfCall, NodeQuestion, Reply, SerializedError, ToWorker, Wire } from "./protocol.ts";
 
 /** A call of a driver's function. */
 export interface Job {
-  readonly target: Target;
+  readonly target: FunctionName;
   readonly given: Given;
   /** The function's name for messages: `clean.erase_disks`. */
   readonly what: string;
   readonly signal: AbortSignal;
   readonly deadline: Date;
-  /** Checked once a process is assigned, before the call is made. Absent: no check. */
-  readonly confirm?: Confirm | undefined;
-  /** Fires when the process is to be killed, without a grace period. */
-  readonly kill?: AbortSignal | undefined;
+  readonly dispatch: Dispatch;
   /** Whether the call may be repeated if its process ends during the call. */
   readonly repeatable: boolean;
   /** Values to mask in everything that the process prints. */
@@ -36,7 +34,7 @@ export interface JobListener {
   log(text: string): void;
   timed(name: string, work: () => Promise<void>): Promise<void>;
   progress?(percent: number, message: string | undefined): void;
-  question?(about: NodeQuestion): Promise<Json>;
+  question?(about: NodeQuestion): Promise<Json | undefined>;
 }
 
 /** The members of the worker that a call uses. */
@@ -82,14 +80,15 @@ export class WorkerCall {
     );
     if (job.signal.aborted) onAbort();
     else job.signal.addEventListener("abort", onAbort, { once: true });
-    const onKill = () => this.#cancel(job.kill?.reason, 0);
-    if (job.kill?.aborted) onKill();
-    else job.kill?.addEventListener("abort", onKill, { once: true });
+    const { kill } = job.dispatch;
+    const onKill = () => this.#cancel(kill?.reason, 0);
+    if (kill?.aborted) onKill();
+    else kill?.addEventListener("abort", onKill, { once: true });
     try {
       return await this.#result.promise;
     } finally {
       job.signal.removeEventListener("abort", onAbort);
-      job.kill?.removeEventListener("abort", onKill);
+      kill?.removeEventListener("abort", onKill);
       stopDeadline();
       for (const timer of this.#killTimers) clearTimeout(timer);
       for (const timing of this.#timings.values()) timing.reject(new Error("The call has ended."));

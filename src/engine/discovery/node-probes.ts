@@ -5,7 +5,7 @@
  */
 import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
 import type { Ability, MachineCall } from "../../drivers/driver.ts";
-import { dispatched } from "../../drivers/isolation/dispatch.ts";
+import type { Dispatched } from "../../drivers/isolation/dispatch.ts";
 import { validate } from "../../drivers/issues.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { ErrorCode, FailureKind, Refusal } from "../../errors.ts";
@@ -229,15 +229,16 @@ export class NodeProbes {
     if (settings.issues) throw new Error("The driver does not accept the settings that it found.");
     const deadline = new Deadline(milliseconds);
     return withDeadline(deadline, cancel, async (signal) => {
-      const call: MachineCall<unknown> = {
+      const call: MachineCall<unknown> & Dispatched = {
         settings: settings.value,
         signal,
         deadline,
         log: (message) => log.debug({ address, driver: driver.name }, redactor.text(message)),
         timed: (name, work) =>
           observer.call({ driver: driver.name, name: callName(name, redactor), node: address }, work),
+        dispatch: { lane: "PROBE" },
       };
-      return driver.abilities?.(dispatched(call, { lane: "PROBE" }));
+      return driver.abilities?.(call);
     });
   }
 }

@@ -1,7 +1,7 @@
 /** Probes one address: calls the driver within a time limit and checks its answer. Writes nothing. */
 import { Deadline } from "../../drivers/deadline.ts";
 import type { DiscoverCall, DiscoverInterface } from "../../drivers/driver.ts";
-import { dispatched } from "../../drivers/isolation/dispatch.ts";
+import type { Dispatched } from "../../drivers/isolation/dispatch.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
@@ -95,26 +95,23 @@ async function callDriver(
   cancel: AbortSignal,
 ): Promise<unknown> {
   const deadline = new Deadline(probeMs);
-  return withDeadline(deadline, cancel, async (signal) =>
-    driver.discover.probe(
-      dispatched<DiscoverCall>(
-        {
-          address,
-          settings,
-          signal,
-          deadline,
-          log: (message) =>
-            log.debug(
-              { ...(operationId !== undefined && { operationId }), address, driver: driverName },
-              redactor.text(message),
-            ),
-          timed: async (name: unknown, call) =>
-            observer.call({ driver: driverName, name: callName(name, redactor), node: address }, call),
-        },
-        { lane: "PROBE" },
-      ),
-    ),
-  );
+  return withDeadline(deadline, cancel, async (signal) => {
+    const call: DiscoverCall & Dispatched = {
+      address,
+      settings,
+      signal,
+      deadline,
+      log: (message) =>
+        log.debug(
+          { ...(operationId !== undefined && { operationId }), address, driver: driverName },
+          redactor.text(message),
+        ),
+      timed: async (name: unknown, work) =>
+        observer.call({ driver: driverName, name: callName(name, redactor), node: address }, work),
+      dispatch: { lane: "PROBE" },
+    };
+    return driver.discover.probe(call);
+  });
 }
 
 /** Checks the answer of a driver, which is not trusted. */

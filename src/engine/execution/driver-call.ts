@@ -2,22 +2,21 @@
  * Builds the call that a driver is given: node, settings, signal, log, timing, and, within a step, what the step knows.
  */
 import type { Call, ImageView, NodeAgent, NodeMedia, NodePower, StepCall } from "../../drivers/driver.ts";
-import { dispatched } from "../../drivers/isolation/dispatch.ts";
-import type { Dispatch } from "../../drivers/isolation/dispatch.ts";
-import type { Lane } from "../../drivers/isolation/lanes.ts";
+import type { Dispatch, Dispatched } from "../../drivers/isolation/dispatch.ts";
 import { fileUrlsOf } from "../../drivers/address-settings.ts";
 import { findStep } from "../../drivers/interfaces.ts";
 import { variablesFor } from "../../drivers/variables.ts";
 import type { AnyDriver, AnyStep } from "../../drivers/interfaces.ts";
 import type { Log } from "../../log.ts";
-import { noopObserver } from "../../observer.ts";
 import type { StepAbout } from "../../observer.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import type { DriverTry, JsonObject, PlannedStep, StoredJson } from "../../store/records.ts";
 import { cutTo } from "../../runtime/text.ts";
 import type { Redactor } from "../input/secret-redactor.ts";
 import { isReserved } from "../plans/reserved-steps.ts";
+import { observeCall } from "./machine.ts";
 import type { Machine } from "./machine.ts";
+import type { Patience } from "./patience.ts";
 
 /** Takes the lines and the progress of a step, with secrets masked. */
 export interface StepOutput {
@@ -41,18 +40,6 @@ export interface CallBasis extends Dispatch {
   readonly tries?: DriverTry[];
   /** Limits short reads, so that a machine that gives no answer does not hold a slot for long. */
   readonly patience?: Patience;
-}
-
-/** How a short read goes on with a machine that does not answer promptly. Absent: it may take its whole time. */
-export interface Patience {
-  /** How long a read may take at first. */
-  readonly ms: number;
-  /** Whether a controller that is failing already needs `onLate` before the read. */
-  readonly isStrict: boolean;
-  /** There was no prompt answer. Returns the lane in which the read is made with its whole time; throws to end it. */
-  onLate(): Lane;
-  /** The machine was changed: it is called until the end now. */
-  commit?(): void;
 }
 
 /** The interfaces of its node that a step can use. */
@@ -104,10 +91,10 @@ export interface StepBasis extends Omit<CallBasis, "lane"> {
 const CALL_NAME_LENGTH_MAX = 60;
 const PROGRESS_LENGTH_MAX = 1_000;
 
-export function driverCall(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<unknown> {
+export function driverCall(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<unknown> & Dispatched {
   const { machine, deadline, log, stepLog, about, lane, confirm, kill, imageServers } = basis;
   const { id, name, powerState, labels, diskless } = machine.node;
-  const call: Call<unknown> = {
+  return {
     node: { id, name, powerState, labels, ...(diskless && { diskless }) },
     settings: machine.settingsOf(driver),
     signal,
@@ -118,8 +105,8 @@ export function driverCall(basis: CallBasis, driver: AnyDriver, signal: AbortSig
       stepLog?.line(text);
     },
     timed: async (what: unknown, work) => observeCall(machine, driver, callName(what, machine.redactor), work),
+    dispatch: { lane, confirm, kill, imageServers },
   };
-  return dispatched(call, { lane, confirm, kill, imageServers });
 }
 
 export async function stepCall(
@@ -156,16 +143,6 @@ export async function stepCall(
 /** The name that a driver gives its call to the machine, masked and shortened. */
 export function callName(given: unknown, redactor: Redactor): string {
   return cutTo(redactor.text(String(given)), CALL_NAME_LENGTH_MAX);
-}
-
-/** Reports a call to the machine to the observer. */
-export function observeCall<T>(
-  { node, observer = noopObserver }: Machine,
-  driver: AnyDriver,
-  name: string,
-  work: () => Promise<T>,
-): Promise<T> {
-  return observer.call({ driver: driver.name, name, node: node.name }, work);
 }
 
 export interface DeclaredStep {

@@ -54,3 +54,13 @@ export async function openMachine(
     settingsOf: (driver) => settings.get(driver.name),
   };
 }
+
+/** Reports a call to the machine to the observer. */
+export function observeCall<T>(
+  { node, observer = noopObserver }: Machine,
+  driver: AnyDriver,
+  name: string,
+  work: () => Promise<T>,
+): Promise<T> {
+  return observer.call({ driver: driver.name, name, node: node.name }, work);
+}

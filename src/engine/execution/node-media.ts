@@ -1,6 +1,5 @@
 /** The virtual media of a node, through the drivers that it takes `media` from. */
 import type { NodeMedia } from "../../drivers/driver.ts";
-import { dispatchOf, dispatched } from "../../drivers/isolation/dispatch.ts";
 import type { CallBasis } from "./driver-call.ts";
 import { DriverChain } from "./interface-call.ts";
 
@@ -16,9 +15,8 @@ export function nodeMedia(basis: CallBasis, signal: AbortSignal): NodeMedia {
         interface: "media",
         name: "media insert",
         isRead: false,
-        function: ({ media }) =>
-          media &&
-          ((call) => media.insert(dispatched(call, { ...dispatchOf(call), imageServers }), url, { writeProtected })),
+        imageServers,
+        function: ({ media }) => media && ((call) => media.insert(call, url, { writeProtected })),
       });
     },
     eject: () =>

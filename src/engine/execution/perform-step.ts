@@ -19,12 +19,11 @@ import { declaredStep, stepCall } from "./driver-call.ts";
 import type { StepBasis } from "./driver-call.ts";
 import { acceptResult, faultOf, isDriverError, isWithoutEffect, storableReason } from "./driver-result.ts";
 import type { Fault } from "./driver-result.ts";
-import { paceOf } from "./interface-call.ts";
 import { nodeMedia } from "./node-media.ts";
+import { CROWDED_SECONDS, CrowdedError, paceOf } from "./patience.ts";
+import type { TroubledSlot } from "./patience.ts";
 import { nodePower, runPowerStep } from "./power-call.ts";
 import type { SeenPower } from "./power-call.ts";
-import { CROWDED_SECONDS, CrowdedError } from "./troubled-slots.ts";
-import type { TroubledSlot } from "./troubled-slots.ts";
 
 /**
  * `powerState`: the power as the step saw it last; null if it did not look. `tries`: calls of interfaces for which the
@@ -171,7 +170,7 @@ async function enterStep(request: StepRequest, signal: AbortSignal, seen: SeenPo
     return runPowerStep({ ...request, ...(troubled && { patience: troubled }) }, signal, seen);
   const declared = declaredStep(request);
   if (!declared) throw new Error(`Driver "${step.driver}" no longer has a step ${step.interface}.${step.name}.`);
-  if (isFirstEntry(request) && paceOf(request.machine, declared.driver) === "FAILING") troubled?.take();
+  if (isFirstEntry(request) && paceOf(request.machine, declared.driver) === "FAILING") troubled?.onLate();
   // A step holds a slot already, so the calls of power that it makes itself wait for none.
   const nested = { ...request, lane: "NESTED" } as const;
   const access = {

@@ -11,12 +11,12 @@ import type { BootModeName } from "../../lifecycle/verbs.ts";
 import { BOOT_STEP, DRIVER_BOOT_DEVICE, powerChangeOf } from "../plans/reserved-steps.ts";
 import type { DriverTry } from "../../store/records.ts";
 import { CallTimeoutError, withDeadline } from "./call-deadline.ts";
-import type { CallBasis, Patience, StepBasis } from "./driver-call.ts";
+import type { CallBasis, StepBasis } from "./driver-call.ts";
 import { faultOf, isTimeout } from "./driver-result.ts";
 import type { Fault } from "./driver-result.ts";
-import { DriverChain, LateAnswerError } from "./interface-call.ts";
+import { DriverChain } from "./interface-call.ts";
 import type { Machine } from "./machine.ts";
-import { PATIENCE_MS } from "./troubled-slots.ts";
+import { LateAnswerError, ReadingPatience } from "./patience.ts";
 
 /** The power as it was read or set last; null if neither. */
 export interface SeenPower {
@@ -223,26 +223,15 @@ const TIME_LEFT_MS = 1_000;
 /** Reads a node's power. NO_SLOT: it got no slot, or got it too late. */
 export async function readPower(
   machine: Machine,
-  { deadline, all, tries, isBackground = false, patienceMs = PATIENCE_MS }: ReadingTime,
+  { deadline, all, tries, isBackground = false, patienceMs }: ReadingTime,
   cancel: AbortSignal,
   log: Log,
 ): Promise<PowerReading | "NO_SLOT"> {
-  const patienceEnd = new AbortController();
-  const stopClock = whenOver(all, () => patienceEnd.abort(new CallTimeoutError("there was no time left")));
+  const allOver = new AbortController();
+  const stopClock = whenOver(all, () => allOver.abort(new CallTimeoutError("there was no time left")));
   const isTroubled = machine.node.powerProblem !== null;
   const seen: SeenPower = { state: null };
-  const lateReason = `the BMC did not answer within ${patienceMs / 1000} s`;
-  let isLate = false;
-  const patience: Patience = {
-    ms: patienceMs,
-    isStrict: false,
-    onLate() {
-      isLate = true;
-      // The next reading of the background has its whole time.
-      if (isBackground) throw new LateAnswerError(lateReason);
-      return "TROUBLED";
-    },
-  };
+  const patience = new ReadingPatience(isBackground, patienceMs);
   const basis: CallBasis = {
     machine,
     deadline,
@@ -252,16 +241,16 @@ export async function readPower(
     ...(!isTroubled && { patience }),
   };
   try {
-    const state = await withDeadline(deadline, AbortSignal.any([cancel, patienceEnd.signal]), (signal) =>
+    const state = await withDeadline(deadline, AbortSignal.any([cancel, allOver.signal]), (signal) =>
       nodePower(basis, signal, seen).read(),
     );
     const isIdle = machine.node.faultKind === "MACHINE_BUSY" && (await readsIdle(basis, cancel));
     return { state, driver: seen.readBy ?? null, ...(isIdle && { isIdle }) };
   } catch (error) {
     if (error instanceof HeartbeatLostError) return "NO_SLOT";
-    if (error instanceof LateAnswerError || (isLate && patienceEnd.signal.aborted))
-      return { code: "TIMEOUT", reason: lateReason, failureKind: "TIMEOUT" };
-    if (patienceEnd.signal.aborted && leftUntil(deadline) > TIME_LEFT_MS) return "NO_SLOT";
+    if (error instanceof LateAnswerError || (patience.isLate && allOver.signal.aborted))
+      return { code: "TIMEOUT", reason: patience.lateReason, failureKind: "TIMEOUT" };
+    if (allOver.signal.aborted && leftUntil(deadline) > TIME_LEFT_MS) return "NO_SLOT";
     if (error instanceof CallTimeoutError) return { code: "TIMEOUT", reason: "the BMC did not answer in time" };
     const { retryable: _, ...fault } = faultOf(error, machine.redactor);
     return fault;

@@ -66,7 +66,7 @@ import { withSecrets } from "../input/secret-redactor.ts";
 import { RunCommits } from "./run-commits.ts";
 import { settleAbort, settleStep } from "./settle-step.ts";
 import type { StepLog } from "./step-log.ts";
-import { TroubledSlots } from "./troubled-slots.ts";
+import { TroubledSlots } from "./patience.ts";
 import { UnacknowledgedClaims } from "./unacknowledged-claims.ts";
 
 export interface RunnerParts {
