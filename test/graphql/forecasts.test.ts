@@ -50,7 +50,6 @@ describe("the forecast of an abort", () => {
       acceptedCount: 6,
       refusedCount: 0,
       errors: [],
-      summary: null,
       forecast: {
         effects: [
           {

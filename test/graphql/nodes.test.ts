@@ -346,7 +346,7 @@ describe("updating a node", () => {
     ]);
   });
 
-  test("updateNodes of an unknown node named input.id as the path of the error: it is input.nodes", async () => {
+  test("updateNodes of an unknown node is refused, with its reference and the path of the selection", async () => {
     expect((await update({ nodes: { ids: ["garbage"] }, name: "x" })).errors).toMatchObject([
       {
         type: "NotFoundError",
@@ -354,7 +354,7 @@ describe("updating a node", () => {
         status: 404,
         message: "Node garbage does not exist.",
         missing: ["garbage"],
-        path: ["input", "nodes"],
+        path: ["input", "nodes", "ids"],
       },
     ]);
   });
@@ -431,7 +431,7 @@ describe("flags of a node", () => {
 
   test("Node.verbs of a protected node has the same result per power action as setPower", async () => {
     const { name, id } = await aNode();
-    await update({ node: { id }, protected: true });
+    await update({ nodes: { ids: [id] }, protected: true });
     const expected = [
       ["ON", null],
       ["OFF", "PROTECTED"],
@@ -817,7 +817,7 @@ describe("deleting nodes", () => {
     const uuid = await ostler.begin("manageNodes", [name]);
     await ostler.operationEnds(uuid);
     const answer = await remove({ ids: [id, id] });
-    expect(answer).toMatchObject({ count: 1, nodes: [], errors: [] });
+    expect(answer).toMatchObject({ count: 1, errors: [] });
     const left = await ostler.query(
       "query Left($name: String!, $uuid: ID!) { node(by: { name: $name }) { name } operation(id: $uuid) { state runs { edges { node { nodeName node { name } } } } transitions { edges { node { nodeName node { name } } } } } }",
       { name, uuid },
@@ -859,7 +859,7 @@ describe("deleting nodes", () => {
       { names: [free.name, guarded.name] },
     );
     expect(deleteNodes).toEqual({
-      results: [{ ref: guarded.name, accepted: false, error: { code: "PROTECTED" } }],
+      results: [{ ref: guarded.name, error: { code: "PROTECTED" } }],
     });
     gate.open();
     await ostler.operationEnds(uuid);

@@ -442,7 +442,7 @@ describe("an abort", () => {
     expect(await ask("abort", { work: { names: [name] }, reason: "wrong image" })).toMatchObject({
       errors: [],
       operation: { uuid },
-      results: [{ ref: name, accepted: true, abortEffect: "NOW", abortPendingAfterStep: null, steps: null }],
+      results: [{ ref: name, accepted: true, abortEffect: "NOW", abortPendingAfterStep: null }],
     });
     expect(await ostler.operationEnds(uuid)).toBe("ABORTED");
     expect(await stateOf(name)).toMatchObject({ state: "DEPLOY_FAILED", powerState: "OFF" });
