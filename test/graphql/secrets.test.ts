@@ -223,11 +223,11 @@ beforeAll(async () => {
       halfWay.open();
     }
     await ostler.operationEnds(uuid);
-    for (const [stream, item] of [
+    for (const [field, item] of [
       [`operationChanges(filter: { ids: ["${uuid}"] }, snapshot: true)`, "OperationChange"],
       [`runChanges(operation: "${uuid}", snapshot: true)`, "RunChange"],
     ] as const) {
-      const items = ostler.overEvents(`subscription { ${stream} ${near(typeOf(item), 2)} }`);
+      const items = ostler.overEvents(`subscription { ${field} ${near(typeOf(item), 2)} }`);
       answers.push(JSON.stringify(await takeUntil(items, (one) => JSON.stringify(one).includes('"caughtUp":true'))));
       await items.return?.();
     }

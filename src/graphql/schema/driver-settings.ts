@@ -178,17 +178,6 @@ function createTypes(schema: GraphQLSchema) {
     return define({ ...of, name }, text(name));
   }
 
-  /** The enum of the schema that a setting shares. The driver may accept only some of its values. */
-  function sharedEnum(name: string, { driver, field }: Named, values: readonly string[]): string {
-    const type = schema.getType(name);
-    const unknown = isEnumType(type) ? values.filter((value) => !type.getValue(value)) : values;
-    if (unknown.length > 0)
-      throw new Error(
-        `Driver "${driver.name}" declares that its setting \`${field}\` has values of the enum ${name}, but the schema has ${isEnumType(type) ? `no value ${unknown.join(", ")} in it` : "no such enum"}; correct the setting's \`sharedEnum\`, or leave it out.`,
-      );
-    return name;
-  }
-
   /** The type of an input or output value; also defines the types of objects and enums in it. */
   function typeOf(of: Named, use: "input" | "output"): string {
     const { shape, name, driver } = of;
@@ -196,7 +185,7 @@ function createTypes(schema: GraphQLSchema) {
       case "text":
         if (!isEnum(shape) || !shape.values) return "String";
         const shared = textOf(shape.schema, "sharedEnum");
-        return shared === undefined ? enumOf(of, shape.values, of.field) : sharedEnum(shared, of, shape.values);
+        return shared === undefined ? enumOf(of, shape.values, of.field) : sharedEnum(schema, shared, of);
       case "whole":
         return "Int";
       case "number":
@@ -244,6 +233,18 @@ function createTypes(schema: GraphQLSchema) {
     },
     definitions: () => [...made.values()].map(({ text }) => text),
   };
+}
+
+/** The enum of the schema that a setting shares. The driver may accept only some of its values. */
+function sharedEnum(schema: GraphQLSchema, name: string, { driver, field, shape }: Named): string {
+  const type = schema.getType(name);
+  const values = shape.kind === "text" ? (shape.values ?? []) : [];
+  const unknown = isEnumType(type) ? values.filter((value) => !type.getValue(value)) : values;
+  if (!isEnumType(type) || unknown.length > 0)
+    throw new Error(
+      `Driver "${driver.name}" declares that its setting \`${field}\` has values of the enum ${name}, but the schema has ${isEnumType(type) ? `no value ${unknown.join(", ")} in it` : "no such enum"}; correct the setting's \`sharedEnum\`, or leave it out.`,
+    );
+  return name;
 }
 
 function inside({ driver, name }: Named, { shape, name: field }: Field): Named {

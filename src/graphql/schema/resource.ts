@@ -47,9 +47,10 @@ type Ref<Row extends object> = ReturnType<typeof builder.objectRef<Row>>;
 
 /** Adds the field for a type. It is null for an ID of another type. */
 function fetchField<Row extends object>(ref: Ref<Row>, find: Finder<Row>): void {
+  const type: Ref<object> = ref;
   builder.queryField(`fetch__${ref.name}`, (t) =>
     t.field({
-      type: ref as Ref<object>,
+      type,
       nullable: true,
       ...needs("READ"),
       description: `${ref.name} by global ID; null if it does not exist. Relay refetches fragments with it.`,
