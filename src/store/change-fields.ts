@@ -3,12 +3,14 @@
  * with the same lists: those of nodes are made of them (drizzle/node-changes.ts), the others are written by hand. The
  * test `test/store/changes.test.ts` changes every column and compares, and fails for a column that is in no list.
  */
+import { DECLARED_NAMES, FILTERED_COLUMNS, declared } from "./node-fields.ts";
+import type { DeclaredChange } from "./node-fields.ts";
 import type { nodes, clusters, operations, runs } from "./tables.ts";
 
 type ColumnsOf<Table extends { readonly $inferSelect: object }> = readonly (keyof Table["$inferSelect"])[];
 
-/** Fields of nodes by their columns. INVENTORY and CURRENT_RUN are rows of other tables, and so are secret settings. */
-export const NODE_CHANGE_COLUMNS = {
+/** Fields of nodes that are more than a declared field, by their columns. INVENTORY and CURRENT_RUN are rows of other tables, and so are secret settings. */
+const COMPOSED_CHANGES = {
   NAME: ["name"],
   PROJECT: ["project"],
   STATE: ["state", "transitionCount"],
@@ -21,20 +23,26 @@ export const NODE_CHANGE_COLUMNS = {
   RETIRED: ["retiredReason"],
   LABELS: ["labels"],
   CLUSTER: ["clusterId"],
-  HOST_GROUP: ["hostGroup"],
   SETTINGS: ["driver", "borrowed", "fallbacks", "settings"],
-  AUTOMATIC_CLEANING: ["automaticCleaning"],
-  DISKLESS: ["diskless"],
-  DESCRIPTION: ["description"],
-  MODEL: ["model"],
   MACS: ["macs"],
-  CONTROLLER: ["controller", "sharedController"],
+  CONTROLLER: ["controller"],
   IDENTITY_CONFLICT: ["identityConflict"],
   LAST_ERROR: ["lastError"],
   IMAGE: ["imageId"],
   INVENTORY: [],
   CURRENT_RUN: [],
 } as const satisfies Readonly<Record<string, ColumnsOf<typeof nodes>>>;
+
+export type NodeChangeField = keyof typeof COMPOSED_CHANGES | DeclaredChange;
+
+/** Every field of `changed`, with the columns behind it. */
+export const NODE_CHANGE_COLUMNS: Readonly<Record<NodeChangeField, ColumnsOf<typeof nodes>>> = withDeclared();
+
+function withDeclared() {
+  const all: Record<string, ColumnsOf<typeof nodes>> = { ...COMPOSED_CHANGES };
+  for (const name of DECLARED_NAMES) all[declared(name).change] = [...(all[declared(name).change] ?? []), name];
+  return all as Record<NodeChangeField, ColumnsOf<typeof nodes>>;
+}
 
 /** A change of the revision alone is recorded without a field: an edit that left everything as it was. */
 export const NODE_COLUMNS_WITHOUT_FIELD = ["revision"] as const satisfies ColumnsOf<typeof nodes>;
@@ -60,13 +68,11 @@ export const NODE_FACT_COLUMNS = [
   "retiredReason",
   "faultKind",
   "isProtected",
-  "diskless",
-  "hostGroup",
   "clusterId",
   "driver",
-  "model",
   "macs",
   "labels",
+  ...FILTERED_COLUMNS,
 ] as const satisfies ColumnsOf<typeof nodes>;
 
 /** A change of one of these is recorded with the values before. Of the error, filters look at the code alone. */
@@ -151,7 +157,6 @@ export const OTHER_COLUMNS_UNRECORDED = {
   readonly runs: ColumnsOf<typeof runs>;
 };
 
-export type NodeChangeField = keyof typeof NODE_CHANGE_COLUMNS;
 export type ClusterChangeField = keyof typeof CLUSTER_CHANGE_COLUMNS;
 export type OperationChangeField = keyof typeof OPERATION_CHANGE_COLUMNS;
 export type RunChangeField = keyof typeof RUN_CHANGE_COLUMNS;

@@ -1,6 +1,8 @@
 /** The facts before a change that a filter of nodes looks at: changes that differ in no other way are equal for it. */
 import type { NodeBefore } from "./node-facts.ts";
 import type { FactPath } from "./merged-changes.ts";
+import { FILTERED_COLUMNS } from "./node-fields.ts";
+import type { FilteredColumn } from "./node-fields.ts";
 import type { NodeFilter } from "./node-filter.ts";
 
 type Fact = Exclude<keyof NodeBefore, "labels">;
@@ -9,6 +11,7 @@ type Fact = Exclude<keyof NodeBefore, "labels">;
 type Composed = "or" | "not" | "labels" | "labelKeys";
 
 const FACTS: { readonly [Field in Exclude<keyof NodeFilter, Composed>]-?: readonly Fact[] } = {
+  ...(Object.fromEntries(FILTERED_COLUMNS.map((name) => [name, [name]])) as Record<FilteredColumn, FilteredColumn[]>),
   ids: [],
   name: ["name"],
   states: ["state"],
@@ -18,16 +21,13 @@ const FACTS: { readonly [Field in Exclude<keyof NodeFilter, Composed>]-?: readon
   maintenance: ["maintenance"],
   retired: ["retired"],
   protected: ["isProtected"],
-  diskless: ["diskless"],
   faulty: ["faultKind"],
   withErrors: ["errorCode"],
   errorCodes: ["errorCode"],
-  hostGroup: ["hostGroup"],
   clusterId: ["clusterId"],
   clusterName: ["clusterName"],
   inCluster: ["clusterId"],
   driver: ["driver"],
-  model: ["model"],
   mac: ["macs"],
   // Of the present only.
   changedSince: [],

@@ -20,6 +20,102 @@ import { clusters, nodes, runs } from "./tables.ts";
 export type NodeRow = typeof nodes.$inferSelect;
 export type ClusterRow = typeof clusters.$inferSelect;
 
+/** A field that is one column as it stands, and what is made of it. */
+interface DeclaredField {
+  readonly type: "String" | "Boolean";
+  readonly description: string;
+  /** In place of null in the API. */
+  readonly otherwise?: string | boolean;
+  /** What `changed` calls it; several fields can share a name. */
+  readonly change: string;
+  /** Description of the count of nodes by it. */
+  readonly count?: string;
+  /** Description of the condition in filters: nodes with the value. */
+  readonly filter?: string;
+  /** Description of the input, if operators set the field: at registration and with updateNodes. */
+  readonly operator?: string;
+}
+
+/**
+ * The fields of a node that are one column. Of this table are made: the field of the API with its SQL in lists, the
+ * inputs of registerNodes and updateNodes with their storing, the condition of filters with its facts, the value of
+ * `NodeCountField`, and the value of `NodeChangeField` with the triggers that record it.
+ */
+export const DECLARED_FIELDS = {
+  hostGroup: {
+    type: "String",
+    description: "Role of the node in its cluster; null if none is set.",
+    change: "HOST_GROUP",
+    count: "`hostGroup`; null if there is none.",
+    filter: "With this role in their cluster.",
+    operator: "Role in the cluster: at most 63 letters, digits, dots, dashes, slashes or underscores. Null removes it.",
+  },
+  automaticCleaning: {
+    type: "Boolean",
+    description: "Whether automatic clean steps run on the node; null to follow the site's policy.",
+    change: "AUTOMATIC_CLEANING",
+    operator: "Whether automatic clean steps run; null to follow the site's policy.",
+  },
+  diskless: {
+    type: "Boolean",
+    description:
+      "Whether the machine has no disk of its own, according to operators: an erasure that finds none then succeeds.",
+    otherwise: false,
+    change: "DISKLESS",
+    filter: "True: without disks of their own. False: the others.",
+    operator: "Whether the machine has no disk of its own, so that an erasure may find none; null for false.",
+  },
+  description: {
+    type: "String",
+    description: "Note of operators about the machine, such as its place or a known defect; empty if none is set.",
+    otherwise: "",
+    change: "DESCRIPTION",
+    operator:
+      "Note about the machine: at most 1000 characters on one line, without control characters. Null removes it.",
+  },
+  sharedController: {
+    type: "Boolean",
+    description: "Whether other nodes may have the same management controller, because several machines are behind it.",
+    otherwise: false,
+    change: "CONTROLLER",
+    operator:
+      "Whether other nodes may have the same management controller, because several machines are behind it; null for false. Without it such a node is refused with IDENTITY_CONFLICT.",
+  },
+  model: {
+    type: "String",
+    description:
+      "Model of the machine according to inspection; null if unknown. Estimates use the history of the model.",
+    change: "MODEL",
+    count: "`model`; null if it is not known.",
+    filter: "With this `model`.",
+  },
+} as const satisfies { readonly [Column in keyof NodeRow]?: DeclaredField };
+
+export type DeclaredName = keyof typeof DECLARED_FIELDS;
+type Declared = typeof DECLARED_FIELDS;
+/** The names of the fields whose declaration has a member. */
+type With<Member extends keyof DeclaredField> = {
+  [Name in DeclaredName]: Declared[Name] extends { readonly [Key in Member]: unknown } ? Name : never;
+}[DeclaredName];
+
+function declaredWith<Member extends keyof DeclaredField>(member: Member): readonly With<Member>[] {
+  return (Object.keys(DECLARED_FIELDS) as DeclaredName[]).filter(
+    (name): name is With<Member> => member in DECLARED_FIELDS[name],
+  );
+}
+
+export function declared(name: DeclaredName): DeclaredField {
+  return DECLARED_FIELDS[name];
+}
+
+export const DECLARED_NAMES = Object.keys(DECLARED_FIELDS) as readonly DeclaredName[];
+export type DeclaredChange = Declared[DeclaredName]["change"];
+export type DeclaredCount = Declared[With<"count">]["change"];
+
+/** Conditions of filters on declared fields. */
+export const FILTERED_COLUMNS = declaredWith("filter");
+export type FilteredColumn = With<"filter">;
+
 /** Fields by which nodes are counted, and their column. Their values are texts, or null. */
 export const COUNTED_COLUMNS = {
   STATE: nodes.state,
@@ -27,26 +123,18 @@ export const COUNTED_COLUMNS = {
   POWER: nodes.powerState,
   PRESENCE: nodes.presence,
   DRIVER: nodes.driver,
-  MODEL: nodes.model,
-  HOST_GROUP: nodes.hostGroup,
   STAGE: nodes.stage,
+  ...(Object.fromEntries(declaredWith("count").map((name) => [DECLARED_FIELDS[name].change, nodes[name]])) as Readonly<
+    Record<Declared[With<"count">]["change"], PgColumn>
+  >),
 } as const satisfies Readonly<Record<string, PgColumn>>;
 
 export type CountedField = keyof typeof COUNTED_COLUMNS;
 
-/**
- * Columns that operators set as they are given: at registration, with updateNodes and with updateNodes. Null if none is
- * set.
- */
-export const OPERATOR_COLUMNS = [
-  "hostGroup",
-  "description",
-  "automaticCleaning",
-  "sharedController",
-  "diskless",
-] as const satisfies (keyof NodeRow)[];
+/** Columns that operators set as they are given: at registration and with updateNodes. Null if none is set. */
+export const OPERATOR_COLUMNS = declaredWith("operator");
 
-export type OperatorColumn = (typeof OPERATOR_COLUMNS)[number];
+export type OperatorColumn = With<"operator">;
 /** In a request, where an absent one stays, and null removes it. */
 export type OperatorFields = { readonly [Column in OperatorColumn]?: NodeRow[Column] | undefined };
 
@@ -143,7 +231,22 @@ function labelsOf({ labels }: NodeRow): { readonly key: string; readonly value: 
     .map(([key, value]) => ({ key, value }));
 }
 
+/** The value of a declared field in the API. */
+export function declaredValue(name: DeclaredName, row: NodeRow): string | boolean | null {
+  return row[name] ?? declared(name).otherwise ?? null;
+}
+
+function declaredField(name: DeclaredName): ScalarField<NodeRow, string | boolean | null> {
+  const { type, otherwise } = declared(name);
+  const column =
+    otherwise === undefined ? sql`${nodes[name]}` : sql`coalesce(${nodes[name]}, ${sql.raw(`'${otherwise}'`)})`;
+  return { text: (type === "String" ? stringText : scalarText)(column), value: (row) => declaredValue(name, row) };
+}
+
 export const NODE_FIELDS = {
+  ...(Object.fromEntries(DECLARED_NAMES.map((name) => [name, declaredField(name)])) as {
+    readonly [Name in DeclaredName]: ScalarField<NodeRow, string | boolean | null>;
+  }),
   id: idField("Node", nodes.id),
   uuid: ofNode("id", plainStringText),
   name: ofNode("name", stringText),
@@ -177,27 +280,12 @@ export const NODE_FIELDS = {
     value: ({ retiredReason }: NodeRow) => retiredReason !== null,
   },
   retiredReason: ofNode("retiredReason", stringText),
-  automaticCleaning: ofNode("automaticCleaning", scalarText),
-  diskless: {
-    text: scalarText(sql`coalesce(${nodes.diskless}, false)`),
-    value: ({ diskless }: NodeRow) => diskless ?? false,
-  },
-  hostGroup: ofNode("hostGroup", stringText),
-  description: {
-    text: stringText(sql`coalesce(${nodes.description}, '')`),
-    value: ({ description }: NodeRow) => description ?? "",
-  },
-  model: ofNode("model", stringText),
   macs: {
     // Without the blanks that PostgreSQL puts between the members of a list.
     text: sql`replace(${nodes.macs}::text, ', ', ',')`,
     value: ({ macs }: NodeRow) => macs,
   },
   controller: ofNode("controller", stringText),
-  sharedController: {
-    text: scalarText(sql`coalesce(${nodes.sharedController}, false)`),
-    value: ({ sharedController }: NodeRow) => sharedController ?? false,
-  },
   identityConflict: {
     fields: CONFLICT_FIELDS,
     wrap: (object: SQL) => sql`case when ${nodes.identityConflict} is null then ${NULL_TEXT} else ${object} end`,

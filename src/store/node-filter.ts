@@ -11,8 +11,8 @@ import { inArrayParam, textArray } from "./postgres/array-parameter.ts";
 import { nameCondition, nameTest } from "./name-filter.ts";
 import type { StringTest } from "./name-filter.ts";
 import type { NodeFacts } from "./node-facts.ts";
-import { HAS_POWER_DRIFT, hasPowerDrift } from "./node-fields.ts";
-import type { NodeRow } from "./node-fields.ts";
+import { FILTERED_COLUMNS, HAS_POWER_DRIFT, declared, hasPowerDrift } from "./node-fields.ts";
+import type { FilteredColumn, NodeRow } from "./node-fields.ts";
 import { clusters, inventories, nodeMacs, nodes } from "./tables.ts";
 
 /** A test of the newest inventory of a node. */
@@ -26,8 +26,10 @@ export interface InventoryTest {
 /** Conditions that only the database can decide: streams decide by the row of a node, without its inventory. */
 export const DATABASE_CONDITIONS = ["serial", "inventory"] as const satisfies readonly (keyof NodeFilter)[];
 
+type DeclaredConditions = { readonly [Name in FilteredColumn]?: NonNullable<NodeRow[Name]> | undefined };
+
 /** Given fields are combined with AND; an absent one matches all nodes, an empty list none. */
-export interface NodeFilter {
+export interface NodeFilter extends DeclaredConditions {
   readonly ids?: readonly string[] | undefined;
   readonly name?: StringTest | undefined;
   readonly states?: readonly NodeState[] | undefined;
@@ -36,19 +38,16 @@ export interface NodeFilter {
   readonly maintenance?: boolean | undefined;
   readonly retired?: boolean | undefined;
   readonly protected?: boolean | undefined;
-  readonly diskless?: boolean | undefined;
   readonly faulty?: boolean | undefined;
   /** Whether the last operation on the node failed. */
   readonly withErrors?: boolean | undefined;
   /** Whether the power is known and differs from what the last change through Ostler left. */
   readonly powerDrift?: boolean | undefined;
-  readonly hostGroup?: string | undefined;
   readonly clusterId?: string | undefined;
   readonly clusterName?: string | undefined;
   /** Whether the node is a member of any cluster. */
   readonly inCluster?: boolean | undefined;
   readonly driver?: string | undefined;
-  readonly model?: string | undefined;
   /** With this MAC address, in any usual form. */
   readonly mac?: string | undefined;
   /** A text `serial` in the newest inventory. */
@@ -106,6 +105,19 @@ function equals(name: TextColumn): Condition<string> {
   return { sql: (value) => eq(nodes[name], value), test: (value) => (node) => node[name] === value };
 }
 
+/** Nodes with the value of a declared field. */
+function declaredIs(name: FilteredColumn): Condition<string | boolean> {
+  const { otherwise } = declared(name);
+  return {
+    sql: (value) =>
+      otherwise === undefined
+        ? sql`${nodes[name]} = ${value}`
+        : sql`coalesce(${nodes[name]}, ${sql.raw(`'${otherwise}'`)}) = ${value}`,
+    // Changes from before the column existed do not have it.
+    test: (value) => (node) => (node[name] ?? otherwise) === value,
+  };
+}
+
 function isSet(name: "maintenanceSince" | "retiredReason" | "clusterId" | "faultKind"): Condition<boolean> {
   return {
     sql: (wanted) => (wanted ? isNotNull(nodes[name]) : isNull(nodes[name])),
@@ -140,6 +152,9 @@ const NAME: Condition<StringTest> = {
 type FilterValues = { readonly [Field in keyof NodeFilter]-?: NonNullable<NodeFilter[Field]> };
 
 const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValues[Field]> } = {
+  ...(Object.fromEntries(FILTERED_COLUMNS.map((name) => [name, declaredIs(name)])) as unknown as {
+    readonly [Name in FilteredColumn]: Condition<FilterValues[Name]>;
+  }),
   ids: isOneOf("id"),
   name: NAME,
   states: isOneOf("state"),
@@ -167,16 +182,10 @@ const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValu
     sql: (wanted) => eq(nodes.isProtected, wanted),
     test: (wanted) => (node) => node.isProtected === wanted,
   },
-  diskless: {
-    sql: (wanted) => sql`coalesce(${nodes.diskless}, false) = ${wanted}`,
-    // Changes from before the column existed do not have it.
-    test: (wanted) => (node) => (node.diskless ?? false) === wanted,
-  },
   powerDrift: {
     sql: (wanted) => sql`${HAS_POWER_DRIFT} = ${wanted}`,
     test: (wanted) => (node) => hasPowerDrift(node) === wanted,
   },
-  hostGroup: equals("hostGroup"),
   clusterId: equals("clusterId"),
   clusterName: {
     sql: (name) => sql`${nodes.clusterId} = (select ${clusters.id} from ${clusters} where ${clusters.name} = ${name})`,
@@ -184,7 +193,6 @@ const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValu
   },
   inCluster: isSet("clusterId"),
   driver: equals("driver"),
-  model: equals("model"),
   mac: {
     sql: (given) =>
       sql`${nodes.id} = (select ${nodeMacs.nodeId} from ${nodeMacs} where ${nodeMacs.mac} = ${macOf(given) ?? given})`,

@@ -327,9 +327,9 @@ describe("updateNodes", () => {
     await changeNode(ostler.engine, ALICE, node.id, { settings: { password: "battery-staple" } });
     expect(await ostler.node(node)).toMatchObject({ revision: before.revision + 1, settings: before.settings });
     expect(await secretsOf(ostler.database.reader, node.id)).toEqual({ fake: { password: "battery-staple" } });
-    expect((await changeNode(ostler.engine, ALICE, node.id, { ifRevision: before.revision })).refusals).toMatchObject([
-      { code: "STALE_REVISION" },
-    ]);
+    expect(
+      (await changeNode(ostler.engine, ALICE, node.id, { ifRevision: before.revision, labels: {} })).refusals,
+    ).toMatchObject([{ code: "STALE_REVISION" }]);
   });
 
   test("updateNodes with a stale revision is refused with STALE_REVISION", async () => {

@@ -70,7 +70,7 @@ describe("the forecast of an abort", () => {
             powersOff: true,
             changedParts: ["DISKS"],
             expectedSeconds: 0,
-            examples: [{ ref: late[0], abortEffect: "NOW" }],
+            examples: [{ ref: late[0] }],
           },
           {
             effect: "PENDING",

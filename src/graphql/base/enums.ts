@@ -28,7 +28,8 @@ import type {
   OperationChangeField,
   RunChangeField,
 } from "../../store/change-fields.ts";
-import type { CountedField } from "../../store/node-fields.ts";
+import { DECLARED_NAMES, declared } from "../../store/node-fields.ts";
+import type { CountedField, DeclaredChange, DeclaredCount } from "../../store/node-fields.ts";
 import { builder, enumValues } from "./builder.ts";
 
 const named = <Name extends string>(
@@ -70,17 +71,25 @@ export const StageEnum = named(
   "How much is installed on a node. A restart decides by it which steps to keep.",
   STAGES,
 );
+/** The declared fields by which nodes are counted. */
+function countsOfDeclared(): Record<DeclaredCount, string> {
+  const counts = DECLARED_NAMES.flatMap((name) => {
+    const { change, count } = declared(name);
+    return count === undefined ? [] : [[change, count] as const];
+  });
+  return Object.fromEntries(counts) as Record<DeclaredCount, string>;
+}
+
 export const CountedFieldEnum = named<CountedField>(
   "NodeCountField",
   "Field by which nodes are counted. New values may be added.",
   {
+    ...countsOfDeclared(),
     STATE: "Lifecycle state.",
     CLUSTER: "Name of the `cluster`; null for nodes of none.",
     POWER: "Power state as last read.",
     PRESENCE: "Whether monitoring sees the machine.",
     DRIVER: "Name of the driver.",
-    MODEL: "`model`; null if it is not known.",
-    HOST_GROUP: "`hostGroup`; null if there is none.",
     STAGE: "How much is installed.",
   },
 );
@@ -144,6 +153,9 @@ export const NodeChangeFieldEnum = named<NodeChangeField>(
   "NodeChangeField",
   "What has changed of a node. New values may be added.",
   {
+    ...(Object.fromEntries(
+      DECLARED_NAMES.map((name) => [declared(name).change, `The field \`${name}\` of the node.`]),
+    ) as Record<DeclaredChange, string>),
     NAME: "The field `name` of the node.",
     PROJECT: "The field `project` of the node.",
     STATE: "`state`, and with it `transitionCount`.",
@@ -156,12 +168,7 @@ export const NodeChangeFieldEnum = named<NodeChangeField>(
     RETIRED: "`retired` and `retiredReason`.",
     LABELS: "The field `labels` of the node.",
     CLUSTER: "`cluster`, or the name of the cluster.",
-    HOST_GROUP: "The field `hostGroup` of the node.",
     SETTINGS: "`drivers`: the drivers, their settings or their secrets.",
-    AUTOMATIC_CLEANING: "The field `automaticCleaning` of the node.",
-    DISKLESS: "The field `diskless` of the node.",
-    DESCRIPTION: "The field `description` of the node.",
-    MODEL: "The field `model` of the node.",
     MACS: "The field `macs` of the node.",
     CONTROLLER: "`controller` or `sharedController`.",
     IDENTITY_CONFLICT: "The field `identityConflict` of the node.",

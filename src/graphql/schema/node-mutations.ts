@@ -7,6 +7,7 @@ import { builder, given, needs } from "../base/builder.ts";
 import type { OutputFields } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import { DriverSettingsInput, chosenDriver } from "./driver-settings.ts";
+import { operatorInputs } from "./operator-inputs.ts";
 import { payloadName, refusalFields } from "../base/payload.ts";
 import { NodeRef } from "../base/refs.ts";
 import { InterfacesFromInput, interfacesOf } from "./interfaces-from.ts";
@@ -75,25 +76,10 @@ const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
     }),
     labels: t.field({ type: [LabelInput], description: "Labels of the node." }),
     cluster: t.field({ type: ClusterRefInput, description: "Cluster of the node." }),
-    hostGroup: t.string({
-      description: "Role of the node in its cluster: at most 63 letters, digits, dots, dashes, slashes or underscores.",
-    }),
-    description: t.string({
-      description: "Note about the machine: at most 1000 characters on one line, without control characters.",
-    }),
+    ...operatorInputs(t),
     macs: t.stringList({
       description:
         "MAC addresses of its network interfaces, at most 64. No other node may have one of them. Inspection adds those that it finds.",
-    }),
-    automaticCleaning: t.boolean({
-      description: "Whether automatic clean steps run on the node; by default the site's policy applies.",
-    }),
-    sharedController: t.boolean({
-      description:
-        "Whether other nodes may have the same management controller, because several machines are behind it. Without it such a node is refused with IDENTITY_CONFLICT.",
-    }),
-    diskless: t.boolean({
-      description: "Whether the machine has no disk of its own, so that an erasure may find none; by default false.",
     }),
   }),
 });

@@ -1,5 +1,6 @@
 /** Nodes: the type with its fields. Lists, verbs and mutations of nodes have files of their own. */
-import { NODE_FIELDS } from "../../store/node-fields.ts";
+import { DECLARED_NAMES, NODE_FIELDS, declared, declaredValue } from "../../store/node-fields.ts";
+import type { NodeRow } from "../../store/node-fields.ts";
 import type { NodeFault } from "../../lifecycle/faults.ts";
 import type { IdentityConflict } from "../../lifecycle/identity.ts";
 import { inventoriesPages, inventoryCounts } from "../../store/nodes.ts";
@@ -210,26 +211,6 @@ builder.objectFields(NodeRef, (t) => ({
     description: "Reason for the retirement, given by the operator; null if the node is not retired.",
     resolve: NODE_FIELDS.retiredReason.value,
   }),
-  automaticCleaning: t.boolean({
-    nullable: true,
-    description: "Whether automatic clean steps run on the node; null to follow the site's policy.",
-    resolve: NODE_FIELDS.automaticCleaning.value,
-  }),
-  hostGroup: t.string({
-    nullable: true,
-    description: "Role of the node in its cluster; null if none is set.",
-    resolve: NODE_FIELDS.hostGroup.value,
-  }),
-  description: t.string({
-    description: "Note of operators about the machine, such as its place or a known defect; empty if none is set.",
-    resolve: NODE_FIELDS.description.value,
-  }),
-  model: t.string({
-    nullable: true,
-    description:
-      "Model of the machine according to inspection; null if unknown. Estimates use the history of the model.",
-    resolve: NODE_FIELDS.model.value,
-  }),
   macs: t.stringList({
     description:
       "MAC addresses of the machine's network interfaces, in lower case with colons, sorted: those that a request gave it, and those of the newest inspection that no other node has. A machine that boots over the network is known by them.",
@@ -260,15 +241,6 @@ builder.objectFields(NodeRef, (t) => ({
 }));
 
 builder.objectFields(NodeRef, (t) => ({
-  diskless: t.boolean({
-    description:
-      "Whether the machine has no disk of its own, according to operators: an erasure that finds none then succeeds.",
-    resolve: NODE_FIELDS.diskless.value,
-  }),
-  sharedController: t.boolean({
-    description: "Whether other nodes may have the same management controller, because several machines are behind it.",
-    resolve: NODE_FIELDS.sharedController.value,
-  }),
   identityConflict: t.field({
     type: IdentityConflictRef,
     nullable: true,
@@ -277,6 +249,21 @@ builder.objectFields(NodeRef, (t) => ({
     resolve: NODE_FIELDS.identityConflict.value,
   }),
 }));
+
+builder.objectFields(NodeRef, (t) =>
+  Object.fromEntries(
+    DECLARED_NAMES.map((name) => {
+      const { type, description, otherwise } = declared(name);
+      const resolve = (node: NodeRow) => declaredValue(name, node);
+      return [
+        name,
+        otherwise === undefined
+          ? t.field({ type, nullable: true, description, resolve })
+          : t.field({ type, description, resolve: (node) => resolve(node) ?? otherwise }),
+      ];
+    }),
+  ),
+);
 
 builder.objectFields(NodeRef, (t) => ({
   inventory: t.field({

@@ -7,6 +7,7 @@ import type {
   NodeSelector,
   PickSelector,
 } from "../../engine/input/node-selector.ts";
+import { FILTERED_COLUMNS, declared } from "../../store/node-fields.ts";
 import { DATABASE_CONDITIONS } from "../../store/node-filter.ts";
 import type { StringTest } from "../../store/name-filter.ts";
 import type { NodeFilter } from "../../store/node-filter.ts";
@@ -14,6 +15,7 @@ import { nodesByNames } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { builder, given, givenMembers } from "../base/builder.ts";
+import type { InputFields } from "../base/builder.ts";
 import { ErrorCodeEnum, NodeStateEnum, PowerStateEnum, PresenceEnum } from "../base/enums.ts";
 import { badInput } from "../base/connection.ts";
 import { keyOf, uuidOrNone } from "../base/ids.ts";
@@ -85,11 +87,22 @@ const InventoryFilterInput = builder.inputType("InventoryFilter", {
   }),
 });
 
+/** Conditions on declared fields: the value of the field. */
+function declaredConditions(t: InputFields) {
+  return Object.fromEntries(
+    FILTERED_COLUMNS.map((name) => {
+      const { type, filter = "" } = declared(name);
+      return [name, t.field({ type, description: filter })];
+    }),
+  );
+}
+
 export const NodeFilterInput = builder.inputRef<NodeFilterShape>("NodeFilter");
 NodeFilterInput.implement({
   description:
     "Filter for nodes. The given fields are combined with AND; an unknown name matches no node, and an empty list matches none. In a query or a subscription, a field that is omitted, null or an empty text matches all nodes. In a selection of nodes for a mutation or a plan, the filter must have a condition, and a field that is null, empty or without a condition is refused with INVALID_INPUT.",
   fields: (t) => ({
+    ...declaredConditions(t),
     ids: t.idList({ description: "By global ID; an empty list matches nothing." }),
     name: t.field({ type: StringFilterInput, description: "With a name that matches this filter." }),
     states: t.field({ type: [NodeStateEnum], description: "In one of these states; an empty list matches nothing." }),
@@ -104,17 +117,14 @@ NodeFilterInput.implement({
     maintenance: t.boolean({ description: "True: in maintenance. False: not in maintenance." }),
     retired: t.boolean({ description: "True: retired. False: not retired." }),
     protected: t.boolean({ description: "True: protected. False: not protected." }),
-    diskless: t.boolean({ description: "True: without disks of their own. False: the others." }),
     faulty: t.boolean({ description: "True: with a `fault`. False: without one." }),
     withErrors: t.boolean({ description: "True: with a `lastError`. False: without one." }),
     powerDrift: t.boolean({
       description: "True: the power state differs from the one that Ostler last set. False: it does not.",
     }),
-    hostGroup: t.string({ description: "With this role in their cluster." }),
     cluster: t.field({ type: ClusterRefInput, description: "Members of this cluster." }),
     inCluster: t.boolean({ description: "True: member of a cluster. False: of none." }),
     driver: t.string({ description: "With this driver." }),
-    model: t.string({ description: "With this `model`." }),
     mac: t.string({ description: "With this MAC address, in lower or upper case, with colons, dashes or without." }),
     serial: t.string({
       description: "With this text as `serial` in the newest inventory. Not in streams.",

@@ -17,6 +17,7 @@ import { keyOf } from "../base/ids.ts";
 import { nodeFields, refusalFields } from "../base/payload.ts";
 import { NodeRef } from "../base/refs.ts";
 import { DriverSettingsChangeInput, chosenDriver } from "./driver-settings.ts";
+import { operatorInputs } from "./operator-inputs.ts";
 import { InterfacesFromChangeInput, interfacesOf } from "./interfaces-from.ts";
 import { LabelInput, NodeSelectorInput, nodeSelector } from "./selectors.ts";
 import { acceptanceField } from "./verb-terms.ts";
@@ -69,22 +70,12 @@ const UpdateNodesInput = builder.inputType("UpdateNodesInput", {
       type: [InterfacesFromChangeInput],
       description: "Interfaces that the nodes take from other drivers; replaces the present lists.",
     }),
+    ...operatorInputs(t),
     macs: t.stringList({
       description:
         "MAC addresses of the network interfaces, only for one node; replaces the present ones, those of inspections included. Null removes all, of many nodes too.",
     }),
-    hostGroup: t.string({ description: "New role in the cluster of each node; null removes it." }),
-    description: t.string({ description: "New note about each machine; null removes it." }),
     protected: t.boolean({ description: "Protect the nodes, or remove the protection. Active runs continue." }),
-    automaticCleaning: t.boolean({
-      description: "Whether automatic clean steps run on the nodes; null to follow the site's policy.",
-    }),
-    sharedController: t.boolean({
-      description: "Whether other nodes may have the same management controllers; null counts as false.",
-    }),
-    diskless: t.boolean({
-      description: "Whether the machines have no disks of their own, so that an erasure may find none; null for false.",
-    }),
     settings: t.field({
       type: [DriverSettingsChangeInput],
       description:
