@@ -80,7 +80,7 @@ const WAVE_MUTATIONS = [
 ] as const;
 
 for (const [name, action, description] of WAVE_MUTATIONS) {
-  const input = builder.inputType(inputName(name), {
+  const inputType = builder.inputType(inputName(name), {
     description: `Operation of ${name}.`,
     fields: (t) => ({
       operationId: t.id({ required: true, description: "Global ID or raw UUID of the operation." }),
@@ -101,7 +101,7 @@ for (const [name, action, description] of WAVE_MUTATIONS) {
       type: payload,
       ...needs("OPERATE"),
       description,
-      args: { input: t.arg({ type: input, required: true, description: "The operation." }) },
+      args: { input: t.arg({ type: inputType, required: true, description: "The operation." }) },
       resolve: (_root, { input }, context) =>
         context.services.engine.steerWaves(callerOf(context), {
           operationId: keyOf("Operation", input.operationId),
