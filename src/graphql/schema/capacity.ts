@@ -1,5 +1,5 @@
 /** Capacity limits of the service: their slots, the runs that use them, and the queue for them. */
-import { limitsOf } from "../../engine/engine.ts";
+import { limitsOf } from "../../engine/views.ts";
 import { runsWaitingForEach, takenSlots, waitingCounts } from "../../store/slots.ts";
 import { readSite } from "../../store/site.ts";
 import { builder, needs } from "../base/builder.ts";

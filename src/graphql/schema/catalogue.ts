@@ -4,7 +4,7 @@
 import type { DriverPhase } from "../../drivers/driver.ts";
 import { INTERFACE_OF_PHASE } from "../../drivers/interfaces.ts";
 import type { AnyStep } from "../../drivers/interfaces.ts";
-import { OFF_REASONS, RESERVED_STEPS, catalogueOf, reservedArgsSchema } from "../../engine/engine.ts";
+import { OFF_REASONS, RESERVED_STEPS, catalogueOf, reservedArgsSchema } from "../../engine/views.ts";
 import type { CatalogueEntry } from "../../engine/plans/catalogue.ts";
 import type { ReservedStep } from "../../engine/plans/reserved-steps.ts";
 import { touchesOf } from "../../lifecycle/touches.ts";

@@ -1,5 +1,5 @@
 /** Discovery of nodes at addresses, and presence reports from monitoring. */
-import { PRESENCE_CHANGES, PRESENCE_EVENTS } from "../../engine/engine.ts";
+import { PRESENCE_CHANGES, PRESENCE_EVENTS } from "../../engine/views.ts";
 import type { DiscoverAnswer } from "../../engine/discovery/discover.ts";
 import type { PresenceAnswer, PresenceReported } from "../../engine/inventory/presence.ts";
 import { discoverySchema } from "../../drivers/registry.ts";

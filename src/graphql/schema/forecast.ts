@@ -4,7 +4,7 @@
  */
 import type { ForecastEntry, InterruptForecast, SubmitAnswer } from "../../engine/input/answers.ts";
 import type { WavesForecast } from "../../engine/scheduling/waves.ts";
-import { refusalGroups } from "../../engine/engine.ts";
+import { refusalGroups } from "../../engine/views.ts";
 import { WORK_EFFECTS } from "../../lifecycle/forecast.ts";
 import { builder, enumValues, wholeSeconds } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";

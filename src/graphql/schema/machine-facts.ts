@@ -1,5 +1,5 @@
 /** Reading what machines report about themselves: firmware, BIOS settings, boot device and serial console. */
-import { DRIVER_BOOT_DEVICE, MACHINE_FACTS } from "../../engine/engine.ts";
+import { DRIVER_BOOT_DEVICE, MACHINE_FACTS } from "../../engine/views.ts";
 import type { BiosAttribute, BootOverride, FirmwareComponent } from "../../drivers/driver.ts";
 import type {
   MachineAnswer,

@@ -13,7 +13,7 @@ import {
   refusalOfRestart,
   refusalOfWithdrawal,
   stepUnderWay,
-} from "../../engine/engine.ts";
+} from "../../engine/views.ts";
 import type { AbortEffect } from "../../lifecycle/interrupts.ts";
 import { REMEDIES } from "../../lifecycle/remedies.ts";
 import type { PowerChange } from "../../lifecycle/verbs.ts";

@@ -2,8 +2,8 @@
 import { FUNCTION_INTERFACES, INTERFACES } from "../../drivers/interfaces.ts";
 import type { InterfaceName } from "../../drivers/interfaces.ts";
 import type { DriverChoice } from "../../drivers/registry.ts";
-import { circuitOf } from "../../engine/engine.ts";
-import type { Circuit } from "../../engine/engine.ts";
+import { circuitOf } from "../../engine/views.ts";
+import type { Circuit } from "../../engine/views.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import { builder } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";

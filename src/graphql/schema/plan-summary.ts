@@ -2,7 +2,7 @@
  * Plans summed up: groups of nodes with equal plans, refusals by code, the steps that change machines, and the duration
  * of the whole; for the query `plan`, for dry runs of verbs, and for accepted ones.
  */
-import { plannedChanges, stateCounts, summarizePlans } from "../../engine/engine.ts";
+import { plannedChanges, stateCounts, summarizePlans } from "../../engine/views.ts";
 import type { PlanGroup, PlanSummary, PlannedChange, RefusalGroup } from "../../engine/admission/plan-summary.ts";
 import type { SubmitAnswer } from "../../engine/input/answers.ts";
 import { ERROR_REMEDY, ERROR_STATUS } from "../../errors.ts";

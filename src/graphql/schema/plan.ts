@@ -2,8 +2,8 @@
  * Plans: the query `plan`, and the planned target, point of no return and estimates of steps, runs and results.
  * Estimates use the durations of earlier attempts on this site; without any there is no estimate.
  */
-import { isHold, isReservedWait } from "../../engine/engine.ts";
-import type { VariableWarning } from "../../engine/engine.ts";
+import { isHold, isReservedWait } from "../../engine/views.ts";
+import type { VariableWarning } from "../../engine/views.ts";
 import type { EffectiveVariable } from "../../engine/input/variables.ts";
 import type { SubmitAnswer } from "../../engine/input/answers.ts";
 import type { Refusal } from "../../errors.ts";

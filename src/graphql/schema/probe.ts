@@ -1,6 +1,6 @@
 /** Probes of addresses on request: which drivers reach a machine there, and what they can do with it. */
 import type { Ability } from "../../drivers/driver.ts";
-import { PROBED_ADDRESSES_MAX, PROBING_DRIVERS_MAX } from "../../engine/engine.ts";
+import { PROBED_ADDRESSES_MAX, PROBING_DRIVERS_MAX } from "../../engine/views.ts";
 import type { FoundMachine, ProbeAnswer, ProbeAnswers } from "../../engine/discovery/node-probes.ts";
 import { builder, needs } from "../base/builder.ts";
 import { FailureKindEnum } from "../base/enums.ts";

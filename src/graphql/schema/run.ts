@@ -1,5 +1,5 @@
 /** Runs: the part of an operation on one node, with its steps, its interrupt and how it ended. */
-import { stepUnderWay } from "../../engine/engine.ts";
+import { stepUnderWay } from "../../engine/views.ts";
 import { judgeAbort } from "../../lifecycle/interrupts.ts";
 import { isUnfinished } from "../../lifecycle/operation-states.ts";
 import type { Failure, LeftAs } from "../../store/records.ts";

@@ -1,5 +1,5 @@
 /** The reason why a run waits: as data for programs and as a sentence for people. */
-import { stepUnderWay } from "../../engine/engine.ts";
+import { stepUnderWay } from "../../engine/views.ts";
 import { cancels } from "../../lifecycle/interrupts.ts";
 import { waitingOf } from "../../lifecycle/waiting.ts";
 import type { Waiting } from "../../lifecycle/waiting.ts";
