@@ -16,11 +16,13 @@ import type {
   SelectionSetNode,
 } from "graphql";
 import type { Plugin } from "graphql-yoga";
-import { ofReaders, ofSnapshot, withListCursor } from "../base/context.ts";
-import type { Context, PayloadMoments } from "../base/context.ts";
-import type { LazySnapshot } from "../../store/postgres/database.ts";
+import DataLoader from "dataloader";
+import { lazily } from "../base/batching.ts";
+import type { Context } from "../base/context.ts";
+import { createLoaders } from "../base/loaders.ts";
 import { listPlan } from "./json-list-rewrite.ts";
-import { readsOneOperation } from "./payload-reads.ts";
+import { createMoment } from "./moment.ts";
+import type { Moment } from "./moment.ts";
 
 /**
  * Comes before `jsonLists`, whose document it executes, and before the time limit, whose signal closes the snapshot.
@@ -53,10 +55,10 @@ function isOneStatement({ document, operationName }: ExecutionArgs): boolean {
 
 function execute(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionArgs): unknown {
   const context = given.contextValue as Context;
-  const { reader, close } = context.services.database.lazySnapshot();
+  const { bound, close } = createMoment(context.services);
   // After the time limit the execution may never end, as it waits for its running statements.
   given.abortSignal?.addEventListener("abort", close, { once: true });
-  const answer = executeFn({ ...given, contextValue: ofSnapshot(context, reader) });
+  const answer = executeFn({ ...given, contextValue: { ...context, ...bound } });
   if (answer instanceof Promise) return answer.finally(close);
   close();
   return answer;
@@ -67,26 +69,26 @@ async function executeAfterCursor(
   given: ExecutionArgs,
 ): Promise<unknown> {
   const context = given.contextValue as Context;
-  const asOf = await context.load.asOf.load("now");
-  return executeFn({ ...given, contextValue: withListCursor(context, asOf) });
+  const cursor = await context.load.asOf.load("now");
+  const asOf = new DataLoader<"now", string>(async (asked) => asked.map(() => cursor), { cache: false });
+  const load = lazily(() => ({ ...createLoaders(context.services.database), asOf }));
+  return executeFn({ ...given, contextValue: { ...context, load } });
 }
 
 function executeMutation(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionArgs): unknown {
-  const context = given.contextValue as Context;
-  const { database } = context.services;
-  let snapshot: Pick<LazySnapshot, "reader" | "close"> | null = null;
+  const unbound = given.contextValue as Context;
+  let moment: Moment | null = null;
   const beginWork = () => {
-    snapshot?.close();
-    snapshot = null;
+    moment?.close();
+    moment = null;
+    const { services, load } = unbound;
+    Object.assign(contextValue, { services, load });
   };
-  const payloads: PayloadMoments = {
-    beginWork,
-    endWork(readsOnce) {
-      beginWork();
-      snapshot = readsOnce ? { reader: database.bounded, close() {} } : database.lazySnapshot();
-    },
+  const endWork = () => {
+    moment = createMoment(unbound.services);
+    Object.assign(contextValue, moment.bound);
   };
-  const contextValue: Context = { ...ofReaders(context, () => snapshot?.reader ?? database.reader), payloads };
+  const contextValue: Context = { ...unbound, payloads: { beginWork, endWork } };
   const answer = executeFn({ ...given, contextValue });
   if (answer instanceof Promise) return answer.finally(beginWork);
   beginWork();
@@ -101,7 +103,7 @@ export function separatePayloads(mutation: GraphQLObjectType): void {
     field.resolve = async (source, args, context: Context, info) => {
       context.payloads?.beginWork();
       const payload: unknown = await resolve(source, args, context, info);
-      context.payloads?.endWork(readsOneOperation(info));
+      context.payloads?.endWork();
       return payload;
     };
   }
