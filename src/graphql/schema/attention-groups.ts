@@ -64,19 +64,17 @@ const SuggestionRef = builder.objectRef<ShownSuggestion>("AttentionSuggestion").
   description:
     "Action that may help. It is checked on the oldest node of the group, except READ_POWER, ADVANCE_WAVES and RESUME_WAVES, which follow from the cause.",
   fields: (t) => ({
-    action: t.field({ type: ActionEnum, description: "Action to propose.", resolve: ({ action }) => action }),
+    action: t.expose("action", { type: ActionEnum, description: "Action to propose." }),
     mutation: t.string({ description: "Mutation of the action.", resolve: ({ action }) => mutationOf(action) }),
-    input: t.field({
+    input: t.expose("input", {
       type: "JSON",
       description: "The whole `input` of the mutation, for the nodes in `nodes` or the operation of the group.",
-      resolve: ({ input }) => input,
     }),
-    inputForAll: t.field({
+    inputForAll: t.expose("forAll", {
       type: "JSON",
       nullable: true,
       description:
         "The same for all nodes of the group, by a filter that includes the `filter` of the request; for a hold, by its operation. It also reaches nodes that match later, those of the same cause at another step, and for FAULT those with another fault. Null if no filter selects the nodes.",
-      resolve: ({ forAll }) => forAll,
     }),
   }),
 });
@@ -146,18 +144,17 @@ export interface ShownGroup extends AttentionGroup {
 export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup").implement({
   description: "Nodes that need a person for the same cause, or that failed in an operation for the same cause.",
   fields: (t) => ({
-    kind: t.field({ type: AttentionKindEnum, description: "Why.", resolve: ({ kind }) => kind }),
+    kind: t.expose("kind", { type: AttentionKindEnum, description: "Why." }),
     state: t.field({
       type: NodeStateEnum,
       nullable: true,
       description: "State of all of the nodes; null if the kind does not depend on it.",
       resolve: ({ state }) => (state !== null && state in NODE_STATES ? state : null),
     }),
-    code: t.field({
+    code: t.expose("code", {
       type: ErrorCodeEnum,
       nullable: true,
       description: "Code of the failure; null for other kinds.",
-      resolve: ({ code }) => code,
     }),
     step: t.exposeString("step", {
       nullable: true,

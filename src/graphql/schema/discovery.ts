@@ -47,18 +47,17 @@ DiscoveryRef.implement({
   description: "Address of a discovery and the result of probing it.",
   fields: (t) => ({
     address: t.exposeString("address", { description: "Host name or IP address to probe." }),
-    state: t.field({ type: DiscoveryStateEnum, description: "Result of the probe.", resolve: ({ state }) => state }),
+    state: t.expose("state", { type: DiscoveryStateEnum, description: "Result of the probe." }),
     node: t.field({
       type: NodeRef,
       nullable: true,
       description: "Node found at the address; null if none was found or if it has been deleted.",
       resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)),
     }),
-    failure: t.field({
+    failure: t.expose("failure", {
       type: FailureRef,
       nullable: true,
       description: "Reason why no node was found; null if one was.",
-      resolve: ({ failure }) => failure,
     }),
     finishedAt: t.expose("finishedAt", {
       type: "DateTime",
@@ -254,18 +253,16 @@ const PresenceResultRef = builder.objectRef<PresenceAnswer>("PresenceResult").im
       description: "The node after the report; null if it does not exist.",
       resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)),
     }),
-    change: t.field({
+    change: t.expose("change", {
       type: PresenceChangeEnum,
       nullable: true,
       description: "Effect of the report on the node; null if the report was refused for this node.",
-      resolve: ({ change }) => change,
     }),
-    error: t.field({
+    error: t.expose("refusal", {
       type: UserErrorRef,
       nullable: true,
       description:
         "Reason why the report was refused for this node: NOT_FOUND for an unknown node that disappeared, INVALID_INPUT for a discovered one that cannot be registered. Null if it was accepted.",
-      resolve: ({ refusal }) => refusal,
     }),
   }),
 });

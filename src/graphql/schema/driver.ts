@@ -18,7 +18,7 @@ interface Offer {
 const DriverInterfaceRef = builder.objectRef<Offer>("DriverInterface").implement({
   description: "Interface of a driver with its steps.",
   fields: (t) => ({
-    kind: t.field({ type: DriverInterfaceEnum, description: "Kind of the interface.", resolve: ({ kind }) => kind }),
+    kind: t.expose("kind", { type: DriverInterfaceEnum, description: "Kind of the interface." }),
     supportsAbort: t.exposeBoolean("supportsAbort", {
       description: "Whether the running steps of this interface can be aborted.",
     }),

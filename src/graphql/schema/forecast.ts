@@ -226,10 +226,9 @@ builder.interfaceField(InterruptPayloadRef, "forecast", (t) =>
 const WavesForecastRef = builder.objectRef<WavesForecast>("WavesForecast").implement({
   description: "What advanceWaves, haltWaves or resumeWaves would do.",
   fields: (t) => ({
-    state: t.field({
+    state: t.expose("waveState", {
       type: WaveStateEnum,
       description: "State of the waves afterwards.",
-      resolve: ({ waveState }) => waveState,
     }),
     wave: t.int({
       description: "Number of the newest started wave afterwards, from 1.",

@@ -16,10 +16,9 @@ InventoryRef.implement({
   fields: (t) => ({
     id: t.id({ description: "Global ID: opaque and stable.", resolve: ({ id }) => globalId("Inventory", id) }),
     takenAt: t.expose("takenAt", { type: "DateTime", description: "End time of the inspection." }),
-    data: t.field({
+    data: t.expose("data", {
       type: "JSON",
       description: "Outputs of the driver's inspect steps, merged in the order of the steps.",
-      resolve: ({ data }) => data,
     }),
   }),
 });

@@ -58,7 +58,7 @@ const BiosAttributeRef = builder.objectRef<BiosAttribute>("BiosAttribute").imple
       nullable: true,
       description: "Title for people; null if the machine reports none.",
     }),
-    type: t.field({ type: BiosAttributeTypeEnum, description: "Type of the value.", resolve: ({ type }) => type }),
+    type: t.expose("type", { type: BiosAttributeTypeEnum, description: "Type of the value." }),
     value: t.field({
       type: "JSON",
       nullable: true,
@@ -115,20 +115,18 @@ const BootSettingRef = builder.objectRef<BootOverride>("BootSetting").implement(
 const MachineReadingRef = builder.objectRef<MachineReading>("MachineReading").implement({
   description: "Result of reading one thing of a node. The value is in the field of `NodeReading` for it.",
   fields: (t) => ({
-    what: t.field({ type: MachineFactEnum, description: "What was read.", resolve: ({ what }) => what }),
+    what: t.expose("what", { type: MachineFactEnum, description: "What was read." }),
     driver: t.exposeString("driver", { nullable: true, description: "Driver that answered; null if none did." }),
-    error: t.field({
+    error: t.expose("refusal", {
       type: UserErrorRef,
       nullable: true,
       description:
         "Reason why it could not be read: UNSUPPORTED_BY_DRIVER if no driver of the node or not its machine can, TIMEOUT or BACKEND_FAILED. Null if it was read.",
-      resolve: ({ refusal }) => refusal,
     }),
-    kind: t.field({
+    kind: t.expose("kind", {
       type: FailureKindEnum,
       nullable: true,
       description: "Cause of the failure as the driver classified it; null if it was read.",
-      resolve: ({ kind }) => kind,
     }),
     driverCalls: t.field({
       type: [DriverCallRef],
@@ -174,11 +172,10 @@ const NodeReadingRef = builder.objectRef<MachineAnswer>("NodeReading").implement
       description: "Result of each read, in the order of the request, with the driver that answered.",
       resolve: ({ readings }) => [...readings],
     }),
-    error: t.field({
+    error: t.expose("refusal", {
       type: UserErrorRef,
       nullable: true,
       description: "Reason why nothing, or not everything, was tried: BUSY, NOT_FOUND or UNSUPPORTED_BY_DRIVER.",
-      resolve: ({ refusal }) => refusal,
     }),
   }),
 });

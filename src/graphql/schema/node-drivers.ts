@@ -20,17 +20,16 @@ interface DriverShare<Node extends DriverChoice = NodeRow> {
 const CircuitRef = builder.objectRef<Circuit>("ControllerCircuit").implement({
   description: "Open circuit of a management controller: calls to it fail at once.",
   fields: (t) => ({
-    state: t.field({
+    state: t.expose("state", {
       type: CircuitStateEnum,
       description: "Whether a call may try it.",
-      resolve: ({ state }) => state,
     }),
     controller: t.exposeString("controller", {
       description: "The controller, as the driver names it; the id of the node if the controller is its own.",
     }),
     failures: t.exposeInt("failures", { description: "Number of failures in a row." }),
     reason: t.exposeString("reason", { description: "Reason for the last failure, for people." }),
-    kind: t.field({ type: FailureKindEnum, description: "Cause of the last failure.", resolve: ({ kind }) => kind }),
+    kind: t.expose("kind", { type: FailureKindEnum, description: "Cause of the last failure." }),
     openedAt: t.expose("openedAt", { type: "DateTime", description: "Time since which calls fail at once." }),
     nextProbeAt: t.expose("nextProbeAt", {
       type: "DateTime",

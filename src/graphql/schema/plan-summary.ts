@@ -49,7 +49,7 @@ export function examplesOf<Item>(items: readonly Item[], first: number): Item[] 
 export const RefusalGroupRef = builder.objectRef<RefusalGroup>("RefusalGroup").implement({
   description: "Nodes of a request that are refused with the same code.",
   fields: (t) => ({
-    code: t.field({ type: ErrorCodeEnum, description: "Code of the refusals.", resolve: ({ code }) => code }),
+    code: t.expose("code", { type: ErrorCodeEnum, description: "Code of the refusals." }),
     status: t.int({ description: "HTTP status equivalent to the code.", resolve: ({ code }) => ERROR_STATUS[code] }),
     nodeCount: t.int({
       description: "Number of nodes. A node that is refused for several reasons counts for each code.",
@@ -83,10 +83,9 @@ const PlanGroupRef = builder.objectRef<PlanGroup>("PlanGroup").implement({
   description:
     "Nodes with equal plans: the same kind of operation, steps with arguments, drivers, route, target, image, and power after a failure. Their variables may differ.",
   fields: (t) => ({
-    kind: t.field({
+    kind: t.expose("kind", {
       type: OperationKindEnum,
       description: "Kind of the operation; a restart has that of the earlier request.",
-      resolve: ({ kind }) => kind,
     }),
     nodeCount: t.int({ description: "Number of nodes.", resolve: ({ answers }) => answers.length }),
     states: t.field({
@@ -192,10 +191,9 @@ const ChangedPartRef = builder
   .implement({
     description: "Part of machines, and the number of nodes on which planned steps change it.",
     fields: (t) => ({
-      part: t.field({
+      part: t.expose("part", {
         type: MachinePartEnum,
         description: "Part that at least one step changes.",
-        resolve: ({ part }) => part,
       }),
       nodeCount: t.exposeInt("nodeCount", { description: "Number of nodes." }),
     }),

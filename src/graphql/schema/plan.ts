@@ -144,11 +144,10 @@ const EffectiveVariableRef = builder.objectRef<EffectiveVariable>("EffectiveVari
   description: "Variable that the drivers get for a node.",
   fields: (t) => ({
     name: t.exposeString("name", { description: "Name of the variable." }),
-    value: t.field({ type: "JSON", description: "JSON value that the drivers get.", resolve: ({ value }) => value }),
-    source: t.field({
+    value: t.expose("value", { type: "JSON", description: "JSON value that the drivers get." }),
+    source: t.expose("source", {
       type: VariableSourceEnum,
       description: "Where the value comes from.",
-      resolve: ({ source }) => source,
     }),
   }),
 });
@@ -157,10 +156,9 @@ const VariableWarningRef = builder.objectRef<VariableWarning>("VariableWarning")
   description: "Variable that no driver of the node declares.",
   fields: (t) => ({
     name: t.exposeString("name", { description: "Name of the variable." }),
-    source: t.field({
+    source: t.expose("source", {
       type: VariableSourceEnum,
       description: "Where its value comes from.",
-      resolve: ({ source }) => source,
     }),
     nearest: t.exposeString("nearest", {
       nullable: true,
