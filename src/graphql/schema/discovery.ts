@@ -178,10 +178,9 @@ const DiscoverNodesPayloadRef = builder.objectRef<DiscoverAnswer>("DiscoverNodes
       description: "The stored operation; null for a refused request and for a dry run.",
       resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
     }),
-    addresses: t.stringList({
+    addresses: t.exposeStringList("addresses", {
       description:
         "Addresses that are (with `dryRun`: would be) probed, without duplicates; empty if the request was refused.",
-      resolve: ({ addresses }) => [...addresses],
     }),
     ...refusalFields(t, "Every reason why the request was refused; empty if it was accepted."),
     replayed: t.exposeBoolean("replayed", {
@@ -270,10 +269,9 @@ const PresenceResultRef = builder.objectRef<PresenceAnswer>("PresenceResult").im
 const ReportPresencePayloadRef = builder.objectRef<PresenceReported>("ReportPresencePayload").implement({
   description: "Answer to reportPresence.",
   fields: (t) => ({
-    results: t.field({
+    results: t.expose("results", {
       type: [PresenceResultRef],
       description: "One result per node, in the order of the report. A refused node does not affect the others.",
-      resolve: ({ results }) => [...results],
     }),
     ...refusalFields(
       t,

@@ -22,10 +22,9 @@ const DriverInterfaceRef = builder.objectRef<Offer>("DriverInterface").implement
     supportsAbort: t.exposeBoolean("supportsAbort", {
       description: "Whether the running steps of this interface can be aborted.",
     }),
-    steps: t.field({
+    steps: t.expose("steps", {
       type: [StepDefinitionRef],
       description: "Steps of the interface.",
-      resolve: ({ steps }) => [...steps],
     }),
   }),
 });

@@ -35,10 +35,9 @@ interface InventoryChange {
 export const InventoryChangeRef = builder.objectRef<InventoryChange>("InventoryChange").implement({
   description: "Difference between two inventories of a node at one path.",
   fields: (t) => ({
-    path: t.stringList({
+    path: t.exposeStringList("path", {
       description:
         "Path of the difference, from the root. List items are identified by their `name` if all items have unique names, otherwise by index from 0.",
-      resolve: ({ path }) => [...path],
     }),
     kind: t.field({
       type: InventoryChangeKindEnum,

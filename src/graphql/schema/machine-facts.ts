@@ -128,10 +128,9 @@ const MachineReadingRef = builder.objectRef<MachineReading>("MachineReading").im
       nullable: true,
       description: "Cause of the failure as the driver classified it; null if it was read.",
     }),
-    driverCalls: t.field({
+    driverCalls: t.expose("driverCalls", {
       type: [DriverCallRef],
       description: "Calls of the drivers, if the node names several for the interface. Empty if it names one.",
-      resolve: ({ driverCalls }) => [...driverCalls],
     }),
   }),
 });
@@ -167,10 +166,9 @@ const NodeReadingRef = builder.objectRef<MachineAnswer>("NodeReading").implement
       description: "Address of the serial console, without credentials.",
       resolve: (answer) => valueOf(answer, "CONSOLE"),
     }),
-    readings: t.field({
+    readings: t.expose("readings", {
       type: [MachineReadingRef],
       description: "Result of each read, in the order of the request, with the driver that answered.",
-      resolve: ({ readings }) => [...readings],
     }),
     error: t.expose("refusal", {
       type: UserErrorRef,
@@ -195,10 +193,9 @@ const ReadNodesInput = builder.inputType("ReadNodesInput", {
 const ReadNodesPayloadRef = builder.objectRef<MachineAnswers>("ReadNodesPayload").implement({
   description: "Answer to readNodes. `errors` is empty if the request was accepted.",
   fields: (t) => ({
-    results: t.field({
+    results: t.expose("answers", {
       type: [NodeReadingRef],
       description: "One result per node, in the order of the request.",
-      resolve: ({ answers }) => [...answers],
     }),
     ...refusalFields(t, "Reasons why the whole request was refused."),
   }),

@@ -42,16 +42,14 @@ export const NodeDriverRef = builder.objectRef<DriverShare>("NodeDriver").implem
   description: "Driver that works on a node, with the node's settings for it.",
   fields: (t) => ({
     name: t.exposeString("driver", { description: "Name of the driver." }),
-    interfaces: t.field({
+    interfaces: t.expose("interfaces", {
       type: [DriverInterfaceEnum],
       description: "Interfaces of the node that the driver provides.",
-      resolve: ({ interfaces }) => [...interfaces],
     }),
-    fallbackFor: t.field({
+    fallbackFor: t.expose("fallbackFor", {
       type: [DriverInterfaceEnum],
       description:
         "Interfaces for which the driver is tried when the drivers before it do not answer or lack the ability.",
-      resolve: ({ fallbackFor }) => [...fallbackFor],
     }),
     circuit: t.field({
       type: CircuitRef,

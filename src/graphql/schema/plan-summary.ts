@@ -167,10 +167,9 @@ const PlannedChangeRef = builder.objectRef<PlannedChange>("PlannedChange").imple
         return found ?? { index: 0, planned: step, attempts: [], open: true, nodeId: null };
       },
     }),
-    changes: t.field({
+    changes: t.expose("touches", {
       type: [MachinePartEnum],
       description: "Parts of the machines that it changes.",
-      resolve: ({ touches }) => [...touches],
     }),
     nodeCount: t.exposeInt("nodeCount", { description: "Number of nodes on which it runs." }),
     examples: t.field({
@@ -254,24 +253,21 @@ const PlanDurationRef = builder.objectRef<PlanDuration>("PlanDuration").implemen
         "Duration as if steps without a history, holds and waits for `advanceWaves` took no time; null if a capacity limit lets none of the nodes start.",
       resolve: ({ least }) => seconds(least),
     }),
-    unknownBecause: t.field({
+    unknownBecause: t.expose("unknownBecause", {
       type: [UnknownDurationEnum],
       description: "Reasons why the duration is unknown; empty if it is known.",
-      resolve: ({ unknownBecause }) => [...unknownBecause],
     }),
-    unknownSteps: t.stringList({
+    unknownSteps: t.exposeStringList("unknownSteps", {
       description: "Steps that have never succeeded on this site, as `interface.name`.",
-      resolve: ({ unknownSteps }) => [...unknownSteps],
     }),
     samples: t.exposeInt("samples", {
       nullable: true,
       description:
         "Number of earlier attempts behind the estimate: that of the step with the fewest, of those that have any. Null if none has.",
     }),
-    limitedBy: t.stringList({
+    limitedBy: t.exposeStringList("limitedBy", {
       description:
         "Limits for which nodes wait: `maxParallel`, `controller` (the site's limit of management controllers), or the key of a phase's limit, such as `phase:clean`.",
-      resolve: ({ limitedBy }) => [...limitedBy],
     }),
     waveCount: t.int({
       description: "Number of waves, 1 without waves; of several operations, that of the longest.",
@@ -316,10 +312,9 @@ const PlanSummaryRef = builder.objectRef<PlanSummary>("PlanSummary").implement({
       resolve: ({ groups }, { first }) => firstOf(groups, first, GROUPS_MAX),
     }),
     groupCount: t.int({ description: "Number of groups in all.", resolve: ({ groups }) => groups.length }),
-    refusals: t.field({
+    refusals: t.expose("refusals", {
       type: [RefusalGroupRef],
       description: "Refused nodes by code, largest group first; empty if no node is refused.",
-      resolve: ({ refusals }) => [...refusals],
     }),
     duration: t.field({
       type: PlanDurationRef,

@@ -271,15 +271,13 @@ const PlanInput = builder.inputType("PlanInput", {
 export const PlanPayloadRef = builder.objectRef<SubmitAnswer>("PlanPayload").implement({
   description: "Plan of a verb. `errors` is empty if the verb would be accepted.",
   fields: (t) => ({
-    results: t.field({
+    results: t.expose("results", {
       type: [WorkResultRef],
       description: "One result per node, in the order of the request.",
-      resolve: ({ results }) => [...results],
     }),
-    errors: t.field({
+    errors: t.expose("refusals", {
       type: [UserErrorRef],
       description: "Reasons why the whole request would be refused, one for each code; empty if it would be accepted.",
-      resolve: ({ refusals }) => [...refusals],
     }),
     planHash: t.string({ nullable: true, description: PLAN_HASH, resolve: ({ planHash }) => planHash ?? null }),
     acceptedCount: t.int({ description: ACCEPTED_COUNT, resolve: acceptedCount }),

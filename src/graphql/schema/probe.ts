@@ -104,10 +104,9 @@ const ProbeNodesInput = builder.inputType("ProbeNodesInput", {
 const ProbeNodesPayloadRef = builder.objectRef<ProbeAnswers>("ProbeNodesPayload").implement({
   description: "Answer to probeNodes. `errors` is empty if the request was accepted.",
   fields: (t) => ({
-    results: t.field({
+    results: t.expose("answers", {
       type: [ProbeResultRef],
       description: "One result for each address and driver, in the order of the request.",
-      resolve: ({ answers }) => [...answers],
     }),
     ...refusalFields(t, "Every reason why the request was refused; empty if it was accepted."),
   }),

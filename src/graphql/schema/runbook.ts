@@ -82,10 +82,9 @@ builder.objectType(RunbookRef, {
       type: RunbookPhaseEnum,
       description: "Phase that the steps are for. It never changes.",
     }),
-    steps: t.field({
+    steps: t.expose("steps", {
       type: [RunbookStepRef],
       description: "Steps in the order in which they run.",
-      resolve: ({ steps }) => [...steps],
     }),
     revision: t.exposeInt("revision", {
       description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes.",

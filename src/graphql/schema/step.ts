@@ -139,10 +139,9 @@ export const StepRef = builder.objectRef<StepView>("Step").implement({
       description: "End time of the last attempt; null if it has not ended.",
       resolve: ({ attempts }) => attempts.at(-1)?.finishedAt ?? null,
     }),
-    attempts: t.field({
+    attempts: t.expose("attempts", {
       type: [AttemptRef],
       description: "Attempts of the step, oldest first.",
-      resolve: ({ attempts }) => [...attempts],
     }),
     output: t.field({
       type: "JSON",
