@@ -61,7 +61,7 @@ export const StepDefinitionRef = builder.objectRef<AnyStep>("StepDefinition").im
       type: [MachinePartEnum],
       description:
         "Parts of the machine that the step changes. A clean, deploy or undeploy step without a declaration counts as DISKS.",
-      resolve: (step) => [...touchesOf(step)],
+      resolve: (step) => touchesOf(step),
     }),
     reaches: t.field({
       type: StageEnum,

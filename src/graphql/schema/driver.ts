@@ -65,6 +65,6 @@ builder.queryField("drivers", (t) =>
     type: [DriverRef],
     ...needs("READ"),
     description: "All loaded drivers.",
-    resolve: (_root, _args, { services }) => [...services.registry.drivers],
+    resolve: (_root, _args, { services }) => services.registry.drivers,
   }),
 );

@@ -141,7 +141,7 @@ const WorkEffectGroupRef = builder.objectRef<EffectGroup>("WorkEffectGroup").imp
       type: [MachinePartEnum],
       description:
         "Parts of the machines that the steps so far have changed, the running one included: what would be left changed. All parts if nothing is known of the machines.",
-      resolve: ({ one }) => [...one.changed],
+      resolve: ({ one }) => one.changed,
     }),
     conditionKnown: t.boolean({
       description: "Whether the condition of the machines is known afterwards; false for a forced abort.",
@@ -206,7 +206,7 @@ const InterruptForecastRef = builder.objectRef<Foreseen>("InterruptForecast").im
     refusals: t.field({
       type: [RefusalGroupRef],
       description: "Refused nodes by code, largest group first.",
-      resolve: ({ results }) => [...refusalGroups(results)],
+      resolve: ({ results }) => refusalGroups(results),
     }),
   }),
 });

@@ -73,7 +73,7 @@ const BiosAttributeRef = builder.objectRef<BiosAttribute>("BiosAttribute").imple
     }),
     allowedValues: t.stringList({
       description: "Values that an ENUMERATION can have; empty if the machine does not report them.",
-      resolve: ({ allowedValues = [] }) => [...allowedValues],
+      resolve: ({ allowedValues = [] }) => allowedValues,
     }),
     minimum: t.float({
       nullable: true,

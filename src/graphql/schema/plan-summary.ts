@@ -66,7 +66,7 @@ export const RefusalGroupRef = builder.objectRef<RefusalGroup>("RefusalGroup").i
     states: t.field({
       type: [NodeStateCountRef],
       description: "Their present states, most frequent first. Empty if the nodes were not read.",
-      resolve: ({ answers }) => [...stateCounts(answers)],
+      resolve: ({ answers }) => stateCounts(answers),
     }),
     examples: t.field({
       type: [RefusedNodeRef],
@@ -91,7 +91,7 @@ const PlanGroupRef = builder.objectRef<PlanGroup>("PlanGroup").implement({
     states: t.field({
       type: [NodeStateCountRef],
       description: "Their present states, most frequent first.",
-      resolve: ({ answers }) => [...stateCounts(answers)],
+      resolve: ({ answers }) => stateCounts(answers),
     }),
     target: t.field({
       type: NodeStateEnum,
@@ -301,7 +301,7 @@ const PlanSummaryRef = builder.objectRef<PlanSummary>("PlanSummary").implement({
     states: t.field({
       type: [NodeStateCountRef],
       description: "Present states of the nodes, most frequent first; refused nodes count if they were read.",
-      resolve: ({ answers }) => [...stateCounts(answers)],
+      resolve: ({ answers }) => stateCounts(answers),
     }),
     groups: t.field({
       type: [PlanGroupRef],

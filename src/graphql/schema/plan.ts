@@ -120,7 +120,7 @@ builder.objectFields(StepRef, (t) => ({
     type: [MachinePartEnum],
     description:
       "Parts of the machine that the step changes, as its driver declares; DISKS for a clean, deploy or undeploy step without a declaration.",
-    resolve: ({ planned }) => [...touchesOf(planned)],
+    resolve: ({ planned }) => touchesOf(planned),
   }),
   estimate: t.field({
     type: EstimateRef,
