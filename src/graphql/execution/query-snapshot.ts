@@ -8,13 +8,7 @@
  * everything else: a cursor that is older than a list repeats changes, and one that is newer would skip some.
  */
 import { Kind, OperationTypeNode, getOperationAST, visit } from "graphql";
-import type {
-  DocumentNode,
-  ExecutionArgs,
-  GraphQLObjectType,
-  OperationDefinitionNode,
-  SelectionSetNode,
-} from "graphql";
+import type { DocumentNode, ExecutionArgs, GraphQLObjectType } from "graphql";
 import type { Plugin } from "graphql-yoga";
 import DataLoader from "dataloader";
 import { lazily } from "../base/batching.ts";
@@ -33,15 +27,11 @@ export function snapshotQueries(): Plugin<Context> {
       const operation = getOperationAST(args.document, args.operationName);
       const root = args.schema.getQueryType();
       if (!operation || !root || operation.operation === OperationTypeNode.SUBSCRIPTION) return;
-      const isMutation = operation.operation === OperationTypeNode.MUTATION;
-      const isUnbound = isMutation ? waitsBelow(root, args.document) : waits(root, operation, args.document);
-      if (isUnbound) {
-        if (selects(args.document, (name) => name === "asOf"))
-          setExecuteFn((given: ExecutionArgs) => executeAfterCursor(executeFn, given));
-        return;
-      }
-      if (isMutation) return setExecuteFn((given: ExecutionArgs) => executeMutation(executeFn, given));
-      setExecuteFn((given: ExecutionArgs) => (isOneStatement(given) ? executeFn(given) : execute(executeFn, given)));
+      if (!waits(root, args.document)) {
+        const executeBound = operation.operation === OperationTypeNode.MUTATION ? executeMutation : executeQuery;
+        setExecuteFn((given: ExecutionArgs) => executeBound(executeFn, given));
+      } else if (selects(args.document, (name) => name === "asOf"))
+        setExecuteFn((given: ExecutionArgs) => executeAfterCursor(executeFn, given));
     },
   };
 }
@@ -53,7 +43,8 @@ function isOneStatement({ document, operationName }: ExecutionArgs): boolean {
   return plan !== undefined && [plan.page, plan.totalCount, plan.asOf].filter(Boolean).length <= 1;
 }
 
-function execute(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionArgs): unknown {
+function executeQuery(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionArgs): unknown {
+  if (isOneStatement(given)) return executeFn(given);
   const context = given.contextValue as Context;
   const { bound, close } = createMoment(context.services);
   // After the time limit the execution may never end, as it waits for its running statements.
@@ -109,8 +100,11 @@ export function separatePayloads(mutation: GraphQLObjectType): void {
   }
 }
 
-/** Whether a field of the document has the name of a root field that waits: a payload may select the root query. */
-function waitsBelow(root: GraphQLObjectType, document: DocumentNode): boolean {
+/**
+ * Whether a field of the document has the name of a root field that waits, whatever its directives say: a payload may
+ * select the root query.
+ */
+function waits(root: GraphQLObjectType, document: DocumentNode): boolean {
   const fields = root.getFields();
   return selects(document, (name) => fields[name]?.extensions["waits"] === true);
 }
@@ -123,19 +117,4 @@ function selects(document: DocumentNode, isOne: (name: string) => boolean): bool
     },
   });
   return isFound;
-}
-
-/** Whether the operation selects a root field that waits, whatever its directives say; unused fragments count. */
-function waits(root: GraphQLObjectType, operation: OperationDefinitionNode, { definitions }: DocumentNode): boolean {
-  const fields = root.getFields();
-  const waitsIn = ({ selections }: SelectionSetNode): boolean =>
-    selections.some((selection) => {
-      if (selection.kind === Kind.FIELD) return fields[selection.name.value]?.extensions["waits"] === true;
-      return selection.kind === Kind.INLINE_FRAGMENT && waitsIn(selection.selectionSet);
-    });
-  return definitions.some(
-    (one) =>
-      (one === operation || (one.kind === Kind.FRAGMENT_DEFINITION && one.typeCondition.name.value === root.name)) &&
-      waitsIn(one.selectionSet),
-  );
 }
