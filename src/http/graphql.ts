@@ -157,7 +157,7 @@ function createGraphiqlPage(): StaticText {
   return createStaticText("text/html; charset=utf-8", () =>
     renderPage({
       title: "Ostler",
-      defaultTabs: EXAMPLES.map(({ query, variables }) => ({ query, ...(variables !== undefined && { variables }) })),
+      defaultTabs: [...EXAMPLES],
     }),
   );
 }
