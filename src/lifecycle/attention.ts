@@ -1,4 +1,4 @@
-/** What needs a person: the kinds, from when on something counts, what happened in words, and what may help. */
+/** Reasons for which nodes need a person: their kinds and limits, a sentence about each cause, and its remedy. */
 import type { ErrorCode } from "../errors.ts";
 import { REMEDIES } from "./remedies.ts";
 import type { PowerChange } from "./verbs.ts";
@@ -97,7 +97,7 @@ export const ATTENTION_KINDS = {
 } as const satisfies Record<string, Kind>;
 export type AttentionKind = keyof typeof ATTENTION_KINDS;
 
-/** What nodes of a group have in common; null for what the kind does not depend on. */
+/** Cause that the nodes of a group have in common; null for facts on which its kind does not depend. */
 export interface AttentionCause {
   readonly kind: AttentionKind;
   readonly state: string | null;
@@ -110,7 +110,7 @@ export interface AttentionCause {
   readonly message: string | null;
 }
 
-/** A sentence for people. `ofRuns`: the group is of failed runs, whose nodes may be at work again. */
+/** A sentence for people. `ofRuns`: the group is of failed runs, whose nodes may have other runs by now. */
 export function causeText(
   { kind, state, step, driver, code, detail, message }: AttentionCause,
   { ofRuns }: { readonly ofRuns: boolean },

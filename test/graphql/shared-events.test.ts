@@ -134,7 +134,7 @@ describe("rows of events", async () => {
   const operation = parse("{ none }").definitions[0] as OperationDefinitionNode;
   /** Events that begin to read a row at once. */
   const read = (count: number, what: keyof Pick<Loaders, "node" | "operation" | "run">) =>
-    Array.from({ length: count }, () =>
+    Array.from({ length: count }, async () =>
       executeAtOneMoment(operation, { services } as Context, async ({ load }) => {
         await load[what].load(randomUUID());
         return { data: {} };
