@@ -100,7 +100,7 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     purpose: "The API: schema, resolvers, limits of a request.",
     layers: ["src/lifecycle", "src/store", "src/feed", "src/access", "src/runtime"],
     files: [
-      "src/engine/engine.ts",
+      "src/engine/views.ts",
       "src/drivers/interfaces.ts",
       "src/drivers/load.ts",
       "src/drivers/registry.ts",
@@ -123,8 +123,8 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
   "src/http": {
     purpose: "The port: HTTP, server-sent events, WebSocket, callbacks of machines, health.",
     layers: ["src/graphql", "src/access", "src/runtime"],
-    files: ["src/engine/engine.ts", "src/config/values.ts", "src/errors.ts", "src/log.ts", "src/observer.ts"],
-    types: ["src/store/records.ts"],
+    files: ["src/engine/views.ts", "src/config/values.ts", "src/errors.ts", "src/log.ts", "src/observer.ts"],
+    types: ["src/engine/engine.ts", "src/store/records.ts"],
     packages: ["graphql", "graphql-yoga", "graphql-ws", "@graphql-yoga/*", "ws"],
     node: true,
   },
@@ -132,7 +132,13 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     purpose: "The port for machines: boot scripts, boot media and images, the agent's requests. Not the API.",
     layers: ["src/runtime"],
     files: ["src/http/in-order.ts", "src/http/listen.ts", "src/http/respond.ts", "src/errors.ts"],
-    types: ["src/engine/engine.ts", "src/drivers/driver.ts", "src/store/records.ts", "src/log.ts", "src/observer.ts"],
+    types: [
+      "src/engine/agents/agents.ts",
+      "src/drivers/driver.ts",
+      "src/store/records.ts",
+      "src/log.ts",
+      "src/observer.ts",
+    ],
     node: true,
   },
   "src/startup": {

@@ -869,7 +869,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-291",
-        rule: "All that the execution of a stream's item reads is of one moment. A transaction is used only for items that read more than once, and subscribers with equal requests share it.",
+        rule: "All that the execution of a stream's item reads is of one moment. Items that are executed at the same time share its transaction, and an item that reads nothing needs none.",
       },
       {
         id: "R-292",
@@ -1098,10 +1098,6 @@ export const RULES: readonly RuleSection[] = [
       {
         id: "R-651",
         rule: "The end of an operation whose only run succeeds is recorded without a look at its runs.",
-      },
-      {
-        id: "R-652",
-        rule: "The payload of a mutation that shows an operation alone is read with one statement; every other payload is of one moment by its transaction.",
       },
     ],
   },

@@ -26,7 +26,7 @@ import {
   stopDiscovery,
   stopDiscoveryTimeout,
 } from "./discovery/interrupt-discovery.ts";
-import { NodeProbes, PROBED_ADDRESSES_MAX, PROBING_DRIVERS_MAX } from "./discovery/node-probes.ts";
+import { NodeProbes } from "./discovery/node-probes.ts";
 import type { ProbeAnswers, ProbeRequest } from "./discovery/node-probes.ts";
 import { Prober } from "./discovery/prober.ts";
 import { receiveCallback } from "./execution/callback.ts";
@@ -76,43 +76,6 @@ import { pauseIsOver, steerWaves } from "./scheduling/waves.ts";
 import type { WavesAnswer, WavesRequest } from "./scheduling/waves.ts";
 import type { Caller } from "./transaction.ts";
 import { createTransact } from "./transaction.ts";
-
-// Re-exported for the API.
-export type { AgentOrder, AgentReport, Agents, Bearer, BootTicket } from "./agents/agents.ts";
-export type { Provisioning } from "./input/agent-media.ts";
-export { isCallbackToken } from "./execution/callback.ts";
-export type { CallbackAnswer } from "./execution/callback.ts";
-export { factsOf, factsWith } from "./admission/node-facts.ts";
-export {
-  plannedChanges,
-  plannedRollouts,
-  refusalGroups,
-  stateCounts,
-  summarizePlans,
-} from "./admission/plan-summary.ts";
-export { UNKNOWN_VARIABLES } from "./input/unknown-variables.ts";
-export type { VariableWarning } from "./input/unknown-variables.ts";
-export { circuitOf } from "./execution/patience.ts";
-export type { Circuit } from "../drivers/circuits.ts";
-export { DRIVER_BOOT_DEVICE } from "./plans/reserved-steps.ts";
-export { MACHINE_FACTS } from "./power/machine-reader.ts";
-export { VARIABLE_SOURCES } from "./input/variables.ts";
-export { ACCEPTANCES } from "./input/answers.ts";
-export { RESTART_FROM, judgeRestart, refusalOfRestart } from "./admission/earlier-work.ts";
-export { findCluster } from "./input/node-selector.ts";
-export { decideAbort } from "./interruption/abort.ts";
-export { stepUnderWay } from "./interruption/step-under-way.ts";
-export { decideStop } from "./interruption/stop.ts";
-export { refusalOfRelease } from "./interruption/unhold.ts";
-export { refusalOfWithdrawal } from "./interruption/withdraw-abort.ts";
-export { clusterLocks } from "./inventory/cluster-lock.ts";
-export { refusalOfDeletion } from "./inventory/delete-nodes.ts";
-export { PROBED_ADDRESSES_MAX, PROBING_DRIVERS_MAX };
-export { EDIT_OUTCOMES, editGroups } from "./inventory/update-nodes.ts";
-export { PRESENCE_CHANGES, PRESENCE_EVENTS } from "./inventory/presence.ts";
-export { OFF_REASONS, catalogueOf } from "./plans/catalogue.ts";
-export { RESERVED_STEPS, isHold, isReservedWait, reservedArgsSchema } from "./plans/reserved-steps.ts";
-export { limitsOf } from "./scheduling/capacity-limits.ts";
 
 export interface Engine extends AsyncDisposable {
   /** Starts to take work, unless `works` is false. Until then requests are admitted and wait. */

@@ -4,8 +4,9 @@
  * address that sends many rejected ones has to wait.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { CallbackAnswer, Engine } from "../engine/engine.ts";
-import { isCallbackToken } from "../engine/engine.ts";
+import type { CallbackAnswer } from "../engine/views.ts";
+import type { Engine } from "../engine/engine.ts";
+import { isCallbackToken } from "../engine/views.ts";
 import { unstorable } from "../graphql/base/storable.ts";
 import { createSlots } from "../runtime/concurrency.ts";
 import { createRejectionLimit } from "../runtime/rejection-limit.ts";

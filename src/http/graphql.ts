@@ -27,15 +27,12 @@ import { watched } from "../graphql/execution/instrumentation.ts";
 import { loggedHere, withLogged } from "../log.ts";
 import type { Log } from "../log.ts";
 import type { Observer } from "../observer.ts";
-import { endAbandonedEvents } from "./abandoned-events.ts";
 import { compressAnswers } from "./compressed-answers.ts";
 import { UNREADABLE, readsAnswers, refuseUnreadable } from "./acceptable.ts";
 import { showsCost } from "./cost-header.ts";
 import { isSentUnasked } from "./origins.ts";
 import type { NoteFailedLogin } from "./failed-logins.ts";
-import { leaveEventsOpen } from "./events-at-shutdown.ts";
-import { joinEvents } from "./joined-events.ts";
-import { cutStalledEvents } from "./stalled-events.ts";
+import { eventStreams } from "./event-streams.ts";
 import { createStaticText } from "./static-text.ts";
 import type { StaticText } from "./static-text.ts";
 import { graphqlError, readBody, refuseBody, sendGraphql } from "./respond.ts";
@@ -145,10 +142,7 @@ function createConfiguredYoga(options: GraphqlOptions): Yoga {
       timeLimit(queryMs),
       atATime({ requestsMax, waitMs }),
       refuseUnreadable(),
-      endAbandonedEvents(),
-      cutStalledEvents(undefined, observer),
-      joinEvents(),
-      leaveEventsOpen(services),
+      eventStreams({ isShuttingDown: () => services.tail.closed, observer }),
       compressAnswers(),
     ],
     parserAndValidationCache: { documentCache: createDocumentCache(), errorCache: NO_CACHE },
@@ -163,7 +157,7 @@ function createGraphiqlPage(): StaticText {
   return createStaticText("text/html; charset=utf-8", () =>
     renderPage({
       title: "Ostler",
-      defaultTabs: EXAMPLES.map(({ query, variables }) => ({ query, ...(variables !== undefined && { variables }) })),
+      defaultTabs: [...EXAMPLES],
     }),
   );
 }

@@ -1,6 +1,6 @@
 /** The requests of running agents, and the report of an installed system. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Agents, Bearer } from "../engine/engine.ts";
+import type { Agents, Bearer } from "../engine/agents/agents.ts";
 import { sendJson } from "../http/respond.ts";
 import type { Observer } from "../observer.ts";
 import { bearerOf, reportOf, resultOf, storableJson } from "./agent-messages.ts";

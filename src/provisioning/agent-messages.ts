@@ -1,7 +1,7 @@
 /** The messages of agents, checked: anything on the provisioning network can send anything. */
 import { isIP } from "node:net";
 import type { AgentResult } from "../drivers/driver.ts";
-import type { AgentReport, Bearer } from "../engine/engine.ts";
+import type { AgentReport, Bearer } from "../engine/agents/agents.ts";
 import { storableText } from "../runtime/text.ts";
 import type { StoredJson } from "../store/records.ts";
 

@@ -4,7 +4,7 @@ import { statSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { join } from "node:path";
 import type { Architecture } from "../drivers/driver.ts";
-import type { Agents, BootTicket } from "../engine/engine.ts";
+import type { Agents, BootTicket } from "../engine/agents/agents.ts";
 import { messageOf } from "../errors.ts";
 import { sendText } from "../http/respond.ts";
 import type { Log } from "../log.ts";

@@ -1,5 +1,5 @@
 /** How a machine learns its session: from the slots of the ISO, or the kernel arguments of a network boot. */
-import type { BootTicket } from "../engine/engine.ts";
+import type { BootTicket } from "../engine/agents/agents.ts";
 import type { AgentMedium, MediaSlot } from "./agent-media.ts";
 import type { Patch } from "./file-response.ts";
 

@@ -1,6 +1,6 @@
 /** Which session a download belongs to. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Bearer, BootTicket } from "../engine/engine.ts";
+import type { Bearer, BootTicket } from "../engine/agents/agents.ts";
 import { LruMap } from "../runtime/lru-map.ts";
 import type { refuseBearer, Guard } from "./guard.ts";
 

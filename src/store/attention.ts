@@ -1,7 +1,9 @@
 /** Nodes that need a person, in groups with the same cause. One statement over all matching nodes. */
 import { sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
-import type { ErrorCode } from "../errors.ts";
+import { ATTENTION_KINDS, ATTENTION_LIMITS } from "../lifecycle/attention.ts";
+import type { AttentionCause, AttentionKind } from "../lifecycle/attention.ts";
+import { NODE_STATES, NODE_STATE_NAMES } from "../lifecycle/node-states.ts";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import type { Reader } from "./postgres/database.ts";
 import { HAS_POWER_DRIFT } from "./node-fields.ts";
@@ -11,43 +13,15 @@ import { instantText } from "./postgres/pagination.ts";
 import { attempts, feedPosition, nodes, operations, runs, transitions } from "./tables.ts";
 import type { LogCursor } from "./transitions.ts";
 
-export const ATTENTION_KINDS = {
-  FAILED: "The last work failed or was aborted, and no work has followed.",
-  STUCK:
-    "A step, or the wait after one, has lasted longer than 90 % of the earlier ones, and more than a minute; with fewer than five earlier ones, more than an hour.",
-  WAITING:
-    "The work has not begun for more than an hour: it waits for a slot, for `maxParallel` or for an earlier wave.",
-  ON_HOLD: "The work waits until a person releases it.",
-  WAVES_HALTED: "The node has not begun, because the waves of the operation are halted or wait for a request.",
-  STOPPED: "The work was stopped, and can be restarted.",
-  FAULT: "The service has found a fault.",
-  IDENTITY_CONFLICT: "Another node seems to be the same machine; verbs that erase or install are refused.",
-  POWER_DRIFT: "The power differs from the one that Ostler last set, and no work is running.",
-  DISAPPEARED: "Monitoring has reported the node as disappeared.",
-  MAINTENANCE: "The node has been in maintenance for more than seven days.",
-} as const;
-export type AttentionKind = keyof typeof ATTENTION_KINDS;
-
-export interface AttentionGroup {
-  readonly kind: AttentionKind;
+export interface AttentionGroup extends AttentionCause {
   /** Null if the nodes of the group can be in several. */
   readonly state: NodeState | null;
-  readonly code: ErrorCode | null;
-  readonly step: string | null;
-  readonly driver: string | null;
-  /**
-   * Kind of the fault or of the conflict, wanted power, state of the waves, reason of the wait, or CLEAN_UP; null for
-   * other kinds.
-   */
-  readonly detail: string | null;
   readonly operationId: string | null;
   readonly nodeCount: number;
   /** Number of those that no later work has reached. */
   readonly openCount: number;
   /** RFC 3339. */
   readonly since: string;
-  /** The text of the oldest: an error, a fault, a reason. */
-  readonly message: string | null;
   /** The nodes that need a person for the longest time, oldest first; before them those in `openCount`. */
   readonly nodeIds: readonly string[];
 }
@@ -69,13 +43,13 @@ export interface AttentionRequest {
   readonly nodesMax: number;
 }
 
-/** The samples and durations, in seconds, that make a step count as stuck. */
-const SAMPLES_MIN = 5;
-const SECONDS_MIN = 60;
-const SECONDS_WITHOUT_HISTORY = 3_600;
-const MAINTENANCE_DAYS = 7;
+const { stuckQuantile, stuckSeconds, samplesMin, waitSeconds, maintenanceDays } = ATTENTION_LIMITS;
 
-const FAILED_STATES = sql.raw("('INSPECT_FAILED', 'CLEAN_FAILED', 'DEPLOY_FAILED', 'UNDEPLOY_FAILED')");
+const FAILED_STATES = sql.raw(
+  `(${NODE_STATE_NAMES.filter((state) => NODE_STATES[state].kind === "failed")
+    .map((state) => `'${state}'`)
+    .join(", ")})`,
+);
 
 /** Matching nodes with what decides about them; nodes in maintenance count only as such. */
 function fleet(filter: NodeFilter | undefined): SQL {
@@ -83,7 +57,7 @@ function fleet(filter: NodeFilter | undefined): SQL {
       case when ${HAS_POWER_DRIFT} then ${nodes.wantedPower} end as wanted, ${nodes.powerReadAt} as power_at, ${nodes.presence} as presence, ${nodes.maintenanceSince} as maintained, ${nodes.maintenanceReason} as maintained_why, ${nodes.updatedAt} as updated,
       exists (select from ${runs} where ${runs.nodeId} = ${nodes.id} and ${runs.finishedAt} is null) as busy
     from ${nodes}
-    where (${nodeCondition(filter) ?? sql`true`}) and (${nodes.state} = 'STOPPED' or ${nodes.state} in ${FAILED_STATES} or ${nodes.lastError} is not null or ${nodes.faultKind} is not null or ${nodes.identityConflict} is not null or ${HAS_POWER_DRIFT} or ${nodes.presence} = 'DISAPPEARED' or ${nodes.maintenanceSince} < now() - make_interval(days => ${MAINTENANCE_DAYS}))`;
+    where (${nodeCondition(filter) ?? sql`true`}) and (${nodes.state} = 'STOPPED' or ${nodes.state} in ${FAILED_STATES} or ${nodes.lastError} is not null or ${nodes.faultKind} is not null or ${nodes.identityConflict} is not null or ${HAS_POWER_DRIFT} or ${nodes.presence} = 'DISAPPEARED' or ${nodes.maintenanceSince} < now() - make_interval(days => ${maintenanceDays}))`;
 }
 
 /**
@@ -101,12 +75,12 @@ function unfinished(filter: NodeFilter | undefined): SQL {
 }
 
 /** Before this time began what is stuck by its history, which has `samples` and `p90`. */
-const LONG_AGO = sql`now() - make_interval(secs => case when coalesce(samples, 0) >= ${SAMPLES_MIN} then greatest(p90, ${SECONDS_MIN}) else ${SECONDS_WITHOUT_HISTORY} end)`;
+const LONG_AGO = sql`now() - make_interval(secs => case when coalesce(samples, 0) >= ${samplesMin} then greatest(p90, ${stuckSeconds}) else ${waitSeconds} end)`;
 
 /** Waits after a step: from its end to the beginning of the next one, for the newest runs that had one. */
 const GAPS = sql`
-  select kinds.driver, kinds.label, count(*) as samples, percentile_cont(0.9) within group (order by newest.seconds) as p90
-  from (select distinct prior_driver as driver, prior_label as label from work where prior_ended < now() - make_interval(secs => ${SECONDS_MIN})) kinds cross join lateral (
+  select kinds.driver, kinds.label, count(*) as samples, percentile_cont(${stuckQuantile}::float8) within group (order by newest.seconds) as p90
+  from (select distinct prior_driver as driver, prior_label as label from work where prior_ended < now() - make_interval(secs => ${stuckSeconds})) kinds cross join lateral (
     select extract(epoch from later.started_at - ended.finished_at)::float8 as seconds
     from (select run_id, step, finished_at from ${attempts} where driver = kinds.driver and label = kinds.label and state = 'SUCCEEDED' and finished_at is not null order by finished_at desc limit 1000) ended
     join ${attempts} later on later.run_id = ended.run_id and later.step = ended.step + 1 and later.number = 1
@@ -194,7 +168,7 @@ const CONCERNS: Readonly<Record<AttentionKind, readonly Concern[]>> = {
   MAINTENANCE: [
     {
       from: FLEET,
-      where: sql`maintained < now() - make_interval(days => ${MAINTENANCE_DAYS})`,
+      where: sql`maintained < now() - make_interval(days => ${maintenanceDays})`,
       since: sql`maintained`,
       message: sql`maintained_why`,
     },
@@ -241,7 +215,7 @@ const CONCERNS: Readonly<Record<AttentionKind, readonly Concern[]>> = {
   WAITING: [
     {
       from: WORK,
-      where: sql`run_state <> 'HOLDING' and began is null and prior_ended is null and created < now() - make_interval(secs => ${SECONDS_WITHOUT_HISTORY}) and not ${WAVES_WAIT}`,
+      where: sql`run_state <> 'HOLDING' and began is null and prior_ended is null and created < now() - make_interval(secs => ${waitSeconds}) and not ${WAVES_WAIT}`,
       detail: sql`coalesce(wait_reason, 'QUEUED')`,
       operation: sql`operation_id`,
       since: sql`created`,
@@ -267,8 +241,8 @@ export async function attentionGroups(reader: Reader, request: AttentionRequest)
   const [row] = await reader.execute<Omit<Attention, "cursor"> & { position: number; at: string | null }>(sql`
     with fleet as materialized (${fleet(filter)}), work as materialized (${unfinished(filter)}),
     history as (
-      select kinds.driver, kinds.label, count(*) as samples, percentile_cont(0.9) within group (order by newest.seconds) as p90
-      from (select distinct driver, label from work where began < now() - make_interval(secs => ${SECONDS_MIN})) kinds cross join lateral (
+      select kinds.driver, kinds.label, count(*) as samples, percentile_cont(${stuckQuantile}::float8) within group (order by newest.seconds) as p90
+      from (select distinct driver, label from work where began < now() - make_interval(secs => ${stuckSeconds})) kinds cross join lateral (
         select extract(epoch from finished_at - started_at)::float8 as seconds from ${attempts} where driver = kinds.driver and label = kinds.label and state = 'SUCCEEDED' and finished_at is not null order by finished_at desc limit 1000
       ) newest group by 1, 2
     ),

@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import createAgent from "../../plugins/agent/index.ts";
 import type { Driver, Json } from "../../src/drivers/driver.ts";
-import type { Provisioning } from "../../src/engine/engine.ts";
+import type { Provisioning } from "../../src/engine/input/agent-media.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";

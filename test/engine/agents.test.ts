@@ -2,8 +2,8 @@
 import { pino } from "pino";
 import { afterAll, describe, expect, test } from "vitest";
 import type { AgentBootOptions, AgentStatus, Json } from "../../src/drivers/driver.ts";
-import type { AgentReport, Bearer } from "../../src/engine/engine.ts";
-import type { Provisioning } from "../../src/engine/engine.ts";
+import type { AgentReport, Bearer } from "../../src/engine/agents/agents.ts";
+import type { Provisioning } from "../../src/engine/input/agent-media.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";

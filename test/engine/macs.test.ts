@@ -8,7 +8,7 @@ import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 import { macOf } from "../../src/runtime/mac-address.ts";
-import type { Provisioning } from "../../src/engine/engine.ts";
+import type { Provisioning } from "../../src/engine/input/agent-media.ts";
 import { changeNode } from "../support/change-node.ts";
 
 /** The network interfaces that the machine of a node reports. */

@@ -1,7 +1,7 @@
 /** Network boot of the agent, as the listener for machines asks for it. */
 import { afterAll, expect, test } from "vitest";
 import type { AgentStatus } from "../../src/drivers/driver.ts";
-import type { Provisioning } from "../../src/engine/engine.ts";
+import type { Provisioning } from "../../src/engine/input/agent-media.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 

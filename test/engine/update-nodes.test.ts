@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";
 import type { UpdateNodesRequest, UpdatedNodes } from "../../src/engine/inventory/update-nodes.ts";
-import { editGroups } from "../../src/engine/engine.ts";
+import { editGroups } from "../../src/engine/inventory/update-nodes.ts";
 import type { NodePatch } from "../../src/engine/inventory/node-patch.ts";
 import { secretsOf } from "../../src/store/nodes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";

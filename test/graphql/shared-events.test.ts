@@ -1,15 +1,17 @@
 /** Subscribers with equal requests share one execution and one text of each event; other subscribers get their own. */
 import { randomUUID } from "node:crypto";
+import { BasePgAsyncDatabase, PgAsyncTransaction } from "drizzle-orm/pg-core";
 import { GraphQLError, buildSchema, parse } from "graphql";
 import type { DocumentNode, ExecutionResult, OperationDefinitionNode } from "graphql";
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { rowsOfEvents } from "../../src/graphql/base/loaders.ts";
+import type { Loaders } from "../../src/graphql/base/loaders.ts";
+import type { Context, Services } from "../../src/graphql/base/context.ts";
 import { buildSchema as buildOstler } from "../../src/graphql/schema/schema.ts";
 import { variablesBelowRoot } from "../../src/graphql/execution/event-scope.ts";
+import { executeAtOneMoment } from "../../src/graphql/execution/moment.ts";
 import { shareEvents } from "../../src/graphql/execution/shared-events.ts";
 import type { EventKey } from "../../src/graphql/execution/event-scope.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
-import type { Database } from "../../src/store/postgres/database.ts";
 import { nodes } from "../../src/store/tables.ts";
 import { executionsOf } from "../support/event-executions.ts";
 import { eventually } from "../support/eventually.ts";
@@ -64,16 +66,15 @@ beforeEach(async () => {
   await eventually("earlier streams are closed", () => ostler.listeners() === 0);
 });
 
-/** Counts the statements that start during `action`. */
+/** Counts the selects that start during `action`: those of streams and their events, and not of the engine. */
 async function statementsOf(
   action: () => Promise<unknown>,
-  { reader, bounded }: Database = ostler.database,
+  isCounted = (reader: unknown) => !(reader instanceof PgAsyncTransaction),
 ): Promise<number> {
-  // The tail reads with `reader`, requests of clients with `bounded`.
-  const selects = [vi.spyOn(reader, "select"), vi.spyOn(bounded, "select")];
+  const select = vi.spyOn(BasePgAsyncDatabase.prototype, "select");
   await action();
-  const count = selects.reduce((sum, { mock }) => sum + mock.calls.length, 0);
-  for (const select of selects) select.mockRestore();
+  const count = select.mock.contexts.filter(isCounted).length;
+  select.mockRestore();
   return count;
 }
 
@@ -129,31 +130,38 @@ describe("rows of events", async () => {
   // Not the database of the service, whose tail reads now and then.
   const database = await openDatabase({ connection: ostler.test.connection, connectionsMax: 4 });
   afterAll(() => database[Symbol.asyncDispose]());
-  const contexts = (count: number) => Array.from({ length: count }, () => ({ load: rowsOfEvents(database) }));
-  const loaders = ["node", "operation", "run"] as const;
-
-  test.each(loaders)("one statement reads rows for all subscriptions that load at the same time: %s", async (what) => {
-    const statements = await statementsOf(
-      () => Promise.all(contexts(25).map(({ load }) => load[what].load(randomUUID()))),
-      database,
+  const services = { database } as Services;
+  const operation = parse("{ none }").definitions[0] as OperationDefinitionNode;
+  /** Events that begin to read a row at once. */
+  const read = (count: number, what: keyof Pick<Loaders, "node" | "operation" | "run">) =>
+    Array.from({ length: count }, async () =>
+      executeAtOneMoment(operation, { services } as Context, async ({ load }) => {
+        await load[what].load(randomUUID());
+        return { data: {} };
+      }),
     );
-    expect(statements).toBe(1);
-  });
+  // The tail of the service reads now and then.
+  const isOwn = (reader: unknown) => reader !== ostler.database.reader;
+  const ofOwn = () => vi.mocked(BasePgAsyncDatabase.prototype.select).mock.contexts.filter(isOwn).length;
 
-  test("one statement reads the rows that are requested while another read is in progress", async () => {
+  test.each(["node", "operation", "run"] as const)(
+    "one statement reads rows for all subscriptions that load at the same time: %s",
+    async (what) => {
+      expect(await statementsOf(() => Promise.all(read(25, what)), isOwn)).toBe(1);
+    },
+  );
+
+  test("one statement reads the rows that are requested while another moment is in use", async () => {
     const statements = await statementsOf(async () => {
-      const [first, ...others] = contexts(25);
-      const reading = first?.load.node.load(randomUUID());
-      // The statement has been sent; its answer cannot have arrived, because the event loop has not polled for I/O.
-      await new Promise(process.nextTick);
-      await new Promise(process.nextTick);
-      await Promise.all([reading, ...others.map(({ load }) => load.node.load(randomUUID()))]);
-    }, database);
+      const first = read(1, "node");
+      // The answer of the first statement cannot arrive meanwhile, because the event loop does not poll for I/O.
+      for (let tick = 0; tick < 10; tick += 1) await new Promise(process.nextTick);
+      await Promise.all([...first, ...read(24, "node")]);
+    }, isOwn);
     expect(statements).toBe(2);
   });
 
   test("rows of events are read while an earlier statement hangs", async () => {
-    const [one, other] = contexts(2);
     const release = Promise.withResolvers<void>();
     const locked = Promise.withResolvers<void>();
     const lock = ostler.test.sql.begin(async (tx) => {
@@ -163,18 +171,17 @@ describe("rows of events", async () => {
     });
     await locked.promise;
     const statements = await statementsOf(async () => {
-      const hanging = one?.load.node.load(randomUUID());
-      const select = vi.mocked(database.reader.select);
       try {
-        await eventually("the first statement is sent", () => select.mock.calls.length === 1);
-        const behind = other?.load.node.load(randomUUID());
-        await eventually("the second statement is sent", () => select.mock.calls.length === 2);
+        const hanging = read(1, "node");
+        await eventually("the first statement is sent", () => ofOwn() === 1);
+        const behind = read(1, "node");
+        await eventually("the second statement is sent", () => ofOwn() === 2);
         release.resolve();
-        await Promise.all([hanging, behind, lock]);
+        await Promise.all([...hanging, ...behind, lock]);
       } finally {
         release.resolve();
       }
-    }, database);
+    }, isOwn);
     expect(statements).toBe(2);
   });
 });
@@ -206,16 +213,19 @@ describe("shared result", () => {
 
   test("a shared result with an error is masked for each subscriber and has no cause", async () => {
     const streams = await follow("overSocket", 3);
-    const { bounded } = ostler.database;
-    const select = bounded.select.bind(bounded);
-    const failing = vi.spyOn(bounded, "select").mockImplementation(((...given: [never]) => {
-      const statement = select(...given);
+    const { select } = BasePgAsyncDatabase.prototype;
+    const failing = vi.spyOn(BasePgAsyncDatabase.prototype, "select").mockImplementation(function (
+      this: typeof ostler.database.reader,
+      ...given: [never]
+    ) {
+      const statement = select.apply(this, given);
+      if (this === ostler.database.reader) return statement;
       const from = (table: never) => {
         if (table === nodes) throw new Error("password=hunter2");
         return statement.from(table);
       };
       return { from };
-    }) as never);
+    } as never);
     const [row] = await ostler.test.sql`select id from nodes limit 1`;
     const settled = Promise.allSettled(streams.map((items) => takeUntil(items, () => false)));
     await ostler.transact(async (work) => work.log(aTransition(String(row?.["id"]))));

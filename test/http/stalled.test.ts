@@ -9,7 +9,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
 import { createSockets } from "../../src/http/sockets.ts";
 import type { SocketOptions } from "../../src/http/sockets.ts";
-import { cutStalledEvents } from "../../src/http/stalled-events.ts";
+import { eventStreams } from "../../src/http/event-streams.ts";
 import { createLog } from "../../src/log.ts";
 import { eventually } from "../support/eventually.ts";
 
@@ -63,7 +63,11 @@ describe("server-sent events", () => {
       },
     });
     // Yoga sends keep-alives every 300 ms here.
-    const yoga = createYoga<object>({ schema, logging: false, plugins: [cutStalledEvents(1_000)] });
+    const yoga = createYoga<object>({
+      schema,
+      logging: false,
+      plugins: [eventStreams({ isShuttingDown: () => false, stalledMs: 1_000 })],
+    });
     const { port } = await listening((request, response) => {
       yoga(request, response).catch(() => response.destroy());
     });

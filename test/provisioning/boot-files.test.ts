@@ -5,7 +5,7 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
-import type { Agents, BootTicket } from "../../src/engine/engine.ts";
+import type { Agents, BootTicket } from "../../src/engine/agents/agents.ts";
 import { eventually } from "../support/eventually.ts";
 import {
   ARGUMENT_SLOT,

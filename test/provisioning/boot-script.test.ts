@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { get } from "node:http";
 import type { IncomingMessage } from "node:http";
-import type { Agents, BootTicket } from "../../src/engine/engine.ts";
+import type { Agents, BootTicket } from "../../src/engine/agents/agents.ts";
 import { SECRET, SESSION, startLab, TICKET, URL_OF_SERVICE, writeMedia } from "./lab.ts";
 
 const MACS = "mac=52-54-00-77-00-01&mac=52:54:00:AA:00:02&mac=&mac=";

@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Writable } from "node:stream";
-import type { Agents, BootTicket } from "../../src/engine/engine.ts";
+import type { Agents, BootTicket } from "../../src/engine/agents/agents.ts";
 import { createLog } from "../../src/log.ts";
 import { noopObserver } from "../../src/observer.ts";
 import { createAgentMedia } from "../../src/provisioning/agent-media.ts";

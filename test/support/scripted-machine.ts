@@ -13,7 +13,8 @@ import type {
   PowerInterface,
   PowerState,
 } from "../../src/drivers/driver.ts";
-import type { Bearer, Engine } from "../../src/engine/engine.ts";
+import type { Bearer } from "../../src/engine/agents/agents.ts";
+import type { Engine } from "../../src/engine/engine.ts";
 
 const POLL_MS = 20;
 

@@ -2,7 +2,6 @@
  * Data loaders that read many keys in one statement. They cache nothing: a subscription lives long and must not see an
  * old row.
  */
-import { setTimeout as delay } from "node:timers/promises";
 import DataLoader from "dataloader";
 import type { Reader } from "../../store/postgres/database.ts";
 
@@ -19,41 +18,21 @@ export function lazily<Made extends object>(make: () => Made): Made {
   return new Proxy({} as Made, { get: (_none, name) => Reflect.get((made ??= make()), name) as unknown });
 }
 
+/** When a batch is sent; absent: when all that is ready has been asked for. */
+export type Schedule = (send: () => void) => void;
+
+export type ReadByKey<Value> = (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>;
+
 /** A loader of one value per key; `absent` for keys that are not found. */
-export function byKey<Value>(
-  read: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>,
-  absent: Value,
-  batchScheduleFn?: (send: () => void) => void,
-): DataLoader<string, Value> {
+export function loaderOf<Value>(read: ReadByKey<Value>, absent: Value, schedule?: Schedule): DataLoader<string, Value> {
   return new DataLoader(
     async (keys) => {
       const found = await read([...new Set(keys)]);
       return keys.map((key) => found.get(key) ?? absent);
     },
-    { cache: false, ...(batchScheduleFn && { batchScheduleFn }) },
+    { cache: false, ...(schedule && { batchScheduleFn: schedule }) },
   );
 }
-
-/** Like `byKey`, for callers at different times: keys requested while a statement runs go into the next one. */
-export function whileOthersRead<Value>(
-  read: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>,
-  absent: Value,
-): DataLoader<string, Value> {
-  let underWay: Promise<unknown> = Promise.resolve();
-  return byKey(
-    (keys) => {
-      const reading = read(keys);
-      // A statement on a hung connection must not delay later ones.
-      underWay = Promise.race([reading.catch(() => {}), delay(GATHERED_MS, undefined, { ref: false })]);
-      return reading;
-    },
-    absent,
-    (send) => void underWay.then(() => process.nextTick(send)),
-  );
-}
-
-/** Maximum delay of a batch by the running statement, in milliseconds. */
-const GATHERED_MS = 20;
 
 export type Below = <Asked, Found>(
   question: Question<Asked, Found>,
@@ -63,7 +42,7 @@ export type Below = <Asked, Found>(
 ) => Promise<Found>;
 
 /** A `Below` that groups questions by their query and arguments, and sends one statement per group. */
-export function belowOf(reader: Reader): Below {
+export function belowOf(reader: Reader, schedule?: Schedule): Below {
   interface Key {
     readonly question: Question<unknown, unknown>;
     readonly parent: string;
@@ -82,7 +61,7 @@ export function belowOf(reader: Reader): Below {
       await Promise.all(reads);
       return keys.map((key) => answers.get(key));
     },
-    { cache: false },
+    { cache: false, ...(schedule && { batchScheduleFn: schedule }) },
   );
   return async <Asked, Found>(question: Question<Asked, Found>, parent: string, asked: Asked, absent: Found) => {
     const key: Key = { question: question as Question<unknown, unknown>, parent, asked, absent };

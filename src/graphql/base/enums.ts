@@ -7,7 +7,7 @@ import {
   RESTART_FROM,
   UNKNOWN_VARIABLES,
   VARIABLE_SOURCES,
-} from "../../engine/engine.ts";
+} from "../../engine/views.ts";
 import { RESET_REASONS } from "../../feed/node-stream.ts";
 import { CLUSTER_STATES, STAGES } from "../../lifecycle/cluster-state.ts";
 import { COMMISSION_FROM } from "../../lifecycle/admission.ts";

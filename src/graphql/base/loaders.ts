@@ -1,10 +1,10 @@
-/** The data loaders of a request, and those that all subscriptions share. */
+/** The data loaders of a request. */
 import DataLoader from "dataloader";
 import { clusterState } from "../../lifecycle/cluster-state.ts";
 import type { ClusterState } from "../../lifecycle/cluster-state.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import type { RunState } from "../../lifecycle/operation-states.ts";
-import type { Database, Reader } from "../../store/postgres/database.ts";
+import type { Database } from "../../store/postgres/database.ts";
 import { clustersByIds, nodeCountsOf } from "../../store/clusters.ts";
 import type { ClusterRow } from "../../store/clusters.ts";
 import { stepHistories } from "../../store/step-durations.ts";
@@ -33,8 +33,8 @@ import { readSite } from "../../store/site.ts";
 import type { SiteRow } from "../../store/site.ts";
 import { logTails } from "../../store/step-log.ts";
 import type { StepLogRow } from "../../store/step-log.ts";
-import { belowOf, byKey, whileOthersRead } from "./batching.ts";
-import type { Below } from "./batching.ts";
+import { belowOf, loaderOf } from "./batching.ts";
+import type { Below, ReadByKey, Schedule } from "./batching.ts";
 import { cursorOfLists } from "./log-cursor.ts";
 
 export interface ClusterFacts {
@@ -42,12 +42,19 @@ export interface ClusterFacts {
   readonly counts: readonly { readonly state: NodeState; readonly count: number }[];
 }
 
+/** Rows that events bring. */
+export interface BroughtRows {
+  readonly node: NodeRow;
+  readonly operation: OperationRow;
+  readonly run: RunRow;
+  readonly cluster: ClusterRow;
+}
+
+export type RowLoaders = { readonly [Kind in keyof BroughtRows]: DataLoader<string, BroughtRows[Kind] | null> };
+
 /** Batched reads by key. */
-export interface Loaders {
-  readonly node: DataLoader<string, NodeRow | null>;
-  readonly cluster: DataLoader<string, ClusterRow | null>;
+export interface Loaders extends RowLoaders {
   readonly clusterFacts: DataLoader<string, ClusterFacts>;
-  readonly operation: DataLoader<string, OperationRow | null>;
   readonly runCounts: DataLoader<string, Partial<Record<RunState, number>>>;
   /** Runs of an operation's work, by how far they are. */
   readonly runGroups: DataLoader<string, readonly RunGroup[]>;
@@ -55,7 +62,6 @@ export interface Loaders {
   readonly cleanUpFailures: DataLoader<string, readonly Failure[]>;
   /** Addresses of a discovery per state, in place of run counts. */
   readonly addressCounts: DataLoader<string, Partial<Record<RunState, number>>>;
-  readonly run: DataLoader<string, RunRow | null>;
   /** The unfinished run of a node. */
   readonly currentRun: DataLoader<string, RunRow | null>;
   /** The newest run of a node that moved its state; what a restart continues. */
@@ -92,21 +98,12 @@ export interface Loaders {
   readonly secretFields: DataLoader<string, Readonly<Record<string, readonly string[]>>>;
 }
 
-/** Loaders of the rows that transitions and other events refer to. */
-export type EventRows = Pick<Loaders, "node" | "operation" | "run">;
-
-const rowsOfSubscriptions = new WeakMap<Database, EventRows>();
-
-/** Loaders of rows that are shared by all events: rows that they refer to are loaded together. */
-export function rowsOfEvents(database: Database): EventRows {
-  const rows = rowsOfSubscriptions.get(database) ?? rowLoaders(database.reader, whileOthersRead);
-  rowsOfSubscriptions.set(database, rows);
-  return rows;
-}
-
-export function createLoaders({ reader }: Pick<Database, "reader">): Loaders {
+export function createLoaders({ reader }: Pick<Database, "reader">, schedule?: Schedule): Loaders {
+  const byKey = <Value>(read: ReadByKey<Value>, absent: Value) => loaderOf(read, absent, schedule);
   return {
-    ...rowLoaders(reader, byKey),
+    node: byKey(async (ids) => keyed(await nodesByIds(reader, ids)), null),
+    operation: byKey(async (ids) => keyed(await operationsByIds(reader, ids)), null),
+    run: byKey(async (ids) => keyed(await runsByIds(reader, ids)), null),
     cluster: byKey(async (ids) => keyed(await clustersByIds(reader, ids)), null),
     clusterFacts: byKey(
       async (ids) => {
@@ -163,7 +160,7 @@ export function createLoaders({ reader }: Pick<Database, "reader">): Loaders {
       },
       { cache: false },
     ),
-    below: belowOf(reader),
+    below: belowOf(reader, schedule),
     inventory: byKey((nodeIds) => newestInventories(reader, nodeIds), null),
     secretFields: byKey((nodeIds) => secretFieldsOf(reader, nodeIds), {}),
   };
@@ -182,12 +179,4 @@ function factsOf(
 
 function keyed<Row extends { readonly id: string }>(rows: readonly Row[]): Map<string, Row> {
   return new Map(rows.map((row) => [row.id, row]));
-}
-
-function rowLoaders(reader: Reader, batched: typeof byKey): EventRows {
-  return {
-    node: batched(async (ids) => keyed(await nodesByIds(reader, ids)), null),
-    operation: batched(async (ids) => keyed(await operationsByIds(reader, ids)), null),
-    run: batched(async (ids) => keyed(await runsByIds(reader, ids)), null),
-  };
 }

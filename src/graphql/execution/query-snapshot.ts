@@ -8,19 +8,15 @@
  * everything else: a cursor that is older than a list repeats changes, and one that is newer would skip some.
  */
 import { Kind, OperationTypeNode, getOperationAST, visit } from "graphql";
-import type {
-  DocumentNode,
-  ExecutionArgs,
-  GraphQLObjectType,
-  OperationDefinitionNode,
-  SelectionSetNode,
-} from "graphql";
+import type { DocumentNode, ExecutionArgs, GraphQLObjectType } from "graphql";
 import type { Plugin } from "graphql-yoga";
-import { ofReaders, ofSnapshot, withListCursor } from "../base/context.ts";
-import type { Context, PayloadMoments } from "../base/context.ts";
-import type { LazySnapshot } from "../../store/postgres/database.ts";
+import DataLoader from "dataloader";
+import { lazily } from "../base/batching.ts";
+import type { Context } from "../base/context.ts";
+import { createLoaders } from "../base/loaders.ts";
 import { listPlan } from "./json-list-rewrite.ts";
-import { readsOneOperation } from "./payload-reads.ts";
+import { createMoment } from "./moment.ts";
+import type { Moment } from "./moment.ts";
 
 /**
  * Comes before `jsonLists`, whose document it executes, and before the time limit, whose signal closes the snapshot.
@@ -31,15 +27,11 @@ export function snapshotQueries(): Plugin<Context> {
       const operation = getOperationAST(args.document, args.operationName);
       const root = args.schema.getQueryType();
       if (!operation || !root || operation.operation === OperationTypeNode.SUBSCRIPTION) return;
-      const isMutation = operation.operation === OperationTypeNode.MUTATION;
-      const isUnbound = isMutation ? waitsBelow(root, args.document) : waits(root, operation, args.document);
-      if (isUnbound) {
-        if (selects(args.document, (name) => name === "asOf"))
-          setExecuteFn((given: ExecutionArgs) => executeAfterCursor(executeFn, given));
-        return;
-      }
-      if (isMutation) return setExecuteFn((given: ExecutionArgs) => executeMutation(executeFn, given));
-      setExecuteFn((given: ExecutionArgs) => (isOneStatement(given) ? executeFn(given) : execute(executeFn, given)));
+      if (!waits(root, args.document)) {
+        const executeBound = operation.operation === OperationTypeNode.MUTATION ? executeMutation : executeQuery;
+        setExecuteFn((given: ExecutionArgs) => executeBound(executeFn, given));
+      } else if (selects(args.document, (name) => name === "asOf"))
+        setExecuteFn((given: ExecutionArgs) => executeAfterCursor(executeFn, given));
     },
   };
 }
@@ -51,12 +43,13 @@ function isOneStatement({ document, operationName }: ExecutionArgs): boolean {
   return plan !== undefined && [plan.page, plan.totalCount, plan.asOf].filter(Boolean).length <= 1;
 }
 
-function execute(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionArgs): unknown {
+function executeQuery(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionArgs): unknown {
+  if (isOneStatement(given)) return executeFn(given);
   const context = given.contextValue as Context;
-  const { reader, close } = context.services.database.lazySnapshot();
+  const { bound, close } = createMoment(context.services);
   // After the time limit the execution may never end, as it waits for its running statements.
   given.abortSignal?.addEventListener("abort", close, { once: true });
-  const answer = executeFn({ ...given, contextValue: ofSnapshot(context, reader) });
+  const answer = executeFn({ ...given, contextValue: { ...context, ...bound } });
   if (answer instanceof Promise) return answer.finally(close);
   close();
   return answer;
@@ -67,26 +60,26 @@ async function executeAfterCursor(
   given: ExecutionArgs,
 ): Promise<unknown> {
   const context = given.contextValue as Context;
-  const asOf = await context.load.asOf.load("now");
-  return executeFn({ ...given, contextValue: withListCursor(context, asOf) });
+  const cursor = await context.load.asOf.load("now");
+  const asOf = new DataLoader<"now", string>(async (asked) => asked.map(() => cursor), { cache: false });
+  const load = lazily(() => ({ ...createLoaders(context.services.database), asOf }));
+  return executeFn({ ...given, contextValue: { ...context, load } });
 }
 
 function executeMutation(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionArgs): unknown {
-  const context = given.contextValue as Context;
-  const { database } = context.services;
-  let snapshot: Pick<LazySnapshot, "reader" | "close"> | null = null;
+  const unbound = given.contextValue as Context;
+  let moment: Moment | null = null;
   const beginWork = () => {
-    snapshot?.close();
-    snapshot = null;
+    moment?.close();
+    moment = null;
+    const { services, load } = unbound;
+    Object.assign(contextValue, { services, load });
   };
-  const payloads: PayloadMoments = {
-    beginWork,
-    endWork(readsOnce) {
-      beginWork();
-      snapshot = readsOnce ? { reader: database.bounded, close() {} } : database.lazySnapshot();
-    },
+  const endWork = () => {
+    moment = createMoment(unbound.services);
+    Object.assign(contextValue, moment.bound);
   };
-  const contextValue: Context = { ...ofReaders(context, () => snapshot?.reader ?? database.reader), payloads };
+  const contextValue: Context = { ...unbound, payloads: { beginWork, endWork } };
   const answer = executeFn({ ...given, contextValue });
   if (answer instanceof Promise) return answer.finally(beginWork);
   beginWork();
@@ -101,14 +94,17 @@ export function separatePayloads(mutation: GraphQLObjectType): void {
     field.resolve = async (source, args, context: Context, info) => {
       context.payloads?.beginWork();
       const payload: unknown = await resolve(source, args, context, info);
-      context.payloads?.endWork(readsOneOperation(info));
+      context.payloads?.endWork();
       return payload;
     };
   }
 }
 
-/** Whether a field of the document has the name of a root field that waits: a payload may select the root query. */
-function waitsBelow(root: GraphQLObjectType, document: DocumentNode): boolean {
+/**
+ * Whether a field of the document has the name of a root field that waits, whatever its directives say: a payload may
+ * select the root query.
+ */
+function waits(root: GraphQLObjectType, document: DocumentNode): boolean {
   const fields = root.getFields();
   return selects(document, (name) => fields[name]?.extensions["waits"] === true);
 }
@@ -121,19 +117,4 @@ function selects(document: DocumentNode, isOne: (name: string) => boolean): bool
     },
   });
   return isFound;
-}
-
-/** Whether the operation selects a root field that waits, whatever its directives say; unused fragments count. */
-function waits(root: GraphQLObjectType, operation: OperationDefinitionNode, { definitions }: DocumentNode): boolean {
-  const fields = root.getFields();
-  const waitsIn = ({ selections }: SelectionSetNode): boolean =>
-    selections.some((selection) => {
-      if (selection.kind === Kind.FIELD) return fields[selection.name.value]?.extensions["waits"] === true;
-      return selection.kind === Kind.INLINE_FRAGMENT && waitsIn(selection.selectionSet);
-    });
-  return definitions.some(
-    (one) =>
-      (one === operation || (one.kind === Kind.FRAGMENT_DEFINITION && one.typeCondition.name.value === root.name)) &&
-      waitsIn(one.selectionSet),
-  );
 }

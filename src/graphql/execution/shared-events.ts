@@ -14,7 +14,7 @@
  * sees its own earlier writes, and no node goes back within a stream. Subscribers that arrive together still share,
  * because all of them arrive before the first result.
  *
- * All reads of an execution see one moment (event-moment.ts). An execution is paid for from the budget of the
+ * All reads of an execution see one moment (moment.ts). An execution is paid for from the budget of the
  * subscriber's connection (event-budget.ts); a shared result is free.
  *
  * Every subscriber reads its own source at its own pace, without a queue here. Plugins after this one do not see these
@@ -28,7 +28,7 @@ import type { Plugin } from "graphql-yoga";
 import type { Observer } from "../../observer.ts";
 import { whenReady } from "../../runtime/awaitable.ts";
 import type { Context } from "../base/context.ts";
-import { executeAtOneMoment, executeTogether } from "./event-moment.ts";
+import { executeAtOneMoment, executeTogether } from "./moment.ts";
 import { createEventBudget } from "./event-budget.ts";
 import type { EventBudget } from "./event-budget.ts";
 import { EventResults } from "./event-results.ts";

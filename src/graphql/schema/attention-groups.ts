@@ -1,9 +1,8 @@
 /** Groups of nodes with the same cause, each with an action that may help. */
+import { ATTENTION_KINDS, causeText, proposalFor, remedyOf } from "../../lifecycle/attention.ts";
+import type { Proposal } from "../../lifecycle/attention.ts";
 import { NODE_STATES } from "../../lifecycle/node-states.ts";
-import { REMEDIES } from "../../lifecycle/remedies.ts";
-import { ATTENTION_KINDS } from "../../store/attention.ts";
-import type { AttentionGroup, AttentionKind } from "../../store/attention.ts";
-import type { PowerChange } from "../../lifecycle/verbs.ts";
+import type { AttentionGroup } from "../../store/attention.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import { builder, enumValues } from "../base/builder.ts";
 import type { FieldArgs } from "../base/builder.ts";
@@ -13,7 +12,7 @@ import { ErrorCodeEnum, NodeStateEnum } from "../base/enums.ts";
 import { globalId } from "../base/ids.ts";
 import { NodeRef, OperationRef } from "../base/refs.ts";
 import { ActionEnum, mutationOf } from "./actions.ts";
-import type { Action, NodeAction } from "./actions.ts";
+import type { Action } from "./actions.ts";
 import { inputForAll } from "./attention-filters.ts";
 import type { Input } from "./attention-filters.ts";
 import { actionVerdicts } from "./node-actions.ts";
@@ -50,29 +49,6 @@ export const AttentionKindEnum = builder.enumType("AttentionKind", {
   values: enumValues(ATTENTION_KINDS),
 });
 
-/** The remedy of each kind, and the actions to try on the oldest node, the best first. */
-const HELP: Readonly<Record<AttentionKind, { readonly remedy: string; readonly actions: readonly NodeAction[] }>> = {
-  FAILED: { remedy: "Mend the cause, then restart the work.", actions: ["RESTART", "MANAGE"] },
-  STUCK: { remedy: "Look at the log of the step, then abort the work.", actions: ["ABORT", "STOP"] },
-  WAITING: { remedy: "Wait for the work before it, raise its limits, or abort it.", actions: [] },
-  ON_HOLD: { remedy: "Check what the hold is for, then release it.", actions: ["RELEASE_HOLDS"] },
-  WAVES_HALTED: { remedy: "Check the nodes that have begun, then start the others.", actions: [] },
-  STOPPED: { remedy: "Restart the work, or verify the node with manageNodes.", actions: ["RESTART", "MANAGE"] },
-  FAULT: {
-    remedy:
-      "Check the machine; for an unreachable BMC, repair its connection. Do not switch off a machine that may still be working: ask it with readPower, or look at it and send the request with force: true.",
-    actions: ["CLEAN", "MANAGE"],
-  },
-  IDENTITY_CONFLICT: {
-    remedy:
-      "Find out which node is the machine. Delete the other one, or correct its address and inspect it, or say that the value is shared (Node.sharedController, Site.sharedIdentities).",
-    actions: ["INSPECT"],
-  },
-  POWER_DRIFT: { remedy: "Set the power again, or have Ostler correct it (Site.correctPower).", actions: ["POWER"] },
-  DISAPPEARED: { remedy: "Find the machine; abort its work if it will not come back.", actions: ["ABORT"] },
-  MAINTENANCE: { remedy: "End the maintenance, or decommission the node.", actions: ["CLEAR_MAINTENANCE"] },
-};
-
 const ON_NODES: ReadonlySet<Action> = new Set(["MANAGE", "INSPECT", "CLEAN", "POWER", "CLEAR_MAINTENANCE"]);
 
 export interface Suggestion {
@@ -88,70 +64,49 @@ const SuggestionRef = builder.objectRef<ShownSuggestion>("AttentionSuggestion").
   description:
     "Action that may help. It is checked on the oldest node of the group, except READ_POWER, ADVANCE_WAVES and RESUME_WAVES, which follow from the cause.",
   fields: (t) => ({
-    action: t.field({ type: ActionEnum, description: "Action to propose.", resolve: ({ action }) => action }),
+    action: t.expose("action", { type: ActionEnum, description: "Action to propose." }),
     mutation: t.string({ description: "Mutation of the action.", resolve: ({ action }) => mutationOf(action) }),
-    input: t.field({
+    input: t.expose("input", {
       type: "JSON",
       description: "The whole `input` of the mutation, for the nodes in `nodes` or the operation of the group.",
-      resolve: ({ input }) => input,
     }),
-    inputForAll: t.field({
+    inputForAll: t.expose("forAll", {
       type: "JSON",
       nullable: true,
       description:
         "The same for all nodes of the group, by a filter that includes the `filter` of the request; for a hold, by its operation. It also reaches nodes that match later, those of the same cause at another step, and for FAULT those with another fault. Null if no filter selects the nodes.",
-      resolve: ({ forAll }) => forAll,
     }),
   }),
 });
 
-/** The sentence for a group: what happened, and what to do. */
-function causeOf({ kind, state, step, driver, code, detail, message, runsOf }: ShownGroup): string {
-  const at = step === null ? "" : ` at ${step}`;
-  const where = state === null ? "" : ` ${state.toLowerCase().replaceAll("_", " ")}`;
-  const what = code ?? detail;
-  const meaning = runsOf ? "The work on the node failed." : ATTENTION_KINDS[kind];
-  const facts = [`${where}${at}`.trim(), driver === null ? "" : `driver ${driver}`, what ?? ""].filter(
-    (fact) => fact !== "",
-  );
-  const first = `${meaning} Here: ${facts.join(", ")}.`;
-  return message === null ? first : `${first} The oldest: ${message}`;
-}
-
-/** The actions to try for a group, the best first. */
-interface Help {
-  readonly actions: readonly NodeAction[];
-  /** For POWER. */
-  readonly power: PowerChange | null;
-}
-
 async function suggestionFor(group: AttentionGroup, context: Context): Promise<Suggestion | null> {
-  if (group.kind === "WAVES_HALTED" && group.operationId !== null)
-    return {
-      action: group.detail === "AWAITING" ? "ADVANCE_WAVES" : "RESUME_WAVES",
-      input: { operationId: globalId("Operation", group.operationId) },
-    };
-  const power = group.detail === "ON" || group.detail === "OFF" ? group.detail : null;
-  const nodeIds = group.nodeIds.slice(0, group.openCount);
-  if (group.kind === "FAULT" && (group.detail === "BMC_UNREACHABLE" || group.detail === "MACHINE_BUSY"))
-    return { action: "READ_POWER", input: { nodes: { ids: nodeIds.map((id) => globalId("Node", id)) } } };
-  return actionFor(nodeIds, { actions: HELP[group.kind].actions, power }, context);
+  const proposal = proposalFor(group);
+  if ("tried" in proposal) return accepted(group, proposal, context);
+  const { follows: action } = proposal;
+  if (action === "READ_POWER") return { action, input: { nodes: { ids: openIds(group) } } };
+  const { operationId } = group;
+  return operationId === null ? null : { action, input: { operationId: globalId("Operation", operationId) } };
 }
 
-/** The first action that the first node accepts now, for all of them. */
-async function actionFor(
-  nodeIds: readonly string[],
-  { actions, power }: Help,
+function openIds({ nodeIds, openCount }: AttentionGroup): readonly string[] {
+  return nodeIds.slice(0, openCount).map((id) => globalId("Node", id));
+}
+
+/** The first action that the oldest open node accepts now, for all open nodes. */
+async function accepted(
+  group: AttentionGroup,
+  { tried, power }: Extract<Proposal, { readonly tried: unknown }>,
   context: Context,
 ): Promise<Suggestion | null> {
-  const oldest = nodeIds[0] === undefined ? null : await context.load.node.load(nodeIds[0]);
+  const [oldestId] = group.openCount > 0 ? group.nodeIds : [];
+  const oldest = oldestId === undefined ? null : await context.load.node.load(oldestId);
   if (!oldest) return null;
-  const verdicts = await actionVerdicts(oldest, actions, context);
+  const verdicts = await actionVerdicts(oldest, tried, context);
   const action = verdicts.find(
     ({ refusal, powerAction }) => refusal === null && (powerAction === null || powerAction === power),
   )?.action;
   if (action === undefined) return null;
-  const ids = nodeIds.map((id) => globalId("Node", id));
+  const ids = openIds(group);
   if (!ON_NODES.has(action)) return { action, input: { work: { ids } } };
   return { action, input: { nodes: { ids }, ...(action === "POWER" && power && { action: power }) } };
 }
@@ -165,11 +120,11 @@ async function suggestionForRuns(
   { id, kind, options }: OperationRow,
   context: Context,
 ): Promise<Suggestion | null> {
-  const nodeIds = group.nodeIds.slice(0, group.openCount);
-  if (kind === "POWER") return actionFor(nodeIds, { actions: ["POWER"], power: options.powerAction ?? null }, context);
-  const newest = nodeIds[0] === undefined ? null : await context.load.newestWork.load(nodeIds[0]);
+  if (kind === "POWER") return accepted(group, { tried: ["POWER"], power: options.powerAction ?? null }, context);
+  const [oldestId] = group.openCount > 0 ? group.nodeIds : [];
+  const newest = oldestId === undefined ? null : await context.load.newestWork.load(oldestId);
   if (newest?.operationId !== id) return null;
-  return actionFor(nodeIds, { actions: HELP.FAILED.actions, power: null }, context);
+  return accepted(group, { tried: ATTENTION_KINDS.FAILED.actions, power: null }, context);
 }
 
 function withAll(
@@ -189,18 +144,17 @@ export interface ShownGroup extends AttentionGroup {
 export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup").implement({
   description: "Nodes that need a person for the same cause, or that failed in an operation for the same cause.",
   fields: (t) => ({
-    kind: t.field({ type: AttentionKindEnum, description: "Why.", resolve: ({ kind }) => kind }),
+    kind: t.expose("kind", { type: AttentionKindEnum, description: "Why." }),
     state: t.field({
       type: NodeStateEnum,
       nullable: true,
       description: "State of all of the nodes; null if the kind does not depend on it.",
       resolve: ({ state }) => (state !== null && state in NODE_STATES ? state : null),
     }),
-    code: t.field({
+    code: t.expose("code", {
       type: ErrorCodeEnum,
       nullable: true,
       description: "Code of the failure; null for other kinds.",
-      resolve: ({ code }) => code,
     }),
     step: t.exposeString("step", {
       nullable: true,
@@ -216,10 +170,13 @@ export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup")
       description:
         "Kind of the fault or of the conflict, the power that is wanted, the state of the waves, the reason of a wait, or CLEAN_UP for the clean-up runs of an operation; null otherwise.",
     }),
-    cause: t.string({ description: "The cause, as a sentence for people.", resolve: causeOf }),
+    cause: t.string({
+      description: "The cause, as a sentence for people.",
+      resolve: (group) => causeText(group, { ofRuns: group.runsOf !== undefined }),
+    }),
     remedy: t.string({
       description: "What to do, in general.",
-      resolve: ({ kind, code }) => (code === null ? HELP[kind].remedy : REMEDIES[code]),
+      resolve: remedyOf,
     }),
     message: t.exposeString("message", {
       nullable: true,

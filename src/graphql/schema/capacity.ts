@@ -1,5 +1,5 @@
 /** Capacity limits of the service: their slots, the runs that use them, and the queue for them. */
-import { limitsOf } from "../../engine/engine.ts";
+import { limitsOf } from "../../engine/views.ts";
 import { runsWaitingForEach, takenSlots, waitingCounts } from "../../store/slots.ts";
 import { readSite } from "../../store/site.ts";
 import { builder, needs } from "../base/builder.ts";
@@ -26,11 +26,10 @@ const CapacityLimitRef = builder.objectRef<Limit>("CapacityLimit").implement({
     key: t.exposeString("key", {
       description: "Key of the limit, such as `phase:clean`; the same as in `Waiting.waitFor`.",
     }),
-    phase: t.field({
+    phase: t.expose("phase", {
       type: PhaseEnum,
       nullable: true,
       description: "Limited phase; null if the limit is for a controller.",
-      resolve: ({ phase }) => phase,
     }),
     controller: t.exposeString("controller", {
       nullable: true,

@@ -4,7 +4,7 @@
 import type { DriverPhase } from "../../drivers/driver.ts";
 import { INTERFACE_OF_PHASE } from "../../drivers/interfaces.ts";
 import type { AnyStep } from "../../drivers/interfaces.ts";
-import { OFF_REASONS, RESERVED_STEPS, catalogueOf, reservedArgsSchema } from "../../engine/engine.ts";
+import { OFF_REASONS, RESERVED_STEPS, catalogueOf, reservedArgsSchema } from "../../engine/views.ts";
 import type { CatalogueEntry } from "../../engine/plans/catalogue.ts";
 import type { ReservedStep } from "../../engine/plans/reserved-steps.ts";
 import { touchesOf } from "../../lifecycle/touches.ts";
@@ -28,7 +28,7 @@ export const StepDefinitionRef = builder.objectRef<AnyStep>("StepDefinition").im
   fields: (t) => ({
     name: t.exposeString("name", { description: "Name of the step, unique in its interface and phase." }),
     title: t.exposeString("title", { description: "What the step does, for people." }),
-    phase: t.field({ type: PhaseEnum, description: "Phase of the step.", resolve: ({ phase }) => phase }),
+    phase: t.expose("phase", { type: PhaseEnum, description: "Phase of the step." }),
     priority: t.exposeInt("priority", {
       description: "Priority: steps with a higher one run first; 0 runs only on request.",
     }),
@@ -39,10 +39,9 @@ export const StepDefinitionRef = builder.objectRef<AnyStep>("StepDefinition").im
         "Decides the order among steps of equal priority. Null if the step declares none: it then has the place of its interface, a deploy step after FIRMWARE, others last.",
       resolve: ({ group }) => group ?? null,
     }),
-    interruptible: t.field({
+    interruptible: t.expose("interruptible", {
       type: InterruptibleEnum,
       description: "Whether the running step can be canceled.",
-      resolve: ({ interruptible }) => interruptible,
     }),
     idempotent: t.exposeBoolean("idempotent", { description: "Whether the step can safely run again after a crash." }),
     timeoutSeconds: t.int({
@@ -62,7 +61,7 @@ export const StepDefinitionRef = builder.objectRef<AnyStep>("StepDefinition").im
       type: [MachinePartEnum],
       description:
         "Parts of the machine that the step changes. A clean, deploy or undeploy step without a declaration counts as DISKS.",
-      resolve: (step) => [...touchesOf(step)],
+      resolve: (step) => touchesOf(step),
     }),
     reaches: t.field({
       type: StageEnum,
@@ -111,21 +110,19 @@ export const CatalogueStepRef = builder.objectRef<Placed>("CatalogueStep").imple
       description: "Priority declared by the driver.",
       resolve: ({ step }) => step.priority,
     }),
-    disabledReason: t.field({
+    disabledReason: t.expose("off", {
       type: StepDisabledReasonEnum,
       nullable: true,
       description: "Reason why the step does not run automatically; null if it does.",
-      resolve: ({ off }) => off,
     }),
     disabledMessage: t.string({
       nullable: true,
       description: "The reason as a sentence for people; null if the step runs automatically.",
       resolve: ({ off }) => (off === null ? null : OFF_REASONS[off]),
     }),
-    definition: t.field({
+    definition: t.expose("step", {
       type: StepDefinitionRef,
       description: "Step as declared by the driver.",
-      resolve: ({ step }) => step,
     }),
   }),
 });

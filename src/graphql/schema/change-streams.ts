@@ -4,23 +4,22 @@ import { builder } from "../base/builder.ts";
 import type { FieldArgs } from "../base/builder.ts";
 import { badInput, changeCursorOf } from "../base/connection.ts";
 import { logCursorText } from "../base/log-cursor.ts";
-import type { BroughtRows } from "../base/context.ts";
+import type { BroughtRows } from "../base/loaders.ts";
 import { globalId } from "../base/ids.ts";
 import type { EventKey } from "../execution/event-scope.ts";
 import { StreamBookmarkRef, StreamResetRef } from "./streams.ts";
 
-type AnyItem = ChangeStreamItem<object, string>;
+type AnyItem = ChangeStreamItem<BroughtRows[keyof BroughtRows], string>;
 type Of<Kind extends AnyItem["kind"]> = Extract<AnyItem, { kind: Kind }>;
 
 /** Objects that a stream of changes follows. */
-interface FollowedType<Row extends object> {
+interface FollowedType<Kind extends keyof BroughtRows = keyof BroughtRows> {
   /** Of the type, such as `Operation`. */
   readonly name: "Node" | "Operation" | "Run" | "Cluster";
   /** Of the field with the object. */
-  readonly field: string;
-  readonly type: ReturnType<typeof builder.objectRef<Row>>;
+  readonly field: Kind;
+  readonly type: ReturnType<typeof builder.objectRef<BroughtRows[Kind]>>;
   readonly changed: ReturnType<typeof builder.enumType>;
-  readonly bring: (brought: BroughtRows, row: Row) => Promise<Row> | Row;
   readonly texts: {
     readonly upserted: string;
     /** Of `changed`, when it is null. */
@@ -38,9 +37,9 @@ const CURSOR = {
 };
 
 /** The union of the items of a stream of changes. */
-export function changeUnion<Row extends object>(of: FollowedType<Row>): ReturnType<typeof unionOf>;
+export function changeUnion<Kind extends keyof BroughtRows>(of: FollowedType<Kind>): ReturnType<typeof unionOf>;
 // Pothos cannot resolve the type of the object for a generic row, so the fields are made for any object.
-export function changeUnion(of: FollowedType<object>): ReturnType<typeof unionOf> {
+export function changeUnion(of: FollowedType): ReturnType<typeof unionOf> {
   const upserted = builder.objectRef<Of<"upserted">>(`${of.name}Upserted`).implement({
     description: of.texts.upserted,
     fields: (t) => ({
@@ -52,7 +51,7 @@ export function changeUnion(of: FollowedType<object>): ReturnType<typeof unionOf
       [of.field]: t.field({
         type: of.type,
         description: `The ${of.field} as it is when the item is made, which may be newer than \`cursor\`, and is never older than in an earlier item of the stream.`,
-        resolve: ({ row }, _args, { brought }) => of.bring(brought, row),
+        resolve: ({ row }, _args, { brought }) => brought(of.field, row),
       }),
       changed: t.field({
         type: [of.changed],
@@ -65,10 +64,10 @@ export function changeUnion(of: FollowedType<object>): ReturnType<typeof unionOf
   return unionOf(of.name, of.texts.left === null ? [upserted] : [upserted, leftType(of, of.texts.left)]);
 }
 
-function leftType({ name, field, leftMembers }: FollowedType<object>, description: string) {
+function leftType({ name, field, leftMembers }: FollowedType, description: string) {
   // The log records the name of a node before each change.
   const isNamed = name === "Node";
-  const has = (member: FollowedType<object>["leftMembers"][number]) => leftMembers.includes(member);
+  const has = (member: FollowedType["leftMembers"][number]) => leftMembers.includes(member);
   return builder.objectRef<Of<"left">>(`${name}Left`).implement({
     description,
     fields: (t) => ({

@@ -12,7 +12,6 @@ const ClusterChangeRef = changeUnion({
   field: "cluster",
   type: ClusterRef,
   changed: ClusterChangeFieldEnum,
-  bring: (brought, cluster) => brought.cluster(cluster),
   texts: {
     upserted: "Cluster that matches the filter, as it is after a change, or as it was when the stream started.",
     isNew: "it is part of a snapshot, was created, or may have begun to match the filter because of a new name",

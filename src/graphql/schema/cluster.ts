@@ -22,10 +22,9 @@ export const NodeStateCountRef = builder
   .implement({
     description: "Number of nodes in one state.",
     fields: (t) => ({
-      state: t.field({
+      state: t.expose("state", {
         type: NodeStateEnum,
         description: "Lifecycle state.",
-        resolve: ({ state }) => state,
       }),
       count: t.exposeInt("count", { description: "Number of nodes in this state." }),
     }),
@@ -42,10 +41,9 @@ builder.objectType(ClusterRef, {
       description: "State, computed from the nodes and their unfinished runs.",
       resolve: async ({ id }, _args, { load }) => (await load.clusterFacts.load(id)).state,
     }),
-    variables: t.field({
+    variables: t.expose("variables", {
       type: "JSON",
       description: "Settings: default variables of every operation on the cluster's nodes.",
-      resolve: ({ variables }) => variables,
     }),
     revision: t.int({
       description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes.",

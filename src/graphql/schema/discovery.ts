@@ -1,5 +1,5 @@
 /** Discovery of nodes at addresses, and presence reports from monitoring. */
-import { PRESENCE_CHANGES, PRESENCE_EVENTS } from "../../engine/engine.ts";
+import { PRESENCE_CHANGES, PRESENCE_EVENTS } from "../../engine/views.ts";
 import type { DiscoverAnswer } from "../../engine/discovery/discover.ts";
 import type { PresenceAnswer, PresenceReported } from "../../engine/inventory/presence.ts";
 import { discoverySchema } from "../../drivers/registry.ts";
@@ -47,18 +47,17 @@ DiscoveryRef.implement({
   description: "Address of a discovery and the result of probing it.",
   fields: (t) => ({
     address: t.exposeString("address", { description: "Host name or IP address to probe." }),
-    state: t.field({ type: DiscoveryStateEnum, description: "Result of the probe.", resolve: ({ state }) => state }),
+    state: t.expose("state", { type: DiscoveryStateEnum, description: "Result of the probe." }),
     node: t.field({
       type: NodeRef,
       nullable: true,
       description: "Node found at the address; null if none was found or if it has been deleted.",
       resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)),
     }),
-    failure: t.field({
+    failure: t.expose("failure", {
       type: FailureRef,
       nullable: true,
       description: "Reason why no node was found; null if one was.",
-      resolve: ({ failure }) => failure,
     }),
     finishedAt: t.expose("finishedAt", {
       type: "DateTime",
@@ -179,10 +178,9 @@ const DiscoverNodesPayloadRef = builder.objectRef<DiscoverAnswer>("DiscoverNodes
       description: "The stored operation; null for a refused request and for a dry run.",
       resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
     }),
-    addresses: t.stringList({
+    addresses: t.exposeStringList("addresses", {
       description:
         "Addresses that are (with `dryRun`: would be) probed, without duplicates; empty if the request was refused.",
-      resolve: ({ addresses }) => [...addresses],
     }),
     ...refusalFields(t, "Every reason why the request was refused; empty if it was accepted."),
     replayed: t.exposeBoolean("replayed", {
@@ -254,18 +252,16 @@ const PresenceResultRef = builder.objectRef<PresenceAnswer>("PresenceResult").im
       description: "The node after the report; null if it does not exist.",
       resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)),
     }),
-    change: t.field({
+    change: t.expose("change", {
       type: PresenceChangeEnum,
       nullable: true,
       description: "Effect of the report on the node; null if the report was refused for this node.",
-      resolve: ({ change }) => change,
     }),
-    error: t.field({
+    error: t.expose("refusal", {
       type: UserErrorRef,
       nullable: true,
       description:
         "Reason why the report was refused for this node: NOT_FOUND for an unknown node that disappeared, INVALID_INPUT for a discovered one that cannot be registered. Null if it was accepted.",
-      resolve: ({ refusal }) => refusal,
     }),
   }),
 });
@@ -273,10 +269,9 @@ const PresenceResultRef = builder.objectRef<PresenceAnswer>("PresenceResult").im
 const ReportPresencePayloadRef = builder.objectRef<PresenceReported>("ReportPresencePayload").implement({
   description: "Answer to reportPresence.",
   fields: (t) => ({
-    results: t.field({
+    results: t.expose("results", {
       type: [PresenceResultRef],
       description: "One result per node, in the order of the report. A refused node does not affect the others.",
-      resolve: ({ results }) => [...results],
     }),
     ...refusalFields(
       t,

@@ -18,14 +18,13 @@ interface Offer {
 const DriverInterfaceRef = builder.objectRef<Offer>("DriverInterface").implement({
   description: "Interface of a driver with its steps.",
   fields: (t) => ({
-    kind: t.field({ type: DriverInterfaceEnum, description: "Kind of the interface.", resolve: ({ kind }) => kind }),
+    kind: t.expose("kind", { type: DriverInterfaceEnum, description: "Kind of the interface." }),
     supportsAbort: t.exposeBoolean("supportsAbort", {
       description: "Whether the running steps of this interface can be aborted.",
     }),
-    steps: t.field({
+    steps: t.expose("steps", {
       type: [StepDefinitionRef],
       description: "Steps of the interface.",
-      resolve: ({ steps }) => [...steps],
     }),
   }),
 });
@@ -66,6 +65,6 @@ builder.queryField("drivers", (t) =>
     type: [DriverRef],
     ...needs("READ"),
     description: "All loaded drivers.",
-    resolve: (_root, _args, { services }) => [...services.registry.drivers],
+    resolve: (_root, _args, { services }) => services.registry.drivers,
   }),
 );

@@ -4,7 +4,7 @@
  */
 import type { ForecastEntry, InterruptForecast, SubmitAnswer } from "../../engine/input/answers.ts";
 import type { WavesForecast } from "../../engine/scheduling/waves.ts";
-import { refusalGroups } from "../../engine/engine.ts";
+import { refusalGroups } from "../../engine/views.ts";
 import { WORK_EFFECTS } from "../../lifecycle/forecast.ts";
 import { builder, enumValues, wholeSeconds } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";
@@ -141,7 +141,7 @@ const WorkEffectGroupRef = builder.objectRef<EffectGroup>("WorkEffectGroup").imp
       type: [MachinePartEnum],
       description:
         "Parts of the machines that the steps so far have changed, the running one included: what would be left changed. All parts if nothing is known of the machines.",
-      resolve: ({ one }) => [...one.changed],
+      resolve: ({ one }) => one.changed,
     }),
     conditionKnown: t.boolean({
       description: "Whether the condition of the machines is known afterwards; false for a forced abort.",
@@ -206,7 +206,7 @@ const InterruptForecastRef = builder.objectRef<Foreseen>("InterruptForecast").im
     refusals: t.field({
       type: [RefusalGroupRef],
       description: "Refused nodes by code, largest group first.",
-      resolve: ({ results }) => [...refusalGroups(results)],
+      resolve: ({ results }) => refusalGroups(results),
     }),
   }),
 });
@@ -226,10 +226,9 @@ builder.interfaceField(InterruptPayloadRef, "forecast", (t) =>
 const WavesForecastRef = builder.objectRef<WavesForecast>("WavesForecast").implement({
   description: "What advanceWaves, haltWaves or resumeWaves would do.",
   fields: (t) => ({
-    state: t.field({
+    state: t.expose("waveState", {
       type: WaveStateEnum,
       description: "State of the waves afterwards.",
-      resolve: ({ waveState }) => waveState,
     }),
     wave: t.int({
       description: "Number of the newest started wave afterwards, from 1.",

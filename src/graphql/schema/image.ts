@@ -14,10 +14,9 @@ import { LabelInput } from "./selectors.ts";
 const ChecksumRef = builder.objectRef<Pick<ImageRow, "checksum" | "checksumAlgorithm">>("Checksum").implement({
   description: "Checksum of a file.",
   fields: (t) => ({
-    algorithm: t.field({
+    algorithm: t.expose("checksumAlgorithm", {
       type: ChecksumAlgorithmEnum,
       description: "Function that computed the value.",
-      resolve: ({ checksumAlgorithm }) => checksumAlgorithm,
     }),
     value: t.exposeString("checksum", { description: "Hexadecimal digits, in lower case." }),
   }),
@@ -29,7 +28,7 @@ builder.objectType(ImageRef, {
     "Image of an operating system that deployments write to disks. Its content never changes: the checksum identifies it.",
   fields: (t) => ({
     id: t.id({ description: "Global ID: opaque and stable.", resolve: ({ id }) => globalId("Image", id) }),
-    uuid: t.field({ type: "UUID", description: "UUID as used in messages and logs.", resolve: ({ id }) => id }),
+    uuid: t.expose("id", { type: "UUID", description: "UUID as used in messages and logs." }),
     name: t.exposeString("name", { description: "Unique name." }),
     description: t.string({
       description: "Purpose, in the operator's words; empty if none is given.",
@@ -43,7 +42,7 @@ builder.objectType(ImageRef, {
       description: "Whether the service stores the file and serves it to machines.",
       resolve: ({ url }) => url === null,
     }),
-    format: t.field({ type: ImageFormatEnum, description: "Format of the file.", resolve: ({ format }) => format }),
+    format: t.expose("format", { type: ImageFormatEnum, description: "Format of the file." }),
     sizeBytes: t.expose("sizeBytes", { type: "ByteCount", description: "Size of the file." }),
     diskBytes: t.expose("diskBytes", {
       type: "ByteCount",
@@ -51,16 +50,14 @@ builder.objectType(ImageRef, {
       description: "Size on the disk, that is unpacked; null if unknown.",
     }),
     checksum: t.field({ type: ChecksumRef, description: "Checksum of the file.", resolve: (image) => image }),
-    architecture: t.field({
+    architecture: t.expose("architecture", {
       type: ArchitectureEnum,
       description: "Processor architecture.",
-      resolve: ({ architecture }) => architecture,
     }),
-    bootMode: t.field({
+    bootMode: t.expose("bootMode", {
       type: BootModeEnum,
       nullable: true,
       description: "Only firmware mode in which it starts; null if it starts in both.",
-      resolve: ({ bootMode }) => bootMode,
     }),
     labels: t.field({
       type: [LabelRef],

@@ -16,10 +16,9 @@ InventoryRef.implement({
   fields: (t) => ({
     id: t.id({ description: "Global ID: opaque and stable.", resolve: ({ id }) => globalId("Inventory", id) }),
     takenAt: t.expose("takenAt", { type: "DateTime", description: "End time of the inspection." }),
-    data: t.field({
+    data: t.expose("data", {
       type: "JSON",
       description: "Outputs of the driver's inspect steps, merged in the order of the steps.",
-      resolve: ({ data }) => data,
     }),
   }),
 });
@@ -36,10 +35,9 @@ interface InventoryChange {
 export const InventoryChangeRef = builder.objectRef<InventoryChange>("InventoryChange").implement({
   description: "Difference between two inventories of a node at one path.",
   fields: (t) => ({
-    path: t.stringList({
+    path: t.exposeStringList("path", {
       description:
         "Path of the difference, from the root. List items are identified by their `name` if all items have unique names, otherwise by index from 0.",
-      resolve: ({ path }) => [...path],
     }),
     kind: t.field({
       type: InventoryChangeKindEnum,

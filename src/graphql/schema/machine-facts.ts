@@ -1,5 +1,5 @@
 /** Reading what machines report about themselves: firmware, BIOS settings, boot device and serial console. */
-import { DRIVER_BOOT_DEVICE, MACHINE_FACTS } from "../../engine/engine.ts";
+import { DRIVER_BOOT_DEVICE, MACHINE_FACTS } from "../../engine/views.ts";
 import type { BiosAttribute, BootOverride, FirmwareComponent } from "../../drivers/driver.ts";
 import type {
   MachineAnswer,
@@ -58,7 +58,7 @@ const BiosAttributeRef = builder.objectRef<BiosAttribute>("BiosAttribute").imple
       nullable: true,
       description: "Title for people; null if the machine reports none.",
     }),
-    type: t.field({ type: BiosAttributeTypeEnum, description: "Type of the value.", resolve: ({ type }) => type }),
+    type: t.expose("type", { type: BiosAttributeTypeEnum, description: "Type of the value." }),
     value: t.field({
       type: "JSON",
       nullable: true,
@@ -73,7 +73,7 @@ const BiosAttributeRef = builder.objectRef<BiosAttribute>("BiosAttribute").imple
     }),
     allowedValues: t.stringList({
       description: "Values that an ENUMERATION can have; empty if the machine does not report them.",
-      resolve: ({ allowedValues = [] }) => [...allowedValues],
+      resolve: ({ allowedValues = [] }) => allowedValues,
     }),
     minimum: t.float({
       nullable: true,
@@ -115,25 +115,22 @@ const BootSettingRef = builder.objectRef<BootOverride>("BootSetting").implement(
 const MachineReadingRef = builder.objectRef<MachineReading>("MachineReading").implement({
   description: "Result of reading one thing of a node. The value is in the field of `NodeReading` for it.",
   fields: (t) => ({
-    what: t.field({ type: MachineFactEnum, description: "What was read.", resolve: ({ what }) => what }),
+    what: t.expose("what", { type: MachineFactEnum, description: "What was read." }),
     driver: t.exposeString("driver", { nullable: true, description: "Driver that answered; null if none did." }),
-    error: t.field({
+    error: t.expose("refusal", {
       type: UserErrorRef,
       nullable: true,
       description:
         "Reason why it could not be read: UNSUPPORTED_BY_DRIVER if no driver of the node or not its machine can, TIMEOUT or BACKEND_FAILED. Null if it was read.",
-      resolve: ({ refusal }) => refusal,
     }),
-    kind: t.field({
+    kind: t.expose("kind", {
       type: FailureKindEnum,
       nullable: true,
       description: "Cause of the failure as the driver classified it; null if it was read.",
-      resolve: ({ kind }) => kind,
     }),
-    driverCalls: t.field({
+    driverCalls: t.expose("driverCalls", {
       type: [DriverCallRef],
       description: "Calls of the drivers, if the node names several for the interface. Empty if it names one.",
-      resolve: ({ driverCalls }) => [...driverCalls],
     }),
   }),
 });
@@ -169,16 +166,14 @@ const NodeReadingRef = builder.objectRef<MachineAnswer>("NodeReading").implement
       description: "Address of the serial console, without credentials.",
       resolve: (answer) => valueOf(answer, "CONSOLE"),
     }),
-    readings: t.field({
+    readings: t.expose("readings", {
       type: [MachineReadingRef],
       description: "Result of each read, in the order of the request, with the driver that answered.",
-      resolve: ({ readings }) => [...readings],
     }),
-    error: t.field({
+    error: t.expose("refusal", {
       type: UserErrorRef,
       nullable: true,
       description: "Reason why nothing, or not everything, was tried: BUSY, NOT_FOUND or UNSUPPORTED_BY_DRIVER.",
-      resolve: ({ refusal }) => refusal,
     }),
   }),
 });
@@ -198,10 +193,9 @@ const ReadNodesInput = builder.inputType("ReadNodesInput", {
 const ReadNodesPayloadRef = builder.objectRef<MachineAnswers>("ReadNodesPayload").implement({
   description: "Answer to readNodes. `errors` is empty if the request was accepted.",
   fields: (t) => ({
-    results: t.field({
+    results: t.expose("answers", {
       type: [NodeReadingRef],
       description: "One result per node, in the order of the request.",
-      resolve: ({ answers }) => [...answers],
     }),
     ...refusalFields(t, "Reasons why the whole request was refused."),
   }),

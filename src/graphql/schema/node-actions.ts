@@ -13,7 +13,7 @@ import {
   refusalOfRestart,
   refusalOfWithdrawal,
   stepUnderWay,
-} from "../../engine/engine.ts";
+} from "../../engine/views.ts";
 import type { AbortEffect } from "../../lifecycle/interrupts.ts";
 import { REMEDIES } from "../../lifecycle/remedies.ts";
 import type { PowerChange } from "../../lifecycle/verbs.ts";
@@ -39,12 +39,11 @@ export interface ActionVerdict {
 const ActionVerdictRef = builder.objectRef<ActionVerdict>("ActionVerdict").implement({
   description: "Result of checking whether an action would be accepted for a node now.",
   fields: (t) => ({
-    action: t.field({ type: NodeActionEnum, description: "Action that was checked.", resolve: ({ action }) => action }),
-    powerAction: t.field({
+    action: t.expose("action", { type: NodeActionEnum, description: "Action that was checked." }),
+    powerAction: t.expose("powerAction", {
       type: PowerActionEnum,
       nullable: true,
       description: "Power action that was checked; null for actions other than POWER.",
-      resolve: ({ powerAction }) => powerAction,
     }),
     mutation: t.string({ description: "Mutation of the action.", resolve: ({ action }) => mutationOf(action) }),
     allowed: t.boolean({
@@ -67,16 +66,14 @@ const ActionVerdictRef = builder.objectRef<ActionVerdict>("ActionVerdict").imple
       description: "What to do about the refusal, in general; null if the action is allowed.",
       resolve: ({ refusal }) => refusal && REMEDIES[refusal.code],
     }),
-    abortEffect: t.field({
+    abortEffect: t.expose("effect", {
       type: AbortEffectEnum,
       nullable: true,
       description: "Time at which an abort would take effect; null for other actions, and if it would be refused.",
-      resolve: ({ effect }) => effect,
     }),
-    abortPendingAfterStep: t.string({
+    abortPendingAfterStep: t.exposeString("afterStep", {
       nullable: true,
       description: "Step that must end before an abort would take effect; null if it would not wait.",
-      resolve: ({ afterStep }) => afterStep,
     }),
   }),
 });

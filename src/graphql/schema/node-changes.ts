@@ -11,7 +11,6 @@ const NodeChangeRef = changeUnion({
   field: "node",
   type: NodeRef,
   changed: NodeChangeFieldEnum,
-  bring: (brought, node) => brought.node(node),
   texts: {
     upserted: "Node that matches the filter, as it is after a change, or as it was when the stream started.",
     isNew:

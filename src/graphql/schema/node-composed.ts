@@ -1,5 +1,5 @@
 /** Makes the fields of nodes that are composed of facts in lists (src/store/composed-fields.ts). */
-import { factsWith } from "../../engine/engine.ts";
+import { factsWith } from "../../engine/views.ts";
 import { NODE_VERBS } from "../../lifecycle/verbs.ts";
 import type { ComposedName, DriverFacts, VerbFacts } from "../../store/composed-fields.ts";
 import type { Composer } from "../execution/json-list-composed.ts";

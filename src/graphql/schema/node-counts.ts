@@ -232,10 +232,9 @@ const LabelKeysRef = builder
   .implement({
     description: "Keys of the labels in use. The keys that `first` leaves out are counted in `otherKeyCount`.",
     fields: (t) => ({
-      keys: t.field({
+      keys: t.expose("keys", {
         type: [LabelKeyUseRef],
         description: "Keys of most nodes first; those of as many nodes by code points.",
-        resolve: ({ keys }) => [...keys],
       }),
       keyCount: t.exposeInt("keyCount", { description: "Number of all keys, in `keys` or left out." }),
       otherKeyCount: t.int({

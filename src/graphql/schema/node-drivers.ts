@@ -2,8 +2,8 @@
 import { FUNCTION_INTERFACES, INTERFACES } from "../../drivers/interfaces.ts";
 import type { InterfaceName } from "../../drivers/interfaces.ts";
 import type { DriverChoice } from "../../drivers/registry.ts";
-import { circuitOf } from "../../engine/engine.ts";
-import type { Circuit } from "../../engine/engine.ts";
+import { circuitOf } from "../../engine/views.ts";
+import type { Circuit } from "../../engine/views.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import { builder } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";
@@ -20,17 +20,16 @@ interface DriverShare<Node extends DriverChoice = NodeRow> {
 const CircuitRef = builder.objectRef<Circuit>("ControllerCircuit").implement({
   description: "Open circuit of a management controller: calls to it fail at once.",
   fields: (t) => ({
-    state: t.field({
+    state: t.expose("state", {
       type: CircuitStateEnum,
       description: "Whether a call may try it.",
-      resolve: ({ state }) => state,
     }),
     controller: t.exposeString("controller", {
       description: "The controller, as the driver names it; the id of the node if the controller is its own.",
     }),
     failures: t.exposeInt("failures", { description: "Number of failures in a row." }),
     reason: t.exposeString("reason", { description: "Reason for the last failure, for people." }),
-    kind: t.field({ type: FailureKindEnum, description: "Cause of the last failure.", resolve: ({ kind }) => kind }),
+    kind: t.expose("kind", { type: FailureKindEnum, description: "Cause of the last failure." }),
     openedAt: t.expose("openedAt", { type: "DateTime", description: "Time since which calls fail at once." }),
     nextProbeAt: t.expose("nextProbeAt", {
       type: "DateTime",
@@ -43,16 +42,14 @@ export const NodeDriverRef = builder.objectRef<DriverShare>("NodeDriver").implem
   description: "Driver that works on a node, with the node's settings for it.",
   fields: (t) => ({
     name: t.exposeString("driver", { description: "Name of the driver." }),
-    interfaces: t.field({
+    interfaces: t.expose("interfaces", {
       type: [DriverInterfaceEnum],
       description: "Interfaces of the node that the driver provides.",
-      resolve: ({ interfaces }) => [...interfaces],
     }),
-    fallbackFor: t.field({
+    fallbackFor: t.expose("fallbackFor", {
       type: [DriverInterfaceEnum],
       description:
         "Interfaces for which the driver is tried when the drivers before it do not answer or lack the ability.",
-      resolve: ({ fallbackFor }) => [...fallbackFor],
     }),
     circuit: t.field({
       type: CircuitRef,

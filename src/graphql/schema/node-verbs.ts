@@ -1,6 +1,6 @@
 /** `Node.verbs`: for each verb, whether it would be accepted for a node now. */
 import type { ErrorCode } from "../../errors.ts";
-import { factsOf } from "../../engine/engine.ts";
+import { factsOf } from "../../engine/views.ts";
 import { judge } from "../../lifecycle/admission.ts";
 import type { NodeFacts } from "../../lifecycle/admission.ts";
 import { NODE_VERBS, POWER_CHANGES } from "../../lifecycle/verbs.ts";

@@ -18,15 +18,14 @@ builder.objectType(PastNodeRef, {
   description:
     "State of a node at a time. A type of its own without `id`, so that caches of clients do not take it for the node as it is now.",
   fields: (t) => ({
-    uuid: t.field({
+    uuid: t.expose("id", {
       type: "UUID",
       description: "UUID of the node; kept after its deletion.",
-      resolve: ({ id }) => id,
     }),
     name: t.exposeString("name", {
       description: "Name of the node now, or when it was deleted. The log has no names of earlier times.",
     }),
-    state: t.field({ type: NodeStateEnum, description: "State at that time.", resolve: ({ state }) => state }),
+    state: t.expose("state", { type: NodeStateEnum, description: "State at that time." }),
     until: t.field({
       type: "DateTime",
       nullable: true,
@@ -52,7 +51,7 @@ interface NodesAt extends PastStates {
 const NodesAtRef = builder.objectRef<NodesAt>("NodesAt").implement({
   description: "States of the fleet at a time: all transitions before it have happened, and none at it or later.",
   fields: (t) => ({
-    time: t.field({ type: "DateTime", description: "Time that was asked for.", resolve: ({ time }) => time }),
+    time: t.expose("time", { type: "DateTime", description: "Time that was asked for." }),
     cursor: t.string({
       description:
         "Cursor of the log at that time, as of `cursorAt`: pass it as `after` to `transitions` or `nodeTransitions`, which then bring these states up to the present without a gap.",

@@ -13,7 +13,6 @@ const OperationChangeRef = changeUnion({
   field: "operation",
   type: OperationRef,
   changed: OperationChangeFieldEnum,
-  bring: (brought, operation) => brought.operation(operation),
   texts: {
     upserted: "Operation that matches the filter, as it is after a change, or as it was when the stream started.",
     isNew: "it is part of a snapshot, was accepted, or has begun to match the filter",

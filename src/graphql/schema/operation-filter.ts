@@ -1,5 +1,5 @@
 /** Filters of operations, for the list and for the stream. */
-import { findCluster } from "../../engine/engine.ts";
+import { findCluster } from "../../engine/views.ts";
 import type { OperationState } from "../../lifecycle/operation-states.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { OperationFilter } from "../../store/operation-filter.ts";

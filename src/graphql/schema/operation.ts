@@ -41,7 +41,7 @@ const RunStateCountRef = builder
   .implement({
     description: "Number of runs of an operation in one state.",
     fields: (t) => ({
-      state: t.field({ type: RunStateEnum, description: "Where they stand.", resolve: ({ state }) => state }),
+      state: t.expose("state", { type: RunStateEnum, description: "Where they stand." }),
       count: t.exposeInt("count", { description: "Number of runs in this state." }),
     }),
   });
@@ -113,9 +113,9 @@ builder.objectType(OperationRef, {
   description: "Accepted request for work on one or more nodes. Stored before the mutation returns.",
   fields: (t) => ({
     id: t.id({ description: "Global ID: opaque and stable.", resolve: ({ id }) => globalId("Operation", id) }),
-    uuid: t.field({ type: "UUID", description: "UUID as used in messages and logs.", resolve: ({ id }) => id }),
-    kind: t.field({ type: OperationKindEnum, description: "Kind of the operation.", resolve: ({ kind }) => kind }),
-    state: t.field({ type: OperationStateEnum, description: "Current state.", resolve: ({ state }) => state }),
+    uuid: t.expose("id", { type: "UUID", description: "UUID as used in messages and logs." }),
+    kind: t.expose("kind", { type: OperationKindEnum, description: "Kind of the operation." }),
+    state: t.expose("state", { type: OperationStateEnum, description: "Current state." }),
     requestedBy: t.exposeString("actor", { description: "Who requested the operation." }),
     reason: t.exposeString("reason", {
       nullable: true,
@@ -125,10 +125,9 @@ builder.objectType(OperationRef, {
       nullable: true,
       description: "Idempotency key of the request; null if none was given.",
     }),
-    onFailure: t.field({
+    onFailure: t.expose("onFailure", {
       type: FailurePolicyEnum,
       description: "Effect of a failed node on the others.",
-      resolve: ({ onFailure }) => onFailure,
     }),
     maxParallel: t.exposeInt("maxParallel", {
       nullable: true,
@@ -139,10 +138,9 @@ builder.objectType(OperationRef, {
       description: "Runbook whose steps were used when the operation was accepted; null if none was.",
       resolve: ({ options }) => options.runbook ?? null,
     }),
-    variables: t.field({
+    variables: t.expose("variables", {
       type: "JSON",
       description: "Variables of the request, before they were merged with the cluster's settings.",
-      resolve: ({ variables }) => variables,
     }),
     rollout: t.field({
       type: RolloutRef,
@@ -181,11 +179,10 @@ builder.objectType(OperationRef, {
 });
 
 builder.objectFields(OperationRef, (t) => ({
-  firstFailure: t.field({
+  firstFailure: t.expose("firstFailure", {
     type: FailureRef,
     nullable: true,
     description: "Earliest failure: usually the cause of all others. Null if nothing failed.",
-    resolve: ({ firstFailure }) => firstFailure,
   }),
   cleanUpFailures: t.field({
     type: [FailureRef],

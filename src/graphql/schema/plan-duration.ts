@@ -2,7 +2,7 @@
  * The duration of a planned request: durations of earlier steps on this site, run through the waves, `maxParallel` and
  * the capacity limits of the site.
  */
-import { isHold, isReservedWait, plannedRollouts } from "../../engine/engine.ts";
+import { isHold, isReservedWait, plannedRollouts } from "../../engine/views.ts";
 import type { PlanSummary, PlannedRollout, WaveLot } from "../../engine/admission/plan-summary.ts";
 import { makespan } from "../../lifecycle/schedule.ts";
 import type { LegTime, PlannedLimit, SlotLimits } from "../../lifecycle/schedule.ts";

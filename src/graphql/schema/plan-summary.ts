@@ -2,7 +2,7 @@
  * Plans summed up: groups of nodes with equal plans, refusals by code, the steps that change machines, and the duration
  * of the whole; for the query `plan`, for dry runs of verbs, and for accepted ones.
  */
-import { plannedChanges, stateCounts, summarizePlans } from "../../engine/engine.ts";
+import { plannedChanges, stateCounts, summarizePlans } from "../../engine/views.ts";
 import type { PlanGroup, PlanSummary, PlannedChange, RefusalGroup } from "../../engine/admission/plan-summary.ts";
 import type { SubmitAnswer } from "../../engine/input/answers.ts";
 import { ERROR_REMEDY, ERROR_STATUS } from "../../errors.ts";
@@ -49,7 +49,7 @@ export function examplesOf<Item>(items: readonly Item[], first: number): Item[] 
 export const RefusalGroupRef = builder.objectRef<RefusalGroup>("RefusalGroup").implement({
   description: "Nodes of a request that are refused with the same code.",
   fields: (t) => ({
-    code: t.field({ type: ErrorCodeEnum, description: "Code of the refusals.", resolve: ({ code }) => code }),
+    code: t.expose("code", { type: ErrorCodeEnum, description: "Code of the refusals." }),
     status: t.int({ description: "HTTP status equivalent to the code.", resolve: ({ code }) => ERROR_STATUS[code] }),
     nodeCount: t.int({
       description: "Number of nodes. A node that is refused for several reasons counts for each code.",
@@ -66,7 +66,7 @@ export const RefusalGroupRef = builder.objectRef<RefusalGroup>("RefusalGroup").i
     states: t.field({
       type: [NodeStateCountRef],
       description: "Their present states, most frequent first. Empty if the nodes were not read.",
-      resolve: ({ answers }) => [...stateCounts(answers)],
+      resolve: ({ answers }) => stateCounts(answers),
     }),
     examples: t.field({
       type: [RefusedNodeRef],
@@ -83,16 +83,15 @@ const PlanGroupRef = builder.objectRef<PlanGroup>("PlanGroup").implement({
   description:
     "Nodes with equal plans: the same kind of operation, steps with arguments, drivers, route, target, image, and power after a failure. Their variables may differ.",
   fields: (t) => ({
-    kind: t.field({
+    kind: t.expose("kind", {
       type: OperationKindEnum,
       description: "Kind of the operation; a restart has that of the earlier request.",
-      resolve: ({ kind }) => kind,
     }),
     nodeCount: t.int({ description: "Number of nodes.", resolve: ({ answers }) => answers.length }),
     states: t.field({
       type: [NodeStateCountRef],
       description: "Their present states, most frequent first.",
-      resolve: ({ answers }) => [...stateCounts(answers)],
+      resolve: ({ answers }) => stateCounts(answers),
     }),
     target: t.field({
       type: NodeStateEnum,
@@ -168,10 +167,9 @@ const PlannedChangeRef = builder.objectRef<PlannedChange>("PlannedChange").imple
         return found ?? { index: 0, planned: step, attempts: [], open: true, nodeId: null };
       },
     }),
-    changes: t.field({
+    changes: t.expose("touches", {
       type: [MachinePartEnum],
       description: "Parts of the machines that it changes.",
-      resolve: ({ touches }) => [...touches],
     }),
     nodeCount: t.exposeInt("nodeCount", { description: "Number of nodes on which it runs." }),
     examples: t.field({
@@ -192,10 +190,9 @@ const ChangedPartRef = builder
   .implement({
     description: "Part of machines, and the number of nodes on which planned steps change it.",
     fields: (t) => ({
-      part: t.field({
+      part: t.expose("part", {
         type: MachinePartEnum,
         description: "Part that at least one step changes.",
-        resolve: ({ part }) => part,
       }),
       nodeCount: t.exposeInt("nodeCount", { description: "Number of nodes." }),
     }),
@@ -256,24 +253,21 @@ const PlanDurationRef = builder.objectRef<PlanDuration>("PlanDuration").implemen
         "Duration as if steps without a history, holds and waits for `advanceWaves` took no time; null if a capacity limit lets none of the nodes start.",
       resolve: ({ least }) => seconds(least),
     }),
-    unknownBecause: t.field({
+    unknownBecause: t.expose("unknownBecause", {
       type: [UnknownDurationEnum],
       description: "Reasons why the duration is unknown; empty if it is known.",
-      resolve: ({ unknownBecause }) => [...unknownBecause],
     }),
-    unknownSteps: t.stringList({
+    unknownSteps: t.exposeStringList("unknownSteps", {
       description: "Steps that have never succeeded on this site, as `interface.name`.",
-      resolve: ({ unknownSteps }) => [...unknownSteps],
     }),
     samples: t.exposeInt("samples", {
       nullable: true,
       description:
         "Number of earlier attempts behind the estimate: that of the step with the fewest, of those that have any. Null if none has.",
     }),
-    limitedBy: t.stringList({
+    limitedBy: t.exposeStringList("limitedBy", {
       description:
         "Limits for which nodes wait: `maxParallel`, `controller` (the site's limit of management controllers), or the key of a phase's limit, such as `phase:clean`.",
-      resolve: ({ limitedBy }) => [...limitedBy],
     }),
     waveCount: t.int({
       description: "Number of waves, 1 without waves; of several operations, that of the longest.",
@@ -307,7 +301,7 @@ const PlanSummaryRef = builder.objectRef<PlanSummary>("PlanSummary").implement({
     states: t.field({
       type: [NodeStateCountRef],
       description: "Present states of the nodes, most frequent first; refused nodes count if they were read.",
-      resolve: ({ answers }) => [...stateCounts(answers)],
+      resolve: ({ answers }) => stateCounts(answers),
     }),
     groups: t.field({
       type: [PlanGroupRef],
@@ -318,10 +312,9 @@ const PlanSummaryRef = builder.objectRef<PlanSummary>("PlanSummary").implement({
       resolve: ({ groups }, { first }) => firstOf(groups, first, GROUPS_MAX),
     }),
     groupCount: t.int({ description: "Number of groups in all.", resolve: ({ groups }) => groups.length }),
-    refusals: t.field({
+    refusals: t.expose("refusals", {
       type: [RefusalGroupRef],
       description: "Refused nodes by code, largest group first; empty if no node is refused.",
-      resolve: ({ refusals }) => [...refusals],
     }),
     duration: t.field({
       type: PlanDurationRef,

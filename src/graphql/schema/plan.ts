@@ -2,8 +2,8 @@
  * Plans: the query `plan`, and the planned target, point of no return and estimates of steps, runs and results.
  * Estimates use the durations of earlier attempts on this site; without any there is no estimate.
  */
-import { isHold, isReservedWait } from "../../engine/engine.ts";
-import type { VariableWarning } from "../../engine/engine.ts";
+import { isHold, isReservedWait } from "../../engine/views.ts";
+import type { VariableWarning } from "../../engine/views.ts";
 import type { EffectiveVariable } from "../../engine/input/variables.ts";
 import type { SubmitAnswer } from "../../engine/input/answers.ts";
 import type { Refusal } from "../../errors.ts";
@@ -120,7 +120,7 @@ builder.objectFields(StepRef, (t) => ({
     type: [MachinePartEnum],
     description:
       "Parts of the machine that the step changes, as its driver declares; DISKS for a clean, deploy or undeploy step without a declaration.",
-    resolve: ({ planned }) => [...touchesOf(planned)],
+    resolve: ({ planned }) => touchesOf(planned),
   }),
   estimate: t.field({
     type: EstimateRef,
@@ -144,11 +144,10 @@ const EffectiveVariableRef = builder.objectRef<EffectiveVariable>("EffectiveVari
   description: "Variable that the drivers get for a node.",
   fields: (t) => ({
     name: t.exposeString("name", { description: "Name of the variable." }),
-    value: t.field({ type: "JSON", description: "JSON value that the drivers get.", resolve: ({ value }) => value }),
-    source: t.field({
+    value: t.expose("value", { type: "JSON", description: "JSON value that the drivers get." }),
+    source: t.expose("source", {
       type: VariableSourceEnum,
       description: "Where the value comes from.",
-      resolve: ({ source }) => source,
     }),
   }),
 });
@@ -157,10 +156,9 @@ const VariableWarningRef = builder.objectRef<VariableWarning>("VariableWarning")
   description: "Variable that no driver of the node declares.",
   fields: (t) => ({
     name: t.exposeString("name", { description: "Name of the variable." }),
-    source: t.field({
+    source: t.expose("source", {
       type: VariableSourceEnum,
       description: "Where its value comes from.",
-      resolve: ({ source }) => source,
     }),
     nearest: t.exposeString("nearest", {
       nullable: true,
@@ -273,15 +271,13 @@ const PlanInput = builder.inputType("PlanInput", {
 export const PlanPayloadRef = builder.objectRef<SubmitAnswer>("PlanPayload").implement({
   description: "Plan of a verb. `errors` is empty if the verb would be accepted.",
   fields: (t) => ({
-    results: t.field({
+    results: t.expose("results", {
       type: [WorkResultRef],
       description: "One result per node, in the order of the request.",
-      resolve: ({ results }) => [...results],
     }),
-    errors: t.field({
+    errors: t.expose("refusals", {
       type: [UserErrorRef],
       description: "Reasons why the whole request would be refused, one for each code; empty if it would be accepted.",
-      resolve: ({ refusals }) => [...refusals],
     }),
     planHash: t.string({ nullable: true, description: PLAN_HASH, resolve: ({ planHash }) => planHash ?? null }),
     acceptedCount: t.int({ description: ACCEPTED_COUNT, resolve: acceptedCount }),

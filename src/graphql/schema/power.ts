@@ -18,24 +18,21 @@ const PowerReadingRef = builder.objectRef<PowerAnswer>("PowerReading").implement
   description: "Power reading of one node.",
   fields: (t) => ({
     ...nodeFields(t, "The node; null if it has been deleted."),
-    powerState: t.field({
+    powerState: t.expose("state", {
       type: PowerStateEnum,
       nullable: true,
       description: "Power state; null if it could not be read.",
-      resolve: ({ state }) => state,
     }),
     driver: t.exposeString("driver", { nullable: true, description: "Driver that answered; null if none did." }),
-    driverCalls: t.field({
+    driverCalls: t.expose("driverCalls", {
       type: [DriverCallRef],
       description: "Calls of the drivers, if the node names several for power. Empty if it names one.",
-      resolve: ({ driverCalls }) => [...driverCalls],
     }),
-    error: t.field({
+    error: t.expose("refusal", {
       type: UserErrorRef,
       nullable: true,
       description:
         "Reason why it could not be read: BUSY, TIMEOUT, BACKEND_FAILED or UNSUPPORTED_BY_DRIVER. Null if it was read.",
-      resolve: ({ refusal }) => refusal,
     }),
   }),
 });
@@ -43,10 +40,9 @@ const PowerReadingRef = builder.objectRef<PowerAnswer>("PowerReading").implement
 const ReadPowerPayloadRef = builder.objectRef<PowerAnswers>("ReadPowerPayload").implement({
   description: "Answer to readPower. `errors` is empty if the request was accepted.",
   fields: (t) => ({
-    results: t.field({
+    results: t.expose("answers", {
       type: [PowerReadingRef],
       description: "One result per node, in the order of the request.",
-      resolve: ({ answers }) => [...answers],
     }),
     ...refusalFields(t, "Reasons why the whole request was refused."),
   }),

@@ -1,6 +1,6 @@
 /** Probes of addresses on request: which drivers reach a machine there, and what they can do with it. */
 import type { Ability } from "../../drivers/driver.ts";
-import { PROBED_ADDRESSES_MAX, PROBING_DRIVERS_MAX } from "../../engine/engine.ts";
+import { PROBED_ADDRESSES_MAX, PROBING_DRIVERS_MAX } from "../../engine/views.ts";
 import type { FoundMachine, ProbeAnswer, ProbeAnswers } from "../../engine/discovery/node-probes.ts";
 import { builder, needs } from "../base/builder.ts";
 import { FailureKindEnum } from "../base/enums.ts";
@@ -54,11 +54,10 @@ const FoundMachineRef = builder.objectRef<FoundMachine & Pick<ProbeAnswer, "driv
       description: "What the driver can do with the machine; empty if that could not be read, see `abilitiesError`.",
       resolve: ({ abilities }) => [...(abilities ?? [])],
     }),
-    abilitiesError: t.field({
+    abilitiesError: t.expose("abilitiesRefusal", {
       type: UserErrorRef,
       nullable: true,
       description: "Reason why the abilities could not be read; null if they were.",
-      resolve: ({ abilitiesRefusal }) => abilitiesRefusal,
     }),
   }),
 });
@@ -67,25 +66,23 @@ const ProbeResultRef = builder.objectRef<ProbeAnswer>("ProbeResult").implement({
   description: "Result of one driver at one address. Either `machine` or `error` is set.",
   fields: (t) => ({
     address: t.exposeString("address", { description: "Host name or IP address." }),
-    driver: t.field({ type: DriverRef, description: "Driver that was tried.", resolve: ({ driver }) => driver }),
+    driver: t.expose("driver", { type: DriverRef, description: "Driver that was tried." }),
     machine: t.field({
       type: FoundMachineRef,
       nullable: true,
       description: "Machine that answered; null if none did.",
       resolve: ({ driver, found }) => found && { ...found, driver },
     }),
-    error: t.field({
+    error: t.expose("refusal", {
       type: UserErrorRef,
       nullable: true,
       description:
         "Reason why there is no machine: TIMEOUT, BACKEND_FAILED, or INVALID_INPUT if the driver needs settings. Null if one answered.",
-      resolve: ({ refusal }) => refusal,
     }),
-    kind: t.field({
+    kind: t.expose("kind", {
       type: FailureKindEnum,
       nullable: true,
       description: "Cause of the failure as the driver classified it; null if a machine answered.",
-      resolve: ({ kind }) => kind,
     }),
   }),
 });
@@ -107,10 +104,9 @@ const ProbeNodesInput = builder.inputType("ProbeNodesInput", {
 const ProbeNodesPayloadRef = builder.objectRef<ProbeAnswers>("ProbeNodesPayload").implement({
   description: "Answer to probeNodes. `errors` is empty if the request was accepted.",
   fields: (t) => ({
-    results: t.field({
+    results: t.expose("answers", {
       type: [ProbeResultRef],
       description: "One result for each address and driver, in the order of the request.",
-      resolve: ({ answers }) => [...answers],
     }),
     ...refusalFields(t, "Every reason why the request was refused; empty if it was accepted."),
   }),

@@ -1,5 +1,5 @@
 /** Progress of runs and operations, and the time that an operation still needs. */
-import { isHold, isReservedWait } from "../../engine/engine.ts";
+import { isHold, isReservedWait } from "../../engine/views.ts";
 import { progressOf, secondsLeft } from "../../lifecycle/progress.ts";
 import type { StepWeight } from "../../lifecycle/progress.ts";
 import type { OperationRow } from "../../store/operations.ts";

@@ -16,7 +16,6 @@ const RunChangeRef = changeUnion({
   field: "run",
   type: RunRef,
   changed: RunChangeFieldEnum,
-  bring: (brought, run) => brought.run(run),
   texts: {
     upserted: "Run as it is after a change, or as it was when the stream started.",
     isNew: "it is part of a snapshot, or was created",

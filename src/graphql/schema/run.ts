@@ -1,5 +1,5 @@
 /** Runs: the part of an operation on one node, with its steps, its interrupt and how it ended. */
-import { stepUnderWay } from "../../engine/engine.ts";
+import { stepUnderWay } from "../../engine/views.ts";
 import { judgeAbort } from "../../lifecycle/interrupts.ts";
 import { isUnfinished } from "../../lifecycle/operation-states.ts";
 import type { Failure, LeftAs } from "../../store/records.ts";
@@ -24,10 +24,9 @@ import { StepRef, stepsOf } from "./step.ts";
 const RejectedCallbackRef = builder.objectRef<RejectedCallbackRow>("RejectedCallback").implement({
   description: "Rejected callback: recorded, without effect on the run.",
   fields: (t) => ({
-    kind: t.field({
+    kind: t.expose("kind", {
       type: RejectedCallbackKindEnum,
       description: "Reason for the rejection.",
-      resolve: ({ kind }) => kind,
     }),
     step: t.exposeString("step", {
       nullable: true,
@@ -40,10 +39,9 @@ const RejectedCallbackRef = builder.objectRef<RejectedCallbackRow>("RejectedCall
 const MachineConditionRef = builder.objectRef<LeftAs>("MachineCondition").implement({
   description: "Condition in which an abort left the node, as far as known.",
   fields: (t) => ({
-    power: t.field({
+    power: t.expose("power", {
       type: PowerStateEnum,
       description: "Power state after the abort, as last read.",
-      resolve: ({ power }) => power,
     }),
     disksChanged: t.exposeBoolean("disksTouched", {
       description:
@@ -88,12 +86,11 @@ builder.objectType(RunRef, {
       resolve: ({ nodeId }, _args, { load }) => load.node.load(nodeId),
     }),
     nodeName: t.exposeString("nodeName", { description: "Name of the node when the run was created." }),
-    purpose: t.field({ type: RunPurposeEnum, description: "Purpose of the run.", resolve: ({ purpose }) => purpose }),
-    state: t.field({ type: RunStateEnum, description: "Current state.", resolve: ({ state }) => state }),
-    target: t.field({
+    purpose: t.expose("purpose", { type: RunPurposeEnum, description: "Purpose of the run." }),
+    state: t.expose("state", { type: RunStateEnum, description: "Current state." }),
+    target: t.expose("target", {
       type: NodeStateEnum,
       description: "State of the node when the run succeeds.",
-      resolve: ({ target }) => target,
     }),
     attempt: t.exposeInt("attempt", { description: "Number of the attempt: 1, and one more with each restart." }),
     restartOfRun: t.field({
@@ -102,11 +99,10 @@ builder.objectType(RunRef, {
       description: "Run that this one restarts; null if it is not a restart.",
       resolve: ({ restartOf }, _args, { load }) => (restartOf === null ? null : load.run.load(restartOf)),
     }),
-    variables: t.field({
+    variables: t.expose("variables", {
       type: "JSON",
       description:
         "Effective variables: the cluster's settings when the operation was accepted, merged with the variables of the request.",
-      resolve: ({ variables }) => variables,
     }),
     wakeAt: t.expose("wakeAt", {
       type: "DateTime",
@@ -160,12 +156,11 @@ builder.objectFields(RunRef, (t) => ({
     description: "Rejected callbacks of the run, oldest first; at most 100 are recorded.",
     resolve: async ({ id }, _args, { load }) => [...(await load.rejectedCallbacks.load(id))],
   }),
-  machineCondition: t.field({
+  machineCondition: t.expose("leftAs", {
     type: MachineConditionRef,
     nullable: true,
     description:
       "Condition in which an abort or the failure of a step left the node; null if neither has ended the run.",
-    resolve: ({ leftAs }) => leftAs,
   }),
 }));
 

@@ -55,7 +55,7 @@ const RunbookStepRef = builder.objectRef<StepChoice>("RunbookStep").implement({
       resolve: (step) => step.interface,
     }),
     name: t.exposeString("name", { description: "Name of the step in its interface." }),
-    args: t.field({ type: "JSON", description: "Arguments of the step.", resolve: ({ args }) => args }),
+    args: t.expose("args", { type: "JSON", description: "Arguments of the step." }),
   }),
 });
 
@@ -78,15 +78,13 @@ builder.objectType(RunbookRef, {
       description: "Purpose, in the operator's words; empty if none is given.",
       resolve: ({ description }) => description ?? "",
     }),
-    phase: t.field({
+    phase: t.expose("phase", {
       type: RunbookPhaseEnum,
       description: "Phase that the steps are for. It never changes.",
-      resolve: ({ phase }) => phase,
     }),
-    steps: t.field({
+    steps: t.expose("steps", {
       type: [RunbookStepRef],
       description: "Steps in the order in which they run.",
-      resolve: ({ steps }) => [...steps],
     }),
     revision: t.exposeInt("revision", {
       description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes.",

@@ -13,10 +13,9 @@ const PhaseLimitRef = builder
   .implement({
     description: "Maximum number of active runs in a phase at the same time, over all replicas.",
     fields: (t) => ({
-      phase: t.field({
+      phase: t.expose("phase", {
         type: PhaseEnum,
         description: "Limited phase.",
-        resolve: ({ phase }) => phase,
       }),
       limit: t.exposeInt("limit", { description: "Maximum number of runs." }),
     }),

@@ -25,11 +25,10 @@ export const DriverCallRef = builder.objectRef<DriverTry>("DriverCall").implemen
     call: t.exposeString("call", { description: "What was called, such as `power set on`." }),
     driver: t.exposeString("driver", { description: "Driver that was called." }),
     at: t.field({ type: "DateTime", description: "End time of the call.", resolve: ({ at }) => new Date(at) }),
-    kind: t.field({
+    kind: t.expose("kind", {
       type: FailureKindEnum,
       nullable: true,
       description: "Cause of its failure; null if it succeeded.",
-      resolve: ({ kind }) => kind,
     }),
     error: t.exposeString("error", {
       nullable: true,
@@ -42,11 +41,10 @@ export const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt").implement
   description: "Attempt of a step. Never deleted.",
   fields: (t) => ({
     number: t.exposeInt("number", { description: "Number of the attempt, from 1." }),
-    state: t.field({ type: StepStateEnum, description: "Current state.", resolve: ({ state }) => state }),
-    part: t.field({
+    state: t.expose("state", { type: StepStateEnum, description: "Current state." }),
+    part: t.expose("part", {
       type: StepPartEnum,
       description: "Part of the step that the attempt is in, or ended in.",
-      resolve: ({ part }) => part,
     }),
     entries: t.exposeInt("entries", {
       description: "Number of driver calls in this attempt, including the calls after waits and crashes.",
@@ -58,11 +56,10 @@ export const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt").implement
       nullable: true,
       description: "End time; null if it has not ended.",
     }),
-    output: t.field({
+    output: t.expose("output", {
       type: "JSON",
       nullable: true,
       description: "Output of the driver; null if there is none.",
-      resolve: ({ output }) => output,
     }),
     driverCalls: t.field({
       type: [DriverCallRef],
@@ -70,11 +67,10 @@ export const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt").implement
         "Calls of interfaces for which the node names several drivers, oldest first, at most the newest 50. Empty if it names one.",
       resolve: ({ driverTries }) => [...(driverTries ?? [])],
     }),
-    failure: t.field({
+    failure: t.expose("failure", {
       type: FailureRef,
       nullable: true,
       description: "Reason for the failure; null if it did not fail.",
-      resolve: ({ failure }) => failure,
     }),
   }),
 });
@@ -143,10 +139,9 @@ export const StepRef = builder.objectRef<StepView>("Step").implement({
       description: "End time of the last attempt; null if it has not ended.",
       resolve: ({ attempts }) => attempts.at(-1)?.finishedAt ?? null,
     }),
-    attempts: t.field({
+    attempts: t.expose("attempts", {
       type: [AttemptRef],
       description: "Attempts of the step, oldest first.",
-      resolve: ({ attempts }) => [...attempts],
     }),
     output: t.field({
       type: "JSON",

@@ -24,7 +24,7 @@ const NodeSnapshotRef = builder.objectRef<Of<"snapshot">>("NodeSnapshot").implem
       nullable: true,
       description:
         "The node; never null. Declared nullable so that it can be selected together with `Transition.node`. If other objects are selected below it, it is as they are, which may be newer than `cursor`.",
-      resolve: ({ node }, _args, { brought }) => brought.node(node),
+      resolve: ({ node }, _args, { brought }) => brought("node", node),
     }),
   }),
 });

@@ -48,10 +48,9 @@ builder.objectType(TransitionRef, {
       description: "Node as it is now; null if it has been deleted.",
       resolve: ({ nodeId }, _args, { load }) => load.node.load(nodeId),
     }),
-    nodeUuid: t.field({
+    nodeUuid: t.expose("nodeId", {
       type: "UUID",
       description: "UUID of the node; kept after its deletion.",
-      resolve: ({ nodeId }) => nodeId,
     }),
     nodeName: t.exposeString("nodeName", { description: "Name of the node at that time." }),
     sequence: t.exposeInt("sequence", {
@@ -59,28 +58,24 @@ builder.objectType(TransitionRef, {
         "Number of the transition of its node: 1 for the registration, then increasing by one without gaps. A filtered stream can use it to prove that it missed nothing.",
     }),
     nodeRevision: t.exposeInt("nodeRevision", { description: "Revision of the node after the change." }),
-    from: t.field({
+    from: t.expose("fromState", {
       type: NodeStateEnum,
       nullable: true,
       description: "State before the change; null for the registration.",
-      resolve: ({ fromState }) => fromState,
     }),
-    to: t.field({
+    to: t.expose("toState", {
       type: NodeStateEnum,
       nullable: true,
       description: "State after the change; null for the deletion.",
-      resolve: ({ toState }) => toState,
     }),
-    event: t.field({
+    event: t.expose("event", {
       type: NodeEventEnum,
       description: "Event that caused the change.",
-      resolve: ({ event }) => event,
     }),
-    target: t.field({
+    target: t.expose("target", {
       type: NodeStateEnum,
       nullable: true,
       description: "State in which the run was expected to end; null if no run was active.",
-      resolve: ({ target }) => target,
     }),
     operation: t.field({
       type: OperationRef,

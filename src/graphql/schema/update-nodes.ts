@@ -1,5 +1,5 @@
 /** The mutation `updateNodes`: one change of one node or many, with its answer by outcome. */
-import { editGroups } from "../../engine/engine.ts";
+import { editGroups } from "../../engine/views.ts";
 import type {
   UpdateNodesRequest,
   UpdatedNodes,

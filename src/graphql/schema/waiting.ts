@@ -1,5 +1,5 @@
 /** The reason why a run waits: as data for programs and as a sentence for people. */
-import { stepUnderWay } from "../../engine/engine.ts";
+import { stepUnderWay } from "../../engine/views.ts";
 import { cancels } from "../../lifecycle/interrupts.ts";
 import { waitingOf } from "../../lifecycle/waiting.ts";
 import type { Waiting } from "../../lifecycle/waiting.ts";
@@ -13,7 +13,7 @@ import { AttemptRef, stepName, stepsOf } from "./step.ts";
 const WaitingRef = builder.objectRef<Waiting & { readonly run: RunRow }>("Waiting").implement({
   description: "Reason why an unfinished run waits.",
   fields: (t) => ({
-    reason: t.field({ type: WaitReasonEnum, description: "Reason as a code.", resolve: ({ reason }) => reason }),
+    reason: t.expose("reason", { type: WaitReasonEnum, description: "Reason as a code." }),
     description: t.exposeString("description", {
       description: "Reason as a sentence for people, with what to do about it if anything can be done.",
     }),
