@@ -10,7 +10,6 @@
  * - `natural_key`, the key of the natural order of names.
  *
  * Some columns have older names than their properties (decision 0013 forbids renaming columns).
- * The tables of the durable queue are pg-boss's own, in the schema `pgboss`.
  */
 import type { FailureKind } from "../errors.ts";
 import { sql } from "drizzle-orm";
@@ -258,6 +257,10 @@ export const operations = pgTable(
     waveReason: text("wave_reason"),
     waveBy: text("wave_by"),
     waveUntil: at("wave_until"),
+    /** When the time of a stop of the whole operation is over. */
+    stopUntil: at("stop_until"),
+    /** End of the lease of the replica that works on a discovery. */
+    leaseUntil: at("lease_until"),
     /** The failure that made CLEAN_UP_ALL stop the other runs, or else the first failure. */
     firstFailure: jsonb("first_failure").$type<Failure>(),
     totalCount: integer("total_count").notNull(),
@@ -278,6 +281,11 @@ export const operations = pgTable(
     index("operations_unfinished")
       .on(table.state)
       .where(sql`${table.finishedAt} is null`),
+    index("operations_timed")
+      .on(table.createdAt)
+      .where(
+        sql`${table.finishedAt} is null and (${table.kind} = 'DISCOVER' or ${table.stopUntil} is not null or ${table.waveUntil} is not null)`,
+      ),
   ],
 );
 
@@ -339,14 +347,27 @@ export const runs = pgTable(
     /** The failure that ends the run, while the machine is being cleaned up: of a step, or of a stop that timed out. */
     interruptFailure: jsonb("interrupt_failure").$type<Failure>(),
     powerOff: boolean("power_off"),
+    /**
+     * When a replica may claim the run; null while it is executed, and while it waits for a wave, a slot, a request or
+     * the end of maintenance.
+     */
+    dueAt: at("due_at"),
+    /** Due runs with a higher one are claimed first. */
+    priority: integer("priority").notNull().default(0),
+    /** End of the claim's lease; null: the run is not claimed. */
+    leaseUntil: at("lease_until"),
     /** Fencing token: raised by each claim, checked by each write of the claimant. */
     fence: integer("fence").notNull().default(0),
+    /** The replica that executes the run, or did so until it was lost; null if the run is parked or was released. */
     owner: text("owner"),
+    /** When the time of a stop of this run is over. */
+    stopUntil: at("stop_until"),
     /** Callback tokens are derived from this secret and the generation, which rises with each entry into a step. */
     callbackSecret: uuid("callback_secret").notNull().defaultRandom(),
     generation: integer("generation").notNull().default(0),
     /** Generation whose callback is accepted; null: none. */
     openGeneration: integer("open_generation"),
+    /** End of the wait, as it is shown. */
     wakeAt: at("wake_at"),
     waitReason: text("wait_reason").$type<WaitReason>(),
     /** Since when it is QUEUED, WAITING or HOLDING. */
@@ -380,6 +401,16 @@ export const runs = pgTable(
       .on(table.operationId)
       .where(sql`${table.finishedAt} is null`),
     index("runs_node").on(table.nodeId, table.createdAt),
+    // Without the columns that a claim and a renewal of its lease change, so that these write to no index.
+    index("runs_due")
+      .on(table.priority, table.dueAt, table.ordinal)
+      .where(sql`${table.dueAt} is not null`),
+    index("runs_owned")
+      .on(table.id)
+      .where(sql`${table.owner} is not null`),
+    index("runs_stopping")
+      .on(table.stopUntil)
+      .where(sql`${table.stopUntil} is not null`),
     index("runs_waiting")
       .on(table.waitingSince, table.ordinal, table.id)
       .where(sql`${table.waitFor} is not null`),
