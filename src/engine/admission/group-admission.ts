@@ -4,10 +4,8 @@
  *
  * Modes of a request:
  *
- * ## Gathering
- * Entered by `submit`. The request waits until the current turn of the event loop ends, and while a group is being
- * stored, until that one has ended or has become slow. Left for a group with the requests that wait then, at most
- * `GROUP_SIZE_MAX`.
+ * ## Gathering (runtime/batches.ts)
+ * Entered by `submit`. Left for a group with the requests that wait then, at most `GROUP_SIZE_MAX`.
  *
  * ## In a group
  * One transaction locks the nodes of all requests in the order of their ids, except those that another transaction has
@@ -19,6 +17,7 @@
  * A request that is alone in its group, or could not be stored in it, is judged as if there were no groups: it waits
  * for locks, and its refusal says what is in the way now.
  */
+import { Batches } from "../../runtime/batches.ts";
 import { createYielding } from "../../runtime/yielding.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { isConnectionLoss } from "../../store/postgres/connection-errors.ts";
@@ -68,35 +67,18 @@ interface Entry {
 }
 
 export class GroupAdmission {
-  readonly #gathering: Entry[] = [];
-  #isScheduled = false;
-  #isStoring = false;
+  readonly #batches = new Batches<Entry>({
+    sizeMax: GROUP_SIZE_MAX,
+    slowMs: SLOW_MS,
+    concurrency: Number.POSITIVE_INFINITY,
+    work: storeGroup,
+  });
 
   /** `alone`: judges the request in a transaction of its own. */
   submit(context: EngineContext, admission: NamedAdmission, alone: () => Promise<SubmitAnswer>): Promise<SubmitAnswer> {
     const { promise, resolve, reject } = Promise.withResolvers<SubmitAnswer>();
-    this.#gathering.push({ context, admission, alone, resolve, reject });
-    if (!this.#isScheduled) setImmediate(() => this.#beginGroup());
-    this.#isScheduled = true;
+    this.#batches.add({ context, admission, alone, resolve, reject });
     return promise;
-  }
-
-  #beginGroup(): void {
-    this.#isScheduled = false;
-    if (this.#isStoring || this.#gathering.length === 0) return;
-    this.#isStoring = true;
-    let isAhead = true;
-    const letPass = () => {
-      if (!isAhead) return;
-      isAhead = false;
-      this.#isStoring = false;
-      this.#beginGroup();
-    };
-    const slow = setTimeout(letPass, SLOW_MS);
-    void storeGroup(this.#gathering.splice(0, GROUP_SIZE_MAX)).finally(() => {
-      clearTimeout(slow);
-      letPass();
-    });
   }
 }
 
