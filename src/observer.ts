@@ -130,10 +130,10 @@ export interface Observer {
   }): void;
   /** A write was rejected because another process has claimed the run. */
   fenced(run: Pick<RunAbout, "runId"> & Partial<RunAbout>): void;
-  /** This process has fetched a job of the queue (1) or ended it (-1). */
-  inHand(queue: string, change: 1 | -1): void;
-  /** Fetching, the heartbeat, or a job itself has failed. */
-  queueFailed(what: "fetch" | "heartbeat" | "job"): void;
+  /** This process has claimed work (1), or no longer holds it (-1). */
+  inHand(kind: "run" | "discovery", change: 1 | -1): void;
+  /** A claim, the renewal of leases, or claimed work itself has failed, and is tried again. */
+  claimFailed(what: "claim" | "lease" | "run" | "operation"): void;
   /** Transitions were committed. */
   appended(transitions: number): void;
   /** A statement or a transaction failed with its connection. */
@@ -174,7 +174,7 @@ export const noopObserver: Observer = {
   operationEnded: noop,
   fenced: noop,
   inHand: noop,
-  queueFailed: noop,
+  claimFailed: noop,
   appended: noop,
   connectionLost: noop,
   clockStepped: noop,
@@ -219,13 +219,13 @@ export function combineObservers(one: Observer, other: Observer): Observer {
       one.fenced(run);
       other.fenced(run);
     },
-    inHand(queue, change) {
-      one.inHand(queue, change);
-      other.inHand(queue, change);
+    inHand(kind, change) {
+      one.inHand(kind, change);
+      other.inHand(kind, change);
     },
-    queueFailed(what) {
-      one.queueFailed(what);
-      other.queueFailed(what);
+    claimFailed(what) {
+      one.claimFailed(what);
+      other.claimFailed(what);
     },
     appended(transitions) {
       one.appended(transitions);

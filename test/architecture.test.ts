@@ -29,7 +29,7 @@ const IMPORTS = FILES.flatMap(importsOf);
 describe("architecture", () => {
   test("the architecture test reads the imports of all files", () => {
     expect(IMPORTS.length).toBeGreaterThan(100);
-    expect(IMPORTS).toContainEqual({ from: "src/engine/jobs/boss.ts", to: "pg-boss", typeOnly: false });
+    expect(IMPORTS).toContainEqual({ from: "src/store/tables.ts", to: "drizzle-orm", typeOnly: false });
     expect(IMPORTS).toContainEqual({
       from: "src/engine/engine.ts",
       to: "src/engine/context.ts",

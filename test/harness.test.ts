@@ -46,7 +46,7 @@ test
   .each([
     "alter table nodes disable trigger nodes_recorded_update",
     "create index for_the_test on nodes (name)",
-    "create or replace function pgboss.job_now() returns timestamptz language sql stable as 'select now()'",
+    "create or replace function natural_key(name text) returns text language sql immutable as 'select name'",
     "analyze lifecycle_edges",
     "do $$ begin execute format('alter database %I set search_path = public', current_database()); end $$",
     "alter table clusters rename to hidden_clusters",

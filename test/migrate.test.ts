@@ -71,7 +71,7 @@ test("after ostler migrate a role without the right to create tables can run the
   );
   expect((await replica.end()).code).toBe(0);
   expect(
-    await given.sql`select tablename from pg_tables where schemaname in ('public', 'drizzle', 'pgboss') and tableowner <> ${given.owner}`,
+    await given.sql`select tablename from pg_tables where schemaname in ('public', 'drizzle') and tableowner <> ${given.owner}`,
   ).toEqual([]);
 }, 90_000);
 
@@ -83,5 +83,5 @@ test("a role that lacks a privilege gets an error that names the privilege and t
   );
   await expect(migrateDatabaseOnly(config, log)).rejects.toThrow(says);
   await expect(startService(config, log)).rejects.toThrow(says);
-  expect(await given.sql`select nspname from pg_namespace where nspname in ('drizzle', 'pgboss')`).toEqual([]);
+  expect(await given.sql`select nspname from pg_namespace where nspname = 'drizzle'`).toEqual([]);
 });

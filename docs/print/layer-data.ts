@@ -72,7 +72,6 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     purpose: "Admits requests and executes runs.",
     layers: ["src/lifecycle", "src/drivers", "src/store", "src/runtime"],
     files: ["src/errors.ts", "src/log.ts", "src/observer.ts"],
-    packages: ["pg-boss"],
     node: true,
   },
   "src/telemetry": {
@@ -203,20 +202,14 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
   },
   "src/engine/context.ts": {
     purpose: "The parts that the engine's functions share.",
-    imports: ["src/engine/input", "src/engine/plans", "src/engine/jobs", "src/engine/transaction.ts"],
+    imports: ["src/engine/input", "src/engine/plans", "src/engine/transaction.ts"],
   },
   "src/engine/input": { purpose: "Selectors, and checks of names, sizes and variables.", imports: [] },
   "src/engine/plans": { purpose: "From a route to a list of steps.", imports: ["src/engine/input"] },
-  "src/engine/jobs": { purpose: "The durable queue and its leases.", imports: ["src/engine/transaction.ts"] },
+  "src/engine/claims": { purpose: "What is due, claims of it and their leases.", imports: [] },
   "src/engine/scheduling": {
     purpose: "When a run starts, waits and finishes: slots, waves, failure policy.",
-    imports: [
-      "src/engine/input",
-      "src/engine/plans",
-      "src/engine/jobs",
-      "src/engine/context.ts",
-      "src/engine/transaction.ts",
-    ],
+    imports: ["src/engine/input", "src/engine/plans", "src/engine/context.ts", "src/engine/transaction.ts"],
   },
   "src/engine/admission": {
     purpose: "From a request to a stored operation.",
@@ -233,7 +226,7 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
     imports: [
       "src/engine/input",
       "src/engine/plans",
-      "src/engine/jobs",
+      "src/engine/claims",
       "src/engine/scheduling",
       "src/engine/context.ts",
       "src/engine/transaction.ts",
@@ -258,7 +251,7 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
     imports: [
       "src/engine/input",
       "src/engine/plans",
-      "src/engine/jobs",
+      "src/engine/claims",
       "src/engine/scheduling",
       "src/engine/context.ts",
       "src/engine/transaction.ts",
@@ -268,7 +261,6 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
     purpose: "Finding machines at addresses and registering them.",
     imports: [
       "src/engine/input",
-      "src/engine/jobs",
       "src/engine/admission",
       "src/engine/execution",
       "src/engine/inventory",
@@ -284,7 +276,6 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
 
 /** Packages that only one place imports. */
 export const PACKAGE_HOMES: Readonly<Record<string, string>> = {
-  "pg-boss": "src/engine/jobs",
   "drizzle-orm": "src/store",
   postgres: "src/store",
 };

@@ -1024,7 +1024,7 @@ export const RULES: readonly RuleSection[] = [
         rule: "An abort of such a run, requested before or after the process died, is carried out instead: the run ends ABORTED.",
       },
       { id: "R-135", rule: "Every recovered run has a transition that records the recovery." },
-      { id: "R-136", rule: "No run stays without an owner, however many there are." },
+      { id: "R-136", rule: "A run that waits for nothing else is executed or due, at every moment." },
       {
         id: "R-137",
         rule: "No two processes execute steps of one run: an owner that was considered dead is fenced before it can write.",

@@ -4,13 +4,8 @@
  */
 import { ConfigError } from "../config/values.ts";
 import type { Config } from "../config/config.ts";
-import { createQueue } from "../engine/jobs/queue.ts";
 import type { Log } from "../log.ts";
 import { openMigrated, waitForDatabase } from "../startup/database-start.ts";
-import type { Notifier } from "../store/postgres/notifier.ts";
-
-/** Migrating stores no work, so there is nothing to notify about. */
-const NOOP_NOTIFIER: Notifier = { notify() {}, subscribe: () => () => {}, async [Symbol.asyncDispose]() {} };
 
 export async function migrateDatabaseOnly(config: Config, log: Log): Promise<void> {
   const { databaseUrl: url } = config;
@@ -19,19 +14,7 @@ export async function migrateDatabaseOnly(config: Config, log: Log): Promise<voi
       "DATABASE_URL is not set. Set it to the database to migrate. The embedded database is migrated at each start.",
     );
   const migrate = async () => {
-    await using database = await openMigrated(config, { url }, log);
-    // The queue makes its own tables when it is created.
-    const queue = await database.withStartLock(() =>
-      createQueue({
-        connection: database.connection,
-        notifier: NOOP_NOTIFIER,
-        log,
-        concurrency: 1,
-        connectionsMax: 1,
-        supervises: false,
-      }),
-    );
-    await queue.stop(0);
+    await using _ = await openMigrated(config, { url }, log);
   };
   await waitForDatabase(config, migrate, log);
 }

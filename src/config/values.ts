@@ -58,7 +58,7 @@ export function oneOf<Word extends string>(name: string, text: string, among: re
   return found;
 }
 
-/** Requires a URL with exactly one host: postgres.js and pg-boss disagree about host lists, sockets and defaults. */
+/** Requires a URL with exactly one host: postgres.js would choose among several on its own. */
 export function databaseUrlOf(name: string, text: string): string | null {
   if (text === "") return null;
   const [, authority] = /^postgres(?:ql)?:\/\/([^/?#]*)/.exec(text) ?? [];

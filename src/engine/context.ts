@@ -3,14 +3,12 @@ import type { Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
 import type { Observer } from "../observer.ts";
 import type { Provisioning } from "./input/agent-media.ts";
-import type { Queue } from "./jobs/queue.ts";
 import type { KnownPlans } from "./plans/known-plans.ts";
 import type { Transact } from "./transaction.ts";
 
 export interface EngineContext {
   readonly transact: Transact;
   readonly registry: Registry;
-  readonly queue: Queue;
   readonly observer: Observer;
   readonly log: Log;
   /** Null: the service has no provisioning listener. */

@@ -6,8 +6,6 @@ import type { Observer } from "../observer.ts";
 import type { Database } from "../store/postgres/database.ts";
 import type { Notifier } from "../store/postgres/notifier.ts";
 import type { ImageRef } from "../store/images.ts";
-import { disownRuns } from "../store/runs.ts";
-import { withinTime } from "../runtime/timeout.ts";
 import type { StoredJson } from "../store/records.ts";
 import { submitVerb } from "./admission/admit.ts";
 import { GroupAdmission } from "./admission/group-admission.ts";
@@ -31,7 +29,6 @@ import type { ProbeAnswers, ProbeRequest } from "./discovery/node-probes.ts";
 import { Prober } from "./discovery/prober.ts";
 import { receiveCallback } from "./execution/callback.ts";
 import type { CallbackAnswer } from "./execution/callback.ts";
-import { startRecovery } from "./execution/recover.ts";
 import { Runner } from "./execution/runner.ts";
 import type { Provisioning } from "./input/agent-media.ts";
 import type { SubmitAnswer } from "./input/answers.ts";
@@ -64,9 +61,11 @@ import { updateSite } from "./inventory/site.ts";
 import type { SiteChange, SiteEdited } from "./inventory/site.ts";
 import { updateNodes } from "./inventory/update-nodes.ts";
 import type { UpdateNodesRequest, UpdatedNodes } from "./inventory/update-nodes.ts";
-import { ClockWatch } from "./jobs/clock-watch.ts";
-import { createQueue } from "./jobs/queue.ts";
-import type { Timer } from "./jobs/queue.ts";
+import { endStaleSessions } from "./agents/stale-sessions.ts";
+import { ClaimLoop } from "./claims/claim-loop.ts";
+import { ClockWatch } from "./claims/clock-watch.ts";
+import { DueOperations } from "./claims/due-operations.ts";
+import { Leases } from "./claims/leases.ts";
 import type { MachineAnswers, ReadRequest } from "./power/machine-reader.ts";
 import { PowerReader } from "./power/power-reader.ts";
 import type { PowerAnswers } from "./power/power-reader.ts";
@@ -173,12 +172,11 @@ const ABORT_GRACE_MS = 10_000;
 const ABORT_CLEAN_UP_MS = 60_000;
 const PROBE_MS = 30_000;
 const DRAIN_MS = 5_000;
-const DISOWN_MS = 1_000;
 
 export async function createEngine(options: EngineOptions): Promise<Engine> {
   const parts = await createParts(options);
   await recordKnownIdentities(parts.context);
-  const { queue, runner, prober, nodeProbes, powerReader, slots, agents, context } = parts;
+  const { claims, dueOperations, runner, prober, nodeProbes, powerReader, slots, agents, context } = parts;
   const { database, log, endCalls, drainMs = DRAIN_MS } = options;
   const closers: { close(): void | Promise<void> }[] = [];
   let restedAt = Number.POSITIVE_INFINITY;
@@ -187,17 +185,12 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     restedAt = performance.now();
     runner.drain();
     prober.drain();
-    queue.rest();
+    claims.rest();
+    dueOperations.rest();
   };
   const releaseRuns = async () => {
-    const claims = runner.release();
+    runner.release();
     await endCalls?.();
-    // Without an answer of the database, the next claims count as recoveries.
-    await withinTime(
-      DISOWN_MS,
-      database.transaction((tx) => disownRuns(tx, claims)),
-      undefined,
-    ).catch(() => {});
   };
   return {
     ...requestsOf(context, database),
@@ -208,17 +201,14 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     rest,
     async start() {
       if (options.works === false) {
-        closers.push(watchReplicaPresence({ queue, log }));
+        closers.push(watchReplicaPresence({ isUnattended: (seconds) => claims.isUnattended(seconds), log }));
         return;
       }
-      if (options.isAlone) await queue.reclaim();
-      await queue.start({
-        run: (runId, job) => runner.run(runId, job),
-        discover: (operationId) => prober.run(operationId),
-        timer: (timer) => onTimer(context, database, timer),
-      });
+      if (options.isAlone) await claims.reclaim();
+      claims.start((claim) => runner.run(claim));
+      dueOperations.start();
       slots.start();
-      closers.push(startRecovery({ database, queue, log }));
+      closers.push(endStaleSessions(database, log));
       closers.push(startRetention({ database, log, days: options.retentionDays ?? 0 }));
       if (options.powerSeconds) powerReader.start(options.powerSeconds);
     },
@@ -229,8 +219,9 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       await slots.close();
       rest();
       const graceMs = Math.max(0, restedAt + drainMs - performance.now());
-      const ended = await queue.stop(graceMs, endCalls && releaseRuns);
-      if (!ended) log.warn("steps were still running; another replica, or the next start, continues them");
+      const ended = await Promise.all([claims.stop(graceMs, endCalls && releaseRuns), dueOperations.stop(graceMs)]);
+      if (ended.includes(false))
+        log.warn("steps were still running; another replica, or the next start, continues them");
       runner.close();
     },
   };
@@ -241,20 +232,10 @@ async function createParts(options: EngineOptions) {
   const { database, registry, notifier, log, concurrency, observer = noopObserver } = options;
   const transact = createTransact(database, notifier, observer);
   const clock = new ClockWatch({ database, log, observer });
-  // The queue creates its tables at the first start; of two replicas that do so at the same time one would fail.
-  const queue = await database.withStartLock(() =>
-    createQueue({
-      connection: database.connection,
-      notifier,
-      log,
-      observer,
-      concurrency,
-      connectionsMax: database.pools.queue,
-      checkClock: () => clock.check(),
-      supervises: options.works !== false,
-    }),
-  );
-  const shared = { database, transact, registry, queue, observer, log };
+  const claiming = { reader: database.claims, log, observer, checkClock: () => clock.check() };
+  const leases = new Leases(database.claims);
+  const claims = new ClaimLoop({ ...claiming, leases, notifier, concurrency });
+  const shared = { database, transact, registry, observer, log };
   const { agents, bindAgent } = createAgents({
     ...shared,
     reader: database.reader,
@@ -264,6 +245,8 @@ async function createParts(options: EngineOptions) {
   const runner = new Runner({
     ...shared,
     notifier,
+    leases,
+    dueIn: (seconds) => claims.pokeIn(seconds),
     concurrency,
     patienceMs: options.patienceMs,
     nudge: slots.nudge,
@@ -277,7 +260,6 @@ async function createParts(options: EngineOptions) {
   const context: EngineContext = {
     transact,
     registry,
-    queue,
     observer,
     log,
     provisioning: options.provisioning ?? null,
@@ -286,7 +268,12 @@ async function createParts(options: EngineOptions) {
     nudge: slots.nudge,
     checkInterrupts: () => runner.checkInterrupts(),
   };
-  return { queue, slots, runner, prober, nodeProbes, powerReader, agents, context };
+  const dueOperations = new DueOperations({
+    ...claiming,
+    end: (operationId, what) => endDue(context, database, operationId, what),
+    discover: (operationId) => prober.run(operationId),
+  });
+  return { claims, dueOperations, slots, runner, prober, nodeProbes, powerReader, agents, context };
 }
 
 /** A function behind the engine's face: the context first, then the caller, then the request. */
@@ -346,13 +333,14 @@ function requestsOf(context: EngineContext, { reader }: Database): Requests {
   };
 }
 
-/** The timer of an operation has expired: the time of a stop is over, or the pause between two waves is. */
-async function onTimer(
+/** The time of a stop is over, or the pause between two waves is. */
+async function endDue(
   context: EngineContext,
   { reader }: Database,
-  { operationId, what, setAt }: Timer & { readonly setAt: number },
+  operationId: string,
+  what: "STOP" | "WAVE",
 ): Promise<void> {
   if (what === "WAVE") return pauseIsOver(context, operationId);
   const isDiscovery = (await selectedDiscovery(reader, { operationId })) !== null;
-  return isDiscovery ? stopDiscoveryTimeout(context, operationId) : stopTimeout(context, operationId, setAt);
+  return isDiscovery ? stopDiscoveryTimeout(context, operationId) : stopTimeout(context, operationId);
 }

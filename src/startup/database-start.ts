@@ -11,8 +11,6 @@ import { migrateDatabase, openDatabase } from "../store/postgres/database.ts";
 import type { Connection, Database } from "../store/postgres/database.ts";
 import { retryUntilReachable } from "../store/postgres/probe.ts";
 
-/** Two replicas that start together take turns, even if `dbWaitSeconds` is 0. */
-const TURN_WAIT_SECONDS_MIN = 10;
 const NOT_PERMITTED = "42501";
 
 /**
@@ -30,15 +28,12 @@ export function waitForDatabase<T>(config: Config, work: () => Promise<T>, log: 
 export async function openMigrated(config: Config, connection: Connection, log: Log): Promise<Database> {
   await using parts = new AsyncDisposableStack();
   const listenAt = config.listenUrl === null ? {} : { listenAt: { url: config.listenUrl } };
-  const onStartLockWait = () => log.warn("another replica is starting on this database; waiting until it has finished");
   const database = parts.use(
     await openDatabase({
       connection,
       ...listenAt,
       connectionsMax: config.dbPool,
       prepare: config.prepare,
-      startLockSeconds: Math.max(config.dbWaitSeconds, TURN_WAIT_SECONDS_MIN),
-      onStartLockWait,
     }),
   );
   const { made, unknown } = await migrateDatabase(connection, (tried) =>

@@ -141,7 +141,7 @@ async function endSessions(tx: Tx, which: ReturnType<typeof eq>): Promise<void> 
 }
 
 /** Ends the sessions of finished runs, and those that are too old, with their tasks. Returns their number. */
-export async function endStaleSessions(tx: Tx, limit: number): Promise<number> {
+export async function endSessionsOfEndedRuns(tx: Tx, limit: number): Promise<number> {
   const stale = tx
     .select({ id: agentSessions.id })
     .from(agentSessions)

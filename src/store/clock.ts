@@ -43,12 +43,9 @@ export async function lockClock(tx: Tx): Promise<ClockReading> {
 export async function shiftWaitingTimes(tx: Tx, milliseconds: number): Promise<void> {
   const statements = [
     "select from runs where finished_at is null order by node_id for no key update",
-    `update runs set wake_at = wake_at + ${BY} where finished_at is null and wake_at is not null`,
+    `update runs set wake_at = wake_at + ${BY}, due_at = due_at + ${BY}, lease_until = lease_until + ${BY}, stop_until = stop_until + ${BY} where finished_at is null`,
     `update attempts set deadline_at = deadline_at + ${BY} where finished_at is null`,
-    `update operations set wave_until = wave_until + ${BY} where finished_at is null and wave_until is not null`,
-    "select from pgboss.job where state <= 'active' order by id for update",
-    `update pgboss.job set start_after = start_after + ${BY}, keep_until = keep_until + ${BY}, heartbeat_on = heartbeat_on + ${BY}, started_on = started_on + ${BY} where state <= 'active'`,
-    `update pgboss.queue set monitor_on = monitor_on + ${BY}, monitor_claim_on = monitor_claim_on + ${BY}, maintain_on = maintain_on + ${BY}`,
+    `update operations set wave_until = wave_until + ${BY}, stop_until = stop_until + ${BY}, lease_until = lease_until + ${BY} where finished_at is null`,
     "update nodes set power_checked_at = clock_timestamp() where power_checked_at > clock_timestamp() + interval '1 second'",
     "update clock set seen_at = clock_timestamp(), steps = steps + 1",
   ];

@@ -1,5 +1,5 @@
 /** Discoveries: the addresses of an operation, their results, and known nodes at an address. */
-import { and, asc, count, eq, inArray, isNull, sql } from "drizzle-orm";
+import { and, asc, count, eq, inArray, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { RunState } from "../lifecycle/operation-states.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
@@ -7,7 +7,7 @@ import type { Reader, Tx } from "./postgres/database.ts";
 import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { NumberedRequest, Page } from "./postgres/pagination.ts";
 import type { Failure, JsonObject } from "./records.ts";
-import { discoveries, discoverySecrets, nodes, operations } from "./tables.ts";
+import { discoveries, discoverySecrets, nodes } from "./tables.ts";
 
 export type DiscoveryRow = typeof discoveries.$inferSelect;
 export type DiscoveryState = DiscoveryRow["state"];
@@ -183,23 +183,6 @@ export async function addressesMissed(
     .orderBy(asc(discoveries.operationId), asc(discoveries.ordinal));
   const missed = Map.groupBy(rows, ({ operationId }) => operationId);
   return new Map([...missed].map(([operationId, found]) => [operationId, found.map(({ address }) => address)]));
-}
-
-/** Unfinished discoveries that are older than `seconds`. */
-export async function unfinishedDiscoveries(reader: Reader, afterSeconds: number, limit: number): Promise<string[]> {
-  const rows = await reader
-    .select({ id: operations.id })
-    .from(operations)
-    .where(
-      and(
-        isNull(operations.finishedAt),
-        eq(operations.kind, "DISCOVER"),
-        sql`${operations.createdAt} < now() - make_interval(secs => ${afterSeconds})`,
-      ),
-    )
-    .orderBy(asc(operations.createdAt))
-    .limit(limit);
-  return rows.map(({ id }) => id);
 }
 
 // ---- known nodes

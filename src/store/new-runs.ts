@@ -33,7 +33,10 @@ const SHARED_FIELDS = [
   "restartOf",
 ] as const satisfies readonly RunField[];
 
-/** A new run: QUEUED from now on, without a leg that its node has entered. Other columns have their defaults. */
+/**
+ * A new run: QUEUED from now on, without a leg that its node has entered, and due if it waits for a worker. Other columns
+ * have their defaults.
+ */
 export type NewRun = Pick<typeof runs.$inferSelect, (typeof OWN_FIELDS)[number] | (typeof SHARED_FIELDS)[number]>;
 
 /** Length of a statement's JSON, in characters: making it blocks the event loop. */
@@ -53,8 +56,8 @@ export async function insertRuns(tx: Tx, rows: Iterable<NewRun>): Promise<void> 
   for (const { own, shared } of batchesOf(rows)) {
     // PostgreSQL makes rows from `json` faster than from `jsonb`: it is parsed once, from its beginning.
     await tx.execute(sql`
-      insert into ${runs} (${NAMES}, state, leg, waiting_since)
-      select ${VALUES}, 'QUEUED', ${UNTOUCHED}, now()
+      insert into ${runs} (${NAMES}, state, leg, waiting_since, due_at)
+      select ${VALUES}, 'QUEUED', ${UNTOUCHED}, now(), case when s."waitReason" = 'CONCURRENCY' then now() end
       from json_to_recordset(${own}::text::json) as r(${OWN_TYPES})
       join json_to_recordset(${shared}::text::json) as s(${SHARED_TYPES}) on s.number = r.shared`);
   }

@@ -40,8 +40,8 @@ export async function lockRunsToStart(tx: Tx, operationId: string, wave: number,
 }
 
 /**
- * Returns QUEUED runs of an operation's work that wait for a worker to their operation: their jobs are stale, and their
- * slots free. A run that a worker takes at this moment is skipped, and starts.
+ * Returns QUEUED runs of an operation's work that wait for a worker to their operation: they are not due, and their
+ * slots are free. A run that a worker takes at this moment is skipped, and starts.
  */
 export async function withdrawStarts(tx: Tx, operationId: string): Promise<void> {
   const waiting = tx
@@ -52,6 +52,7 @@ export async function withdrawStarts(tx: Tx, operationId: string): Promise<void>
   await tx
     .update(runs)
     .set({
+      dueAt: null,
       waitReason: null,
       slotPhase: null,
       slotController: null,
@@ -85,12 +86,13 @@ export async function countFailed(reader: Reader, operationId: string): Promise<
   return reader.$count(runs, workOf(operationId, eq(runs.state, "FAILED")));
 }
 
-/** Parked runs of an operation's work. */
-export async function parkedRuns(tx: Tx, operationId: string): Promise<RunRow[]> {
+/** Parked runs of an operation's work, locked; those that another transaction has locked are skipped. */
+export async function lockParkedRuns(tx: Tx, operationId: string): Promise<RunRow[]> {
   return tx
     .select()
     .from(runs)
-    .where(workOf(operationId, inArray(runs.state, ["WAITING", "HOLDING"])));
+    .where(workOf(operationId, inArray(runs.state, ["WAITING", "HOLDING"])))
+    .for("no key update", { skipLocked: true });
 }
 
 /** Number of unfinished runs of an operation. */

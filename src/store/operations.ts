@@ -116,14 +116,15 @@ export async function keepFreeOperations(tx: Tx, ids: readonly string[]): Promis
 }
 
 /**
- * Unfinished operations with QUEUED runs that should not wait: a slot of `maxParallel` is free, or the operation is
- * being ended. The transaction that should have started or ended them may have skipped them because they were locked.
+ * Unfinished operations with runs that should not wait: QUEUED ones, although a slot of `maxParallel` is free or the
+ * operation is being ended, and ones that are parked without an end although a stop ends them. The transaction that
+ * should have started, ended or woken them may have skipped them because they were locked.
  */
 export async function operationsOverlooked(reader: Reader, limit: number): Promise<string[]> {
   const rows = await reader.execute<{ id: string }>(sql`
     select o.id from operations o
     where o.finished_at is null and case
-      when o.interrupt is not null then exists (select from runs r where r.operation_id = o.id and r.finished_at is null and r.state = 'QUEUED' and r.purpose = 'WORK')
+      when o.interrupt is not null then exists (select from runs r where r.operation_id = o.id and r.finished_at is null and r.purpose = 'WORK' and (r.state = 'QUEUED' or o.interrupt = 'STOP' and r.state in ('WAITING', 'HOLDING') and r.owner is null and r.due_at is null))
       when o.wave_state = 'HALTED' or (o.max_parallel is null and o.waves is null) then false
       else exists (select from runs r where r.operation_id = o.id and r.finished_at is null and r.state = 'QUEUED' and r.wait_for is null and r.wait_reason is null and r.wave <= o.wave)
         and (o.max_parallel is null or o.max_parallel > (select count(*) from runs r where r.operation_id = o.id and r.finished_at is null and (r.state <> 'QUEUED' or r.wait_for is not null or r.wait_reason is not null)))
@@ -139,14 +140,16 @@ export async function updateOperation(tx: Tx, id: string, change: OperationChang
     .where(eq(operations.id, id));
 }
 
-/** Records an interrupt on an operation, now by the database's clock. */
+/** Records an interrupt on an operation, now by the database's clock. `seconds`: the time that a stop leaves to steps. */
 export async function interruptOperation(
   tx: Tx,
   id: string,
   interrupt: { readonly interrupt: Interrupt; readonly interruptBy: string; readonly interruptReason: string | null },
+  seconds?: number,
 ): Promise<void> {
   await updateOperation(tx, id, {
     ...interrupt,
+    stopUntil: seconds === undefined ? null : sql`now() + make_interval(secs => ${seconds})`,
     interruptAt: sql`now()`,
     state: interrupt.interrupt === "ABORT" ? "ABORTING" : "STOPPING",
   });
@@ -166,13 +169,9 @@ export async function pauseWaves(
   });
 }
 
-/** Remaining seconds of a pause between two waves, by the database's clock; 0 if it is over. */
-export async function pauseLeft(tx: Tx, id: string): Promise<number> {
-  const [row] = await tx
-    .select({ seconds: sql<number>`greatest(extract(epoch from ${operations.waveUntil} - now()), 0)::float8` })
-    .from(operations)
-    .where(eq(operations.id, id));
-  return row?.seconds ?? 0;
+/** Whether a pause between two waves is over, by the database's clock. */
+export async function isPauseOver(tx: Tx, id: string): Promise<boolean> {
+  return (await tx.$count(operations, and(eq(operations.id, id), sql`${operations.waveUntil} <= now()`))) > 0;
 }
 
 /** QUEUED → RUNNING when the first run starts. Operations are locked in the order of their IDs, as elsewhere. */

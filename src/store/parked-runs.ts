@@ -1,7 +1,7 @@
-/** Parked runs: their waits during maintenance, and the search for those that nothing wakes. */
-import { and, asc, eq, gt, isNull, sql } from "drizzle-orm";
+/** Parked runs: their waits during maintenance. */
+import { and, eq, isNull, sql } from "drizzle-orm";
 import { inArrayParam } from "./postgres/array-parameter.ts";
-import type { Reader, Tx } from "./postgres/database.ts";
+import type { Tx } from "./postgres/database.ts";
 import { nodes, runs } from "./tables.ts";
 
 /**
@@ -22,16 +22,12 @@ export async function runsPausedByMaintenance(tx: Tx, nodeIds: readonly string[]
 
 /**
  * Moves the timeouts of parked steps by the time for which their nodes have been in maintenance. Called under the locks
- * of the runs, before the flag is cleared. Returns the runs whose wait ends with the timeout, with the seconds that are
- * left.
+ * of the runs, before the flag is cleared.
  */
-export async function extendParkedSteps(
-  tx: Tx,
-  nodeIds: readonly string[],
-): Promise<{ readonly runId: string; readonly seconds: number }[]> {
-  if (nodeIds.length === 0) return [];
+export async function extendParkedSteps(tx: Tx, nodeIds: readonly string[]): Promise<void> {
+  if (nodeIds.length === 0) return;
   // A wait for less time than the timeout is not moved: it ends when it was to end.
-  const rows = await tx.execute<{ runId: string; seconds: number }>(sql`
+  await tx.execute(sql`
     with stood as (
       select r.id, r.position, a.deadline_at,
         greatest(now() - greatest(${nodes.maintenanceSince}, r.waiting_since), interval '0') as pause
@@ -43,35 +39,7 @@ export async function extendParkedSteps(
       update attempts a set deadline_at = a.deadline_at + stood.pause from stood
       where a.run_id = stood.id and a.step = stood.position and a.state = 'WAITING'
     )
-    update runs r set wake_at = r.wake_at + stood.pause, revision = r.revision + 1, updated_at = clock_timestamp()
+    update runs r set wake_at = r.wake_at + stood.pause, due_at = r.wake_at + stood.pause, revision = r.revision + 1, updated_at = clock_timestamp()
     from stood where r.id = stood.id
-      and (r.wait_reason = 'CALLBACK' or r.wake_at >= stood.deadline_at - make_interval(secs => ${DEADLINE_TOLERANCE_MS / 1_000}))
-    returning r.id as "runId", greatest(extract(epoch from r.wake_at - now()), 0)::float8 as seconds`);
-  return [...rows];
-}
-
-/**
- * A page, by ID, of unfinished runs that were not changed for some seconds although they should. Recovery enqueues
- * those without a job.
- */
-export async function neglectedRuns(
-  reader: Reader,
-  { seconds, after, limit }: { readonly seconds: number; readonly after: string | null; readonly limit: number },
-): Promise<string[]> {
-  const rows = await reader
-    .select({ id: runs.id })
-    .from(runs)
-    .where(
-      and(
-        isNull(runs.finishedAt),
-        sql`(${runs.state} <> 'QUEUED' or ${runs.waitReason} = 'CONCURRENCY')`,
-        // These are parked without a job; the end of the wait or an interrupt enqueues one.
-        sql`(coalesce(${runs.waitReason}, '') not in ('HOLD', 'CAPACITY', 'MAINTENANCE') or ${runs.interrupt} is not null)`,
-        sql`greatest(${runs.updatedAt}, coalesce(${runs.wakeAt}, ${runs.updatedAt})) < now() - make_interval(secs => ${seconds})`,
-        after === null ? undefined : gt(runs.id, after),
-      ),
-    )
-    .orderBy(asc(runs.id))
-    .limit(limit);
-  return rows.map(({ id }) => id);
+      and (r.wait_reason = 'CALLBACK' or r.wake_at >= stood.deadline_at - make_interval(secs => ${DEADLINE_TOLERANCE_MS / 1_000}))`);
 }

@@ -152,7 +152,7 @@ export interface VerbOptions {
 /**
  * Why a run is parked.
  * Within a step: TIME, CALLBACK, RETRY, HOLD. Between two steps: CAPACITY (a slot of a capacity limit), MAINTENANCE.
- * A QUEUED run that has its job: CONCURRENCY (a worker). Other QUEUED runs have none.
+ * A QUEUED run that is due: CONCURRENCY (a worker). Other QUEUED runs have none.
  */
 export type WaitReason = "TIME" | "CALLBACK" | "RETRY" | "HOLD" | "CAPACITY" | "MAINTENANCE" | "CONCURRENCY";
 

@@ -24,7 +24,7 @@ export type LockedRun = RunRow & {
   readonly identityConflict: NodeRow["identityConflict"];
   /** True if the site has capacity limits. */
   readonly isLimited: boolean;
-  /** True if its wait is over by the database's clock. */
+  /** True if a replica may claim it, by the database's clock. */
   readonly isDue: boolean;
   /** Start of the transaction, by the database's clock. */
   readonly lockedAt: Date;
@@ -54,7 +54,7 @@ export async function lockRuns(
       maintenanceSince: nodes.maintenanceSince,
       identityConflict: nodes.identityConflict,
       lockedAt: sql<number>`(extract(epoch from now()) * 1000)::float8`,
-      isDue: sql<boolean>`coalesce(${runs.wakeAt} <= now(), true)`,
+      isDue: sql<boolean>`coalesce(${runs.dueAt} <= now(), false)`,
       isLimited: sql<boolean>`exists (select from ${site} where ${site.policy} ?| array['phaseLimits', 'controllerLimit'])`,
     })
     .from(runs)

@@ -5,12 +5,13 @@
 import { and, asc, eq, gt, isNull, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
-import { inArrayParam, textArray } from "./postgres/array-parameter.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
 import { runStatement } from "./postgres/statements.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { bulkUpdate, rowsText } from "./postgres/bulk.ts";
 import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { NumberedRequest, Page } from "./postgres/pagination.ts";
+import { LEASE } from "./run-claims.ts";
 import { operations, runs } from "./tables.ts";
 
 export type RunRow = typeof runs.$inferSelect;
@@ -40,6 +41,7 @@ const CHANGEABLE_FIELDS = [
     "interruptFailure",
   ] as const),
   ...(["wakeAt", "waitReason", "waitingSince", "waitFor", "slotPhase", "slotController"] as const),
+  ...(["dueAt", "priority", "stopUntil"] as const),
 ] as const;
 
 /** A change by the worker that claimed the run. */
@@ -48,7 +50,13 @@ export type ClaimedRunChange = { readonly [Field in (typeof CHANGEABLE_FIELDS)[n
 const CHANGE_CLAIMED = bulkUpdate(runs, {
   key: ["id"],
   fields: CHANGEABLE_FIELDS,
-  also: ["revision = runs.revision + 1", "updated_at = clock_timestamp()"],
+  also: [
+    "revision = runs.revision + 1",
+    "updated_at = clock_timestamp()",
+    // A run that is written often need not be renewed, and one whose lock was held for long could not be. One that no
+    // replica executes any more has no lease.
+    `lease_until = case when case when given.change ? 'owner' then given.change ->> 'owner' else runs.owner end is not null then clock_timestamp() + ${LEASE} end`,
+  ],
 });
 
 /** Changes locked runs, each in its own way. */
@@ -72,19 +80,6 @@ export async function updateRuns(tx: Tx, ids: readonly string[], change: RunChan
     .where(inArrayParam(runs.id, ids));
 }
 
-/** A run, and the fencing token of a claim of it. */
-export type Claim = Pick<RunRow, "id" | "fence">;
-
-/** Notes that a process that lives has released its claims, so that the next claims are not recoveries from a crash. */
-export async function disownRuns(tx: Tx, claims: readonly Claim[]): Promise<void> {
-  const ids = textArray(claims.map(({ id }) => id));
-  const fences = textArray(claims.map(({ fence }) => String(fence)));
-  await tx
-    .update(runs)
-    .set({ owner: null })
-    .where(sql`(${runs.id}, ${runs.fence}) in (select * from unnest(${ids}::uuid[], ${fences}::int[]))`);
-}
-
 /** Records an interrupt on runs, now by the database's clock. */
 export async function interruptRuns(
   tx: Tx,
@@ -98,9 +93,11 @@ export async function interruptRuns(
   await updateRuns(tx, ids, { ...interrupt, interruptAt: sql`now()` });
 }
 
-/** Fields that the end of a run clears: waits, deadlines and slots. */
+/** Fields that the end of a run clears: its claim, waits, deadlines and slots. */
 export const ENDED = {
+  dueAt: null,
   owner: null,
+  stopUntil: null,
   wakeAt: null,
   waitReason: null,
   waitingSince: null,
@@ -117,7 +114,14 @@ export async function finishRuns(
   state: FinalRunState,
   change: RunChange = {},
 ): Promise<void> {
-  await updateRuns(tx, ids, { ...change, ...ENDED, state, finishedAt: sql`now()`, fence: sql`${runs.fence} + 1` });
+  await updateRuns(tx, ids, {
+    ...change,
+    ...ENDED,
+    leaseUntil: null,
+    state,
+    finishedAt: sql`now()`,
+    fence: sql`${runs.fence} + 1`,
+  });
 }
 
 export async function runsByIds(reader: Reader, ids: readonly string[]): Promise<RunRow[]> {

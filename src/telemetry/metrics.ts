@@ -50,7 +50,7 @@ function factoriesOf(registry: Registry) {
 
 type Factories = ReturnType<typeof factoriesOf>;
 
-/** Instruments of operations, runs, steps, the queue and the database. */
+/** Instruments of operations, runs, steps, claims and the database. */
 function runInstruments({ counter, gauge, histogram }: Factories) {
   return {
     runsStarted: counter("runs_started_total", "Runs that this process started.", ["purpose"]),
@@ -81,10 +81,10 @@ function runInstruments({ counter, gauge, histogram }: Factories) {
       "call",
       "outcome",
     ]),
-    jobs: gauge("queue_jobs_in_hand", "Jobs of the durable queue that this process is executing.", ["queue"]),
-    queueFailures: counter(
-      "queue_failures_total",
-      "Failed jobs that are retried, and failed fetches and heartbeats of the queue.",
+    claims: gauge("claims_in_hand", "Runs and discoveries that this process has claimed.", ["kind"]),
+    claimFailures: counter(
+      "claim_failures_total",
+      "Failed claims and renewals of leases, and claimed work that failed and is tried again.",
       ["what"],
     ),
     appended: counter("transitions_appended_total", "Transitions committed by this process."),
@@ -149,8 +149,8 @@ type Instruments = ReturnType<typeof runInstruments> &
 function startAtZero({
   runsStarted,
   runsFinished,
-  jobs,
-  queueFailures,
+  claims,
+  claimFailures,
   streams,
   requestSeconds,
   callbacks,
@@ -161,8 +161,8 @@ function startAtZero({
   for (const reason of ["unknown", "second"]) agentRefusals.inc({ reason }, 0);
   for (const verdict of ["TAKEN", "LATE", "DUPLICATE", "FORGED", "UNKNOWN"]) callbacks.inc({ verdict }, 0);
   for (const transport of ["http", "websocket"]) streams.set({ transport }, 0);
-  for (const what of ["fetch", "heartbeat", "job"]) queueFailures.inc({ what }, 0);
-  jobs.set({ queue: "runs" }, 0);
+  for (const what of ["claim", "lease", "run", "operation"]) claimFailures.inc({ what }, 0);
+  claims.set({ kind: "run" }, 0);
   for (const type of ["query", "mutation", "subscription"])
     for (const outcome of ["ok", "refused", "error"]) requestSeconds.zero({ type, outcome });
   runsStarted.inc({ purpose: "work" }, 0);
@@ -255,8 +255,8 @@ function workObserver(to: Instruments): Omit<Observer, MachineEvents> {
     operationEnded: ({ kind, state }) =>
       to.operationsFinished.inc({ kind: kind.toLowerCase(), outcome: state.toLowerCase() }),
     fenced: () => to.fencedWrites.inc(),
-    inHand: (queue, change) => to.jobs.inc({ queue }, change),
-    queueFailed: (what) => to.queueFailures.inc({ what }),
+    inHand: (kind, change) => to.claims.inc({ kind }, change),
+    claimFailed: (what) => to.claimFailures.inc({ what }),
     appended: (transitions) => to.appended.inc(transitions),
     connectionLost: () => to.lost.inc(),
     clockStepped: () => to.clockSteps.inc(),

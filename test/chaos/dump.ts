@@ -27,7 +27,6 @@ const TABLES: Readonly<Record<string, string>> = {
   rejected_callbacks: "select * from rejected_callbacks order by at",
   step_log:
     "select run_id, count(*)::int as lines, min(sequence) as first, max(sequence) as last from step_log group by run_id",
-  jobs: "select id, name, state::text, data, created_on from pgboss.job where state < 'completed'",
 };
 const ROWS_PER_FETCH = 2_000;
 

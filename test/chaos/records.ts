@@ -286,7 +286,7 @@ export interface Sample extends Stamped {
  * A row of the database at the end, with the names of its columns, times as ISO 8601 and JSON as JSON. `table` is
  * clusters, nodes, conditions (values before each change of a node: node_id, at, presence, fault, in_maintenance,
  * is_protected, is_retired), operations, runs, plans (hash and steps: interface, name, driver, phase, …), attempts,
- * transitions, rejected_callbacks, lifecycle_edges, feed_position, jobs (unfinished ones of the queue) or step_log (per run:
+ * transitions, rejected_callbacks, lifecycle_edges, feed_position or step_log (per run:
  * run_id, lines, first, last).
  */
 export interface Row {

@@ -782,7 +782,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
         diaries.ended(worker.owner, Date.now());
       }),
     );
-    if (all) await sql`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where state = 'active'`;
+    if (all) await sql`update runs set lease_until = lease_until - interval '1 minute' where lease_until is not null`;
     note(`kill ${dying.map(({ owner }) => owner).join(" ")}`);
     count(all ? "kills of all" : "kills of one");
     await Promise.all(dying.map(hire));

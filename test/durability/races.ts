@@ -9,7 +9,6 @@
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import type { Sql } from "postgres";
 import type { Script } from "../../plugins/fake/settings.ts";
 import type { Driver } from "../../src/drivers/driver.ts";
 import type { Engine } from "../../src/engine/engine.ts";
@@ -69,8 +68,6 @@ const DEAF_MS = 450;
 const ENDS_WITHIN_MS = 60_000;
 const POLL_MS = 12;
 /** Jobs that were woken twice end on their own after a moment. */
-const QUIET_EVERY_MS = 50;
-const QUIET_TRIES = 100;
 /** One defect fails many races: this number of histories is enough. */
 const FAULTS_MAX = 10;
 
@@ -438,12 +435,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
   let next = 0;
   let done = 0;
   await Promise.all(lanes.map((lane) => raceOn(lane)));
-  const whole = [
-    ...(await jobsLeft(sql)),
-    ...(await flawsOfLog(sql)),
-    ...(await flawsAtRest(sql)),
-    ...(await flawsAtAnyMoment(sql)),
-  ];
+  const whole = [...(await flawsOfLog(sql)), ...(await flawsAtRest(sql)), ...(await flawsAtAnyMoment(sql))];
   if (whole.length > 0) faults.push({ flaws: whole.slice(0, 50), story: [] });
   return { races: done, seconds: (Date.now() - began) / 1000, counts, faults };
 
@@ -777,17 +769,6 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     if (begun?.more.step === run.plan.steps.length - 1) count("interrupts during the last step");
     const label = labelOf(run, begun?.more.step ?? -1);
     if (begun && cutOf(label) !== "ALWAYS") count(`interrupts during a step that is cut ${cutOf(label)}`);
-  }
-}
-
-/** Jobs of runs that have ended, after a moment. */
-async function jobsLeft(sql: Sql): Promise<string[]> {
-  for (let tries = 1; ; tries += 1) {
-    const left = await sql`
-      select 'the run on ' || r.node_name || ' (' || r.id || ') is ' || r.state || ', and its job is ' || j.state || ', due ' || (j.start_after - now()) || ', retried ' || j.retry_count as flaw
-      from pgboss.job j join runs r on r.id::text = j.data->>'runId' where j.name = 'runs' and j.state < 'completed'`;
-    if (left.length === 0 || tries === QUIET_TRIES) return left.map((row) => String(row["flaw"]));
-    await delay(QUIET_EVERY_MS);
   }
 }
 

@@ -208,7 +208,8 @@ function attemptFlaws(run: RunAccount): string[] {
   const cut = run.attempts.filter(({ step, state }) => state === "ABORTED" && steps[step]?.interface !== "engine");
   if (run.state === "STOPPED") {
     // A run that never began is STOPPED with nothing run, also where an earlier run had left nothing to do.
-    if (open === null && run.seen.some(({ what }) => what === "FENCE")) flaws.push("all its work was done");
+    const hasBegun = run.seen.some(({ what, becomes }) => what === "STATE" && becomes === "RUNNING");
+    if (open === null && hasBegun) flaws.push("all its work was done");
     if (cut.length > 0) flaws.push("a stop cancelled a step");
     if (!bestEffort && newest === "FAILED") flaws.push("its step failed, so it has failed");
   }
@@ -717,7 +718,7 @@ export async function flawsAtRest(sql: Sql): Promise<string[]> {
     sql`select 'operation ' || id || ' is ' || state as flaw from operations where finished_at is null`,
     sql`select 'node ' || name || ' is ' || state || ' and nothing runs on it' as flaw from nodes where state not in ${sql([...AT_REST])}`,
     sql`select 'run on ' || node_name || ' has ended and holds on to something' as flaw from runs
-        where finished_at is not null and (owner is not null or wake_at is not null or open_generation is not null or slot_phase is not null or slot_controller is not null or wait_for is not null)`,
+        where finished_at is not null and (owner is not null or lease_until is not null or due_at is not null or wake_at is not null or open_generation is not null or slot_phase is not null or slot_controller is not null or wait_for is not null)`,
     sql`select 'an ended run on ' || r.node_name || ' has an attempt that is ' || a.state as flaw from attempts a join runs r on r.id = a.run_id where r.finished_at is not null and a.finished_at is null`,
   ]);
   return found.flat().map((row) => String(row["flaw"]));

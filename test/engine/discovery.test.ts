@@ -513,14 +513,10 @@ describe("interrupt and restart of a discovery", () => {
     });
     gate.open();
     expect(new Set(Object.values(await states(id)))).toEqual(new Set(["SKIPPED"]));
-    await eventually(
-      "its job has ended",
-      async () =>
-        (
-          await ostler.test
-            .sql`select 1 from pgboss.job where name = 'discoveries' and data->>'operationId' = ${id} and state < 'completed'`
-        ).length === 0,
-    );
+    await eventually("the replica has let it go", async () => {
+      const { leaseUntil } = await ostler.operation(id);
+      return leaseUntil !== null && leaseUntil.getTime() < Date.now() + 2_000;
+    });
     expect(new Set(Object.values(await states(id)))).toEqual(new Set(["SKIPPED"]));
     expect((await gate.arrivals()).length).toBe(16);
     expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).refusals).toMatchObject([
@@ -584,12 +580,9 @@ describe("interrupt and restart of a discovery", () => {
       expect(await idle.operation(id)).toMatchObject({ state, finishedAt: expect.any(Date), startedAt: null });
     }
     await idle.engine.start();
-    await eventually(
-      "their jobs have ended",
-      async () =>
-        (await idle.test.sql`select 1 from pgboss.job where name = 'discoveries' and state < 'completed'`).length === 0,
-    );
-    expect(await idle.nodeStates()).toEqual({});
+    const { operationId } = await idle.engine.discoverNodes(ALICE, { addresses: ["10.0.0.2"], driver: "fake" });
+    await idle.operationEnds(operationId ?? "");
+    expect(Object.keys(await idle.nodeStates())).toHaveLength(1);
   });
 
   test("unhold and withdrawAbort of a discovery are refused with NOTHING_RUNNING", async () => {
@@ -666,9 +659,7 @@ describe("discovery whose process ends", () => {
     const began = Date.now();
     await leaving[Symbol.asyncDispose]();
     expect(Date.now() - began).toBeLessThan(5_000);
-    expect(await here.test.sql`select state from pgboss.job where name = 'discoveries'`).toMatchObject([
-      { state: "retry" },
-    ]);
+    expect((await here.operation(id)).leaseUntil?.getTime()).toBeLessThan(Date.now() + 1_000);
     expect(new Set((await rows(id, here)).map(({ state }) => state))).toEqual(new Set(["QUEUED"]));
     gate.open();
     await here.engine.start();
@@ -710,7 +701,7 @@ describe("discovery whose process ends", () => {
     });
   });
 
-  // The job used to be retried indefinitely.
+  // It used to be retried indefinitely.
   test("discovery whose next process has a driver that throws while it checks settings fails the remaining addresses without exposing the error", async () => {
     await using here = await engineUnderTest({ drivers: [finder], started: false });
     const settings = z.looseObject({}).transform((): never => {
@@ -733,15 +724,5 @@ describe("discovery whose process ends", () => {
       },
     });
     expect((await here.dump()).filter((row) => row.includes(PASSWORD))).toEqual([]);
-  });
-
-  test("discovery without a job gets one when a process starts [R-136]", async () => {
-    await using here = await engineUnderTest({ started: false });
-    const { operationId } = await here.engine.discoverNodes(ALICE, { addresses: ["10.0.0.1"], driver: "fake" });
-    const id = operationId ?? "";
-    await here.test.sql`delete from pgboss.job where name = 'discoveries'`;
-    await here.test.sql`update operations set created_at = now() - interval '2 minutes' where id = ${id}`;
-    await here.engine.start();
-    expect(await here.operationEnds(id)).toMatchObject({ state: "SUCCEEDED" });
   });
 });

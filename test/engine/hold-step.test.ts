@@ -72,6 +72,8 @@ describe.each(KINDS)("hold among the steps of $kind", ({ kind, steps, running, h
       waitingSince: expect.any(Date),
       owner: null,
       wakeAt: null,
+      dueAt: null,
+      leaseUntil: null,
       position: 1,
     });
     expect((await ostler.transitions(node)).at(-1)).toMatchObject({
@@ -82,10 +84,6 @@ describe.each(KINDS)("hold among the steps of $kind", ({ kind, steps, running, h
       step: "engine.hold",
       runId: run.id,
     });
-    expect(
-      await ostler.test
-        .sql`select 1 from pgboss.job where name = 'runs' and state < 'completed' and data->>'runId' = ${run.id}`,
-    ).toEqual([]);
     expect(ostler.entered(node)).toEqual([`${steps[0].interface}.${steps[0].name}`]);
     await unhold([node]);
     await ostler.operationEnds(id);

@@ -1,6 +1,6 @@
 /** Freshness of leases by the local clock. */
 import { expect, test } from "vitest";
-import { isFresh } from "../../src/engine/jobs/leases.ts";
+import { Leases } from "../../src/engine/claims/leases.ts";
 
 test.each([
   { seconds: 0, fresh: true },
@@ -8,6 +8,9 @@ test.each([
   { seconds: 8.1, fresh: false },
   { seconds: 600, fresh: false },
 ])("lease that was renewed $seconds s ago is fresh: $fresh", ({ seconds, fresh }) => {
-  const job = { id: "00000000-0000-4000-8000-000000000000", retryCount: 0 };
-  expect(isFresh({ queue: "runs", job, heldAt: performance.now() - seconds * 1_000 })).toBe(fresh);
+  const leases = new Leases({} as never);
+  const claim = { id: "00000000-0000-4000-8000-000000000000", fence: 2 };
+  leases.hold(claim, performance.now() - seconds * 1_000);
+  expect(leases.isFresh(claim)).toBe(fresh);
+  expect(leases.isFresh({ ...claim, fence: 1 })).toBe(false);
 });

@@ -234,13 +234,12 @@ describe("timeout of a parked step", () => {
     const runId = (await ostler.run(id, node)).id;
     if (waitReason === "TIME")
       await sql`update attempts set deadline_at = (select wake_at from runs where id = ${runId}) where run_id = ${runId} and state = 'WAITING'`;
-    /** Moves every stored time of the node, its run and its job an hour into the past. */
+    /** Moves every stored time of the node and its run an hour into the past. */
     const hourPasses = async () => {
       const hour = sql`interval '1 hour'`;
       await sql`update nodes set maintenance_since = maintenance_since - ${hour} where id = ${node.id}`;
       await sql`update attempts set deadline_at = deadline_at - ${hour} where run_id = ${runId} and state = 'WAITING'`;
-      await sql`update runs set waiting_since = waiting_since - ${hour}, wake_at = wake_at - ${hour} where id = ${runId}`;
-      await sql`update pgboss.job set start_after = start_after - ${hour} where singleton_key = ${runId} and state < 'active'`;
+      await sql`update runs set waiting_since = waiting_since - ${hour}, wake_at = wake_at - ${hour}, due_at = due_at - ${hour} where id = ${runId}`;
     };
     const leftSeconds = async () => ((await ostler.run(id, node)).wakeAt?.getTime() ?? 0) / 1000 - Date.now() / 1000;
     return { node, id, hourPasses, leftSeconds };

@@ -59,8 +59,7 @@ async function waitInAnother(id: string, node: TestNode): Promise<void> {
 
 /** Ends the wait of the run. */
 async function wake(id: string, node: TestNode): Promise<void> {
-  await ostler.test.sql`update runs set wake_at = now() where id = ${(await ostler.run(id, node)).id}`;
-  await ostler.test.sql`update pgboss.job set start_after = now() where state < 'active'`;
+  await ostler.test.sql`update runs set wake_at = now(), due_at = now() where id = ${(await ostler.run(id, node)).id}`;
 }
 
 const entriesOf = (node: TestNode, step: string) => () => ostler.entered(node).filter((at) => at === step).length;

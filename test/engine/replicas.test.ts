@@ -53,7 +53,7 @@ describe("two processes", () => {
     const id = await ostler.begin("DEPLOY", [node]);
     await eventually("the step is entered", () => ostler.entered(node).includes("deploy.write_image"));
     await victim.kill();
-    await ostler.test.sql`update pgboss.job set heartbeat_on = now() + interval '1 day' where state = 'active'`;
+    await ostler.test.sql`update runs set lease_until = now() + interval '1 day' where lease_until is not null`;
     await ostler.another({ started: true, isAlone: true });
     await eventually(
       "the step is entered again",
@@ -197,21 +197,10 @@ describe("time without a process", () => {
     await first[Symbol.asyncDispose]();
     await ostler.test.sql`update attempts set deadline_at = now() - interval '20 hours' where finished_at is null`;
     await ostler.test
-      .sql`update runs set wake_at = now() - interval '20 hours' - ${early}::interval where finished_at is null`;
-    await ostler.test.sql`update pgboss.job set start_after = now() where name = 'runs' and state = 'created'`;
+      .sql`update runs set wake_at = now() - interval '20 hours' - ${early}::interval, due_at = now() where finished_at is null`;
     await ostler.engine.start();
     expect((await ostler.operationEnds(id)).state).toBe(state);
   });
-});
-
-test("run without a job gets one when a process starts [R-136]", async () => {
-  const node = await ostler.aNode().in("AVAILABLE").made();
-  const id = await ostler.begin("DEPLOY", [node]);
-  await ostler.test.sql`delete from pgboss.job where name = 'runs'`;
-  await ostler.test.sql`update runs set updated_at = now() - interval '5 minutes'`;
-  await ostler.engine.start();
-  expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
-  expect(await unsound(ostler)).toEqual([]);
 });
 
 test("connection loss: every database connection is closed while steps run, and no operation fails", async () => {

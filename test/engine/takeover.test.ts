@@ -6,6 +6,7 @@ import type { TestGate, TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnyCall } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
+import { claimDueRuns } from "../../src/store/run-claims.ts";
 import { lockRun } from "../../src/store/run-locks.ts";
 import { runStatement } from "../../src/store/postgres/statements.ts";
 
@@ -70,11 +71,13 @@ async function cleaning(driver: string, lab = ostler): Promise<{ readonly node: 
 }
 
 /** Lets the first owner's lease expire, though its process is alive and sends heartbeats in between. */
-const takenOver = (lab: typeof ostler, what: string, isSo: () => Promise<boolean> | boolean) =>
-  eventually(what, async () => {
-    await lab.leasesRunOut("first owners");
+async function takenOver(lab: typeof ostler, what: string, isSo: () => boolean): Promise<void> {
+  const owners = await lab.test.sql<{ owner: string }[]>`select distinct owner from runs where owner is not null`;
+  await eventually(what, async () => {
+    await lab.leasesRunOut(owners.map(({ owner }) => owner));
     return isSo();
   });
+}
 
 const entered = (count: number) => eventually(`the step is entered ${count} times`, () => entries.length === count);
 const token = () => entries.at(-1)?.callbackPath.split("/").at(-1) ?? "";
@@ -130,7 +133,7 @@ describe("takeover of a step that must not be interrupted", () => {
   });
 });
 
-describe("stale job of a parked run", () => {
+describe("claim of a parked run", () => {
   async function parkedRun() {
     const { node, id } = await cleaning("patient");
     gate.open();
@@ -138,40 +141,13 @@ describe("stale job of a parked run", () => {
     return { node, id, runId: (await ostler.run(id, node)).id };
   }
 
-  test.each([
-    { interrupt: "no", ask: async () => {} },
-    {
-      interrupt: "a stop",
-      ask: async (id: string) => void (await ostler.engine.stop(ALICE, { work: { operationId: id } })),
-    },
-  ])(
-    "stale job of a parked run with $interrupt interrupt ends itself, and the step is entered on time",
-    async ({ ask }) => {
-      const { node, id, runId } = await parkedRun();
-      await ask(id);
-      const early = await ostler.test.sql<
-        { id: string }[]
-      >`insert into pgboss.job (name, data, singleton_key, policy) values ('runs', ${ostler.test.sql.json({ runId })}, ${runId}, 'standard') returning id`;
-      await eventually(
-        "the job has ended",
-        async () => (await ostler.test.sql`select from pgboss.job where id = ${early[0]?.id ?? ""}`).length === 0,
-      );
-      expect(entries).toHaveLength(1);
-      expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
-      expect(await ostler.engine.receiveCallback(token(), { ok: true })).toBe("TAKEN");
-      await entered(2);
-      await ostler.engine.abort(ALICE, { work: { operationId: id } });
-      await ostler.operationEnds(id);
-    },
-  );
-
-  test("wait of a parked run is over at its time, and not before [R-701]", async () => {
+  test("claim of a parked run is possible at its time, and not before [R-701]", async () => {
     const { id, runId } = await parkedRun();
     // Within one transaction the time of the database stands still. The column keeps milliseconds.
     const isDue = (milliseconds: number) =>
       ostler.database.transaction(async (tx) => {
         const late = `${milliseconds} * interval '1 millisecond'`;
-        await runStatement(tx, `update runs set wake_at = now() + ${late} where id = $1`, [runId]);
+        await runStatement(tx, `update runs set due_at = now() + ${late} where id = $1`, [runId]);
         return (await lockRun(tx, runId))?.isDue;
       });
     expect([await isDue(60_000), await isDue(2), await isDue(-2)]).toEqual([false, false, true]);
@@ -179,35 +155,35 @@ describe("stale job of a parked run", () => {
     await ostler.operationEnds(id);
   });
 
-  test("only job of a parked run continues it, also if it comes before its time", async () => {
+  test("claim leaves a parked run whose wait was extended while it was locked, and the step is entered on time", async () => {
     const { id, runId } = await parkedRun();
-    await ostler.test.sql`update runs set wake_at = now() + interval '1 hour' where id = ${runId}`;
-    const [job] = await ostler.test.sql<{ count: number }[]>`
-      with own as (update pgboss.job set start_after = now() where singleton_key = ${runId} returning 1) select count(*)::int from own`;
-    expect(job).toEqual({ count: 1 });
+    await ostler.database.transaction(async (tx) => {
+      await lockRun(tx, runId);
+      await runStatement(tx, "update runs set due_at = now() where id = $1", [runId]);
+      // The claim skips the locked run, and looks again after the commit, which extends the wait.
+      await runStatement(tx, "update runs set due_at = now() + interval '10 minutes' where id = $1", [runId]);
+    });
+    const claimed = await claimDueRuns(ostler.database.reader, { limit: 10 });
+    expect(claimed).toEqual([]);
+    expect(entries).toHaveLength(1);
+    expect(await ostler.engine.receiveCallback(token(), { ok: true })).toBe("TAKEN");
     await entered(2);
     await ostler.engine.abort(ALICE, { work: { operationId: id } });
     await ostler.operationEnds(id);
   });
 });
 
-describe("job whose lease expired while its process was running", () => {
-  test("job whose lease expired while its process was running does not enter the step that was parked meanwhile", async () => {
+describe("lease that expired while its process was running", () => {
+  test("lease that expired while its process was running is renewed by it, and no other execution begins", async () => {
     const { node, id } = await cleaning("patient");
     await entered(1);
-    const { id: runId } = await ostler.run(id, node);
-    const jobs = () =>
-      ostler.test.sql<
-        { retries: number; state: string }[]
-      >`select retry_count as retries, state::text from pgboss.job where name = 'runs' and singleton_key = ${runId} order by created_on`;
-    await takenOver(ostler, "the job is fetched once more", async () =>
-      (await jobs()).some(({ retries, state }) => retries > 0 && state === "active"),
-    );
+    await ostler.leasesRunOut();
+    await eventually("the lease is renewed", async () => ((await ostler.run(id, node)).leaseUntil ?? 0) > new Date());
+    expect(await ostler.run(id, node)).toMatchObject({ fence: 1 });
     gate.open();
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
-    await eventually("the old job has ended", async () => (await jobs()).every(({ retries }) => retries === 0));
     expect(entries).toHaveLength(1);
-    expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
+    expect(await ostler.run(id, node)).toMatchObject({ owner: null, leaseUntil: null });
     await ostler.engine.abort(ALICE, { work: { operationId: id } });
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
   });

@@ -130,8 +130,7 @@ describe("reserved wait", () => {
     await lab.nodeBecomes(made, "CLEAN_WAIT");
     await first[Symbol.asyncDispose]();
     await lab.test.sql`update attempts set deadline_at = deadline_at - interval '1 day' where finished_at is null`;
-    await lab.test.sql`update runs set wake_at = wake_at - interval '1 day' where finished_at is null`;
-    await lab.test.sql`update pgboss.job set start_after = now() where name = 'runs' and state = 'created'`;
+    await lab.test.sql`update runs set wake_at = wake_at - interval '1 day', due_at = now() where finished_at is null`;
     await lab.engine.start();
     expect((await lab.operationEnds(id)).state).toBe("SUCCEEDED");
   });

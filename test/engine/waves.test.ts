@@ -35,16 +35,10 @@ async function waveBecomes(id: string, state: string, from: EngineUnderTest = os
   });
 }
 
-/** Waits until the timer of a pause has done its work. */
-async function pauseRunsDown(id: string): Promise<void> {
-  await eventually(
-    "the timer has fired",
-    async () =>
-      (
-        await ostler.test
-          .sql`select from pgboss.job where name = 'timers' and state < 'completed' and data->>'operationId' = ${id} and data->>'what' = 'WAVE'`
-      ).length === 0,
-  );
+/** Waits until another pause, which began later and is longer, has ended. */
+async function pausesRunDown(): Promise<void> {
+  const id = await deploy(await healthy().times(2), { sizes: [{ count: 1 }], pauseSeconds: 1 });
+  await ostler.operationEnds(id);
 }
 
 /** The run of the node has not started, and the node is unchanged. */
@@ -159,7 +153,7 @@ describe("next wave", () => {
     expect(await steer(id, "ADVANCE")).toEqual({ operationId: id, refusals: [] });
     await gates[0]?.arrivals();
     // The timer of the interrupted pause fires, and finds that the wave has started.
-    await pauseRunsDown(id);
+    await pausesRunDown();
     expect(await ostler.operation(id)).toMatchObject({ wave: 1, waveState: "RUNNING" });
     await expectUntouched(id, nodes.slice(2));
     await ostler.engine.abort(ALICE, { work: { operationId: id } });
@@ -374,9 +368,8 @@ describe("halt by request", () => {
     );
     await lab.engine.start();
     await eventually(
-      "the queue is empty",
-      async () =>
-        (await lab.test.sql`select 1 from pgboss.job where name = 'runs' and state < 'completed'`).length === 0,
+      "nothing is due",
+      async () => (await lab.test.sql`select from runs where due_at is not null`).length === 0,
     );
     expect(nodes.flatMap((node) => lab.entered(node))).toEqual([]);
     await lab.engine.steerWaves(ALICE, { operationId: id, action: "RESUME" });
@@ -407,7 +400,7 @@ describe("halt by request", () => {
     const id = await deploy(nodes, { sizes: [{ count: 1 }], pauseSeconds: 0.5 });
     await waveBecomes(id, "PAUSED");
     await steer(id, "HALT");
-    await pauseRunsDown(id);
+    await pausesRunDown();
     await expectUntouched(id, nodes.slice(1));
     expect((await ostler.operation(id)).waveState).toBe("HALTED");
     await steer(id, "ADVANCE");

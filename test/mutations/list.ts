@@ -120,9 +120,9 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M13",
     breaks: "a claim raises the fence, so that an earlier owner cannot write",
-    file: `${EXECUTION}/claim.ts`,
-    from: "const fence = run.fence + 1;",
-    to: "const fence = run.fence;",
+    file: "src/store/run-claims.ts",
+    from: "update runs set fence = fence + 1, lease_until = now() + ${LEASE} from lost",
+    to: "update runs set fence = fence + 0, lease_until = now() + ${LEASE} from lost",
     tests: ["test/engine/takeover.test.ts", "test/engine/sweep.test.ts", "test/engine/replicas.test.ts"],
   },
   {
@@ -192,9 +192,9 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M22",
     breaks: "only fresh leases let a process command a machine",
-    file: "src/engine/jobs/leases.ts",
-    from: "performance.now() - heldAt < FRESH_MS",
-    to: "performance.now() - heldAt < Number.POSITIVE_INFINITY",
+    file: "src/engine/claims/leases.ts",
+    from: "performance.now() - lease.heldAt < FRESH_MS",
+    to: "performance.now() - lease.heldAt < Number.POSITIVE_INFINITY",
     tests: ["test/engine/leases.test.ts"],
   },
   {

@@ -4,7 +4,8 @@
  * starts once more on the new release's data, as after a rollback. The new release adds a migration with a column.
  * Finally nothing is lost, doubled or illegal.
  *
- * Options: --from <commit> --nodes 1000. Needs the history of the repository. Prints a line per check, and finally `N
+ * Options: --from <commit> --nodes 1000. Without `--from`, the older release is the last commit. Needs the history of the
+ * repository. Prints a line per check, and finally `N
  * passed, N failed`.
  */
 import { execFileSync } from "node:child_process";
@@ -19,7 +20,7 @@ import { commission, entered, follow, operationOf, register, scratch, startRepli
 import type { Replica } from "./lab.ts";
 
 const { values } = parseArgs({
-  options: { from: { type: "string", default: "c03df33" }, nodes: { type: "string", default: "1000" } },
+  options: { from: { type: "string", default: "HEAD" }, nodes: { type: "string", default: "1000" } },
 });
 const NODES = Number(values.nodes);
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));

@@ -25,17 +25,6 @@ describe("connection loss by error code", () => {
     expect(isConnectionLoss(new Error("the query failed", { cause: coded(code) }))).toBe(true);
   });
 
-  test.each([
-    "Connection terminated unexpectedly",
-    "Connection terminated due to connection timeout",
-    "Query read timeout",
-    "timeout exceeded when trying to connect",
-  ])(`connection error "%s", which the queue's driver reports without a code, is a loss`, (message) => {
-    expect(isConnectionLoss(new Error(message))).toBe(true);
-    expect(isConnectionLoss(new Error("the job failed", { cause: new Error(message) }))).toBe(true);
-    expect(isConnectionLoss(new Error(`The driver reported: ${message}`))).toBe(false);
-  });
-
   test("connection error of several addresses is a loss if each one is", () => {
     expect(
       isConnectionLoss(

@@ -120,6 +120,6 @@ test("connection loss of another connection fails a transaction that learned of 
     );
   const before = await pid();
   const refused = Object.assign(new Error("sorry, too many clients already"), { code: "53300" });
-  await expect(database.withStartLock(() => Promise.reject(refused))).rejects.toThrow("too many clients");
+  await expect(database.transaction(() => Promise.reject(refused))).rejects.toThrow("too many clients");
   expect(await pid()).toBe(before);
 });

@@ -11,9 +11,9 @@ import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 
 test.each([
-  { writers: 4, pools: { writers: 4, readers: 2, snapshots: 3, queue: 3 }, serving: 14, working: 8 },
-  { writers: 20, pools: { writers: 20, readers: 10, snapshots: 3, queue: 5 }, serving: 40, working: 26 },
-  { writers: 200, pools: { writers: 200, readers: 100, snapshots: 3, queue: 10 }, serving: 315, working: 211 },
+  { writers: 4, pools: { writers: 4, readers: 2, snapshots: 3, claims: 2 }, serving: 13, working: 7 },
+  { writers: 20, pools: { writers: 20, readers: 10, snapshots: 3, claims: 2 }, serving: 37, working: 23 },
+  { writers: 200, pools: { writers: 200, readers: 100, snapshots: 3, claims: 2 }, serving: 307, working: 203 },
 ])(
   "pools with $writers writers have $serving connections in all, and $working without request serving",
   ({ writers, pools, serving, working }) => {

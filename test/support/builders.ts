@@ -192,7 +192,7 @@ export interface EngineUnderTest extends AsyncDisposable {
   foldedLog(): Promise<Record<string, NodeState>>;
   /** State of every node, by name. */
   nodeStates(): Promise<Record<string, NodeState>>;
-  /** Every row of every table of ours, and the queue's jobs. The log of changes follows from them. */
+  /** Every row of every table, without leases, which are renewed. The log of changes follows from them. */
   dump(): Promise<readonly string[]>;
   /** Rows that are not as they were, before and after: to show that something wrote nothing. */
   changesSince(dump: readonly string[]): Promise<readonly string[]>;
@@ -204,8 +204,8 @@ export interface EngineUnderTest extends AsyncDisposable {
    * How many statements wait for a lock just now. Not asked in a transaction, in which the first answer would be kept.
    */
   waitingForLocks(): Promise<number>;
-  /** Makes the leases of all jobs that are held run out now, as if their owner had been silent for a minute. */
-  leasesRunOut(of?: "all" | "first owners"): Promise<void>;
+  /** Makes leases run out now, those of all replicas or of some, as if these had been silent for a minute. */
+  leasesRunOut(owners?: readonly string[]): Promise<void>;
 }
 
 /** Names the journal for drivers that are made from now on, here and in `another`. */
@@ -302,13 +302,12 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
     >`select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE' and table_name not in ('clock', 'change_inbox', 'changes', 'change_position')`;
     const rows: string[] = [];
     for (const { name } of tables) {
-      const found = await test.sql<{ row: unknown }[]>`select to_jsonb(t) as row from ${test.sql(name)} t`;
+      const found = await test.sql<
+        { row: unknown }[]
+      >`select to_jsonb(t) - 'lease_until' as row from ${test.sql(name)} t`;
       rows.push(...found.map(({ row }) => `${name} ${JSON.stringify(row)}`));
     }
-    const jobs = await test.sql<
-      { row: unknown }[]
-    >`select jsonb_build_array(id, name, state, data) as row from pgboss.job`;
-    return [...rows, ...jobs.map(({ row }) => `job ${JSON.stringify(row)}`)];
+    return rows;
   }
 
   const wholeJournal = (): Entry[] => {
@@ -407,13 +406,9 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
       );
       return rows.length;
     },
-    async leasesRunOut(of = "all") {
-      const held = await test.sql<{ id: string }[]>`
-        select id from pgboss.job where state = 'active' and (${of === "all"} or retry_count = 0)`;
-      // One statement for each job, which holds no other lock. pg-boss deletes expired jobs in any order, in one
-      // statement, so one that locks several jobs runs into a deadlock with it.
-      for (const { id } of held)
-        await test.sql`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where id = ${id} and state = 'active' and (${of === "all"} or retry_count = 0)`;
+    async leasesRunOut(owners) {
+      await test.sql`update operations set lease_until = lease_until - interval '1 minute' where finished_at is null and lease_until is not null`;
+      await test.sql`update runs set lease_until = lease_until - interval '1 minute' where owner is not null and (${owners === undefined} or owner = any(${[...(owners ?? [])]}))`;
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };

@@ -11,7 +11,7 @@ export interface EngineProcess extends AsyncDisposable {
   kill(): Promise<void>;
 }
 
-/** Starts one on a database; resolves when it takes work. `isAlone`: it takes the jobs of dead processes at once. */
+/** Starts one on a database; resolves when it takes work. `isAlone`: it takes the runs of dead processes at once. */
 export async function startEngineProcess(
   connection: Connection,
   journalFile: string,

@@ -1,4 +1,4 @@
-/** The order in which nodes begin: jobs that a worker fetches together are claimed in any order. */
+/** The order in which nodes begin: runs that a replica claims together begin in any order. */
 import { expect } from "vitest";
 
 /** Expects that nodes began in an order, of which up to `together` may have begun at the same time. */

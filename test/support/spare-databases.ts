@@ -57,7 +57,7 @@ async function restoration(sql: Sql): Promise<string> {
   const tables = await sql<{ name: string; isRoot: boolean }[]>`
     select format('%I.%I', nspname, relname) as name, relkind = 'p' as "isRoot"
     from pg_class c join pg_namespace n on n.oid = relnamespace
-    where relkind in ('r', 'p') and nspname in ('public', 'pgboss')`;
+    where relkind in ('r', 'p') and nspname = 'public'`;
   const emptied: string[] = [];
   const steps: string[] = [];
   for (const { name, isRoot } of tables) {

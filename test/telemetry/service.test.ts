@@ -54,7 +54,7 @@ describe("metrics", () => {
       (await newestCursor(ostler.database.reader)).position,
     );
     expect(metrics.get("ostler_steps_in_progress")).toBe(0);
-    expect(metrics.get('ostler_queue_jobs_in_hand{queue="runs"}')).toBe(0);
+    expect(metrics.get('ostler_claims_in_hand{kind="run"}')).toBe(0);
     expect(metrics.get("ostler_run_takeovers_total")).toBe(0);
     expect(metrics.get("ostler_stream_lag_seconds_count")).toBeGreaterThan(0);
     expect(metrics.get("ostler_database_up")).toBe(1);
@@ -166,14 +166,14 @@ test("a run taken over in the middle of a step is counted and logged as a takeov
       ).node.currentRun?.currentStep?.name === "collect_inventory",
   );
   await other[Symbol.asyncDispose]();
-  await ostler.test.sql`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where state = 'active'`;
+  await ostler.test.sql`update runs set lease_until = lease_until - interval '1 minute' where lease_until is not null`;
   await ostler.engine.start();
   const metrics = await eventually("the run is taken over", async () => {
     const samples = await scraped(ostler.url);
     return samples.get("ostler_run_takeovers_total") === 1 && samples;
   });
   expect(metrics.get('ostler_runs_started_total{purpose="work"}')).toBe(0);
-  expect(metrics.get('ostler_queue_jobs_in_hand{queue="runs"}')).toBe(1);
+  expect(metrics.get('ostler_claims_in_hand{kind="run"}')).toBe(1);
   expect(linesOf(ostler)).toContainEqual(
     expect.objectContaining({
       level: "warn",

@@ -75,12 +75,7 @@ export async function storeOperations(
   transaction.afterCommit(() => knownPlans.add([...new Set(hashes)]));
   await insertRuns(tx, rowsOf(made, hashes));
   const runs = made.flatMap((one) => one.runs);
-  const started = runs.filter(({ start }) => start.waitReason === "CONCURRENCY");
-  await context.queue.enqueue(
-    transaction,
-    started.map(({ runId }) => runId),
-  );
-  if (started.length < runs.length) transaction.afterCommit(context.nudge);
+  if (runs.some(({ start }) => start.waitReason !== "CONCURRENCY")) transaction.afterCommit(context.nudge);
   return made.map(({ operationId, runs: own }) => ({
     operationId,
     runIds: new Map(own.map(({ node, runId }) => [node.id, runId])),

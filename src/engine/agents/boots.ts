@@ -66,7 +66,7 @@ export async function leased({ transact }: AgentParts, given: string): Promise<v
  * install again, and finds it. Another boot of the agent on the node makes the token invalid.
  */
 export async function callHome(
-  { reader, transact, queue, log }: AgentParts,
+  { reader, transact, log }: AgentParts,
   token: string,
   given: StoredJson,
 ): Promise<boolean> {
@@ -84,7 +84,7 @@ export async function callHome(
     if (!(await putHome(tx, id, body))) return true;
     const now = await agentSessionById(tx, id);
     if (locked?.finishedAt === null && now?.session.task === null)
-      await deliverCallback(transaction, queue, locked, { home: body });
+      await deliverCallback(transaction, locked, { home: body });
     transaction.afterCommit(() =>
       log.info({ node: run.nodeName, runId: run.id }, `the installed system of node ${run.nodeName} has reported`),
     );

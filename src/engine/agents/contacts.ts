@@ -85,7 +85,7 @@ export class AgentContacts {
       if (task?.id !== result.task) return "NOT_CURRENT";
       const redactor = await redactorOf(tx, now, bearer, task);
       const body = redactor.json(JSON.parse(JSON.stringify(result)) as StoredJson);
-      if (!(await deliverCallback(transaction, this.#parts.queue, run, body))) return "RETRY";
+      if (!(await deliverCallback(transaction, run, body))) return "RETRY";
       await putTask(tx, now.session.id, null, { id: task.id, key: task.key });
       return "TAKEN";
     });
@@ -99,7 +99,7 @@ export class AgentContacts {
       if (!(await fixAgent(tx, session.id, report.instance, identityOf(report)))) return false;
       // Read under the lock: a step that has assigned a task meanwhile waits for its result, not for the contact.
       const now = await agentSessionById(tx, session.id);
-      if (locked && now?.session.task === null) await deliverCallback(transaction, this.#parts.queue, locked, CONTACT);
+      if (locked && now?.session.task === null) await deliverCallback(transaction, locked, CONTACT);
       transaction.afterCommit(() =>
         this.#parts.log.info(
           { node: run.nodeName, runId: run.id, session: session.id, version: report.version },

@@ -76,7 +76,7 @@ export async function discoverNodes(
     if (refusals.length > 0) return { operationId: null, addresses: [], refusals, replayed: false };
     if (request.dryRun) return { operationId: null, addresses, refusals: [], replayed: false };
     const admitted = { caller, request, login, addresses, clusterId, inputHash };
-    const operationId = await storeDiscovery(transaction, context, admitted);
+    const operationId = await storeDiscovery(transaction, admitted);
     return { operationId, addresses, refusals: [], replayed: false };
   };
   return admitOnce(() => context.transact(admit));
@@ -105,7 +105,6 @@ interface AdmittedDiscovery {
 
 async function storeDiscovery(
   transaction: Transaction,
-  { queue }: EngineContext,
   { caller, request, login: { settings, secrets }, addresses, clusterId, inputHash }: AdmittedDiscovery,
 ): Promise<string> {
   const id = randomUUID();
@@ -131,7 +130,6 @@ async function storeDiscovery(
   ]);
   await insertDiscoveries(transaction.tx, id, addresses);
   if (Object.keys(secrets).length > 0) await putDiscoverySecrets(transaction.tx, id, secrets);
-  await queue.enqueueDiscovery(transaction, id);
   return id;
 }
 

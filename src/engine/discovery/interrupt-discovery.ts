@@ -7,6 +7,7 @@ import {
   firstFailedDiscovery,
   skipQueuedDiscoveries,
 } from "../../store/discoveries.ts";
+import { takeStopsOver } from "../../store/due-operations.ts";
 import {
   finishOperation,
   interruptOperation,
@@ -79,15 +80,9 @@ export async function stopDiscovery(
     if (!operation) return refuseRequest(unknownOperation(operationId));
     const answer = { operationId, results: [], refusals: [], replayed: false };
     if (operation.finishedAt) return answer;
-    if (operation.interrupt !== "STOP")
-      await interruptOperation(transaction.tx, operationId, {
-        interrupt: "STOP",
-        interruptBy: caller.actor,
-        interruptReason: request.reason ?? null,
-      });
+    const stop = { interrupt: "STOP", interruptBy: caller.actor, interruptReason: request.reason ?? null } as const;
+    if (operation.interrupt !== "STOP") await interruptOperation(transaction.tx, operationId, stop, timeoutOf(request));
     if (operation.startedAt === null) await finishDiscovery(transaction, { id: operationId, interrupt: "STOP" });
-    else if (operation.interrupt === null)
-      await context.queue.timer(transaction, { operationId, what: "STOP" }, timeoutOf(request));
     return answer;
   });
 }
@@ -116,7 +111,8 @@ async function forecastDiscovery(
 export async function stopDiscoveryTimeout(context: EngineContext, operationId: string): Promise<void> {
   await context.transact(async (transaction) => {
     const operation = await lockOperation(transaction.tx, operationId);
-    if (operation && !operation.finishedAt) await finishDiscovery(transaction, operation);
+    const { isWhole } = await takeStopsOver(transaction.tx, operationId);
+    if (isWhole && operation && !operation.finishedAt) await finishDiscovery(transaction, operation);
   });
 }
 

@@ -1,12 +1,12 @@
 /**
- * Works on discoveries: one job of the queue is the rest of one discovery. Its addresses are probed concurrently, each
- * within a time limit. Each result is stored at once in a transaction of its own, so that a replica that takes the job
- * over probes only the remaining addresses.
+ * Works on discoveries: a claim is for the rest of one discovery. Its addresses are probed concurrently, each
+ * within a time limit. Each result is stored at once in a transaction of its own, so that a replica that takes the
+ * discovery over probes only the remaining addresses.
  *
  * Two replicas may probe the same address, if the first was taken for dead: a probe changes nothing, and only the
  * result that finds its row still queued counts. The work ends early by an abort, which has ended the operation
  * already; by a stop, after which running probes end; and by the shutdown of the replica, which cancels them and hands
- * the job back.
+ * the discovery on.
  */
 import { validate } from "../../drivers/issues.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
@@ -37,7 +37,7 @@ export class Prober {
     this.#parts = parts;
   }
 
-  /** Works on a discovery; false if it is handed back unfinished. */
+  /** Works on a discovery; false if it is handed on unfinished. */
   async run(operationId: string): Promise<boolean> {
     if (this.#isDraining) return false;
     const cancel = new AbortController();
@@ -57,7 +57,7 @@ export class Prober {
     }
   }
 
-  /** From now on discoveries are handed back, with the running ones. */
+  /** From now on discoveries are handed on, with the running ones. */
   drain(): void {
     this.#isDraining = true;
     for (const cancel of this.#running) cancel.abort(new Error("The service is shutting down."));

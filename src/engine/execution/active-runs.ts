@@ -7,8 +7,8 @@ import type { Log } from "../../log.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
 import type { PlannedStep } from "../../store/records.ts";
+import type { Claim } from "../../store/run-claims.ts";
 import { interruptsOf } from "../../store/runs.ts";
-import type { Claim } from "../../store/runs.ts";
 import type { ClaimedRun } from "./claimed-run.ts";
 
 export interface StepSignals {
@@ -67,10 +67,10 @@ export class ActiveRuns {
   }
 
   /** Keeps the run until its execution has ended. */
-  async track(runId: string, execution: Promise<void>): Promise<void> {
+  async track({ id: runId, fence }: Claim, execution: Promise<void>): Promise<void> {
     const ending = execution.finally(() => this.#runs.delete(runId));
     this.#runs.set(runId, {
-      fence: 0,
+      fence,
       cancel: new AbortController(),
       abandon: new AbortController(),
       kill: new AbortController(),
@@ -116,14 +116,13 @@ export class ActiveRuns {
     setTimeout(() => abandon.abort(), graceMs).unref();
   }
 
-  /** Cancels the steps of all runs, and waits for none of them. Returns their claims. */
-  release(): readonly Claim[] {
+  /** Cancels the steps of all runs, and waits for none of them. */
+  release(): void {
     this.#isReleased = true;
     for (const { cancel, abandon } of this.#runs.values()) {
       cancel.abort(new Error("The process is shutting down."));
       abandon.abort();
     }
-    return [...this.#runs].map(([id, { fence }]) => ({ id, fence }));
   }
 
   close(): void {

@@ -11,6 +11,7 @@ import { latestAttempt, newAttempt } from "../../store/attempts.ts";
 import type { TimedAttempt } from "../../store/attempts.ts";
 import { lockNodes } from "../../store/nodes.ts";
 import type { PlannedStep, WaitReason } from "../../store/records.ts";
+import { PRIORITY } from "../../store/run-claims.ts";
 import type { ClaimedRunChange } from "../../store/runs.ts";
 import { readSite } from "../../store/site.ts";
 import { isHold } from "../plans/reserved-steps.ts";
@@ -35,8 +36,7 @@ export async function passBoundary(context: RunContext, position: number): Promi
       return completeRun(context, position);
     case "GO_ON":
       if (!environment.isDraining()) return beginStep(context, position, 1);
-      ledger.changeRun({ position, leg: claimed.leg, owner: null });
-      ledger.endJob(claimed.job, 0);
+      ledger.changeRun({ position, leg: claimed.leg, owner: null, dueAt: ledger.now, priority: PRIORITY.begun });
       return RELEASE;
   }
 }
@@ -161,7 +161,7 @@ async function slotWanted({ ledger, claimed }: RunContext, step: PlannedStep): P
 }
 
 /**
- * Parks a run between two steps. It has no job until the end of its wait wakes it. Between two phases the node waits at
+ * Parks a run between two steps, until the end of its wait wakes it. Between two phases the node waits at
  * rest, where the route has such a state.
  */
 function parkBetween(
@@ -181,24 +181,25 @@ function parkBetween(
 
 /** Parked for a number of seconds; null: until a request or a free slot wakes it. */
 export function parked(ledger: Ledger, waitReason: WaitReason, seconds: number | null): ClaimedRunChange {
+  const wakeAt = seconds === null ? null : new Date(ledger.now.getTime() + seconds * 1000);
   return {
     state: "WAITING",
     owner: null,
     waitReason,
     waitingSince: ledger.now,
-    wakeAt: seconds === null ? null : new Date(ledger.now.getTime() + seconds * 1000),
+    wakeAt,
+    dueAt: wakeAt,
+    priority: PRIORITY.begun,
   };
 }
 
-/** Leaves the run without a job. */
-function releaseParked({ environment, ledger, claimed }: RunContext): Release {
-  ledger.endJob(claimed.job);
+function releaseParked({ environment, ledger }: RunContext): Release {
   ledger.wakeIfStopped();
   ledger.afterCommit(environment.nudge);
   return RELEASE;
 }
 
-/** During a hold the run has neither slots nor a job. */
+/** During a hold the run has no slots. */
 function beginHold(context: StepContext): Release {
   const { ledger, claimed, step, attempt } = context;
   claimed.position = attempt.step;

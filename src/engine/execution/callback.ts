@@ -9,6 +9,7 @@ import type { StoredJson } from "../../store/records.ts";
 import { countRejectedCallbacks, recordRejectedCallback } from "../../store/rejected-callbacks.ts";
 import { attemptsUnderWay, updateAttempt } from "../../store/attempts.ts";
 import { plansByHashes } from "../../store/plans.ts";
+import { PRIORITY, wakeRuns } from "../../store/run-claims.ts";
 import { lockRun } from "../../store/run-locks.ts";
 import { runsByIds, updateRun } from "../../store/runs.ts";
 import type { RejectedCallbackKind } from "../../store/rejected-callbacks.ts";
@@ -25,7 +26,7 @@ type Rejection = Exclude<RejectedCallbackKind, "STRANGER">;
 /** `UNKNOWN`: there is no such run. Only `TAKEN` changes the run. */
 export type CallbackAnswer = "TAKEN" | Rejection | "UNKNOWN";
 
-export type CallbackParts = Pick<EngineContext, "transact" | "queue" | "log"> & { readonly reader: Reader };
+export type CallbackParts = Pick<EngineContext, "transact" | "log"> & { readonly reader: Reader };
 
 type RunSecret = Pick<RunRow, "id" | "callbackSecret">;
 
@@ -64,7 +65,7 @@ interface Received {
 }
 
 export async function receiveCallback(
-  { reader, transact, queue, log }: CallbackParts,
+  { reader, transact, log }: CallbackParts,
   token: string,
   body: StoredJson,
 ): Promise<CallbackAnswer> {
@@ -79,7 +80,7 @@ export async function receiveCallback(
     const { tx } = transaction;
     const run = await lockRun(tx, runId);
     if (!run) return { answer: "UNKNOWN" };
-    if (!isForOpenStep(run, given) || !(await deliverCallback(transaction, queue, run, body))) {
+    if (!isForOpenStep(run, given) || !(await deliverCallback(transaction, run, body))) {
       const kind = rejectionOf(run, given);
       return { answer: kind, rejected: await recordRejected(transaction, run, kind) };
     }
@@ -93,20 +94,14 @@ export async function receiveCallback(
  * Gives a callback to the present entry of the step that a locked run is at, and wakes it if it waits for one. False:
  * no step is under way, or this entry has got a callback.
  */
-export async function deliverCallback(
-  transaction: Transaction,
-  queue: CallbackParts["queue"],
-  run: RunRow,
-  body: StoredJson,
-): Promise<boolean> {
-  const { tx } = transaction;
+export async function deliverCallback({ tx }: Transaction, run: RunRow, body: StoredJson): Promise<boolean> {
   if (run.finishedAt !== null || run.openGeneration === null) return false;
   const attempt = (await attemptsUnderWay(tx, [run.id])).get(run.id);
   if (!attempt || (attempt.state !== "RUNNING" && attempt.state !== "WAITING")) return false;
   // Null in the database means that there was no callback.
   await updateAttempt(tx, attempt, { callback: body ?? {} });
   await updateRun(tx, run.id, { openGeneration: null });
-  if (run.state === "WAITING" && run.waitReason === "CALLBACK") await queue.wake(transaction, run.id);
+  if (run.state === "WAITING" && run.waitReason === "CALLBACK") await wakeRuns(tx, [run.id], PRIORITY.woken);
   return true;
 }
 

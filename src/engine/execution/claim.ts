@@ -1,6 +1,6 @@
 /**
- * Claims a run for this process: raises the fence, so that an earlier holder can write no more, and decides how the run
- * continues. With its first claim a run is no longer QUEUED, and its node enters the first phase. A parked step is
+ * Takes up a run that this process has claimed, and decides how it continues. The claim has raised the fence, so that an
+ * earlier holder can write no more. With its first claim a run is no longer QUEUED, and its node enters the first phase. A parked step is
  * entered again. A step whose process died is entered again, or fails if it must not run twice or has ended three
  * processes.
  */
@@ -19,10 +19,20 @@ import type { NodeRow, Secrets } from "../../store/nodes.ts";
 import { DEADLINE_TOLERANCE_MS } from "../../store/parked-runs.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import type { Plan } from "../../store/records.ts";
+import type { Claim } from "../../store/run-claims.ts";
 import type { LockedRun } from "../../store/run-locks.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { beginStep, enterAgain, maintenanceSince, parked, passBoundary } from "./boundary.ts";
-import { NOTHING_INSTALLED, RELEASE, isLeftAlone, moveNode, openContext, resume, toFailure } from "./claimed-run.ts";
+import {
+  NOTHING_INSTALLED,
+  RELEASE,
+  isClaimedBy,
+  isLeftAlone,
+  moveNode,
+  openContext,
+  resume,
+  toFailure,
+} from "./claimed-run.ts";
 import type {
   ClaimedRun,
   InstalledImage,
@@ -35,18 +45,15 @@ import { beginAbort, failRun } from "./end-run.ts";
 import { NeedsOwnTransactionError } from "./ledger.ts";
 import type { Ledger } from "./ledger.ts";
 import { nextPosition, stepLabel } from "../plans/plan.ts";
-import type { HeldJob } from "../jobs/leases.ts";
-import type { Queue } from "../jobs/queue.ts";
 import { isHold, isReservedWait } from "../plans/reserved-steps.ts";
 import { openMachine } from "./machine.ts";
 import type { Machine } from "./machine.ts";
 import { failStep, giveUpStep, isCancelledBy, settleAbort } from "./settle-step.ts";
 import { UNKNOWN_CONDITION } from "../scheduling/abort-outcome.ts";
+import { interruptOf } from "../scheduling/waiting-runs.ts";
 import type { Transaction } from "../transaction.ts";
-import { endedByStop, interruptOf } from "../scheduling/waiting-runs.ts";
 
 export interface ClaimParts extends RunEnvironment {
-  readonly queue: Queue;
   readonly registry: Registry;
   readonly observer: Observer;
   /** True if this process began the attempt in a claim that was not acknowledged, and so never entered it. */
@@ -128,23 +135,29 @@ async function readInstalled(tx: Tx, runs: readonly LockedRun[]): Promise<(run: 
       : NOTHING_INSTALLED;
 }
 
-/** Claims the run of a job. `reads`: undefined if the run has ended. */
+/** Takes up a claimed run. `reads`: undefined if the run has ended. */
 export async function claimRun(
   parts: ClaimParts,
   ledger: Ledger,
-  job: HeldJob,
+  { fence }: Claim,
   reads: ClaimReads | undefined,
 ): Promise<RunDirective> {
-  if (!reads || (await isStaleJob(parts, ledger, job, reads))) {
-    ledger.endJob(job);
+  const { run } = ledger;
+  if (!reads || !isClaimedBy({ fence }, run)) return RELEASE;
+  // What made it due was withdrawn since: its start, or the end of its wait.
+  if (run.owner === null && !run.isDue) {
+    ledger.changeRun({});
     return RELEASE;
   }
-  const { run } = ledger;
+  // It was woken by an interrupt that was withdrawn since.
+  if (run.state === "HOLDING" && interruptOf(run, run.operationInterrupt) === null) {
+    ledger.changeRun({ dueAt: null });
+    return RELEASE;
+  }
   const { node, plan, attempt, installed } = reads;
-  const fence = run.fence + 1;
   ledger.changeRun({
-    fence,
-    owner: job.id,
+    owner: parts.replica,
+    dueAt: null,
     state: "RUNNING",
     startedAt: run.startedAt ?? ledger.now,
     wakeAt: null,
@@ -160,7 +173,7 @@ export async function claimRun(
     ),
   );
   const machine = "problem" in opened ? unusableMachine(node) : opened;
-  const claimed: ClaimedRun = { run, fence, job, plan, node, leg: run.leg, position: run.position, machine, installed };
+  const claimed: ClaimedRun = { run, fence, plan, node, leg: run.leg, position: run.position, machine, installed };
   const context = openContext(parts, ledger, claimed);
   if ("problem" in opened)
     return failRun(context, attempt ?? null, {
@@ -169,16 +182,6 @@ export async function claimRun(
       retryable: false,
     });
   return continueRun(parts, context, attempt);
-}
-
-async function isStaleJob(parts: ClaimParts, ledger: Ledger, job: HeldJob, reads: ClaimReads): Promise<boolean> {
-  const { run } = ledger;
-  return (
-    (run.state === "QUEUED" && run.waitReason !== "CONCURRENCY") ||
-    isParkedWithoutJob(run) ||
-    (await isEarly(parts, ledger, job, reads)) ||
-    (await isHeldByOtherJob(parts, run, job))
-  );
 }
 
 /** Continues where the run was parked, released or lost. */
@@ -246,14 +249,14 @@ const MAINTENANCE_LOOK_SECONDS = 60;
 /** Continues a parked step of a node in maintenance, except that its time is never over. */
 function wakeInMaintenance(context: TimedContext, stoodFrom: Date): RunDirective {
   const { ledger, claimed, attempt } = context;
-  const { run, job } = claimed;
+  const { run } = claimed;
   const deadlineAt = new Date(attempt.deadlineAt.getTime() + ledger.now.getTime() - stoodFrom.getTime());
   ledger.changeAttempt(attempt, { deadlineAt });
   const staysParked = run.waitReason === "CALLBACK" || (run.waitReason === "TIME" && isWokenByDeadline(run, attempt));
   if (staysParked && attempt.callback === null) {
     const left = Math.max(0, ((run.wakeAt ?? ledger.now).getTime() - stoodFrom.getTime()) / 1000);
-    ledger.changeRun(parked(ledger, run.waitReason ?? "TIME", left));
-    ledger.endJob(job, Math.max(left, MAINTENANCE_LOOK_SECONDS));
+    const dueAt = new Date(ledger.now.getTime() + Math.max(left, MAINTENANCE_LOOK_SECONDS) * 1000);
+    ledger.changeRun({ ...parked(ledger, run.waitReason ?? "TIME", left), dueAt });
     return RELEASE;
   }
   resume(context);
@@ -310,7 +313,7 @@ async function recoverAbort(context: RunContext, attempt: AttemptRow | null): Pr
   if (recoveries < RECOVERIES_MAX) return directive;
   const step = stepLabel(claimed.plan.steps[attempt.step]);
   const tearDownError = `${step} could not be undone: the process that undid it ended ${recoveries} times`;
-  const held = { ...context, claimed: { ...claimed, run: { ...claimed.run, owner: claimed.job.id } } };
+  const held = { ...context, claimed: { ...claimed, run: { ...claimed.run, owner: context.environment.replica } } };
   const left = { ...UNKNOWN_CONDITION, mayBeWorking: isLeftAlone(directive), tearDownError };
   return settleAbort(held, directive, { left, mayCutPower: false });
 }
@@ -347,41 +350,4 @@ function unusableMachine(node: NodeRow): Machine {
 /** False if the step was due before its deadline, and only the lack of a worker made it late. */
 function isWokenByDeadline(run: RunRow, attempt: AttemptRow): boolean {
   return run.wakeAt === null || run.wakeAt.getTime() >= attempt.deadlineAt.getTime() - DEADLINE_TOLERANCE_MS;
-}
-
-/**
- * On hold or waiting for a slot. Such a run has no job: one that arrives is stale unless an interrupt was requested.
- */
-function isParkedWithoutJob(run: LockedRun): boolean {
-  return (run.state === "HOLDING" || run.waitFor !== null) && interruptOf(run, run.operationInterrupt) === null;
-}
-
-/**
- * True if the run is parked until later and has another job, for that time. This one then belongs to an earlier
- * execution whose lease expired while it was still running, or it woke the run after another job had. A callback or an
- * interrupt brings the other job forward. A job without another one is never early: the clocks of two transactions may
- * differ by a step of the server's clock, and the run must not lose its last job.
- */
-async function isEarly(
-  { queue }: ClaimParts,
-  ledger: Ledger,
-  job: HeldJob,
-  { plan, attempt }: ClaimReads,
-): Promise<boolean> {
-  const { transaction, run } = ledger;
-  if (run.isDue || run.state !== "WAITING" || (await isInterruptedNow(ledger, plan))) return false;
-  return (attempt?.callback ?? null) === null && queue.hasOtherJob(transaction, run.id, job);
-}
-
-/** True if an interrupt ends the parked run now rather than at the end of its step. */
-async function isInterruptedNow({ transaction, run }: Ledger, plan: Plan): Promise<boolean> {
-  const interrupt = interruptOf(run, run.operationInterrupt);
-  if (interrupt !== "ABORT") return interrupt === "STOP" && (await endedByStop(transaction.tx, [run])).length > 0;
-  const step = plan.steps[run.position];
-  return run.waitReason === "RETRY" || !step || isCancelledBy(interrupt, step, run);
-}
-
-/** A run that was woken while its job was fetched has two jobs. The first one runs it, the other ends. */
-async function isHeldByOtherJob({ queue }: ClaimParts, run: RunRow, job: HeldJob): Promise<boolean> {
-  return run.state === "RUNNING" && run.owner !== null && run.owner !== job.id && queue.isHeld(run.owner);
 }

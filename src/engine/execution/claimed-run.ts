@@ -30,7 +30,6 @@ import type { Fault } from "./driver-result.ts";
 import { faultEnd, reached } from "../../store/node-faults.ts";
 import type { Ledger } from "./ledger.ts";
 import { sentence } from "../../runtime/text.ts";
-import type { HeldJob } from "../jobs/leases.ts";
 import type { Machine } from "./machine.ts";
 
 /** The image and the user data that a run installs; null without them. */
@@ -46,7 +45,6 @@ export interface ClaimedRun {
   /** As of its last lock. */
   readonly run: LockedRun;
   readonly fence: number;
-  readonly job: HeldJob;
   readonly plan: Plan;
   readonly machine: Machine;
   readonly installed: InstalledImage;
@@ -58,6 +56,8 @@ export interface ClaimedRun {
 
 /** The parts of the process that a boundary uses. */
 export interface RunEnvironment {
+  /** Identifies this process. */
+  readonly replica: string;
   /** Wakes the slot scheduler. */
   readonly nudge: () => void;
   /** How long a step may take to end after its signal fired. */
@@ -130,7 +130,7 @@ export function isLeftAlone({
   return ignoredSignal || (step.interruptible === "AT_BOUNDARY" && !isStepOver);
 }
 
-/** Nothing: the run ended, is parked, or was released for another process. The job is over. */
+/** Nothing: the run ended, is parked, or was released for another process. */
 export interface Release {
   readonly kind: "RELEASE";
 }

@@ -15,11 +15,10 @@ import type { Fault } from "./driver-result.ts";
 import { faultChange, faultEnd } from "../../store/node-faults.ts";
 
 export function finishRun(
-  { ledger, claimed }: RunContext,
+  { ledger }: RunContext,
   state: "SUCCEEDED" | "FAILED" | "STOPPED",
   change: { readonly failure?: Failure } = {},
 ): Release {
-  ledger.endJob(claimed.job);
   ledger.endRun(state, change);
   return RELEASE;
 }
@@ -106,7 +105,6 @@ export function endAborted(
     const cleanUpProblem = left.tearDownError ?? (ignoredSignal ? failure.message : failedCleanUp);
     if (cleanUpProblem !== null || (attempt && !failed)) noteCleanUp(context, cleanUpProblem);
   }
-  ledger.endJob(claimed.job);
   ledger.endRun(failed || ignoredAbort ? "FAILED" : "ABORTED", { failure, leftAs: left });
   return RELEASE;
 }

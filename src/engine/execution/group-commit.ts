@@ -4,10 +4,8 @@
  *
  * Modes of a change:
  *
- * ## Gathering
- * Entered by `run`. The change waits until the current turn of the event loop ends, so that changes of the same turn
- * form one group. While a group is committing it waits for that one to end or to become slow, because larger groups
- * are cheaper. Left for a group: the oldest changes, at most `GROUP_SIZE_MAX`, each of another run.
+ * ## Gathering (runtime/batches.ts)
+ * Entered by `run`. Left for a group: the oldest changes, at most `GROUP_SIZE_MAX`, each of another run.
  *
  * ## In a group
  * One transaction locks the runs, except those that another transaction has locked, runs their changes one after the
@@ -20,14 +18,13 @@
  * At most `OWN_MAX` at a time; the others wait in order. The transaction waits for the run's lock, and the change may
  * take long and lock other runs. Left with the result of the change, or with its error.
  */
+import { Batches } from "../../runtime/batches.ts";
 import { isConnectionLoss, sqlState } from "../../store/postgres/connection-errors.ts";
 import type { LockedRun } from "../../store/run-locks.ts";
 import { lockRuns } from "../../store/run-locks.ts";
 import { FencedError } from "./claimed-run.ts";
 import { OpenLedger, storeLedgers } from "./ledger.ts";
-import type { Ledger } from "./ledger.ts";
-import type { Queue } from "../jobs/queue.ts";
-import type { FinishParts } from "../scheduling/finish-run.ts";
+import type { Ledger, StoreParts } from "./ledger.ts";
 import type { Transact, Transaction } from "../transaction.ts";
 
 /**
@@ -36,9 +33,8 @@ import type { Transact, Transaction } from "../transaction.ts";
  */
 export type Change<Reads, Result> = (ledger: Ledger, reads: Reads | undefined) => Promise<Result>;
 
-export interface GroupCommitParts<Reads> extends FinishParts {
+export interface GroupCommitParts<Reads> extends StoreParts {
   readonly transact: Transact;
-  readonly queue: Queue;
   /** Reads for the changes that ask for it, for all of a group at once, by run. */
   read(transaction: Transaction, runs: readonly LockedRun[]): Promise<ReadonlyMap<string, Reads>>;
 }
@@ -68,16 +64,19 @@ const GROUP_SIZE_MAX = 64;
 
 export class GroupCommit<Reads> {
   readonly #parts: GroupCommitParts<Reads>;
-  readonly #gathering: Entry<Reads>[] = [];
+  readonly #batches: Batches<Entry<Reads>>;
   readonly #waitingForOwn: Entry<Reads>[] = [];
-  /** Whether a group is committing that is not slow. */
-  #isGroupAhead = false;
-  #groups = 0;
   #own = 0;
-  #isScheduled = false;
 
   constructor(parts: GroupCommitParts<Reads>) {
     this.#parts = parts;
+    this.#batches = new Batches({
+      sizeMax: GROUP_SIZE_MAX,
+      slowMs: SLOW_MS,
+      concurrency: GROUPS_MAX,
+      keyOf: ({ runId }) => runId,
+      work: (group) => this.#commitGroup(group),
+    });
   }
 
   /** Runs a change under the lock of its run and stores its ledger. Returns null if there is no such run. */
@@ -86,55 +85,9 @@ export class GroupCommit<Reads> {
     change: Change<Reads, Result>,
     { needsReads = false }: { readonly needsReads?: boolean } = {},
   ): Promise<Result | null> {
-    const result = new Promise<unknown>((resolve, reject) => {
-      this.#gathering.push({ runId, change, needsReads, resolve, reject });
-    });
-    if (!this.#isScheduled) setImmediate(() => this.#commitGathered());
-    this.#isScheduled = true;
-    return result as Promise<Result | null>;
-  }
-
-  #commitGathered(): void {
-    this.#isScheduled = false;
-    if (this.#isGroupAhead || this.#groups === GROUPS_MAX || this.#gathering.length === 0) return;
-    this.#beginGroup(this.#takeGroup());
-  }
-
-  /** The oldest changes. A second change of the same run waits for another group. */
-  #takeGroup(): Entry<Reads>[] {
-    const gathering = this.#gathering;
-    const runIds = new Set<string>();
-    const group: Entry<Reads>[] = [];
-    for (let index = 0; index < gathering.length && group.length < GROUP_SIZE_MAX;) {
-      const entry = gathering[index];
-      if (!entry || runIds.has(entry.runId)) {
-        index += 1;
-        continue;
-      }
-      runIds.add(entry.runId);
-      group.push(entry);
-      gathering.splice(index, 1);
-    }
-    return group;
-  }
-
-  #beginGroup(group: readonly Entry<Reads>[]): void {
-    this.#isGroupAhead = true;
-    this.#groups += 1;
-    let isAhead = true;
-    const letPass = () => {
-      if (!isAhead) return;
-      isAhead = false;
-      this.#isGroupAhead = false;
-      this.#commitGathered();
-    };
-    const slow = setTimeout(letPass, SLOW_MS);
-    void this.#commitGroup(group).finally(() => {
-      clearTimeout(slow);
-      this.#groups -= 1;
-      letPass();
-      this.#commitGathered();
-    });
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    this.#batches.add({ runId, change, needsReads, resolve, reject });
+    return promise as Promise<Result | null>;
   }
 
   async #commitGroup(group: readonly Entry<Reads>[]): Promise<void> {

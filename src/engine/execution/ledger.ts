@@ -20,8 +20,6 @@ import type { LockedRun } from "../../store/run-locks.ts";
 import type { ClaimedRunChange } from "../../store/runs.ts";
 import { appendLines } from "../../store/step-log.ts";
 import type { StepLogRow } from "../../store/step-log.ts";
-import type { HeldJob } from "../jobs/leases.ts";
-import type { Queue } from "../jobs/queue.ts";
 import { applyRunEnds } from "../scheduling/finish-run.ts";
 import type { FinishParts } from "../scheduling/finish-run.ts";
 import { changeNodes } from "../transaction.ts";
@@ -52,8 +50,6 @@ export interface Ledger {
   changeNode(state: NodeState, change: Omit<ClaimedNodeChange, "state">): void;
   addInventory(row: NewInventory): void;
   addLines(rows: readonly StepLogRow[]): void;
-  /** Ends the job. If the run is parked, its next job is due in `nextInSeconds`. */
-  endJob(job: HeldJob, nextInSeconds?: number): void;
   /** Ends the run, which may end, undo or stop other runs of its operation. */
   endRun(state: FinalRunState, change?: { readonly failure?: Failure; readonly leftAs?: LockedRun["leftAs"] }): void;
   /** The run is parked where a stop ends it: wakes it if a stop has been requested in the meantime. */
@@ -73,7 +69,6 @@ interface Notes {
   readonly hops: Hop[];
   readonly inventories: NewInventory[];
   readonly lines: StepLogRow[];
-  readonly jobs: { readonly job: HeldJob; readonly nextInSeconds: number | null }[];
   wakesIfStopped: boolean;
   end: { readonly state: FinalRunState; readonly failure: Failure | null } | null;
   readonly afterwards: (() => Promise<void>)[];
@@ -95,7 +90,6 @@ export class OpenLedger implements Ledger {
     hops: [],
     inventories: [],
     lines: [],
-    jobs: [],
     wakesIfStopped: false,
     end: null,
     afterwards: [],
@@ -158,10 +152,6 @@ export class OpenLedger implements Ledger {
     this.notes.lines.push(...rows);
   }
 
-  endJob(job: HeldJob, nextInSeconds?: number): void {
-    this.notes.jobs.push({ job, nextInSeconds: nextInSeconds ?? null });
-  }
-
   endRun(
     state: FinalRunState,
     change: { readonly failure?: Failure; readonly leftAs?: LockedRun["leftAs"] } = {},
@@ -193,19 +183,24 @@ export class OpenLedger implements Ledger {
   }
 }
 
+export interface StoreParts extends FinishParts {
+  /** Called after the commit with the time after which a parked run is due. */
+  readonly dueIn: (seconds: number) => void;
+}
+
 /** Stores the ledgers of one transaction. */
 export async function storeLedgers(
   transaction: Transaction,
-  parts: FinishParts & { readonly queue: Queue },
+  parts: StoreParts,
   ledgers: readonly OpenLedger[],
 ): Promise<void> {
   const { tx } = transaction;
   const notes = ledgers.map((ledger) => ledger.notes);
-  const jobs = notes.flatMap((note) => note.jobs);
   for (const { afterCommit } of notes) for (const effect of afterCommit) transaction.afterCommit(effect);
-  const parked = ledgers.flatMap(({ run, notes: { jobs: ended } }) =>
-    ended.flatMap(({ nextInSeconds }) => (nextInSeconds === null ? [] : [{ runId: run.id, seconds: nextInSeconds }])),
-  );
+  for (const { now, notes: note } of ledgers) {
+    const { dueAt } = note.run ?? {};
+    if (dueAt) transaction.afterCommit(() => parts.dueIn((dueAt.getTime() - now.getTime()) / 1000));
+  }
   const runChanges = ledgers.flatMap(({ run, notes: { run: change } }) => (change ? [{ id: run.id, change }] : []));
   const begunOperations = ledgers.flatMap(({ run, notes: { run: change } }) =>
     run.operationState === "QUEUED" && change?.startedAt ? [run.operationId] : [],
@@ -234,11 +229,6 @@ export async function storeLedgers(
       notes.flatMap(({ lines }) => lines),
     ),
     changeClaimedRuns(tx, runChanges),
-    parts.queue.end(
-      transaction,
-      jobs.map(({ job }) => job),
-    ),
-    parts.queue.park(transaction, parked),
     operationsBegin(tx, [...new Set(begunOperations)]),
   ]);
   const failed = stored.find((answer) => answer.status === "rejected");
@@ -248,6 +238,6 @@ export async function storeLedgers(
   );
   await applyRunEnds(transaction, parts, ends);
   const stoppable = ledgers.flatMap(({ run, notes: { wakesIfStopped } }) => (wakesIfStopped ? [run] : []));
-  await wakeStopped(transaction, parts.queue, stoppable);
+  await wakeStopped(transaction, stoppable);
   for (const { afterwards } of notes) for (const effect of afterwards) await effect();
 }

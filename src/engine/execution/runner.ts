@@ -1,5 +1,5 @@
 /**
- * Executes runs: one job of the queue is the execution of one run up to its next wait or its end.
+ * Executes claimed runs, each up to its next wait or its end.
  *
  *            claimRun                              transaction (claim.ts)
  *               │
@@ -9,8 +9,8 @@
  *    ┌──────────┼──────────────┐               │
  *    ▼          ▼              ▼               │
  * RELEASE   ENTER_STEP    ABORT_MACHINE        │
- * job is        │              │               │
- * over          ▼              ▼               │
+ *               │              │               │
+ *               ▼              ▼               │
  *          performStep    abortMachine         │   driver, no transaction
  *               │              │               │
  *               ▼              ▼               │
@@ -19,7 +19,7 @@
  *
  * Modes of a run:
  *
- * - claimed: this process has raised the fence, so an earlier holder can write no more. Entered by a job of the queue.
+ * - claimed: this process has raised the fence, so an earlier holder can write no more. Entered by a claim (claims).
  *   Left at once by the directive of the claim.
  * - in a step: the driver is called outside of any transaction. Entered by ENTER_STEP. Left for committing by the
  *   outcome of the step, by its deadline, by an abort if the step is interruptible or another replica has claimed the
@@ -30,10 +30,11 @@
  * - aborting the machine: the driver's `abort` and the power, after an abort and after the final failure of a step.
  *   Entered by ABORT_MACHINE. Left for committing, which ends the run, or begins the next step of a best-effort plan.
  * - parked: the run waits in the database and no process holds it. Left when its time comes, or by a callback, a free
- *   slot, an interrupt, or the end of a hold or of maintenance: each gives it a job, which claims it again.
+ *   slot, an interrupt, or the end of a hold or of maintenance: each makes it due, so that it is claimed again.
  * - released: this process writes nothing more about the run. Entered by RELEASE, by a `FencedError`, and by `release`
  *   at shutdown.
  */
+import { randomUUID } from "node:crypto";
 import { Deadline } from "../../drivers/deadline.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import { userDataSecrets } from "../../drivers/secret-masking.ts";
@@ -44,10 +45,10 @@ import type { Notifier } from "../../store/postgres/notifier.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import { macOwners } from "../../store/node-macs.ts";
 import type { StoredJson } from "../../store/records.ts";
-import { disownRuns, interruptsOf } from "../../store/runs.ts";
-import type { Claim } from "../../store/runs.ts";
-import type { HeldJob } from "../jobs/leases.ts";
-import type { Queue } from "../jobs/queue.ts";
+import { releaseClaims } from "../../store/run-claims.ts";
+import type { Claim } from "../../store/run-claims.ts";
+import { interruptsOf } from "../../store/runs.ts";
+import type { Leases } from "../claims/leases.ts";
 import type { Transact } from "../transaction.ts";
 import { abortMachine } from "./abort-machine.ts";
 import { ActiveRuns } from "./active-runs.ts";
@@ -73,8 +74,10 @@ export interface RunnerParts {
   readonly database: Database;
   readonly transact: Transact;
   readonly registry: Registry;
-  readonly queue: Queue;
+  readonly leases: Leases;
   readonly nudge: () => void;
+  /** Makes this process claim due runs when a time is over. */
+  readonly dueIn: (seconds: number) => void;
   readonly notifier: Notifier;
   readonly log: Log;
   readonly observer: Observer;
@@ -89,6 +92,9 @@ export interface RunnerParts {
   readonly abortCleanUpMs: number;
 }
 
+/** Pause before a run is claimed again whose driver was lost because this process was paused. */
+const AFTER_PAUSE_SECONDS = 1;
+
 export class Runner {
   readonly #parts: RunnerParts;
   readonly #activeRuns: ActiveRuns;
@@ -100,26 +106,25 @@ export class Runner {
 
   constructor(parts: RunnerParts) {
     this.#parts = parts;
-    const { database, notifier, log, queue, registry, observer, nudge, abortGraceMs } = parts;
+    const { database, notifier, log, registry, observer, nudge, abortGraceMs } = parts;
     this.#troubled = new TroubledSlots(parts.concurrency, parts.patienceMs);
-    const environment = { nudge, abortGraceMs, isDraining: () => this.#isDraining };
+    const environment = { replica: randomUUID(), nudge, abortGraceMs, isDraining: () => this.#isDraining };
     this.#activeRuns = new ActiveRuns({ reader: database.reader, notifier, log });
     this.#commits = new RunCommits({ ...parts, environment });
     this.#claimParts = {
       ...environment,
-      queue,
       registry,
       observer,
       wasNeverEntered: (run, attempt) => this.#unacknowledged.hasBegun(run, attempt),
     };
   }
 
-  /** Executes the run of a job. Resolves when the job is over. */
-  async run(runId: string, job: HeldJob): Promise<void> {
-    // Twice in one process: the lease expired while the database was unavailable. The first execution continues, or is
-    // fenced; the second waits for it.
-    await this.#activeRuns.whenIdle(runId);
-    await this.#activeRuns.track(runId, this.#executeUnlessFenced(runId, job));
+  /** Executes a claimed run. Resolves when it has ended, is parked or was released. */
+  async run(claim: Claim): Promise<void> {
+    // Twice in one process: the run was parked or released and is due again before its execution has ended, or its lease
+    // expired and another process had it in between. Then the first execution is fenced; the second waits for it.
+    await this.#activeRuns.whenIdle(claim.id);
+    await this.#activeRuns.track(claim, this.#executeUnlessFenced(claim));
   }
 
   /** Looks at once whether an interrupt was requested for a run of this process. */
@@ -132,31 +137,28 @@ export class Runner {
     this.#isDraining = true;
   }
 
-  /** Releases all runs: cancels their steps, calls no machine, and writes nothing more. Returns their claims. */
-  release(): readonly Claim[] {
+  /** Releases all runs: cancels their steps, calls no machine, and writes nothing more. */
+  release(): void {
     this.#commits.release();
-    return this.#activeRuns.release();
+    this.#activeRuns.release();
   }
 
   close(): void {
     this.#activeRuns.close();
   }
 
-  async #executeUnlessFenced(runId: string, job: HeldJob): Promise<void> {
-    const { observer, transact, queue } = this.#parts;
+  async #executeUnlessFenced(claim: Claim): Promise<void> {
     try {
-      await this.#executeRun(runId, job);
+      await this.#executeRun(claim);
     } catch (error) {
       if (!(error instanceof FencedError)) throw error;
-      if (this.#commits.isReleased) return;
-      observer.fenced({ runId });
-      await transact((transaction) => queue.end(transaction, [job]));
+      if (!this.#commits.isReleased) this.#parts.observer.fenced({ runId: claim.id });
     }
   }
 
   /** The only place that interprets directives. */
-  async #executeRun(runId: string, job: HeldJob): Promise<void> {
-    let directive = await this.#claim(runId, job);
+  async #executeRun(claim: Claim): Promise<void> {
+    let directive = await this.#claim(claim);
     for (;;) {
       switch (directive.kind) {
         case "ENTER_STEP":
@@ -171,17 +173,17 @@ export class Runner {
     }
   }
 
-  async #claim(runId: string, job: HeldJob): Promise<RunDirective> {
+  async #claim(claim: Claim): Promise<RunDirective> {
     let decided: RunDirective = RELEASE;
     try {
-      const directive = await this.#commits.claim(runId, async (ledger, reads) => {
-        decided = await claimRun(this.#claimParts, ledger, job, reads);
+      const directive = await this.#commits.claim(claim.id, async (ledger, reads) => {
+        decided = await claimRun(this.#claimParts, ledger, claim, reads);
         return decided;
       });
-      this.#unacknowledged.forget(runId);
+      this.#unacknowledged.forget(claim.id);
       return directive;
     } catch (error) {
-      this.#unacknowledged.note(runId, decided);
+      this.#unacknowledged.note(claim.id, decided);
       throw error;
     }
   }
@@ -200,7 +202,7 @@ export class Runner {
       graceMs: this.#parts.abortGraceMs,
     }).finally(() => troubled.release());
     if (outcome.kind === "lost") {
-      // If no other replica has claimed the run meanwhile, the error makes the queue claim it again, as after a crash.
+      // If no other replica has claimed the run meanwhile, it is claimed again, as after a crash.
       await this.#ownershipCheck(claimed)();
       await this.#disown(claimed);
       throw new Error(outcome.reason);
@@ -247,7 +249,8 @@ export class Runner {
 
   /** The process was paused: the next claim of the run is not a recovery. */
   async #disown({ run, fence }: ClaimedRun): Promise<void> {
-    await this.#parts.database.transaction((tx) => disownRuns(tx, [{ id: run.id, fence }]));
+    const released = { isClean: true, afterSeconds: AFTER_PAUSE_SECONDS };
+    await releaseClaims(this.#parts.database.reader, [{ id: run.id, fence }], released);
   }
 
   /** `leftMs` sets the deadline, because the stored one is by the database's clock, and this process's may be wrong. */
@@ -276,12 +279,9 @@ export class Runner {
     };
   }
 
-  #ownershipCheck({ run, fence, job }: ClaimedRun): () => Promise<void> {
-    const { queue, database } = this.#parts;
+  #ownershipCheck({ run, fence }: ClaimedRun): () => Promise<void> {
+    const { leases, database } = this.#parts;
     const fenceOf = async (id: string) => (await interruptsOf(database.reader, [id]))[0]?.fence;
-    return createOwnershipCheck(
-      { queue, fenceOf, isReleased: () => this.#commits.isReleased },
-      { runId: run.id, fence, job },
-    );
+    return createOwnershipCheck({ leases, fenceOf, isReleased: () => this.#commits.isReleased }, { id: run.id, fence });
   }
 }

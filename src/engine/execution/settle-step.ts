@@ -36,7 +36,7 @@ export async function settleStep(
   // An earlier commit of this outcome succeeded although its answer was lost. No other process has claimed the run
   // since, so this process parked it and gave up its ownership, or began its next entry, which alone raises the
   // generation.
-  if (claimed.run.owner !== claimed.job.id) return RELEASE;
+  if (claimed.run.owner === null) return RELEASE;
   if (claimed.run.generation !== generation) return continueBegunStep(run);
   if (entered.recoveries > 0) ledger.changeAttempt(entered, { recoveries: 0 });
   const attempt = noteTries(run, { ...entered, recoveries: 0 }, outcome);
@@ -119,7 +119,7 @@ export function isCancelledBy(interrupt: Interrupt | null, step: PlannedStep, ru
 
 async function parkStep(context: StepContext, outcome: Extract<StepOutcome, { kind: "wait" }>): Promise<RunDirective> {
   const { ledger, claimed, step, attempt, interrupt } = context;
-  const { run, job } = claimed;
+  const { run } = claimed;
   if (isCancelledBy(interrupt, step, run)) {
     ledger.changeAttempt(attempt, { memo: outcome.memo, part: "ABORT" });
     return beginAbort(claimed, { ...attempt, memo: outcome.memo });
@@ -136,7 +136,6 @@ async function parkStep(context: StepContext, outcome: Extract<StepOutcome, { ki
   const left = Math.max(0, (attempt.deadlineAt.getTime() - ledger.now.getTime()) / 1000);
   const seconds = Math.min(outcome.seconds, left, CALLBACK_WAIT_SECONDS_MAX);
   ledger.changeRun(parked(ledger, outcome.onCallback ? "CALLBACK" : "TIME", seconds));
-  ledger.endJob(job, seconds);
   if (isReservedWait(step)) ledger.wakeIfStopped();
   return RELEASE;
 }
@@ -156,7 +155,6 @@ export function failStep(context: StepContext, fault: Fault, ignoredSignal = fal
   ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
   if (edge(claimed.node.state, "wait")) moveNode(context, "wait", { reason: failure.message });
   ledger.changeRun(parked(ledger, "RETRY", step.backoffSeconds));
-  ledger.endJob(claimed.job, step.backoffSeconds);
   ledger.wakeIfStopped();
   return RELEASE;
 }
@@ -198,7 +196,7 @@ export async function settleAbort(
     return beginAbort(claimed, attempt, { ...directive, powerState: left.power, undone: left });
   if (!plan.bestEffort || interrupt === "ABORT" || left.mayBeWorking) return endAborted(context, directive, left);
   // An earlier commit succeeded although its answer was lost, as in `settleStep`.
-  if (run.owner !== claimed.job.id) return RELEASE;
+  if (run.owner === null) return RELEASE;
   if (failure === null || !attempt) return continueBegunStep(context);
   if (attempt.finishedAt === null) ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
   notePower(context, left.power);

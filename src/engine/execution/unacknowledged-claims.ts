@@ -8,7 +8,7 @@ import type { RunDirective } from "./claimed-run.ts";
 const KEPT_MAX = 10_000;
 
 export class UnacknowledgedClaims {
-  /** By run: the fence that the claim raised, and the deadline of the attempt that it began. */
+  /** By run: the fence of the claim, and the deadline of the attempt that it began. */
   readonly #claims = new Map<string, { readonly fence: number; readonly deadline: number }>();
 
   note(runId: string, directive: RunDirective): void {
@@ -27,9 +27,9 @@ export class UnacknowledgedClaims {
     this.#claims.delete(runId);
   }
 
-  /** True if the attempt was begun by one of these claims. */
+  /** True if the attempt was begun by an earlier one of these claims. Each entry of an attempt moves its deadline. */
   hasBegun(run: { readonly id: string; readonly fence: number }, attempt: AttemptRow): boolean {
     const claim = this.#claims.get(run.id);
-    return claim !== undefined && claim.fence === run.fence && claim.deadline === attempt.deadlineAt.getTime();
+    return claim !== undefined && claim.fence < run.fence && claim.deadline === attempt.deadlineAt.getTime();
   }
 }

@@ -14,6 +14,7 @@ import { lockOperation, interruptOperation } from "../../store/operations.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import type { Failure } from "../../store/records.ts";
 import { countUnfinished } from "../../store/operation-runs.ts";
+import { PRIORITY, wakeRuns } from "../../store/run-claims.ts";
 import { changeClaimedRuns, finishRuns, interruptRuns } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
@@ -42,7 +43,7 @@ export interface InterruptCause {
 
 /**
  * Records an interrupt on locked runs. QUEUED runs end at once, and their nodes stay as they are. The raised fence
- * makes their jobs stale.
+ * ends their claims.
  */
 export async function interruptLockedRuns(
   transaction: Transaction,
@@ -62,10 +63,10 @@ export async function interruptLockedRuns(
     queued.map(({ id }) => id),
     end,
   );
-  await context.queue.wakeMany(
-    transaction,
+  await wakeRuns(
+    transaction.tx,
     wake.filter((run) => !forced.includes(run)).map(({ id }) => id),
-    "ending",
+    PRIORITY.ending,
   );
   await forceEnds(transaction, forced, interrupt);
   for (const operationId of [...new Set([...queued, ...forced].map((run) => run.operationId))].toSorted())
@@ -75,13 +76,18 @@ export async function interruptLockedRuns(
 /**
  * Records an interrupt on each operation of which it concerns every unfinished run, whether the request named the
  * operation, a cluster or nodes: the operation's state then shows it. If one run of an operation refused, only the
- * other runs have the interrupt, because an interrupt of the operation applies to all of its runs.
+ * other runs have the interrupt, because an interrupt of the operation applies to all of its runs. `seconds`: the time
+ * that a stop leaves to running steps.
  */
 export async function interruptWholeOperations(
   transaction: Transaction,
   caller: Caller,
   concerned: readonly RunRow[],
-  { kind, reason }: { readonly kind: Interrupt; readonly reason: string | undefined },
+  {
+    kind,
+    reason,
+    seconds,
+  }: { readonly kind: Interrupt; readonly reason: string | undefined; readonly seconds?: number },
 ): Promise<void> {
   // Locked in the order of their ids, like everywhere, so that two requests cannot deadlock.
   const byOperation = [...Map.groupBy(concerned, (run) => run.operationId)].toSorted(([a], [b]) => (a < b ? -1 : 1));
@@ -89,11 +95,8 @@ export async function interruptWholeOperations(
     if (runs.length < (await countUnfinished(transaction.tx, operationId))) continue;
     const operation = await lockOperation(transaction.tx, operationId);
     if (!operation || operation.finishedAt || operation.interrupt === kind) continue;
-    await interruptOperation(transaction.tx, operationId, {
-      interrupt: kind,
-      interruptBy: caller.actor,
-      interruptReason: reason ?? null,
-    });
+    const recorded = { interrupt: kind, interruptBy: caller.actor, interruptReason: reason ?? null };
+    await interruptOperation(transaction.tx, operationId, recorded, seconds);
   }
 }
 
@@ -108,8 +111,8 @@ export async function logPendingAbort(
 }
 
 /**
- * Ends claimed runs whose machines are not waited for. The raised fence stops the replicas that hold them; their jobs
- * become stale. Nothing is known of the machines.
+ * Ends claimed runs whose machines are not waited for. The raised fence stops the replicas that hold them. Nothing is
+ * known of the machines.
  */
 async function forceEnds(
   transaction: Transaction,

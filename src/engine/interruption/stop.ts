@@ -1,7 +1,7 @@
 /**
  * Stop: running steps end, then the work pauses and can be restarted. The request is recorded here in one short
- * transaction; the replica that has claimed a run carries it out between two steps. A timer limits how long the steps
- * may continue.
+ * transaction; the replica that has claimed a run carries it out between two steps. How long the steps may continue is
+ * limited.
  */
 import type { Refusal } from "../../errors.ts";
 import { stopForecast } from "../../lifecycle/forecast.ts";
@@ -13,6 +13,8 @@ import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { keepReadOnly } from "../../store/postgres/transactions.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import type { Failure, PlannedStep } from "../../store/records.ts";
+import { limitStop, takeStopsOver } from "../../store/due-operations.ts";
+import { PRIORITY, wakeRuns } from "../../store/run-claims.ts";
 import { lockUnfinishedRuns } from "../../store/run-locks.ts";
 import { newestWork, runsOfOperation, interruptRuns, unfinishedRuns } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
@@ -99,14 +101,13 @@ async function stopOperation(
   if (!operation) return refuseRequest(unknownOperation(id));
   if (isFinalOperation(operation.state) && !wasStopped(operation)) return refuseEnded(tx, operation);
   if (await takesStop(tx, operation)) {
-    await interruptOperation(transaction.tx, id, recorded);
+    await interruptOperation(transaction.tx, id, recorded, seconds);
     const asked = runs.filter(takesStopOfOperation);
     await interruptLockedRuns(transaction, context, asked, {
       interrupt: recorded,
       end: "STOPPED",
       wake: await endedByStop(transaction.tx, asked),
     });
-    await context.queue.timer(transaction, { operationId: id, what: "STOP" }, seconds);
     await finishWhenDone(transaction, context, id);
   }
   const all = await runsOfOperation(transaction.tx, id, "WORK");
@@ -198,15 +199,18 @@ function nodesStop(
     async carryOut(transaction, accepted) {
       const stopped = accepted.flatMap(({ run }) => (run.finishedAt === null ? [run] : []));
       const notAborted = stopped.filter(({ interrupt }) => interrupt !== "ABORT");
-      await interruptWholeOperations(transaction, caller, notAborted, { kind: "STOP", reason });
+      await interruptWholeOperations(transaction, caller, notAborted, { kind: "STOP", reason, seconds });
+      await limitStop(
+        transaction.tx,
+        notAborted.map(({ id }) => id),
+        seconds,
+      );
       const asked = stopped.filter(({ interrupt }) => interrupt === null);
       await interruptLockedRuns(transaction, context, asked, {
         interrupt: recorded,
         end: "STOPPED",
         wake: await endedByStop(transaction.tx, asked),
       });
-      for (const operationId of new Set(stopped.map((run) => run.operationId)))
-        await context.queue.timer(transaction, { operationId, what: "STOP" }, seconds);
     },
     answeredRuns(accepted) {
       const stopped = accepted.filter(({ finishedAt }) => finishedAt === null);
@@ -266,23 +270,19 @@ function nothingToStop(ref: string, ended: RunRow | { readonly nodeId: string })
 }
 
 /**
- * The time for a graceful stop is over: runs that still run fail with STOP_TIMEOUT. Runs that a later stop of other
- * nodes stopped after this timer was set have a timer of their own. `setAt`: when the timer was set, in ms since 1970.
+ * Runs that still run although the time for their graceful stop is over fail with STOP_TIMEOUT. Each stop of nodes has a
+ * time of its own.
  */
-export async function stopTimeout(context: EngineContext, operationId: string, setAt: number): Promise<void> {
+export async function stopTimeout(context: EngineContext, operationId: string): Promise<void> {
   await context.transact(async (transaction) => {
     const runs = (await lockUnfinishedRuns(transaction.tx, { operationId })).filter(
       ({ purpose, interruptFailure }) => purpose === "WORK" && interruptFailure === null,
     );
     const operation = await lockOperation(transaction.tx, operationId);
     // A stop of the whole operation also ends runs that were aborted meanwhile and whose step has not ended.
-    const isWhole =
-      operation?.interrupt === "STOP" &&
-      operation.interruptBy !== ENGINE &&
-      (operation.interruptAt?.getTime() ?? 0) <= setAt;
-    const late = runs.filter(({ interrupt, interruptAt }) =>
-      interrupt === "STOP" ? (interruptAt?.getTime() ?? 0) <= setAt : isWhole,
-    );
+    const over = await takeStopsOver(transaction.tx, operationId);
+    const isWhole = over.isWhole && operation !== undefined && isStopOfUser(operation);
+    const late = runs.filter(({ id, interrupt }) => isWhole || (interrupt === "STOP" && over.runIds.has(id)));
     const plans = await plansByHashes(transaction.tx, [...new Set(late.map(({ planHash }) => planHash))]);
     for (const run of late) {
       const failure = await failLate(transaction, run, plans.get(run.planHash)?.steps[run.position]);
@@ -290,10 +290,10 @@ export async function stopTimeout(context: EngineContext, operationId: string, s
       await noteFirstFailure(transaction.tx, operationId, failure);
     }
     const parked = late.filter(({ state }) => state === "WAITING" || state === "HOLDING");
-    await context.queue.wakeMany(
-      transaction,
+    await wakeRuns(
+      transaction.tx,
       parked.map(({ id }) => id),
-      "ending",
+      PRIORITY.ending,
     );
   });
   context.checkInterrupts();

@@ -7,6 +7,7 @@ import type { AttemptRow } from "../../store/attempts.ts";
 import { lockNodes } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import { lockBegunRuns } from "../../store/run-locks.ts";
+import { PRIORITY, wakeRuns } from "../../store/run-claims.ts";
 import { updateRun } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import type { EngineContext } from "../context.ts";
@@ -39,10 +40,10 @@ export async function unhold(context: EngineContext, caller: Caller, request: In
     async carryOut(transaction, accepted) {
       const runs = accepted.map(({ run }) => run);
       await liftHolds(transaction, runs, { liftedBy: caller.actor, reason: request.reason ?? null });
-      await context.queue.wakeMany(
-        transaction,
+      await wakeRuns(
+        transaction.tx,
         runs.map(({ id }) => id),
-        "woken",
+        PRIORITY.woken,
       );
     },
   });

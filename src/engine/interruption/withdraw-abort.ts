@@ -81,6 +81,7 @@ async function withdraw(
       interruptAt: null,
       interruptMode: null,
       powerOff: null,
+      stopUntil: null,
     },
   );
   const steps = new Map(accepted.map(({ run, answer }) => [run.id, answer.step]));
@@ -113,6 +114,7 @@ async function withdrawFromOperation(transaction: Transaction, operationId: stri
     interruptBy: null,
     interruptReason: null,
     interruptAt: null,
+    stopUntil: null,
     state: "RUNNING",
   });
 }

@@ -3,6 +3,7 @@ import type { Refusal } from "../../errors.ts";
 import { beginMaintenance, changeNodeRows } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
 import { extendParkedSteps, runsPausedByMaintenance } from "../../store/parked-runs.ts";
+import { PRIORITY, wakeRuns } from "../../store/run-claims.ts";
 import { lockUnfinishedRuns } from "../../store/run-locks.ts";
 import type { EngineContext } from "../context.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
@@ -41,12 +42,11 @@ export async function clearMaintenance(
 ): Promise<Edited> {
   const clear = async (transaction: Transaction, nodes: readonly NodeRow[]) => {
     const ids = nodes.map(({ id }) => id);
-    // The job of the earlier time finds that its run waits longer, and ends.
-    await context.queue.park(transaction, await extendParkedSteps(transaction.tx, ids));
+    await extendParkedSteps(transaction.tx, ids);
     await changeNodeRows(transaction.tx, ids, { maintenanceReason: null, maintenanceSince: null, maintenanceBy: null });
     // A run that is about to pause reads the flag under the node's lock: it sees the flag cleared, or is found here.
     const paused = await runsPausedByMaintenance(transaction.tx, ids);
-    await context.queue.wakeMany(transaction, paused, "woken");
+    await wakeRuns(transaction.tx, paused, PRIORITY.woken);
   };
   // Workers lock a run before its node.
   return changeNodes(context, selector, clear, ({ tx }, nodeIds) => lockUnfinishedRuns(tx, { nodeIds }));

@@ -14,7 +14,7 @@ import { insertRuns } from "../../store/new-runs.ts";
 import type { NewRun } from "../../store/new-runs.ts";
 import { lockNodes } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
-import { finalCounts, hasUnfinishedRun, lockQueuedRuns, parkedRuns } from "../../store/operation-runs.ts";
+import { finalCounts, hasUnfinishedRun, lockParkedRuns, lockQueuedRuns } from "../../store/operation-runs.ts";
 import {
   finishOperation,
   finishSucceeded,
@@ -26,6 +26,7 @@ import {
 import type { OperationRow } from "../../store/operations.ts";
 import type { Failure, Plan, SitePolicy } from "../../store/records.ts";
 import { storePlans } from "../../store/plans.ts";
+import { PRIORITY, wakeRuns } from "../../store/run-claims.ts";
 import { UNTOUCHED, busyNodes, finishRuns, newestWork, runsOfOperation } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { cleansAutomatically, readSite } from "../../store/site.ts";
@@ -37,7 +38,7 @@ import { nextPosition, planSteps } from "../plans/plan.ts";
 import type { Transaction } from "../transaction.ts";
 import { settleWaves } from "./waves.ts";
 
-export type FinishParts = Pick<EngineContext, "queue" | "nudge" | "registry" | "observer">;
+export type FinishParts = Pick<EngineContext, "nudge" | "registry" | "observer">;
 
 /** A run that has ended, with the errors of its steps, and with its failure if it failed. */
 export interface RunEnd {
@@ -151,11 +152,7 @@ async function applyFailurePolicy(
       await stopQueued(transaction, operation.id);
       // The clean-up waits for these runs, and they wait for a user, a time or a slot: without a wake-up both would
       // wait forever.
-      await parts.queue.wakeMany(
-        transaction,
-        (await endedByStop(transaction.tx, await parkedRuns(transaction.tx, operation.id))).map(({ id }) => id),
-        "ending",
-      );
+      await wakeParked(transaction, operation.id);
       return;
     case "CLEAN_UP_FAILED":
       await startCleanUps(transaction, parts, operation, [run]);
@@ -182,6 +179,16 @@ async function startNext(
   await settleWaves(transaction, parts, operation);
   const settled = operation.waves === null ? operation : await lockOperation(transaction.tx, operation.id);
   if (settled) await startQueued(transaction, parts, settled);
+}
+
+/** Wakes the parked runs of an operation that its stop ends. */
+export async function wakeParked({ tx }: Transaction, operationId: string): Promise<void> {
+  const stopped = await endedByStop(tx, await lockParkedRuns(tx, operationId));
+  await wakeRuns(
+    tx,
+    stopped.map(({ id }) => id),
+    PRIORITY.ending,
+  );
 }
 
 /** Ends queued runs, whose nodes were never touched. */
@@ -252,10 +259,6 @@ async function startCleanUps(
     planHash: hashes[index] ?? "",
   }));
   await insertRuns(transaction.tx, rows);
-  await parts.queue.enqueue(
-    transaction,
-    rows.flatMap(({ id, waitReason }) => (waitReason === "CONCURRENCY" ? [id] : [])),
-  );
   transaction.afterCommit(parts.nudge);
   return starting.length;
 }

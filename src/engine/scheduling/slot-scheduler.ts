@@ -1,6 +1,6 @@
 /**
  * Slots below the capacity limits: a maximum of runs in a phase, and of runs on one management controller. A run that
- * finds its limit full waits without a job (QUEUED before its first step, else WAITING between two steps) and gets its
+ * finds its limit full is not due (QUEUED before its first step, else WAITING between two steps) and gets its
  * slot here; the longest waiting runs go first. It keeps its phase's slot until it leaves the phase, and its
  * controller's slot until it ends, parked or not. A hold and a maintenance release both.
  *
@@ -8,8 +8,8 @@
  * waits for no other lock: a run or an operation that is locked is skipped and looked at again.
  *
  * The scheduler looks after commits that freed or need a slot, when limits change, and every two seconds for work that
- * another replica left. At the same interval it looks for overlooked operations: a transaction that starts or ends
- * queued runs skips locked ones, and the skipped runs are started or ended here.
+ * another replica left. At the same interval it looks for overlooked operations: a transaction that starts, ends or
+ * wakes runs skips locked ones, and the skipped runs are taken up here.
  */
 import type { LegPhase } from "../../lifecycle/verbs.ts";
 import type { Log } from "../../log.ts";
@@ -20,12 +20,12 @@ import type { LimitedPhase, Plan, SitePolicy } from "../../store/records.ts";
 import { isAnyWaiting, lockWaiting, takenSlots, waitingRuns } from "../../store/slots.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import { lockQueuedRuns } from "../../store/operation-runs.ts";
+import { PRIORITY, wakeRuns } from "../../store/run-claims.ts";
 import { finishRuns, updateRun } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { lockSite } from "../../store/site.ts";
 import { controllerLimit, phaseLimit, slotsOf } from "./capacity-limits.ts";
-import type { Queue } from "../jobs/queue.ts";
-import { settleMany } from "./finish-run.ts";
+import { settleMany, wakeParked } from "./finish-run.ts";
 import type { FinishParts } from "./finish-run.ts";
 import type { Transact, Transaction } from "../transaction.ts";
 
@@ -48,7 +48,7 @@ const DEBOUNCE_MS = 50;
 const OVERLOOKED_MAX = 100;
 
 export function createSlotScheduler(parts: SlotSchedulerParts): SlotScheduler {
-  const { database, transact, queue, log } = parts;
+  const { database, transact, log } = parts;
   let soon: NodeJS.Timeout | undefined;
   let looking: Promise<void> = Promise.resolve();
   let poll: NodeJS.Timeout | undefined;
@@ -56,7 +56,7 @@ export function createSlotScheduler(parts: SlotSchedulerParts): SlotScheduler {
 
   async function grant(): Promise<void> {
     if (!(await isAnyWaiting(database.reader))) return;
-    const lookAgain = await transact((transaction) => grantSlots(transaction, queue));
+    const lookAgain = await transact(grantSlots);
     if (lookAgain) nudge();
   }
 
@@ -98,7 +98,7 @@ export function createSlotScheduler(parts: SlotSchedulerParts): SlotScheduler {
   };
 }
 
-/** Starts or ends the queued runs of an operation that an earlier transaction skipped. */
+/** Starts, ends or wakes the runs of an operation that an earlier transaction skipped. */
 async function continueOperation(transaction: Transaction, parts: FinishParts, operationId: string): Promise<void> {
   const operation = await lockOperation(transaction.tx, operationId);
   if (!operation || operation.finishedAt) return;
@@ -109,6 +109,7 @@ async function continueOperation(transaction: Transaction, parts: FinishParts, o
       queued.map(({ id }) => id),
       operation.interrupt === "ABORT" ? "ABORTED" : "STOPPED",
     );
+    if (operation.interrupt === "STOP") await wakeParked(transaction, operationId);
   }
   await settleMany(transaction, parts, operationId);
 }
@@ -117,7 +118,7 @@ async function continueOperation(transaction: Transaction, parts: FinishParts, o
 const PAGE = 500;
 
 /** Grants free slots to waiting runs. Returns whether another look may grant more. */
-async function grantSlots(transaction: Transaction, queue: Queue): Promise<boolean> {
+async function grantSlots(transaction: Transaction): Promise<boolean> {
   const { policy } = await lockSite(transaction.tx);
   const slots = new FreeSlots(policy, await takenSlots(transaction.tx));
   const waiting = await waitingRuns(transaction.tx, {
@@ -157,8 +158,8 @@ async function grantSlots(transaction: Transaction, queue: Queue): Promise<boole
       woken.push(run.id);
     }
   }
-  await queue.enqueue(transaction, started);
-  await queue.wakeMany(transaction, woken, "woken");
+  await wakeRuns(transaction.tx, started, PRIORITY.new);
+  await wakeRuns(transaction.tx, woken, PRIORITY.woken);
   return lookAgain;
 }
 

@@ -1,12 +1,13 @@
 /**
- * Starting runs: a queued run gets its job when its wave is open and `maxParallel` allows one more, in the order of the
+ * Starting runs: a queued run becomes due when its wave is open and `maxParallel` allows one more, in the order of the
  * request. If the site limits its first phase or its controller (capacity-limits.ts), it waits for a slot before that,
- * which slot-scheduler.ts grants. With its job it counts as started, but it stays QUEUED, and its node untouched, until
- * a worker takes the job and begins the first step (execution/claim.ts).
+ * which slot-scheduler.ts grants. Once due it counts as started, but it stays QUEUED, and its node untouched, until a
+ * replica claims it and begins the first step (execution/claim.ts).
  */
 import { countStartedRuns, lockRunsToStart } from "../../store/operation-runs.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import { plansByHashes } from "../../store/plans.ts";
+import { PRIORITY, wakeRuns } from "../../store/run-claims.ts";
 import { changeClaimedRuns } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { readSite } from "../../store/site.ts";
@@ -17,7 +18,7 @@ import { waitOf } from "./capacity-limits.ts";
 /** The actor in transitions that no user caused. */
 export const ENGINE = "engine";
 
-export type StartParts = Pick<EngineContext, "queue" | "nudge">;
+export type StartParts = Pick<EngineContext, "nudge">;
 
 /** Runs that are started together. */
 const PAGE = 500;
@@ -47,9 +48,10 @@ async function startPage(transaction: Transaction, parts: StartParts, queued: re
   });
   await changeClaimedRuns(transaction.tx, changes);
   const started = changes.filter(({ change }) => change.waitReason === "CONCURRENCY");
-  await parts.queue.enqueue(
-    transaction,
+  await wakeRuns(
+    transaction.tx,
     started.map(({ id }) => id),
+    PRIORITY.new,
   );
   if (started.length < queued.length) transaction.afterCommit(parts.nudge);
 }

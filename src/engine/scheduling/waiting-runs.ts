@@ -1,10 +1,10 @@
 /** Parked runs: the interrupt that applies to one, and which of them a stop ends. */
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import { lockInterrupts } from "../../store/operations.ts";
+import { PRIORITY, wakeRuns } from "../../store/run-claims.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { RunRow } from "../../store/runs.ts";
-import type { Queue } from "../jobs/queue.ts";
 import { ENGINE_INTERFACE } from "../plans/reserved-steps.ts";
 import type { Transaction } from "../transaction.ts";
 
@@ -45,16 +45,12 @@ export async function endedByStop(reader: Reader, runs: readonly RunRow[]): Prom
  * Wakes runs that were just parked although a stop ends them there. A stop wakes the runs that are parked when it is
  * recorded; runs that park at the same moment are found here, under the lock of their operations.
  */
-export async function wakeStopped(
-  transaction: Transaction,
-  queue: Queue,
-  parked: readonly WithInterrupt[],
-): Promise<void> {
-  const interrupts = await lockInterrupts(transaction.tx, [...new Set(parked.map(({ operationId }) => operationId))]);
+export async function wakeStopped({ tx }: Transaction, parked: readonly WithInterrupt[]): Promise<void> {
+  const interrupts = await lockInterrupts(tx, [...new Set(parked.map(({ operationId }) => operationId))]);
   const stopped = parked.filter((run) => interruptOf(run, interrupts.get(run.operationId) ?? null) !== null);
-  await queue.wakeMany(
-    transaction,
+  await wakeRuns(
+    tx,
     stopped.map(({ id }) => id),
-    "ending",
+    PRIORITY.ending,
   );
 }

@@ -6,7 +6,7 @@
 import type { Refusal } from "../../errors.ts";
 import { judgeWaves, waveSizes, countOf } from "../../lifecycle/waves.ts";
 import type { Share, WaveOptions, WaveState, WaveVerdict } from "../../lifecycle/waves.ts";
-import { lockOperation, operationsByIds, pauseLeft, pauseWaves, updateOperation } from "../../store/operations.ts";
+import { lockOperation, isPauseOver, operationsByIds, pauseWaves, updateOperation } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { keepReadOnly } from "../../store/postgres/transactions.ts";
@@ -99,11 +99,10 @@ export async function settleWaves(transaction: Transaction, parts: StartParts, o
         waveBy: ENGINE,
       });
     case "PAUSE":
-      await pauseWaves(transaction.tx, operation.id, waves.pauseSeconds, {
+      return pauseWaves(transaction.tx, operation.id, waves.pauseSeconds, {
         waveReason: `Wave ${wave + 1} of ${waves.sizes.length} has ended. The next one starts after a pause of ${waves.pauseSeconds} s.`,
         waveBy: ENGINE,
       });
-      return parts.queue.timer(transaction, { operationId: operation.id, what: "WAVE" }, waves.pauseSeconds);
     case "OPEN":
       return openNext(transaction, parts, operation, ENGINE);
   }
@@ -148,21 +147,14 @@ async function openNext(
   await startQueued(transaction, parts, { ...operation, ...change });
 }
 
-/** The pause between two waves of an operation is over. */
+/** Opens the next wave if the pause between two waves of an operation is over. */
 export async function pauseIsOver(context: EngineContext, operationId: string): Promise<void> {
   await context.transact(async (transaction) => {
     const operation = await lockOperation(transaction.tx, operationId);
     if (operation?.waveState !== "PAUSED" || operation.interrupt !== null) return;
-    const left = await pauseLeft(transaction.tx, operationId);
-    // Too early: the clock was set back, or this is the timer of an earlier pause. No other timer may exist for the
-    // rest.
-    if (left > CLOCK_TOLERANCE_SECONDS) return context.queue.timer(transaction, { operationId, what: "WAVE" }, left);
-    await openNext(transaction, context, operation, ENGINE);
+    if (await isPauseOver(transaction.tx, operationId)) await openNext(transaction, context, operation, ENGINE);
   });
 }
-
-/** The transaction that sets the end of a pause begins before its timer is stored; the two differ by less than this. */
-const CLOCK_TOLERANCE_SECONDS = 0.1;
 
 export const WAVE_ACTIONS = {
   ADVANCE: "Start the next wave now.",

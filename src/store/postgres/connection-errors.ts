@@ -34,12 +34,9 @@ const LOSS_CODES = new Set([
   READ_ONLY,
 ]);
 
-/** Messages of pg, the driver of the queue, whose errors have no code. */
-const LOSS_MESSAGES = /^(Connection terminated|Query read timeout|timeout exceeded when trying to connect)/;
-
 /** True if a statement failed because the database was unreachable, so that a retry may succeed. */
 export function isConnectionLoss(error: unknown): boolean {
-  return codesOf(error).some((code) => LOSS_CODES.has(code) || code.startsWith("08")) || hasLossMessage(error);
+  return codesOf(error).some((code) => LOSS_CODES.has(code) || code.startsWith("08"));
 }
 
 /** Name of the constraint that a write violated; undefined for other errors. */
@@ -49,10 +46,6 @@ export function violatedConstraint(error: unknown): string | undefined {
     if (typeof name === "string") return name;
   }
   return undefined;
-}
-
-function hasLossMessage(error: unknown): boolean {
-  return error instanceof Error && (LOSS_MESSAGES.test(error.message) || hasLossMessage(error.cause));
 }
 
 /** Codes along the chain of causes, those of each failed attempt to connect included. */

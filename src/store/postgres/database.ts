@@ -16,7 +16,7 @@ import { connectionsOf, poolsOf } from "./pools.ts";
 import type { Pools } from "./pools.ts";
 import { probe } from "./probe.ts";
 import type { Probed } from "./probe.ts";
-import { START_LOCK_SECONDS, createTransactions, withStartLock } from "./transactions.ts";
+import { createTransactions } from "./transactions.ts";
 import { prepareTransactions } from "./workarounds/prepared-statements.ts";
 import { limitStatements } from "./workarounds/statement-queue.ts";
 
@@ -24,6 +24,8 @@ export type { Connection, LazySnapshot, Reader, Tx };
 
 export interface Database extends AsyncDisposable {
   readonly reader: Reader;
+  /** For claims and leases, which must not wait for other statements: connections of their own. */
+  readonly claims: Reader;
   /**
    * For reads of API requests: a statement is canceled after ten seconds, and waits at most as long for a connection.
    */
@@ -43,8 +45,6 @@ export interface Database extends AsyncDisposable {
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   /** Whether a transaction of this process is open, or ended a moment ago. */
   isWriting(): boolean;
-  /** Runs `work` while no other process runs it on this database: for objects that replicas create at their start. */
-  withStartLock<T>(work: () => Promise<T>): Promise<T>;
   /**
    * Runs `work` in a read-only transaction that sees one moment of the database, on connections that writers do not
    * use.
@@ -84,11 +84,7 @@ export interface DatabaseOptions {
   readonly writeSeconds?: number;
   /** Time without a statement after which a connection is closed, in seconds; 0: never. */
   readonly unusedSeconds?: number;
-  /** Timeout of `withStartLock`, in seconds. */
-  readonly startLockSeconds?: number;
-  /** Called once if `withStartLock` has to wait. */
-  readonly onStartLockWait?: () => void;
-  /** Called with the text of each statement on a connection of the pool for writes, to look at its plan. */
+  /** Called with the text of each statement on a connection for writes or claims, to look at its plan. */
   readonly onWrite?: (text: string) => void;
   /** Called with the text of each statement of a bounded read, to count statements. */
   readonly onStatement?: (text: string) => void;
@@ -97,6 +93,8 @@ export interface DatabaseOptions {
 /** Timeout of a bounded read: that of an API query. */
 const READ_SECONDS = 10;
 const WRITE_SECONDS = 60;
+/** A lost connection is replaced while leases are still valid. */
+const CLAIM_SECONDS = 5;
 /** Margin between the server's statement timeout and the moment a silent connection counts as lost. */
 const SILENT_SECONDS = 5;
 /**
@@ -116,13 +114,14 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
   const { connection, readSeconds = READ_SECONDS } = options;
   const probed = await inspect(connection);
   const { isPooled } = probed;
-  const { pools, sql, boundedSql, snapshotSql } = openPools(options, probed);
+  const { pools, sql, claimSql, boundedSql, snapshotSql } = openPools(options, probed);
   const db = drizzle({ client: sql, jit: true });
   const snapshots = drizzle({ client: snapshotSql, jit: true });
   const answerCheck = createAnswerCheck(connection);
-  const all = [sql, boundedSql, snapshotSql];
+  const all = [sql, claimSql, boundedSql, snapshotSql];
   return {
     reader: db,
+    claims: drizzle({ client: claimSql, jit: true }),
     bounded: drizzle({ client: boundedSql, jit: true }),
     isAnswering: () => answerCheck.isAnswering(),
     connection,
@@ -130,11 +129,6 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
     isPooled,
     serverConnectionsMax: probed.connectionsMax,
     ...watched(createTransactions(db, sql)),
-    withStartLock: (work) =>
-      withStartLock(db, work, {
-        waitSeconds: options.startLockSeconds ?? START_LOCK_SECONDS,
-        onWait: options.onStartLockWait,
-      }),
     snapshot: (work) =>
       snapshots.transaction(
         async (tx) => {
@@ -210,6 +204,14 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed) {
       }),
       { hasGenericPlans },
     ),
+    claimSql: connect(connection, {
+      max: pools.claims,
+      prepare,
+      silentSeconds: CLAIM_SECONDS,
+      unusedSeconds,
+      hasGenericPlans,
+      onStatement: options.onWrite,
+    }),
     boundedSql: limitStatements(connect(connection, { max: pools.readers, prepare, onStatement, ...timeouts }), {
       concurrency: pools.readers,
       seconds: readSeconds,

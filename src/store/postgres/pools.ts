@@ -10,15 +10,13 @@ export interface Pools {
   readonly readers: number;
   /** Snapshots at the beginning of streams. */
   readonly snapshots: number;
-  /** The durable queue's own. */
-  readonly queue: number;
+  /** Claims of runs and renewals of their leases. */
+  readonly claims: number;
 }
 
 const SNAPSHOTS = 3;
 const ANSWER_CHECK = 1;
-/** The queue fetches jobs, sends heartbeats and supervises: one connection each, seldom more at a time. */
-const QUEUE_MIN = 3;
-const QUEUE_MAX = 10;
+const CLAIMS = 2;
 
 /** `writers` is configured; the others are derived from it. */
 export function poolsOf(writers: number): Pools {
@@ -26,7 +24,7 @@ export function poolsOf(writers: number): Pools {
     writers,
     readers: Math.ceil(writers / 2),
     snapshots: SNAPSHOTS,
-    queue: Math.min(QUEUE_MAX, Math.max(QUEUE_MIN, Math.ceil(writers / 4))),
+    claims: CLAIMS,
   };
 }
 
@@ -34,6 +32,6 @@ export function poolsOf(writers: number): Pools {
  * Total of the pools and the connection that listens. A replica that serves no requests has neither readers nor
  * snapshots, nor the connection that checks whether the server answers.
  */
-export function connectionsOf({ writers, readers, snapshots, queue }: Pools, serves: boolean): number {
-  return writers + (serves ? readers + snapshots + ANSWER_CHECK : 0) + queue + 1;
+export function connectionsOf({ writers, readers, snapshots, claims }: Pools, serves: boolean): number {
+  return writers + (serves ? readers + snapshots + ANSWER_CHECK : 0) + claims + 1;
 }

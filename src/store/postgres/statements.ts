@@ -2,7 +2,7 @@
 import { sql as sqlText } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { Sql } from "postgres";
-import type { Reader, Tx } from "./connect.ts";
+import type { Reader } from "./connect.ts";
 import { createPreparedPolicy } from "./workarounds/prepared-statements.ts";
 
 /** Members that Drizzle's types do not show. */
@@ -11,20 +11,20 @@ interface DrizzleInternals {
   readonly dialect: { sqlToQuery(statement: SQL): { readonly sql: string; readonly params: readonly unknown[] } };
 }
 
-function internalsOf(handle: Reader | Tx): DrizzleInternals {
+function internalsOf(handle: Reader): DrizzleInternals {
   return handle as unknown as DrizzleInternals;
 }
 
 /**
- * Runs a statement with a constant text, of the store or of another library, inside a transaction. Values are bound,
- * arrays included. It is prepared if the pool prepares: then it takes one round trip and is not planned again.
+ * Runs a statement with a constant text. Values are bound, arrays included. It is prepared if the pool prepares: then it
+ * takes one round trip and is not planned again.
  */
 export async function runStatement(
-  tx: Tx,
+  reader: Reader,
   text: string,
   values: readonly unknown[] = [],
 ): Promise<{ rows: Record<string, unknown>[] }> {
-  const { client } = internalsOf(tx).session;
+  const { client } = internalsOf(reader).session;
   const rows = await client.unsafe(text, values as Parameters<Sql["unsafe"]>[1], { prepare: true });
   return { rows: [...rows] as Record<string, unknown>[] };
 }

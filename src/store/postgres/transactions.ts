@@ -1,7 +1,6 @@
 /**
- * Transactions: retries after conflicts, reconnection after a failover, and the lock that orders the start of replicas.
+ * Transactions: retries after conflicts, and reconnection after a failover.
  */
-import { setTimeout as delay } from "node:timers/promises";
 import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
 import type { Sql } from "postgres";
 import type { Tx } from "./connect.ts";
@@ -48,49 +47,4 @@ export function createTransactions(db: PostgresJsDatabase, sql: Sql): <T>(work: 
  */
 export async function keepReadOnly(tx: Tx): Promise<void> {
   await tx.execute("set transaction isolation level repeatable read, read only");
-}
-
-/** Advisory lock of the start. Any number that other programs on the same database do not use. */
-const START_LOCK = 7_246_519_205;
-const POLL_MS = 100;
-/** Waiting time before `onWait` is called. */
-const REPORT_WAIT_MS = 5_000;
-/** How long a replica may hold the lock. The server ends the transaction of one that is suspended or lost. */
-export const START_LOCK_SECONDS = 120;
-
-export interface StartLockOptions {
-  readonly waitSeconds: number;
-  /** Called once after five seconds of waiting. */
-  readonly onWait: (() => void) | undefined;
-}
-
-/** Runs `work` while holding the start lock of the database. */
-export async function withStartLock<T>(
-  db: PostgresJsDatabase,
-  work: () => Promise<T>,
-  { waitSeconds, onWait }: StartLockOptions,
-): Promise<T> {
-  const began = performance.now();
-  for (let isReported = false; ;) {
-    // Polled: a session that waits for the lock would occupy one of a pooler's few connections.
-    const run = await db.transaction(async (tx) => {
-      const [row] = await tx.execute<{ acquired: boolean }>(
-        `select pg_try_advisory_xact_lock(${START_LOCK}) as acquired`,
-      );
-      if (row?.acquired !== true) return null;
-      await tx.execute(`set local idle_in_transaction_session_timeout = ${START_LOCK_SECONDS * 1_000}`);
-      return { answer: await work() };
-    });
-    if (run) return run.answer;
-    const waited = performance.now() - began;
-    if (waited > waitSeconds * 1_000)
-      throw new Error(
-        `Another replica has been starting on this database for more than ${waitSeconds} s. Check whether it hangs; a suspended replica loses the start lock after ${START_LOCK_SECONDS} s.`,
-      );
-    if (!isReported && waited > REPORT_WAIT_MS) {
-      isReported = true;
-      onWait?.();
-    }
-    await delay(POLL_MS);
-  }
 }
