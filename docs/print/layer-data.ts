@@ -90,10 +90,6 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     ],
     node: true,
   },
-  "src/client": {
-    purpose: "The published package ostler-client, for browsers and Node.",
-    packages: ["graphql-ws", "react"],
-  },
   "src/access": { purpose: "Who calls, and what the caller may do.", files: ["src/errors.ts"], node: true },
   "src/graphql": {
     purpose: "The API: schema, resolvers, limits of a request.",
@@ -168,7 +164,11 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     node: true,
   },
   "packages/agent": { purpose: "The build and the checks of the agent, which is written in Go.", node: true },
-  "packages/client": { purpose: "The build of the package ostler-client from src/client.", node: true },
+  "packages/client": {
+    purpose: "The published package ostler-client, for browsers and Node.",
+    packages: ["graphql-ws", "react"],
+    node: true,
+  },
   "packages/driver": {
     purpose: "The package ostler-driver: the contract and its conformance suite, for authors of drivers.",
     files: ["src/drivers/driver.ts", "src/drivers/conformance/conformance.ts"],

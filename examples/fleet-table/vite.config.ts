@@ -6,7 +6,9 @@ const proxy = { "/graphql": { target: process.env["OSTLER_URL"] ?? "http://127.0
 
 export default defineConfig({
   // The source of this repository. An application of its own installs the package instead, also in tsconfig.json.
-  resolve: { alias: { "ostler-client": fileURLToPath(new URL("../../src/client/index.ts", import.meta.url)) } },
+  resolve: {
+    alias: { "ostler-client": fileURLToPath(new URL("../../packages/client/src/index.ts", import.meta.url)) },
+  },
   server: { proxy },
   preview: { proxy },
   build: { target: "es2023", sourcemap: true },

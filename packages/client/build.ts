@@ -1,4 +1,4 @@
-/** Runs before `npm pack` and `npm publish`: compiles src/client and copies the printed schema. */
+/** Runs before `npm pack` and `npm publish`: compiles the sources and copies the printed schema. */
 import { execFileSync } from "node:child_process";
 import { copyFileSync, rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";

@@ -1,6 +1,6 @@
 /** The map of the objects of a stream of changes, in the client. */
 import { describe, expect, test } from "vitest";
-import { createChangeMap } from "../../src/client/index.ts";
+import { createChangeMap } from "../../packages/client/src/index.ts";
 
 interface Row {
   readonly id: string;

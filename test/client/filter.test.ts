@@ -1,7 +1,7 @@
 /** The client's filter type, which is printed from the schema because the client imports nothing of the service. */
 import { isInputObjectType } from "graphql";
 import { expect, expectTypeOf, test } from "vitest";
-import type { NodeFilter } from "../../src/client/index.ts";
+import type { NodeFilter } from "../../packages/client/src/index.ts";
 import { describeDrivers } from "../../src/drivers/load.ts";
 import { buildSchema } from "../../src/graphql/schema/schema.ts";
 import type { NodeFilterShape } from "../../src/graphql/schema/selectors.ts";

@@ -1,7 +1,7 @@
 /** The node map: the effect of each item; no node returns to an older revision; what readers have does not change. */
 import { expect, test, vi } from "vitest";
-import { createNodeMap } from "../../src/client/index.ts";
-import type { NodeState, Transition, WatchItem } from "../../src/client/index.ts";
+import { createNodeMap } from "../../packages/client/src/index.ts";
+import type { NodeState, Transition, WatchItem } from "../../packages/client/src/index.ts";
 
 interface Fields {
   readonly label: string;

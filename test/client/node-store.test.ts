@@ -1,8 +1,8 @@
 /** The store of watched nodes without React: its views, when it watches, and how often it publishes. */
 import { afterAll, afterEach, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
-import { createNodeStore } from "../../src/client/index.ts";
-import type { NodeStoreOptions, NodesView } from "../../src/client/index.ts";
+import { createNodeStore } from "../../packages/client/src/index.ts";
+import type { NodeStoreOptions, NodesView } from "../../packages/client/src/index.ts";
 import { cutter } from "../support/cutter.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest } from "../support/service.ts";

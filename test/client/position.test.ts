@@ -1,10 +1,10 @@
 /** A watcher's position: duplicates are dropped, gaps are found, and the next connection resumes at the right place. */
 import { describe, expect, test } from "vitest";
-import { proofOf } from "../../src/client/filter.ts";
-import type { NodeFilter } from "../../src/client/index.ts";
-import { createPosition } from "../../src/client/position.ts";
-import type { StreamItem } from "../../src/client/items.ts";
-import type { NodeState } from "../../src/client/node-state.ts";
+import { proofOf } from "../../packages/client/src/filter.ts";
+import type { NodeFilter } from "../../packages/client/src/index.ts";
+import { createPosition } from "../../packages/client/src/position.ts";
+import type { StreamItem } from "../../packages/client/src/items.ts";
+import type { NodeState } from "../../packages/client/src/node-state.ts";
 
 const snapshot = (uuid: string, transitionCount = 1): Extract<StreamItem, { __typename: "NodeSnapshot" }> => ({
   __typename: "NodeSnapshot",

@@ -3,8 +3,8 @@ import { StrictMode, createElement } from "react";
 import { createRoot } from "react-dom/client";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
-import { useNodes } from "../../src/client/react.ts";
-import type { NodeStoreOptions, NodesView } from "../../src/client/react.ts";
+import { useNodes } from "../../packages/client/src/react.ts";
+import type { NodeStoreOptions, NodesView } from "../../packages/client/src/react.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest } from "../support/service.ts";
 

@@ -7,8 +7,15 @@ import { createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import { afterAll, afterEach, describe, expect, expectTypeOf, test, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
-import { NODE_STATES, WatchError, createNodeMap, watchNodes } from "../../src/client/index.ts";
-import type { NodeFields, NodeFilter, NodeState, Transition, WatchItem, WatchOptions } from "../../src/client/index.ts";
+import { NODE_STATES, WatchError, createNodeMap, watchNodes } from "../../packages/client/src/index.ts";
+import type {
+  NodeFields,
+  NodeFilter,
+  NodeState,
+  Transition,
+  WatchItem,
+  WatchOptions,
+} from "../../packages/client/src/index.ts";
 import { NODE_STATES as SERVICE_STATES } from "../../src/lifecycle/node-states.ts";
 import { cutter } from "../support/cutter.ts";
 import { eventually } from "../support/eventually.ts";

@@ -299,7 +299,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M35",
     breaks: "a client that reconnects continues after its cursor",
-    file: "src/client/position.ts",
+    file: "packages/client/src/position.ts",
     from: "if (at <= position) return null;",
     to: "if (at < position) return null;",
     tests: ["test/client/position.test.ts", "test/client/watch-nodes.test.ts"],

@@ -14,7 +14,6 @@ const run = promisify(execFile);
 /** Sources of the package. Copied, so that nothing is written into the repository and two tests can pack at a time. */
 const INGREDIENTS = [
   "packages/client",
-  "src/client",
   "package.json",
   "tsconfig.json",
   "schema.graphql",

@@ -13,7 +13,7 @@ const WIDTH = 120;
 const ABOUT =
   "`NodeFilter` of the schema, without the conditions that streams refuse. Given fields are combined with AND. Times are texts as in RFC 3339.";
 
-/** The text of src/client/node-filter.ts. Conditions that streams refuse are left out. */
+/** The text of packages/client/src/node-filter.ts. Conditions that streams refuse are left out. */
 export function clientFilterText(schema: GraphQLSchema): string {
   const filter = schema.getType("NodeFilter");
   if (!isInputObjectType(filter)) throw new Error("The schema has no input NodeFilter.");

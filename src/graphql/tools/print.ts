@@ -9,7 +9,7 @@ const schema = buildSchema(await describeDrivers());
 const printed = {
   "schema.graphql": schemaText(schema),
   "possibleTypes.json": possibleTypesText(schema),
-  "src/client/node-filter.ts": clientFilterText(schema),
+  "packages/client/src/node-filter.ts": clientFilterText(schema),
 };
 
 for (const [name, text] of Object.entries(printed)) {
