@@ -43,6 +43,7 @@ export async function migrateBy(
     .toSorted();
   const applied = await appliedMigrations(sql);
   const unknown = applied.filter((name) => !known.includes(name));
+  requireReleased(applied, known);
   requireReadable(unknown, known);
   if (known.every((name) => applied.includes(name))) return { made: [], unknown };
   for (let tried = 1; ; tried += 1) {
@@ -72,6 +73,14 @@ async function appliedMigrations(sql: Sql): Promise<string[]> {
   if (made?.["made"] !== true) return [];
   return (await sql.unsafe("select name from drizzle.__drizzle_migrations order by name")).map(({ name }) =>
     String(name),
+  );
+}
+
+/** Previews had other migrations, which are one since the first release. */
+function requireReleased(applied: readonly string[], [first]: readonly string[]): void {
+  if (first === undefined || applied.length === 0 || applied.includes(first)) return;
+  throw new Error(
+    "The database was made by a preview of Ostler and cannot be upgraded: start with an empty database, and register the nodes again.",
   );
 }
 
