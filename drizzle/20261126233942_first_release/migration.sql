@@ -672,7 +672,7 @@ END $$;
 --> statement-breakpoint
 CREATE TRIGGER "transitions_append_only" BEFORE UPDATE ON "transitions" FOR EACH ROW EXECUTE FUNCTION refuse_rewriting();
 --> statement-breakpoint
--- References of runs, by triggers in place of foreign keys (decision 0062): the operation and the plan of new runs are
+-- References of runs, by triggers in place of foreign keys (decision 0054): the operation and the plan of new runs are
 -- looked up once per statement. As with a foreign key, the rows are locked until the transaction ends, and the error
 -- names the constraint.
 CREATE FUNCTION "check_new_runs"() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -737,7 +737,7 @@ CREATE TRIGGER "operations_keep_id" BEFORE UPDATE OF id ON "operations" FOR EACH
 CREATE TRIGGER "plans_keep_hash" BEFORE UPDATE OF hash ON "plans" FOR EACH ROW WHEN (NEW.hash <> OLD.hash)
   EXECUTE FUNCTION keep_reference();
 --> statement-breakpoint
--- Changes (decision 0042): triggers record those of every writer. Conditions are in the functions, not in WHEN:
+-- Changes (decision 0037): triggers record those of every writer. Conditions are in the functions, not in WHEN:
 -- PostgreSQL parses a condition of WHEN again in each statement, which costs 60 µs for the columns of a node, also if
 -- nothing is recorded. UPDATE OF costs nothing.
 
@@ -930,7 +930,7 @@ CREATE TRIGGER "operations_recorded_update" AFTER UPDATE OF "state", "started_at
   EXECUTE FUNCTION record_operation_change();
 --> statement-breakpoint
 -- A run is a part of its node and of its operation, whose readers find it by their ids. New runs are recorded once per
--- statement (decision 0056), which takes two thirds of what a trigger for each row takes.
+-- statement (decision 0049), which takes two thirds of what a trigger for each row takes.
 CREATE FUNCTION "record_new_runs"() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO change_inbox (subject, subject_id, node_id, operation_id, event, fields)

@@ -1,7 +1,7 @@
 /**
  * Applies pending migrations, and checks whether a database that is newer than this release can be used. All migrations
  * of a start are one transaction with the lock that excludes other replicas: this works through a pooler, and a start
- * that dies leaves nothing behind. Decision 0013 lists what a migration may do.
+ * that dies leaves nothing behind. Decision 0011 lists what a migration may do.
  *
  * A database at the newest migration is only read: most starts need neither the lock nor the right to change tables.
  */
