@@ -75,7 +75,7 @@ BEGIN
   RETURN NULL;
 END $$;`,
 
-  'TRIGGER "nodes_recorded_update"': `-- decision 0042: a trigger records changes of every writer, also of the release before
+  'TRIGGER "nodes_recorded_update"': `-- decision 0037: a trigger records changes of every writer, also of the release before
 CREATE OR REPLACE TRIGGER "nodes_recorded_update" AFTER UPDATE OF ${RECORDED.map((column) => `"${TABLE[column].name}"`).join(", ")} ON "nodes" FOR EACH ROW
   EXECUTE FUNCTION record_node_change();`,
 };

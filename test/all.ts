@@ -16,6 +16,7 @@ import { parseArgs } from "node:util";
 import { missingForBrowser } from "../examples/fleet-table/check/requirements.ts";
 import { missingForPowerCuts } from "./durability/power-cuts.ts";
 import { missingForLab } from "./e2e/prerequisites.ts";
+import { commitOfFirstMigration } from "./support/first-migration.ts";
 
 interface Part {
   readonly name: string;
@@ -55,8 +56,6 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const VITEST = "node_modules/vitest/vitest.mjs";
 const SEED = "20261";
 const PART_MINUTES = 30;
-/** The release that replicas are upgraded from. */
-const OLD_RELEASE = "c03df33";
 
 const vitest = (project: string, ...files: readonly string[]) => [VITEST, "run", "--project", project, ...files];
 
@@ -154,12 +153,9 @@ const PARTS: readonly Part[] = [
   {
     name: "upgrade",
     about: "replicas of an older release are replaced under load",
-    command: ["test/replicas/upgrade.ts", "--from", OLD_RELEASE],
+    command: ["test/replicas/upgrade.ts"],
     short: null,
-    missing: () =>
-      spawnSync("git", ["cat-file", "-e", OLD_RELEASE], { cwd: ROOT }).status === 0
-        ? null
-        : `commit ${OLD_RELEASE} is not in this clone`,
+    missing: () => (commitOfFirstMigration() === null ? "the history is not in this clone" : null),
   },
   {
     name: "pooler",

@@ -1,6 +1,6 @@
 /**
- * The functions of a driver by their names, for what wraps them all or calls one that a message names. Workers load this
- * file too, so it imports only types and interfaces.ts.
+ * The functions of a driver by their names, for what wraps them all or calls one that a message names. Workers load
+ * this file too, so it imports only types and interfaces.ts.
  */
 import type { DiscoverCall, DriverPhase, MachineCall } from "./driver.ts";
 import { STEP_INTERFACES, findStep } from "./interfaces.ts";

@@ -7,7 +7,7 @@ import { edge, follow, isAtRest } from "./machine.ts";
 import { NODE_STATES, NODE_STATE_NAMES } from "./node-states.ts";
 import type { NodeEvent, NodeState, Phase } from "./node-states.ts";
 
-/** What the service knows of a verb apart from its route. */
+/** The properties of a verb apart from its route. */
 interface Verb {
   readonly description: string;
   /** Its mutation. */

@@ -9,7 +9,10 @@ import type { nodes, clusters, operations, runs } from "./tables.ts";
 
 type ColumnsOf<Table extends { readonly $inferSelect: object }> = readonly (keyof Table["$inferSelect"])[];
 
-/** Fields of nodes that are more than a declared field, by their columns. INVENTORY and CURRENT_RUN are rows of other tables, and so are secret settings. */
+/**
+ * Fields of nodes that are more than a declared field, by their columns. INVENTORY and CURRENT_RUN are rows of other
+ * tables, and so are secret settings.
+ */
 const COMPOSED_CHANGES = {
   NAME: ["name"],
   PROJECT: ["project"],

@@ -34,8 +34,8 @@ const SHARED_FIELDS = [
 ] as const satisfies readonly RunField[];
 
 /**
- * A new run: QUEUED from now on, without a leg that its node has entered, and due if it waits for a worker. Other columns
- * have their defaults.
+ * A new run: QUEUED from now on, without a leg that its node has entered, and due if it waits for a worker. Other
+ * columns have their defaults.
  */
 export type NewRun = Pick<typeof runs.$inferSelect, (typeof OWN_FIELDS)[number] | (typeof SHARED_FIELDS)[number]>;
 

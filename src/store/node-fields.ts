@@ -26,7 +26,7 @@ interface DeclaredField {
   readonly description: string;
   /** In place of null in the API. */
   readonly otherwise?: string | boolean;
-  /** What `changed` calls it; several fields can share a name. */
+  /** Its name in `changed`; several fields can share one. */
   readonly change: string;
   /** Description of the count of nodes by it. */
   readonly count?: string;

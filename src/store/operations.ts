@@ -140,7 +140,9 @@ export async function updateOperation(tx: Tx, id: string, change: OperationChang
     .where(eq(operations.id, id));
 }
 
-/** Records an interrupt on an operation, now by the database's clock. `seconds`: the time that a stop leaves to steps. */
+/**
+ * Records an interrupt on an operation, now by the database's clock. `seconds`: the time that a stop leaves to steps.
+ */
 export async function interruptOperation(
   tx: Tx,
   id: string,

@@ -1,6 +1,6 @@
 /**
- * Claims of runs: which runs are due, which replica may execute one, and for how long. A run that is due has `due_at`; a
- * claim raises its fence and gives it a lease. The claimant's first transaction clears `due_at` and sets `owner`. The
+ * Claims of runs: which runs are due, which replica may execute one, and for how long. A run that is due has `due_at`;
+ * a claim raises its fence and gives it a lease. The claimant's first transaction clears `due_at` and sets `owner`. The
  * end of an execution clears the lease, and `owner` unless the execution was lost. Times are those of the database's
  * clock.
  */
@@ -25,8 +25,8 @@ const HIGHEST_FIRST = Object.values(PRIORITY).toSorted((a, b) => b - a);
 export const LEASE = "interval '10 seconds'";
 
 /**
- * Claims runs that are due: those with the highest priority first, and of these the one that is due for the longest time.
- * Each priority has its own range of the index, so that runs that are due later are not read. Runs that another
+ * Claims runs that are due: those with the highest priority first, and of these the one that is due for the longest
+ * time. Each priority has its own range of the index, so that runs that are due later are not read. Runs that another
  * transaction has locked are skipped.
  */
 export async function claimDueRuns(
@@ -51,8 +51,8 @@ export async function claimDueRuns(
 
 /**
  * Claims runs whose replica has not renewed its lease. `except`: runs that this replica executes and has to renew. None
- * while the server has been up for a short time, in which live replicas could not renew theirs. A start in the future is
- * one after which the clock was set back: that time need not pass.
+ * while the server has been up for a short time, in which live replicas could not renew theirs. A start in the future
+ * is one after which the clock was set back: that time need not pass.
  */
 export async function claimLostRuns(
   reader: Reader,
@@ -114,8 +114,8 @@ export async function releaseClaims(
 }
 
 /**
- * Makes locked, unfinished runs due now that no replica executes; one that is executed reads what has changed at its next boundary.
- * The priority only rises.
+ * Makes locked, unfinished runs due now that no replica executes; one that is executed reads what has changed at its
+ * next boundary. The priority only rises.
  */
 export async function wakeRuns(tx: Tx, ids: readonly string[], priority: number): Promise<void> {
   if (ids.length === 0) return;

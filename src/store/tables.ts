@@ -3,13 +3,13 @@
  * - the legal edges (`lifecycle_edges`), and the trigger that rejects any other change of `nodes.state`;
  * - the one rows of `feed_position` and `change_position`;
  * - the triggers that record changes in `change_inbox`, and `number_changes`, which moves them to `changes` (decision
- *   0042);
+ *   0037);
  * - the collation of `nodes.name`, which is by bytes, so that one index serves the order of lists and prefixes of
  *   names;
  * - `label_pairs`, which makes labels a list that PostgreSQL keeps statistics of;
  * - `natural_key`, the key of the natural order of names.
  *
- * Some columns have older names than their properties (decision 0013 forbids renaming columns).
+ * Some columns have older names than their properties (decision 0011 forbids renaming columns).
  */
 import type { FailureKind } from "../errors.ts";
 import { sql } from "drizzle-orm";

@@ -23,12 +23,12 @@ const DIFFERENCES: readonly {
     edges: statesOf("stable", "failed", "running").map((state) => [state, state] as const),
   },
   {
-    decision: "0005: a pending abort is in the log",
+    decision: "0004: a pending abort is in the log",
     event: "abort_pending",
     edges: statesOf("stable", "failed", "running", "wait", "hold").map((state) => [state, state] as const),
   },
   {
-    decision: "0005: a pending abort can be taken back",
+    decision: "0004: a pending abort can be taken back",
     event: "abort_withdrawn",
     edges: statesOf("stable", "failed", "running", "wait", "hold").map((state) => [state, state] as const),
   },

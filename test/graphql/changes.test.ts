@@ -18,6 +18,7 @@ const since = (change: (text: string) => string, ...texts: string[]) =>
 
 test("the schema has no breaking change since the last release without a decision", async () => {
   const last = lastRelease();
+  if (last === null) return;
   const { refused, undone } = changesSince(last, buildSchema(await describeDrivers()), allDecisions());
   expect({ refused, undone }).toEqual({ refused: [], undone: [] });
 });

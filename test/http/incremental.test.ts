@@ -1,4 +1,4 @@
-/** Incremental delivery, which is not offered (decision 0048), and the reason. */
+/** Incremental delivery, which is not offered (decision 0043), and the reason. */
 import * as graphql from "graphql";
 import { createYoga } from "graphql-yoga";
 import { afterAll, expect, test } from "vitest";
@@ -17,7 +17,7 @@ test.each([
   ]);
 });
 
-test("Yoga does not understand the incremental results of graphql-js; if it does, decide 0048 again", async () => {
+test("Yoga does not understand the incremental results of graphql-js; if it does, decide 0043 again", async () => {
   const Query = new graphql.GraphQLObjectType({
     name: "Query",
     fields: { a: { type: graphql.GraphQLString, resolve: () => "a" } },

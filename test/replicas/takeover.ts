@@ -86,7 +86,7 @@ export async function takeOvers(options: {
       2 * TAKEN_OVER_MS,
     );
     rests.push(...taken);
-    // The bound of recoveries is not measured here (decision 0067).
+    // The bound of recoveries is not measured here (decision 0059).
     await sql`update attempts set recoveries = 0 where finished_at is null`;
     say(`kill ${kill}: ${nodes.length} steps, ${seconds(Math.min(...taken))} to ${seconds(Math.max(...taken))}`);
     living.push(await start());

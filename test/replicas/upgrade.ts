@@ -4,9 +4,8 @@
  * starts once more on the new release's data, as after a rollback. The new release adds a migration with a column.
  * Finally nothing is lost, doubled or illegal.
  *
- * Options: --from <commit> --nodes 1000. Without `--from`, the older release is the last commit. Needs the history of the
- * repository. Prints a line per check, and finally `N
- * passed, N failed`.
+ * Options: --from <commit> --nodes 1000. Without `--from`, the older release is the commit that added the first
+ * migration. Needs the history of the repository. Prints a line per check, and finally `N passed, N failed`.
  */
 import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
@@ -14,13 +13,17 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { eventually } from "../support/eventually.ts";
+import { commitOfFirstMigration } from "../support/first-migration.ts";
 import { check, prove } from "../support/proof.ts";
 import { logFlaws, wholeLog } from "../support/transition-log.ts";
 import { commission, entered, follow, operationOf, register, scratch, startReplica, startServer } from "./lab.ts";
 import type { Replica } from "./lab.ts";
 
 const { values } = parseArgs({
-  options: { from: { type: "string", default: "HEAD" }, nodes: { type: "string", default: "1000" } },
+  options: {
+    from: { type: "string", default: commitOfFirstMigration() ?? "HEAD" },
+    nodes: { type: "string", default: "1000" },
+  },
 });
 const NODES = Number(values.nodes);
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));

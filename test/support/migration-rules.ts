@@ -1,7 +1,7 @@
 /**
- * Rules for migrations while replicas of the previous release run (docs/decisions/0013): a migration adds, and whatever
+ * Rules for migrations while replicas of the previous release run (docs/decisions/0011): a migration adds, and whatever
  * it adds does not hinder those who know nothing of it. A statement that does more names the decision that allows it,
- * as `-- decision 0014: why`; one that takes away belongs in a migration whose name states which release no longer
+ * as `-- decision 0012: why`; one that takes away belongs in a migration whose name states which release no longer
  * needs it.
  */
 

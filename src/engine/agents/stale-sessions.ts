@@ -1,6 +1,6 @@
 /**
- * Ends the sessions of agents with their runs, at the start and then once a minute: the arguments of their tasks are not
- * kept.
+ * Ends the sessions of agents with their runs, at the start and then once a minute: the arguments of their tasks are
+ * not kept.
  */
 import type { Log } from "../../log.ts";
 import { endSessionsOfEndedRuns } from "../../store/agent-sessions.ts";

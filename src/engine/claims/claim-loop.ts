@@ -97,8 +97,8 @@ export class ClaimLoop {
   }
 
   /**
-   * Makes the runs of a process that has ended due, instead of waiting until its leases expire. Only before `start`, and
-   * only if no other process can use the database.
+   * Makes the runs of a process that has ended due, instead of waiting until its leases expire. Only before `start`,
+   * and only if no other process can use the database.
    */
   reclaim(): Promise<void> {
     return reclaimWork(this.#parts.reader);

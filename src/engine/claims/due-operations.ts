@@ -1,8 +1,8 @@
 /**
- * Takes up what operations are due for: the end of a stop's time, the end of a pause between two waves, and discoveries.
- * One statement finds all of them, also what is due before the next look. Two replicas may take up the same end, so its
- * handler looks again under the operation's lock. A discovery has a lease, as a run has, and no fence: only results of
- * addresses without one are stored.
+ * Takes up what operations are due for: the end of a stop's time, the end of a pause between two waves, and
+ * discoveries. One statement finds all of them, also what is due before the next look. Two replicas may take up the
+ * same end, so its handler looks again under the operation's lock. A discovery has a lease, as a run has, and no fence:
+ * only results of addresses without one are stored.
  */
 import type { Log } from "../../log.ts";
 import type { Observer } from "../../observer.ts";

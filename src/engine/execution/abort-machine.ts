@@ -1,7 +1,7 @@
 /**
  * Carries out an abort or a failure on the machine: the `abort` of the step, then the power off. Each has its own
  * deadline, and neither waits for a slot, because steps that hang may hold all of them. A machine that may still be at
- * a step that must not be cut is left alone, and so is its power (decision 0063).
+ * a step that must not be cut is left alone, and so is its power (decision 0055).
  */
 import { messageOf } from "../../errors.ts";
 import { touchedBy } from "../../lifecycle/touches.ts";

@@ -1,8 +1,8 @@
 /**
- * Takes up a run that this process has claimed, and decides how it continues. The claim has raised the fence, so that an
- * earlier holder can write no more. With its first claim a run is no longer QUEUED, and its node enters the first phase. A parked step is
- * entered again. A step whose process died is entered again, or fails if it must not run twice or has ended three
- * processes.
+ * Takes up a run that this process has claimed, and decides how it continues. The claim has raised the fence, so that
+ * an earlier holder can write no more. With its first claim a run is no longer QUEUED, and its node enters the first
+ * phase. A parked step is entered again. A step whose process died is entered again, or fails if it must not run twice
+ * or has ended three processes.
  */
 import { LruMap } from "../../runtime/lru-map.ts";
 import { withinTime } from "../../runtime/timeout.ts";

@@ -1,5 +1,5 @@
 /**
- * Patience with BMCs: every call of a controller is made here, within its circuit (drivers/circuits.ts), and at its pace.
+ * Patience with BMCs: every call of a controller is made here, within its circuit (drivers/circuits.ts), at its pace.
  *
  * A short read is first asked briefly. If there is no prompt answer, it steps aside: its patience decides in which lane
  * it is made again, with its whole time, or ends it. A controller that is known to be slow has the whole time at once.
@@ -200,8 +200,8 @@ export class TroubledSlots {
 // ---- readings
 
 /**
- * Of one reading of a node's power, which goes on in the lane of nodes without an answer. One of the background ends, so
- * that the next node is read; its next reading has its whole time.
+ * Of one reading of a node's power, which goes on in the lane of nodes without an answer. One of the background ends,
+ * so that the next node is read; its next reading has its whole time.
  */
 export class ReadingPatience implements Patience {
   readonly ms: number;

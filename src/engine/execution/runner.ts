@@ -121,8 +121,8 @@ export class Runner {
 
   /** Executes a claimed run. Resolves when it has ended, is parked or was released. */
   async run(claim: Claim): Promise<void> {
-    // Twice in one process: the run was parked or released and is due again before its execution has ended, or its lease
-    // expired and another process had it in between. Then the first execution is fenced; the second waits for it.
+    // Twice in one process: the run was parked or released and is due again before its execution has ended, or its
+    // lease expired and another process had it in between. Then the first execution is fenced; the second waits for it.
     await this.#activeRuns.whenIdle(claim.id);
     await this.#activeRuns.track(claim, this.#executeUnlessFenced(claim));
   }

@@ -270,8 +270,8 @@ function nothingToStop(ref: string, ended: RunRow | { readonly nodeId: string })
 }
 
 /**
- * Runs that still run although the time for their graceful stop is over fail with STOP_TIMEOUT. Each stop of nodes has a
- * time of its own.
+ * Runs that still run although the time for their graceful stop is over fail with STOP_TIMEOUT. Each stop of nodes has
+ * a time of its own.
  */
 export async function stopTimeout(context: EngineContext, operationId: string): Promise<void> {
   await context.transact(async (transaction) => {

@@ -17,7 +17,7 @@ import { sizeFlaws } from "../input/size-limits.ts";
 import type { GivenController } from "./controller-conflicts.ts";
 import { operatorFieldFlaws } from "./operator-fields.ts";
 
-/** What a request says of a node. In a change, an absent field stays, and null removes a value. */
+/** The fields that a request gives for a node. In a change, an absent field stays, and null removes a value. */
 export interface NodeFields extends OperatorFields {
   readonly name?: string | undefined;
   readonly driver?: string | undefined;

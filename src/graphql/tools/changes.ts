@@ -1,7 +1,7 @@
 /**
  * `npm run tool -- schema-changes`: prints the changes of the schema since the last release, and fails for a breaking
  * change unless a decision allows it with a line `Breaks <last release>: <change>`. With `--brief`, as in `npm run
- * check`, it lists only what fails, and counts the rest.
+ * check`, it lists only what fails, and counts the rest. Before the first release every change passes.
  */
 import { globSync, readFileSync } from "node:fs";
 import { basename } from "node:path";
@@ -71,10 +71,10 @@ function partsOf(version: string): (number | string)[] {
   return version.split(/[.-]/).map((part) => (/^\d+$/.test(part) ? Number(part) : part));
 }
 
-/** The schema of the last release in docs/releases. */
-export function lastRelease(): Release {
+/** The schema of the last release in docs/releases; null before the first. */
+export function lastRelease(): Release | null {
   const version = newest(globSync("docs/releases/*.graphql", { cwd: ROOT }).map((file) => basename(file, ".graphql")));
-  if (version === undefined) throw new Error("docs/releases has no schema; see its README.");
+  if (version === undefined) return null;
   return { version, schema: parsedSchema(readFileSync(`${ROOT}/docs/releases/${version}.graphql`, "utf8")) };
 }
 
@@ -112,8 +112,12 @@ export function reportOf(
 
 if (import.meta.main) {
   const release = lastRelease();
-  const changes = changesSince(release, buildSchema(await describeDrivers()), allDecisions());
-  const { text, passes } = reportOf(changes, release.version, { isBrief: process.argv.includes("--brief") });
+  const { text, passes } =
+    release === null
+      ? { text: "No release yet: every change of the schema passes.\n", passes: true }
+      : reportOf(changesSince(release, buildSchema(await describeDrivers()), allDecisions()), release.version, {
+          isBrief: process.argv.includes("--brief"),
+        });
   (passes ? process.stdout : process.stderr).write(text);
   if (!passes) process.exitCode = 1;
 }

@@ -1,7 +1,7 @@
 /**
  * Applies pending migrations, and checks whether a database that is newer than this release can be used. All migrations
  * of a start are one transaction with the lock that excludes other replicas: this works through a pooler, and a start
- * that dies leaves nothing behind. Decision 0013 lists what a migration may do.
+ * that dies leaves nothing behind. Decision 0011 lists what a migration may do.
  *
  * A database at the newest migration is only read: most starts need neither the lock nor the right to change tables.
  */
@@ -43,6 +43,7 @@ export async function migrateBy(
     .toSorted();
   const applied = await appliedMigrations(sql);
   const unknown = applied.filter((name) => !known.includes(name));
+  requireReleased(applied, known);
   requireReadable(unknown, known);
   if (known.every((name) => applied.includes(name))) return { made: [], unknown };
   for (let tried = 1; ; tried += 1) {
@@ -72,6 +73,14 @@ async function appliedMigrations(sql: Sql): Promise<string[]> {
   if (made?.["made"] !== true) return [];
   return (await sql.unsafe("select name from drizzle.__drizzle_migrations order by name")).map(({ name }) =>
     String(name),
+  );
+}
+
+/** Previews had other migrations, which are one since the first release. */
+function requireReleased(applied: readonly string[], [first]: readonly string[]): void {
+  if (first === undefined || applied.length === 0 || applied.includes(first)) return;
+  throw new Error(
+    "The database was made by a preview of Ostler and cannot be upgraded: start with an empty database, and register the nodes again.",
   );
 }
 

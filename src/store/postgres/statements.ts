@@ -16,8 +16,8 @@ function internalsOf(handle: Reader): DrizzleInternals {
 }
 
 /**
- * Runs a statement with a constant text. Values are bound, arrays included. It is prepared if the pool prepares: then it
- * takes one round trip and is not planned again.
+ * Runs a statement with a constant text. Values are bound, arrays included. It is prepared if the pool prepares: then
+ * it takes one round trip and is not planned again.
  */
 export async function runStatement(
   reader: Reader,

@@ -1,1 +1,0 @@
-ALTER TABLE "step_log" ADD COLUMN "dropped" integer;

@@ -1,1 +1,0 @@
-ALTER TABLE "nodes" ADD COLUMN "power_problem_kind" text;

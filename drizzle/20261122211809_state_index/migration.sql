@@ -1,1 +1,0 @@
-DROP INDEX "nodes_state";

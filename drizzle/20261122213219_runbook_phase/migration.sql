@@ -1,1 +1,0 @@
-ALTER TABLE "runbooks" ADD COLUMN "phase" text DEFAULT 'clean' NOT NULL;

@@ -1,1 +1,0 @@
-CREATE INDEX IF NOT EXISTS "nodes_by_cluster" ON "nodes" (coalesce("cluster_id"::text, 'none'),"id");
