@@ -4,7 +4,6 @@
  */
 import { existsSync, readFileSync } from "node:fs";
 import type { GraphQLField, GraphQLSchema } from "graphql";
-import type { Scope } from "../../src/access/access.ts";
 import { describeDrivers } from "../../src/drivers/load.ts";
 import { buildSchema } from "../../src/graphql/schema/schema.ts";
 import type { OperationKind } from "../../src/lifecycle/verbs.ts";
@@ -42,7 +41,7 @@ function descriptionOf(mutation: string): string {
 }
 
 function scopeOf(mutation: string): string {
-  return String(mutationsOf(SCHEMA)[mutation]?.extensions["scope"] as Scope);
+  return String(mutationsOf(SCHEMA)[mutation]?.extensions["scope"]);
 }
 
 function indexPage(): string {
