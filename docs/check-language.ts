@@ -56,7 +56,7 @@ const PATTERNS = RULES.flatMap((rule) => {
 const WORD = /[A-Z]?[a-z]+|[A-Z]+(?![a-z])/g;
 
 export function findingsOf(file: string, text: string): readonly Finding[] {
-  const scanned = file.endsWith(".md") ? proseOf(file, text) : text;
+  const scanned = file.endsWith(".md") ? proseOf(text) : text;
   const starts = lineStarts(text);
   const found: Finding[] = [];
   const add = (rule: Rule, index: number, match: string) => {
@@ -74,17 +74,9 @@ export function findingsOf(file: string, text: string): readonly Finding[] {
   return found.toSorted((one, other) => one.line - other.line);
 }
 
-/**
- * Markdown without inline code, which names things that are checked where they are defined, and without the column
- * "not" of the glossary. Blanks keep the positions.
- */
-function proseOf(file: string, text: string): string {
-  const blank = (match: string) => " ".repeat(match.length);
-  const plain = text.replaceAll(/(?<!`)`[^`\n]+`(?!`)/g, blank);
-  if (file !== "docs/glossary.md") return plain;
-  return plain.replaceAll(/^\|[^|\n]*\|[^|\n]*\|[^|\n]*\|(.*)\|$/gm, (row, not: string) =>
-    row.slice(0, -not.length - 1).concat(blank(not), "|"),
-  );
+/** Markdown without inline code, which names things that are checked where they are defined. Blanks keep positions. */
+function proseOf(text: string): string {
+  return text.replaceAll(/(?<!`)`[^`\n]+`(?!`)/g, (match) => " ".repeat(match.length));
 }
 
 function lineStarts(text: string): readonly number[] {

@@ -1,9 +1,11 @@
 /**
- * `npm run docs`: prints the pages that are generated from code. `--check` writes nothing and reports stale pages.
+ * `npm run docs`: prints the pages that are generated from code. `--check` writes nothing, and reports stale pages and
+ * documentation that is longer than its budget.
  * A page is a pure function of the tables it prints, so the output is identical on every machine.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { printedPages } from "./print/pages.ts";
+import { excessWords } from "./print/word-budget.ts";
 
 function main(): void {
   const stale: string[] = [];
@@ -12,10 +14,16 @@ function main(): void {
     if (!process.argv.includes("--check")) writeFileSync(url, text);
     else if (read(url) !== text) stale.push(`docs/${file}`);
   }
-  if (stale.length === 0) return;
-  process.stderr.write(
-    `${stale.join(", ")} ${stale.length === 1 ? "is" : "are"} stale: run \`npm run docs\` and commit the result.\n`,
-  );
+  if (stale.length > 0)
+    report(
+      `${stale.join(", ")} ${stale.length === 1 ? "is" : "are"} stale: run \`npm run docs\` and commit the result.\n`,
+    );
+  const excess = process.argv.includes("--check") ? excessWords() : null;
+  if (excess !== null) report(excess);
+}
+
+function report(problem: string): void {
+  process.stderr.write(problem);
   process.exitCode = 1;
 }
 

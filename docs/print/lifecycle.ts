@@ -1,16 +1,9 @@
 /** docs/lifecycle.md: the states of nodes, operations, runs, waves and clusters, and the transitions between them. */
-import { CLUSTER_RULES, CLUSTER_STATES, STAGES } from "../../src/lifecycle/cluster-state.ts";
+import { CLUSTER_RULES, STAGES } from "../../src/lifecycle/cluster-state.ts";
 import { isAtRest } from "../../src/lifecycle/machine.ts";
+import { NODE_EDGES, NODE_STATES, NODE_STATE_NAMES, SELF_EVENTS } from "../../src/lifecycle/node-states.ts";
+import type { Edge, NodeEvent, NodeState } from "../../src/lifecycle/node-states.ts";
 import {
-  NODE_EDGES,
-  NODE_EVENTS,
-  NODE_STATES,
-  NODE_STATE_NAMES,
-  SELF_EVENTS,
-} from "../../src/lifecycle/node-states.ts";
-import type { Edge, NodeEvent, NodeState, Phase } from "../../src/lifecycle/node-states.ts";
-import {
-  FAILURE_POLICIES,
   OPERATION_STATES,
   RUN_STATES,
   UNFINISHED_OPERATION_STATES,
@@ -20,14 +13,12 @@ import { cleanUpRoute } from "../../src/lifecycle/verbs.ts";
 import { WAIT_REASONS } from "../../src/lifecycle/waiting.ts";
 import { WAVE_STATES, judgeWaves } from "../../src/lifecycle/waves.ts";
 import type { WaveFacts, WaveState, WaveVerdict } from "../../src/lifecycle/waves.ts";
-import { clusterMoves } from "./cluster-moves.ts";
-import { arrows, code, codes, fence, grouped, meanings, paragraphs, stateDiagram, table } from "./markdown.ts";
+import { arrows, code, codes, grouped, meanings, paragraphs, stateDiagram, table } from "./markdown.ts";
 import type { Page } from "./markdown.ts";
-import { routeRows, routeTable } from "./routes.ts";
+import { routeRows } from "./routes.ts";
 
 export const LIFECYCLE_PAGE: Page = { file: "lifecycle.md", source: "src/lifecycle", text: lifecyclePage };
 
-const PHASES: readonly Phase[] = ["verify", "inspect", "clean", "deploy", "undeploy"];
 /** Events that interrupt a node's route; the overview diagram omits them. */
 const SETBACKS: ReadonlySet<NodeEvent> = new Set(["fail", "abort", "stop"]);
 const MOVES = NODE_EDGES.filter(({ event }) => !SELF_EVENTS.has(event));
@@ -40,8 +31,6 @@ function lifecyclePage(): string {
     "## Overview",
     "Each phase is one box; failures, aborts and stops are omitted.",
     stateDiagram(overview()),
-    "## Inside each phase",
-    ...PHASES.flatMap((phase) => [`### ${phase}`, stateDiagram(insideOf(phase))]),
     "## States",
     table(
       ["state", "kind", "phase", "meaning"],
@@ -52,18 +41,19 @@ function lifecyclePage(): string {
         NODE_STATES[state].description,
       ]),
     ),
-    "## Events",
-    meanings("event", NODE_EVENTS),
     "## Transitions",
-    "A user's request can cause the transitions marked “verb”; only the engine causes the others. The registration of a node (from no state to `ENROLLED`) and its deletion are logged as `register` and `delete`, and the API writes the names of events in upper case.",
+    "The registration of a node (from no state to `ENROLLED`) and its deletion are logged as `register` and `delete`, and the API writes the names of events in upper case.",
     table(
-      ["from", "event", "to", "by"],
-      MOVES.map(({ from, event, to, by }) => [code(from), event, code(to), by]),
+      ["from", "by a request", "by the engine"],
+      grouped(MOVES, ({ from }) => from).map((moves) => [
+        code(moves[0].from),
+        movesBy("verb", moves),
+        movesBy("engine", moves),
+      ]),
     ),
-    `The event \`recover\` leads from a state to itself: a process died, hung or was shut down in the middle of a step, and another process resumed the run. It occurs in ${codes(NODE_EDGES.filter(({ event }) => event === "recover").map(({ from }) => from))}. \`abort_pending\` and \`abort_withdrawn\` also leave the state unchanged and occur in every state: an abort that must wait for the end of a step was requested, or withdrawn.`,
-    "## Verbs",
-    "The effect of each verb on a node depends on the node's state. A node in a state that is not listed is refused with `INVALID_STATE`; a node with an unfinished run is refused with `BUSY`. Phases in brackets run in place: the node's state does not change. An inspection in place requires a driver that inspects without a reboot.",
-    routeTable(),
+    `The event \`recover\` leads from a state to itself: a process died, hung or was shut down in the middle of a step, and another process resumed the run. \`abort_pending\` and \`abort_withdrawn\` also leave the state unchanged and occur in every state: an abort that must wait for the end of a step was requested, or withdrawn.`,
+    "## Routes",
+    "The effect of each verb depends on the node's state: see the [page of the verb](verbs.md). A node in another state is refused with `INVALID_STATE`, one with an unfinished run with `BUSY`.",
     "If the failure policy requires it, a node is cleaned up after its operation failed:",
     table(
       ["from", "phases", "ends"],
@@ -78,23 +68,29 @@ function lifecyclePage(): string {
     "## States of a run",
     `A run is the share of an operation on one node. ${codes(UNFINISHED_RUN_STATES)} are unfinished; the others are final. A node has at most one unfinished run.`,
     meanings("state", RUN_STATES),
-    "## Failure policies",
-    "The failure policy decides how a failed node affects the others of its operation. The default is `CLEAN_UP_ALL` for a commission and `LEAVE` for every other verb.",
-    meanings("policy", FAILURE_POLICIES),
     "## Waves",
     "An unfinished operation with waves has one of these additional states. To read its progress and to move it, see [advanceWaves](verbs/advanceWaves.md).",
     stateDiagram(waveMoves()),
-    meanings("state", WAVE_STATES),
     "## What a run waits for",
     "A run that is queued, waiting or on hold shows the reason: `run { waiting { reason until description } }`.",
     meanings("reason", WAIT_REASONS),
     "## States of a cluster",
     "The state of a cluster is derived from its nodes and the operations on them, and never stored; the rules are in `src/lifecycle/cluster-state.ts`. The first question answered yes decides. Power changes and inspections in place do not count as operations here, and a dry run changes nothing.",
-    clusterDecision(),
-    meanings("state", CLUSTER_STATES),
-    "The diagram shows the cluster's transitions as operations run on it: `done` on all of its nodes, `stopped` on some, or `failed` on some (failed or aborted). Nodes outside an operation do not change, so a cluster with one failed node is not operational after an operation on the other nodes is done.",
-    stateDiagram(clusterArrows()),
+    table(
+      ["question", "state"],
+      CLUSTER_RULES.map(({ state, when }) => [capital(when), code(state)]),
+    ),
   );
+}
+
+/** The states that transitions by a request, or by the engine, lead to, each with its events. */
+function movesBy(by: Edge["by"], moves: readonly Edge[]): string {
+  return grouped(
+    moves.filter((move) => move.by === by),
+    ({ to }) => to,
+  )
+    .map((group) => `${code(group[0].to)} (${group.map(({ event }) => event).join(", ")})`)
+    .join(", ");
 }
 
 /** The state itself if it is at rest, else its phase, which stands for the running, waiting and holding states. */
@@ -110,59 +106,6 @@ function overview(): readonly string[] {
   return [
     "[*] --> ENROLLED : register",
     ...arrows(edges.map(({ from, event, to }) => ({ from: boxOf(from), event, to: boxOf(to) }))),
-  ];
-}
-
-/** Transitions within the phase, into it and out of it. */
-function insideOf(phase: Phase): readonly string[] {
-  const own = (state: NodeState) => NODE_STATES[state].phase === phase;
-  const under = (state: NodeState) => own(state) && !isAtRest(state);
-  const edges: readonly Edge[] = MOVES.filter(({ from, to }) => under(from) || under(to) || own(from));
-  return arrows(edges);
-}
-
-// ---- clusters
-
-/** The table of rules as a chain of questions; the last row applies if none matches. */
-function clusterDecision(): string {
-  const lines = CLUSTER_RULES.slice(0, -1).flatMap(({ state, when }, index) => {
-    const following = index + 2 < CLUSTER_RULES.length ? `question${index + 1}` : `answer${index + 1}`;
-    return [
-      `question${index}{"${capital(when)}"}`,
-      `question${index} -- yes --> answer${index}[${state}]`,
-      `question${index} -- no --> ${following}`,
-    ];
-  });
-  const last = CLUSTER_RULES.length - 1;
-  return fence(
-    "mermaid",
-    [
-      "flowchart TD",
-      ...[...lines, `answer${last}[${CLUSTER_RULES[last]?.state ?? ""}]`].map((line) => `    ${line}`),
-    ].join("\n"),
-  );
-}
-
-/** Transitions between states of a cluster. Transitions common to all resting states start from a box around them. */
-function clusterArrows(): readonly string[] {
-  const moves = clusterMoves();
-  const resting = [...new Set(moves.flatMap(({ from, event }) => (event === "work begins" ? [from] : [])))];
-  const begins = grouped(
-    moves.filter(({ event }) => event === "work begins"),
-    ({ to }) => to,
-  );
-  const fromBox = begins.map((group) => ({
-    ...group[0],
-    from: group.length === resting.length ? "nothing_runs" : group[0].from,
-    event: group[0].to === "REMOVING" ? "removal begins" : "work begins",
-  }));
-  const others = moves.filter(({ event }) => event !== "work begins");
-  return [
-    "direction LR",
-    "state nothing_runs {",
-    ...resting.map((state) => `    ${state}`),
-    "}",
-    ...arrows([...fromBox, ...others]),
   ];
 }
 

@@ -25,6 +25,6 @@ const PAGES: readonly Page[] = [
 export function printedPages(): readonly PrintedPage[] {
   return PAGES.map(({ file, source, text }) => ({
     file,
-    text: `<!-- Printed by \`npm run docs\` from ${source}. Edit the sources, not this page. -->\n\n${text()}`,
+    text: `<!-- Printed by \`npm run docs\` from ${source}. -->\n\n${text()}`,
   }));
 }

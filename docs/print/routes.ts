@@ -33,16 +33,6 @@ export function verbCases(): readonly VerbCase[] {
   return NODE_VERBS.flatMap((kind) => (special[kind] ?? [{ label: "", options: {} }]).map((one) => ({ kind, ...one })));
 }
 
-export function routeTable(): string {
-  const rows = verbCases().flatMap(({ kind, label, options }) =>
-    routeRows((state) => route(kind, state, options)).map((cells) => [
-      `${code(kind)}${label === "" ? "" : `, ${label}`}`,
-      ...cells,
-    ]),
-  );
-  return table(["verb", "from", "phases", "ends"], rows);
-}
-
 /** Rows of from, phases, end. States with the same route share a row. */
 export function routeRows(routeOf: (state: NodeState) => Route | null): readonly (readonly string[])[] {
   const routes = NODE_STATE_NAMES.flatMap((state) => {
@@ -74,12 +64,12 @@ export function routesOf(kind: OperationKind): string {
   return table([...(cases.length > 1 ? ["request"] : []), "from", "phases", "ends"], rows);
 }
 
-/** The routes of one verb from every state that allows it, with failures, aborts and stops. */
-export function diagramOf(kind: OperationKind): string {
+/** The routes of one verb, with failures, aborts and stops; empty if the verb changes no state. */
+export function diagramOf(kind: OperationKind): readonly string[] {
   const routes = verbCases()
     .filter((one) => one.kind === kind)
     .flatMap(({ options }) => NODE_STATE_NAMES.flatMap((state) => arrowsOfRoute(state, route(kind, state, options))));
-  return stateDiagram(arrows(routes));
+  return routes.some(({ from, to }) => from !== to) ? [stateDiagram(arrows(routes))] : [];
 }
 
 interface Arrow {

@@ -114,13 +114,7 @@ const LIST_OF_STEPS: Refusals = [
   ["NOT_FOUND", "the runbook does not exist"],
 ];
 
-const WORK: Refusals = [
-  [
-    "INVALID_INPUT",
-    "an empty list of names or IDs, a cluster without nodes, `all: false`, or a filter without a condition or with a member that is null or empty; the message says how many nodes the filter would select",
-  ],
-  ["NOT_FOUND", "the operation, a node or the cluster does not exist, or no node matches the filter"],
-];
+const WORK: Refusals = [...NO_NODES, ["NOT_FOUND", "the operation does not exist"]];
 
 const REASON: Refusals = [["INVALID_INPUT", "the reason has more than 1000 characters"]];
 
@@ -148,7 +142,6 @@ const SETTINGS: Refusals = [
   ...SAME_CONTROLLER,
 ];
 const STALE: Refusals = [["STALE_REVISION", "`ifRevision` is not the current revision"]];
-const NODES_ONLY: Refusals = [...NO_NODES];
 const RUNBOOK: Refusals = [
   [
     "INVALID_INPUT",
@@ -163,6 +156,28 @@ const IMAGES: Refusals = [
   ],
   ["INVALID_INPUT", "no address is given, and the file is not in the image folder of the service"],
 ];
+
+/** Refusals that many mutations have, by name: docs/verbs.md explains them once, the page of a mutation names them. */
+export const SHARED_REFUSALS: Readonly<Record<string, Refusals>> = {
+  selection: NO_NODES,
+  pick: PICK,
+  terms: TERMS,
+  reason: REASON,
+  waves: WAVES.slice(0, 2),
+  revision: STALE,
+  node: MAINTAINABLE,
+  maintenance: NODE.slice(0, 1),
+  "same machine": SAME_MACHINE,
+  "same controller": SAME_CONTROLLER,
+  agent: AGENTLESS,
+  installation: INSTALLS_NOTHING,
+  steps: STEPS,
+  "list of steps": LIST_OF_STEPS,
+  image: IMAGE_CHOICE,
+  "image of a node": IMAGE_NODE,
+  "settings of an image": IMAGES,
+  runbook: RUNBOOK,
+};
 
 // ---- the mutations
 
@@ -404,7 +419,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
             "INVALID_INPUT",
             "`name` or `macs` is given for more than one node, or `settings` beside `driver` or `interfaces`",
           ],
-          ...NODES_ONLY,
+          ...NO_NODES,
           ["STALE_REVISION", "the request selects another number of nodes than `expectedCount`"],
         ],
         single: [
@@ -425,7 +440,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       {
         mutation: "deleteNodes",
         whole: [
-          ...NODES_ONLY,
+          ...NO_NODES,
           ["BUSY", "a node has an unfinished run"],
           ["PROTECTED", "a node is protected"],
           ["INVALID_STATE", "a node is `ACTIVE`"],
@@ -434,22 +449,22 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       },
       {
         mutation: "setMaintenance",
-        whole: [...NODES_ONLY, ["INVALID_INPUT", "the reason is blank or has more than 1000 characters"]],
+        whole: [...NO_NODES, ["INVALID_INPUT", "the reason is blank or has more than 1000 characters"]],
         see: ["maintenance.md"],
       },
       {
         mutation: "clearMaintenance",
-        whole: NODES_ONLY,
+        whole: NO_NODES,
         see: ["maintenance.md"],
       },
       {
         mutation: "setRetired",
-        whole: [...NODES_ONLY, ["INVALID_INPUT", "the reason is blank or has more than 1000 characters"]],
+        whole: [...NO_NODES, ["INVALID_INPUT", "the reason is blank or has more than 1000 characters"]],
         see: ["maintenance.md"],
       },
       {
         mutation: "clearRetired",
-        whole: NODES_ONLY,
+        whole: NO_NODES,
         see: ["maintenance.md"],
       },
       {
@@ -465,7 +480,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       },
       {
         mutation: "readPower",
-        whole: [...NODES_ONLY, ["INVALID_INPUT", "more than 1000 nodes"]],
+        whole: [...NO_NODES, ["INVALID_INPUT", "more than 1000 nodes"]],
         single: [
           ["BUSY", "an unfinished run on the node controls its power"],
           ["TIMEOUT", "the BMC did not answer in time"],
@@ -478,7 +493,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       },
       {
         mutation: "readNodes",
-        whole: [...NODES_ONLY, ["INVALID_INPUT", "more than 100 nodes, or an empty `what`"]],
+        whole: [...NO_NODES, ["INVALID_INPUT", "more than 100 nodes, or an empty `what`"]],
         single: [
           ["BUSY", "an unfinished run on the node controls its machine"],
           ["TIMEOUT", "the BMC did not answer in time"],

@@ -1,26 +1,22 @@
 /**
  * docs/verbs/*.md, a page for each mutation, and docs/verbs.md, the index with the common part. The text comes from the
- * schema, the table of states, verb-data.ts, the examples and docs/templates.
+ * schema, the table of states, verb-data.ts, the examples and docs/templates. Inputs are explained by the schema alone.
  */
 import { existsSync, readFileSync } from "node:fs";
 import type { GraphQLField, GraphQLSchema } from "graphql";
-import type { Scope } from "../../src/access/access.ts";
-import { ERROR_STATUS } from "../../src/errors.ts";
 import { describeDrivers } from "../../src/drivers/load.ts";
 import { buildSchema } from "../../src/graphql/schema/schema.ts";
 import type { OperationKind } from "../../src/lifecycle/verbs.ts";
 import { REQUESTS } from "../examples/requests.ts";
-import { anchorOf, inputOf, partsOf, sharedParts, tableOf } from "./inputs.ts";
 import { code, fence, grouped, paragraphs, table } from "./markdown.ts";
 import type { Page } from "./markdown.ts";
-import { VERB_ENTRIES, VERB_GROUPS } from "./verb-data.ts";
+import { SHARED_REFUSALS, VERB_ENTRIES, VERB_GROUPS } from "./verb-data.ts";
 import type { Refusals, VerbEntry } from "./verb-data.ts";
 import { diagramOf, routesOf } from "./routes.ts";
 
 const SCHEMA = buildSchema(await describeDrivers());
-const SHARED = sharedParts(VERB_ENTRIES.map(({ mutation }) => inputOf(SCHEMA, mutation)));
 
-/** The index, the shared inputs, and a page for each mutation. Throws if a mutation of the schema has no entry. */
+/** The index, and a page for each mutation. Throws if a mutation of the schema has no entry. */
 export function verbPages(): readonly Page[] {
   const missing = Object.keys(mutationsOf(SCHEMA)).filter(
     (name) => !VERB_ENTRIES.some(({ mutation }) => mutation === name),
@@ -28,10 +24,9 @@ export function verbPages(): readonly Page[] {
   if (missing.length > 0) throw new Error(`Add an entry to docs/print/verb-data.ts for ${missing.join(", ")}.`);
   return [
     { file: "verbs.md", source: "src/graphql and docs/templates/verbs.md", text: indexPage },
-    { file: "verbs/inputs.md", source: "src/graphql", text: inputsPage },
     ...VERB_ENTRIES.map((entry): Page => ({
       file: `verbs/${entry.mutation}.md`,
-      source: `src/graphql, src/lifecycle, docs/print/verb-data.ts and docs/templates`,
+      source: "docs/print and docs/templates",
       text: () => verbPage(entry),
     })),
   ];
@@ -45,30 +40,28 @@ function descriptionOf(mutation: string): string {
   return mutationsOf(SCHEMA)[mutation]?.description ?? "";
 }
 
+function scopeOf(mutation: string): string {
+  return String(mutationsOf(SCHEMA)[mutation]?.extensions["scope"]);
+}
+
 function indexPage(): string {
   const firstSentence = (text: string) => /^.*?[.](?= |$)/.exec(text)?.[0] ?? text;
   const listed = VERB_GROUPS.flatMap(({ title, entries }) => [
     `## ${title}`,
     table(
-      ["mutation", "purpose"],
-      entries.map(({ mutation }) => [`[${mutation}](verbs/${mutation}.md)`, firstSentence(descriptionOf(mutation))]),
+      ["mutation", "scope", "purpose"],
+      entries.map(({ mutation }) => [
+        `[${mutation}](verbs/${mutation}.md)`,
+        code(scopeOf(mutation)),
+        firstSentence(descriptionOf(mutation)),
+      ]),
     ),
   ]);
-  return paragraphs("# Verbs", ...templateOf("verbs-before"), ...listed, ...templateOf("verbs"));
-}
-
-function inputsPage(): string {
-  const parts = SHARED.toSorted((a, b) => a.name.localeCompare(b.name, "en"));
-  return paragraphs(
-    "# Shared inputs",
-    "This page is for client developers: it lists the input types that several mutations share. Names, types and meanings come from the schema. An input marked “exactly one field” takes exactly one of its fields.",
-    ...parts.flatMap((part) => [`## ${part.name}`, part.description ?? "", tableOf(part)]),
-  );
+  return paragraphs("# Verbs", ...templateOf("verbs-before"), ...listed, ...templateOf("verbs"), ...sharedRefusals());
 }
 
 function verbPage(entry: VerbEntry): string {
   const { mutation, kind, whole, single, see = [] } = entry;
-  const scope = mutationsOf(SCHEMA)[mutation]?.extensions["scope"] as Scope;
   return paragraphs(
     `# ${mutation}`,
     descriptionOf(mutation),
@@ -80,28 +73,10 @@ function verbPage(entry: VerbEntry): string {
       ...(variables ? [fence("json", JSON.stringify(variables))] : []),
     ]),
     ...templateOf(mutation),
-    "## Input",
-    ...inputParts(mutation),
     ...(kind ? ["## Routes", ...routeParts(kind)] : []),
     "## Refusals",
     ...refusalParts(whole, single, entry.singleMeans),
-    `The mutation requires the scope \`${scope}\`. For all codes see [errors](../errors.md).`,
   );
-}
-
-function inputParts(mutation: string): readonly string[] {
-  const input = inputOf(SCHEMA, mutation);
-  const parts = partsOf(input, SHARED);
-  const shared = parts.filter((part) => SHARED.includes(part));
-  const own = parts.filter((part) => !SHARED.includes(part));
-  return [
-    `${code(input.name)}: ${input.description ?? ""}`,
-    tableOf(input),
-    ...own.flatMap((part) => [`### ${part.name}`, part.description ?? "", tableOf(part)]),
-    ...(shared.length > 0
-      ? [`Shared inputs: ${shared.map((part) => `[${part.name}](inputs.md${anchorOf(part)})`).join(", ")}.`]
-      : []),
-  ];
 }
 
 function routeParts(kind: OperationKind): readonly string[] {
@@ -110,34 +85,48 @@ function routeParts(kind: OperationKind): readonly string[] {
     routes.includes("| (") || routes.includes("→ (")
       ? "Phases in brackets run in place: the node's state does not change. "
       : "";
-  return [
-    routes,
-    `${inPlace}Any other state is refused. The diagram also shows failures, aborts and stops. Within a phase a node can also wait and hold: [lifecycle](../lifecycle.md#inside-each-phase).`,
-    diagramOf(kind),
-  ];
+  return [routes, `${inPlace}Any other state is refused.`, ...diagramOf(kind)];
 }
 
-const REQUEST_ALONE = "The request as a whole, in `errors`; nothing is written:";
-const NODE_BY_NODE =
-  "Each node, in `results { error }`. One refused node refuses the whole request; with `acceptance: BEST_EFFORT` the other nodes start.";
+const NODE_BY_NODE = "Each node, in `results { error }`; with `acceptance: BEST_EFFORT` the other nodes start";
 
 function refusalParts(
   whole: Refusals,
   single: Refusals | undefined,
   singleMeans: string = NODE_BY_NODE,
 ): readonly string[] {
-  return [REQUEST_ALONE, refusalTable(whole), ...(single ? [singleMeans, refusalTable(single)] : [])];
+  return [
+    ...refusalTable("The request as a whole, in `errors`", whole),
+    ...(single ? refusalTable(singleMeans, single) : []),
+  ];
 }
 
-function refusalTable(refusals: Refusals): string {
-  return table(
-    ["code", "status", "when"],
-    grouped(refusals, ([name]) => name).map((group) => [
-      code(group[0][0]),
-      String(ERROR_STATUS[group[0][0]]),
-      group.map(([, when]) => when).join("; "),
-    ]),
+/** The names of the refusals that a mutation shares with others, and a table of those that it alone has. */
+function refusalTable(means: string, refusals: Refusals): readonly string[] {
+  const whens = new Set(refusals.map(([, when]) => when));
+  const shared = Object.entries(SHARED_REFUSALS).filter(([, group]) => group.every(([, when]) => whens.has(when)));
+  const inShared = new Set(shared.flatMap(([, group]) => group.map(([, when]) => when)));
+  const own = refusals.filter(([, when]) => !inShared.has(when));
+  const names = shared.map(([name]) => name).join(", ");
+  return [
+    `${means.replace(/[.]$/, "")}${shared.length > 0 ? ` ([shared](../verbs.md#shared-refusals): ${names})` : ""}${own.length > 0 ? ":" : "."}`,
+    ...(own.length > 0 ? [table(["code", "when"], grouped(own, ([name]) => name).map(refusalRow))] : []),
+  ];
+}
+
+function refusalRow(group: Refusals): readonly string[] {
+  return [code(group[0]?.[0] ?? ""), group.map(([, when]) => when).join("; ")];
+}
+
+function sharedRefusals(): readonly string[] {
+  const rows = Object.entries(SHARED_REFUSALS).flatMap(([shared, refusals]) =>
+    grouped(refusals, ([name]) => name).map((group, index) => [index === 0 ? shared : "", ...refusalRow(group)]),
   );
+  return [
+    "## Shared refusals",
+    "The pages of the mutations name these groups. [errors.md](errors.md) has the status of every code.",
+    table(["group", "code", "when"], rows),
+  ];
 }
 
 /** The text of a file in docs/templates; empty if the file does not exist. */

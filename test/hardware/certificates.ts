@@ -78,30 +78,30 @@ async function certifyRedfish(traits: (typeof PRESETS)[number]): Promise<Certifi
   }
 }
 
-/** A block of the page. Times differ from run to run and say nothing about the driver. */
-function section(machine: string, certificate: Certificate): string {
-  const text = printCertificate(certificate).replaceAll(/ \(\d+ ms\)$/gm, "");
-  return `## ${certificate.driver}: ${machine}\n\n\`\`\`text\n${text}\`\`\`\n`;
-}
-
 demandIpmiPrograms();
-const sections: readonly (readonly [string, () => Promise<Certificate>])[] = [
-  ["without a machine", certifyAgent],
+const machines: readonly (readonly [string, () => Promise<Certificate>])[] = [
+  ["none", certifyAgent],
   ["simulated in the driver", certifyFake],
   ["ipmi_sim of Debian's openipmi", certifyIpmi],
   ...PRESETS.map((preset) => [`simulated BMC of the kind ${preset}`, () => certifyRedfish(preset)] as const),
 ];
-const pages: string[] = [];
+const rows: string[] = [];
 let failed = 0;
-for (const [machine, certify] of sections) {
+for (const [machine, certify] of machines) {
   const certificate = await certify();
   failed += certificate.failed;
-  console.log(`${certificate.driver}, ${machine}: ${certificate.passed} passed, ${certificate.failed} failed`);
-  pages.push(section(machine, certificate));
+  console.log(`${machine}\n${printCertificate(certificate)}`);
+  const cells = [`\`${certificate.driver}\``, certificate.version, machine, certificate.passed, certificate.failed];
+  rows.push(`| ${cells.join(" | ")} |\n`);
 }
-const head = `# Certificates of the bundled drivers
+const page = `# Certificates of the bundled drivers
 
-What \`npm run tool -- certificates\` printed: the conformance suite, run on simulated machines. Programs of Debian's packages \`openipmi\` and \`ipmitool\` are needed.
+\`npm run tool -- certificates\` runs the [conformance suite](drivers.md#the-conformance-suite) on each driver, with simulated machines, and prints this page. Programs of Debian's packages \`openipmi\` and \`ipmitool\` are needed. \`ostler-driver check\` prints the checks one by one.
+
+Node ${process.versions.node}:
+
+| driver | version | machine | passed | failed |
+| --- | --- | --- | ---: | ---: |
 `;
-writeFileSync(PAGE, [head, ...pages].join("\n"));
+writeFileSync(PAGE, page + rows.join(""));
 process.exit(failed === 0 ? 0 : 1);
