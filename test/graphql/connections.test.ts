@@ -27,8 +27,8 @@ beforeAll(async () => {
     `mutation { discoverNodes(input: { addresses: ["192.0.2.0/30"], driver: { fake: {} }, namePrefix: "z-" }) { operation { id } } }`,
   );
   await ostler.query(`mutation { registerImages(input: { images: [
-    { name: "debian-12", url: "http://192.0.2.1/12", format: RAW, sizeBytes: 1, checksum: { algorithm: SHA256, value: "${"a".repeat(64)}" }, architecture: X64, bootMode: ANY }
-    { name: "debian-13", url: "http://192.0.2.1/13", format: RAW, sizeBytes: 1, checksum: { algorithm: SHA256, value: "${"b".repeat(64)}" }, architecture: X64, bootMode: ANY }
+    { name: "debian-12", url: "http://192.0.2.1/12", format: RAW, sizeBytes: 1, checksum: { algorithm: SHA256, value: "${"a".repeat(64)}" }, architecture: X64 }
+    { name: "debian-13", url: "http://192.0.2.1/13", format: RAW, sizeBytes: 1, checksum: { algorithm: SHA256, value: "${"b".repeat(64)}" }, architecture: X64 }
   ] }) { errors { message } } }`);
   discovery = discoverNodes.operation.id;
   await ostler.operationEnds(discovery);

@@ -102,7 +102,7 @@ describe("the forecast of an abort", () => {
       forecast: { effects: [], refusals: [{ code: "NOTHING_RUNNING", nodeCount: 6 }] },
     });
     const real = await ask("abort", uuid);
-    expect(real).toMatchObject({ operation: { uuid }, acceptedCount: 6, forecast: null, summary: null });
+    expect(real).toMatchObject({ operation: { uuid }, acceptedCount: 6, forecast: null });
     gate.open();
     expect(await ostler.operationEnds(uuid)).toBe("ABORTED");
     expect(await ask("abort", uuid, { dryRun: true })).toMatchObject({

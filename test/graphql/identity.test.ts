@@ -22,7 +22,7 @@ async function seen(names: readonly string[], more = ""): Promise<readonly Seen[
   return nodes.edges.map(({ node }) => node);
 }
 
-const REFUSED = ["CLEAN", "COMMISSION", "DECOMMISSION", "DEPLOY", "PROVIDE", "UNDEPLOY", "REDEPLOY"];
+const REFUSED = ["CLEAN", "COMMISSION", "DECOMMISSION", "DEPLOY", "PROVIDE", "REDEPLOY", "UNDEPLOY"];
 
 test("registerNodes refuses a second node of one machine with the path and the other node", async () => {
   await ostler.register(["one-a"], { controller: "bmc-1", serial: "S1" });

@@ -47,7 +47,7 @@ export const MUTATIONS: readonly Mutation[] = [
     id: "M04",
     breaks: "a protected node is refused work that ends what runs on it",
     file: "src/lifecycle/admission.ts",
-    from: "return DESTRUCTIVE.has(verb) ||",
+    from: "return verbOf(verb).isDestructive ||",
     to: "return",
     tests: ["test/lifecycle/admission.test.ts", "test/engine/node-flags.test.ts"],
   },
