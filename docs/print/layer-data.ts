@@ -48,7 +48,7 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     types: ["src/errors.ts"],
   },
   "src/drivers": {
-    purpose: "The driver contract, its conformance suite, and the processes in which drivers run.",
+    purpose: "The driver contract, and the processes in which drivers run.",
     layers: ["src/runtime"],
     files: ["src/errors.ts", "src/log.ts"],
     packages: ["@standard-schema/spec"],
@@ -171,7 +171,14 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
   },
   "packages/driver": {
     purpose: "The package ostler-driver: the contract and its conformance suite, for authors of drivers.",
-    files: ["src/drivers/driver.ts", "src/drivers/conformance/conformance.ts"],
+    layers: ["src/runtime"],
+    files: [
+      "src/drivers/driver.ts",
+      "src/drivers/no-agent.ts",
+      "src/drivers/settings-shape.ts",
+      "src/drivers/step-result.ts",
+      "src/errors.ts",
+    ],
     packages: ["ostler-driver", "zod"],
     node: true,
   },

@@ -6,7 +6,7 @@
  * one that its driver lacks from another driver. Drivers keep no essential state: data that must survive a restart of
  * the service belongs in the `memo` of a step.
  *
- * Guide for driver authors: docs/drivers.md. A driver must pass `src/drivers/conformance` before it is released.
+ * Guide for driver authors: docs/drivers.md. A driver must pass the suite of `packages/driver` before it is released.
  */
 import type { StandardJSONSchemaV1, StandardSchemaV1 } from "@standard-schema/spec";
 

@@ -1,7 +1,7 @@
 /** The conformance suite fails where it should; the tests of the drivers show that valid drivers pass it. */
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
-import { conformance } from "../../src/drivers/conformance/conformance.ts";
+import { conformance } from "../../packages/driver/src/conformance/conformance.ts";
 import type { Driver, MediaInterface, Step } from "../../src/drivers/driver.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnySettings } from "../support/driver.ts";

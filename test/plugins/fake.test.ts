@@ -3,7 +3,7 @@ import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import createFake from "../../plugins/fake/index.ts";
 import { fakeSettings } from "../../plugins/fake/settings.ts";
-import { conformance } from "../../src/drivers/conformance/conformance.ts";
+import { conformance } from "../../packages/driver/src/conformance/conformance.ts";
 import { Deadline } from "../../src/drivers/deadline.ts";
 import { createPool } from "../../src/drivers/isolation/pool.ts";
 import { loadPlugins } from "../../src/drivers/load.ts";

@@ -16,7 +16,7 @@ import { bmcAnswers } from "../../plugins/ipmi/presence.ts";
 import { bmcName } from "../../plugins/bmc-settings.ts";
 import { ipmiSettings, silentSeconds } from "../../plugins/ipmi/settings.ts";
 import type { IpmiSettings } from "../../plugins/ipmi/settings.ts";
-import { conformance } from "../../src/drivers/conformance/conformance.ts";
+import { conformance } from "../../packages/driver/src/conformance/conformance.ts";
 import type { Call, Driver } from "../../src/drivers/driver.ts";
 import { stepCallOf } from "../support/step-call.ts";
 

@@ -1,8 +1,8 @@
 /** The conformance suite for the driver `redfish` on a simulated BMC. */
 import { expect, test } from "vitest";
 import createRedfish from "../../plugins/redfish/index.ts";
-import type { ConformanceOptions } from "../../src/drivers/conformance/conformance.ts";
-import { conformance } from "../../src/drivers/conformance/conformance.ts";
+import type { ConformanceOptions } from "../../packages/driver/src/conformance/conformance.ts";
+import { conformance } from "../../packages/driver/src/conformance/conformance.ts";
 import type { PresetName } from "../../packages/bmc-simulator/src/index.ts";
 import { startBmc } from "../../packages/bmc-simulator/src/index.ts";
 

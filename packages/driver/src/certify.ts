@@ -2,8 +2,8 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { conformance } from "../../../src/drivers/conformance/conformance.ts";
-import type { ChosenStep, ConformanceOptions } from "../../../src/drivers/conformance/conformance.ts";
+import { conformance } from "./conformance/conformance.ts";
+import type { ChosenStep, ConformanceOptions } from "./conformance/conformance.ts";
 import type { DriverFactory, Json } from "../../../src/drivers/driver.ts";
 import type { Certificate, CheckResult } from "./certificate.ts";
 

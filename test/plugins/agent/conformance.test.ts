@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import createAgent from "../../../plugins/agent/index.ts";
 import { agentSettings } from "../../../plugins/agent/settings.ts";
 import { agentVariables } from "../../../plugins/agent/variables.ts";
-import { conformance } from "../../../src/drivers/conformance/conformance.ts";
+import { conformance } from "../../../packages/driver/src/conformance/conformance.ts";
 import { AgentLab } from "../../support/agent-lab.ts";
 
 const NETWORK = { mac: "52:54:00:00:00:0a", address: "10.0.7.20/24", gateway: "10.0.7.1", dns: ["10.0.0.53"] };

@@ -1,5 +1,5 @@
 /** The options of the conformance suite, and the subject of its checks. */
-import type { Driver, DriverFactory, Json } from "../driver.ts";
+import type { Driver, DriverFactory, Json } from "../../../../src/drivers/driver.ts";
 import { ensure } from "./proof.ts";
 
 /** The name of a call is a label of metrics. */

@@ -1,7 +1,7 @@
 /**
  * The conformance suite: a driver that passes it can be released. It depends on no test runner and works with any:
  *
- *     import { conformance } from "ostler/src/drivers/conformance/conformance.ts";
+ *     import { conformance } from "ostler/packages/driver/src/conformance/conformance.ts";
  *     import factory from "../plugins/example.ts";
  *
  *     for (const check of conformance({ factory, settings: { address: "192.0.2.7", password: "secret" } })) {

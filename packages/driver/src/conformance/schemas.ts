@@ -1,8 +1,8 @@
 /** Schemas and JSON values of a driver, as the conformance suite reads them. */
-import { isRecord } from "../../runtime/json-values.ts";
-import type { Schema } from "../driver.ts";
-import { secretNames, shapeOf } from "../settings-shape.ts";
-import type { JsonSchema } from "../settings-shape.ts";
+import { isRecord } from "../../../../src/runtime/json-values.ts";
+import type { Schema } from "../../../../src/drivers/driver.ts";
+import { secretNames, shapeOf } from "../../../../src/drivers/settings-shape.ts";
+import type { JsonSchema } from "../../../../src/drivers/settings-shape.ts";
 
 export async function accept(schema: Schema<unknown>, value: unknown, what: string): Promise<unknown> {
   const result = await schema["~standard"].validate(value);

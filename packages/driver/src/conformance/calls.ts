@@ -9,8 +9,8 @@ import type {
   Step,
   StepCall,
   StepResult,
-} from "../driver.ts";
-import { noAgent } from "../no-agent.ts";
+} from "../../../../src/drivers/driver.ts";
+import { noAgent } from "../../../../src/drivers/no-agent.ts";
 import { ensure } from "./proof.ts";
 import { accept, isJson } from "./schemas.ts";
 import type { Subject } from "./subject.ts";

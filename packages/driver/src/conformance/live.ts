@@ -1,7 +1,7 @@
 /** Checks on a machine that can be switched on and off: power, boot devices, signals, steps, a refused login. */
-import { isRecord } from "../../runtime/json-values.ts";
-import type { Json, Step } from "../driver.ts";
-import { parseDiskAccount } from "../step-result.ts";
+import { isRecord } from "../../../../src/runtime/json-values.ts";
+import type { Json, Step } from "../../../../src/drivers/driver.ts";
+import { parseDiskAccount } from "../../../../src/drivers/step-result.ts";
 import { abortStep, makeCall, performStep, read, switchPower } from "./calls.ts";
 import { PROMPT_SECONDS, describe, ensure, ensureRefusedLogin, isDriverError, within } from "./proof.ts";
 import { accept, isJson, issuesOf, secretsIn } from "./schemas.ts";

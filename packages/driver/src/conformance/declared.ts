@@ -1,6 +1,6 @@
 /** Checks of the declarations of a driver other than its settings: the contract, names, steps and their arguments. */
-import type { Driver, StepInterface } from "../driver.ts";
-import { jsonSchemaOf } from "../settings-shape.ts";
+import type { Driver, StepInterface } from "../../../../src/drivers/driver.ts";
+import { jsonSchemaOf } from "../../../../src/drivers/settings-shape.ts";
 import { ensure } from "./proof.ts";
 import { fieldsOf, issuesOf } from "./schemas.ts";
 import type { Subject } from "./subject.ts";

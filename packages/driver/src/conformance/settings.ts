@@ -1,6 +1,12 @@
 /** Checks of the settings that a driver declares for nodes and for discovery: shapes, descriptions, secrets. */
-import type { Schema } from "../driver.ts";
-import { bindingNames, jsonSchemaOf, secretNames, shapeOf, shapeProblem } from "../settings-shape.ts";
+import type { Schema } from "../../../../src/drivers/driver.ts";
+import {
+  bindingNames,
+  jsonSchemaOf,
+  secretNames,
+  shapeOf,
+  shapeProblem,
+} from "../../../../src/drivers/settings-shape.ts";
 import { ensure } from "./proof.ts";
 import { accept, canonical, fieldsOf, issuesOf, secretsIn } from "./schemas.ts";
 import type { Subject } from "./subject.ts";

@@ -1,5 +1,5 @@
 /** Assertions of the conformance suite, about conditions, errors and time. */
-import { withTimeout } from "../../runtime/timeout.ts";
+import { withTimeout } from "../../../../src/runtime/timeout.ts";
 
 /** Limit for a call to end after its signal has fired. */
 export const PROMPT_SECONDS = 5;

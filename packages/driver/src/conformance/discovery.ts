@@ -1,5 +1,5 @@
 /** Checks of discovery, at an address with a machine and at one without. */
-import { isRecord } from "../../runtime/json-values.ts";
+import { isRecord } from "../../../../src/runtime/json-values.ts";
 import { makeCall, probe } from "./calls.ts";
 import { PROMPT_SECONDS, describe, ensure, ensureRefusedLogin, isDriverError, within } from "./proof.ts";
 import { accept, secretsIn } from "./schemas.ts";
