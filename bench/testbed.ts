@@ -95,7 +95,7 @@ export async function end(child: ChildProcess): Promise<void> {
   clearTimeout(timer);
 }
 
-/** Migrations and the queue's tables. */
+/** Migrations, and what the first start of an engine records. */
 async function fill(connection: Connection): Promise<void> {
   await migrateDatabase(connection);
   await using database = await openDatabase({ connection, connectionsMax: 2 });

@@ -1,6 +1,6 @@
 /**
  * Once for the whole of `vitest run`: a throw-away PostgreSQL, and in it a template database with all migrations and
- * the queue's tables, from which each test file clones its own. At the end everything is gone again.
+ * the first start of an engine, from which each test file clones its own. At the end everything is gone again.
  */
 import { existsSync, mkdtempSync, readdirSync, rmSync, statfsSync } from "node:fs";
 import { createServer } from "node:net";
@@ -119,7 +119,7 @@ async function startThrowAway() {
   };
 }
 
-/** Migrations, and the queue's own tables: making those takes a third of a second, which no test file should pay. */
+/** Migrations, and what the first start of an engine records. */
 async function fill(connection: Connection): Promise<void> {
   await migrateDatabase(connection);
   await using database = await openDatabase({ connection, connectionsMax: 2 });
