@@ -14,7 +14,7 @@ const tool = (command: string, help: string): Tool => ({ command: command.split(
 
 export const TOOLS: Readonly<Record<string, Tool>> = {
   language: tool("docs/check-language.ts", "finds words in code and docs that the project does not use"),
-  "schema-changes": tool("src/graphql/tools/changes.ts", "lists the changes of the schema since the last release"),
+  "schema-changes": tool("docs/schema/changes.ts", "lists the changes of the schema since the last release"),
   migration: tool("drizzle/generate.ts", "writes a migration named `--name <what>` from the tables"),
 
   bmc: tool("packages/bmc-simulator/src/main.ts", "starts simulated Redfish BMCs"),

@@ -200,7 +200,7 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
     imports: ["src/graphql/base", "src/graphql/execution"],
   },
   "src/graphql/tools": {
-    purpose: "Printing the schema, comparing releases, GraphiQL.",
+    purpose: "The page of GraphiQL, and its examples.",
     imports: ["src/graphql/base", "src/graphql/schema"],
   },
   "src/engine/transaction.ts": {

@@ -5,7 +5,7 @@ import type { NodeFilter } from "../../packages/client/src/index.ts";
 import { describeDrivers } from "../../src/drivers/load.ts";
 import { buildSchema } from "../../src/graphql/schema/schema.ts";
 import type { NodeFilterShape } from "../../src/graphql/schema/selectors.ts";
-import { clientFilterText } from "../../src/graphql/tools/client-filter.ts";
+import { clientFilterText } from "../../docs/schema/client-filter.ts";
 import { DATABASE_CONDITIONS, NODE_CONDITIONS } from "../../src/store/node-filter.ts";
 
 const schema = buildSchema(await describeDrivers());

@@ -1,7 +1,7 @@
 /** The schema beside the last release's: what breaks a client is refused, unless a decision names it. */
 import { buildSchema as parsedSchema } from "graphql";
 import { describe, expect, test } from "vitest";
-import { allDecisions, changesSince, lastRelease, newest, reportOf } from "../../src/graphql/tools/changes.ts";
+import { allDecisions, changesSince, lastRelease, newest, reportOf } from "../../docs/schema/changes.ts";
 import { describeDrivers } from "../../src/drivers/load.ts";
 import { buildSchema } from "../../src/graphql/schema/schema.ts";
 

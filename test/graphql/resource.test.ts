@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { buildSchema as schemaOf, isObjectType, parse, visit } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
 import { describeDrivers } from "../../src/drivers/load.ts";
-import { possibleTypesText } from "../../src/graphql/tools/possible-types.ts";
+import { possibleTypesText } from "../../docs/schema/possible-types.ts";
 import { buildSchema, schemaText } from "../../src/graphql/schema/schema.ts";
 import { serviceUnderTest } from "../support/service.ts";
 

@@ -1,9 +1,9 @@
 /** `npm run schema`: writes the files that follow from the schema; with `--check`, fails if they are out of date. */
 import { readFileSync, writeFileSync } from "node:fs";
-import { describeDrivers } from "../../drivers/load.ts";
+import { describeDrivers } from "../../src/drivers/load.ts";
 import { clientFilterText } from "./client-filter.ts";
 import { possibleTypesText } from "./possible-types.ts";
-import { buildSchema, schemaText } from "../schema/schema.ts";
+import { buildSchema, schemaText } from "../../src/graphql/schema/schema.ts";
 
 const schema = buildSchema(await describeDrivers());
 const printed = {
@@ -13,7 +13,7 @@ const printed = {
 };
 
 for (const [name, text] of Object.entries(printed)) {
-  const file = new URL(`../../../${name}`, import.meta.url);
+  const file = new URL(`../../${name}`, import.meta.url);
   if (!process.argv.includes("--check")) writeFileSync(file, text);
   else if (readFileSync(file, "utf8") !== text) {
     process.stderr.write(`${name} is out of date; run \`npm run schema\` and commit it.\n`);

@@ -8,10 +8,10 @@ import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { BreakingChangeType, DangerousChangeType, buildSchema as parsedSchema, findSchemaChanges } from "graphql";
 import type { GraphQLSchema } from "graphql";
-import { describeDrivers } from "../../drivers/load.ts";
-import { buildSchema } from "../schema/schema.ts";
+import { describeDrivers } from "../../src/drivers/load.ts";
+import { buildSchema } from "../../src/graphql/schema/schema.ts";
 
-const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
 export interface Release {
   readonly version: string;
