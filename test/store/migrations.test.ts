@@ -199,7 +199,10 @@ describe("start on a migrated database", () => {
       taken.resolve();
       await eventually("the migration waits", async () => {
         const [row] = await sql`
-          select exists (select from pg_locks where not granted and relation = 'clusters'::regclass) as waits`;
+          select exists (
+            select from pg_locks join pg_database d on d.oid = database
+            where not granted and relation = 'clusters'::regclass and datname = current_database()
+          ) as waits`;
         return row?.["waits"] === true;
       });
       await tx`lock table nodes in row exclusive mode`;
