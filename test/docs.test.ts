@@ -15,6 +15,7 @@ import { aGate } from "./support/builders.ts";
 import { eventually } from "./support/eventually.ts";
 import { serviceUnderTest } from "./support/service.ts";
 import type { Variables } from "./support/service.ts";
+import { VERB_MUTATIONS } from "./support/verbs.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const PAGES = globSync(["README.md", "CHANGELOG.md", "docs/**/*.md"], { cwd: ROOT, exclude: ["docs/templates/**"] })
@@ -223,15 +224,11 @@ describe("documentation examples", async () => {
     return { operation };
   }
 
-  /** Prepares the state that an example needs; returns the variables of the example. */
+  const IN_STATE = { ENROLLED: null, MANAGEABLE: manageable, AVAILABLE: available, ACTIVE: active };
+  const stateFor = (mutation: string) => IN_STATE[VERB_MUTATIONS.get(mutation)?.from ?? "ENROLLED"];
+
+  /** Prepares what an example of other mutations than verbs needs; returns the variables of the example. */
   const GIVEN: Readonly<Record<string, (place: Place) => Promise<Variables | void>>> = {
-    inspectNodes: manageable,
-    cleanNodes: available,
-    provideNodes: manageable,
-    deployNodes: available,
-    undeployNodes: active,
-    redeployNodes: active,
-    decommissionNodes: active,
     abort: (place) => whileCleaning(place).then(() => {}),
     stop: (place) => whileCleaning(place).then(() => {}),
     async withdrawAbort(place) {
@@ -280,7 +277,7 @@ describe("documentation examples", async () => {
     async ({ mutation, query, number }) => {
       const place: Place = { cluster: `berlin${number}`, nodes: [`berlin${number}-01`, `berlin${number}-02`] };
       await prepare(place, NEEDS_A_GATE.has(mutation) ? AT_GATE : undefined);
-      const variables = (await GIVEN[mutation]?.(place)) ?? {};
+      const variables = (await (GIVEN[mutation] ?? stateFor(mutation))?.(place)) ?? {};
       const answer = await ostler.ask<
         Record<
           string,

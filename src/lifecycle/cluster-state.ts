@@ -1,6 +1,7 @@
 /** The state of a cluster, derived from its nodes and their unfinished runs by a table of rules, and never stored. */
 import { kindOf } from "./machine.ts";
 import type { NodeState } from "./node-states.ts";
+import { verbOf } from "./verbs.ts";
 import type { OperationKind } from "./verbs.ts";
 
 export const CLUSTER_STATES = {
@@ -46,7 +47,7 @@ export const CLUSTER_RULES: readonly ClusterRule[] = [
   {
     state: "REMOVING",
     when: "is an operation on its nodes unfinished, and do all such operations undeploy or decommission them?",
-    holds: ({ work }) => work.length > 0 && work.every(({ kind }) => kind === "DECOMMISSION" || kind === "UNDEPLOY"),
+    holds: ({ work }) => work.length > 0 && work.every(({ kind }) => verbOf(kind).takesOutOfCluster),
   },
   {
     state: "STOPPING",

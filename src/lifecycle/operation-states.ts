@@ -1,4 +1,5 @@
 /** States of operations and of their runs, and how the state of an operation follows from its runs. */
+import { verbOf } from "./verbs.ts";
 import type { OperationKind } from "./verbs.ts";
 
 /** The first four are unfinished, the others final. */
@@ -62,9 +63,8 @@ export const FAILURE_POLICIES = {
 
 export type FailurePolicy = keyof typeof FAILURE_POLICIES;
 
-/** Only a commission cleans up by default. */
 export function defaultFailurePolicy(kind: OperationKind): FailurePolicy {
-  return kind === "COMMISSION" ? "CLEAN_UP_ALL" : "LEAVE";
+  return verbOf(kind).cleansUpAll ? "CLEAN_UP_ALL" : "LEAVE";
 }
 
 /** Final states of an operation's runs, without clean-up runs. */

@@ -10,7 +10,9 @@ import type { NodeEvent, NodeState, Phase } from "./node-states.ts";
 /** The properties of a verb apart from its route. */
 interface Verb {
   readonly description: string;
-  /** Its mutation. */
+  /** What the description of its mutation adds, after the states from which it is allowed. */
+  readonly note?: string;
+  /** Its mutation. A verb that takes no members of its own has one made of this table. */
   readonly mutation: string;
   /** Members of the mutation's input beside the terms that all verbs share. */
   readonly takes: readonly VerbMember[];
@@ -20,6 +22,10 @@ interface Verb {
   readonly putsInService?: true;
   /** Nodes in maintenance accept it: an operator needs it to repair a machine. */
   readonly isForRepair?: true;
+  /** A failure cleans up all nodes of the operation, unless the request has another policy. */
+  readonly cleansUpAll?: true;
+  /** A cluster on which only such work is unfinished is REMOVING. */
+  readonly takesOutOfCluster?: true;
 }
 
 type VerbMember =
@@ -45,7 +51,13 @@ export const OPERATION_KINDS = {
     takes: [],
     isForRepair: true,
   },
-  INSPECT: { description: "Collect the inventory.", mutation: "inspectNodes", takes: [], isForRepair: true },
+  INSPECT: {
+    description: "Collect the inventory.",
+    note: "Also allowed from AVAILABLE and ACTIVE, without a state change, if the driver inspects without a reboot.",
+    mutation: "inspectNodes",
+    takes: [],
+    isForRepair: true,
+  },
   CLEAN: {
     description: "Run clean steps.",
     mutation: "cleanNodes",
@@ -54,6 +66,7 @@ export const OPERATION_KINDS = {
   },
   PROVIDE: {
     description: "Clean, without an inspection; ends AVAILABLE.",
+    note: "The automatic clean steps run, unless automatic cleaning is disabled.",
     mutation: "provideNodes",
     takes: [],
     isDestructive: true,
@@ -65,6 +78,7 @@ export const OPERATION_KINDS = {
     takes: ["until", "from", "image", "userData"],
     isDestructive: true,
     putsInService: true,
+    cleansUpAll: true,
   },
   DEPLOY: {
     description: "Install the system; ends ACTIVE.",
@@ -78,6 +92,7 @@ export const OPERATION_KINDS = {
     mutation: "undeployNodes",
     takes: [],
     isDestructive: true,
+    takesOutOfCluster: true,
   },
   REDEPLOY: {
     description: "Remove the workload, clean, and deploy again.",
@@ -88,9 +103,11 @@ export const OPERATION_KINDS = {
   },
   DECOMMISSION: {
     description: "Take out of service: tear-down and cleaning, best effort.",
+    note: "Nodes end DECOMMISSIONED even if steps fail; failures are recorded in `Run.errors`.",
     mutation: "decommissionNodes",
     takes: [],
     isDestructive: true,
+    takesOutOfCluster: true,
   },
   POWER: {
     description: "Change the power state.",

@@ -5,20 +5,38 @@
 import lifecycle from "./lifecycle.json" with { type: "json" };
 import { AT_REST } from "./rules.ts";
 
-export const KINDS = [
-  "MANAGE",
-  "INSPECT",
-  "CLEAN",
-  "PROVIDE",
-  "COMMISSION",
-  "DEPLOY",
-  "UNDEPLOY",
-  "REDEPLOY",
-  "DECOMMISSION",
-  "POWER",
-  "BOOT_DEVICE",
-] as const;
-export type Kind = (typeof KINDS)[number];
+/** What the rules say of each verb apart from its phases and its end. */
+const VERBS = {
+  MANAGE: { mutation: "manageNodes", inMaintenance: true },
+  INSPECT: { mutation: "inspectNodes", inMaintenance: true },
+  CLEAN: { mutation: "cleanNodes", endsWhatRuns: true },
+  PROVIDE: { mutation: "provideNodes", endsWhatRuns: true, putsInService: true },
+  COMMISSION: { mutation: "commissionNodes", endsWhatRuns: true, putsInService: true },
+  DEPLOY: { mutation: "deployNodes", endsWhatRuns: true, putsInService: true },
+  UNDEPLOY: { mutation: "undeployNodes", endsWhatRuns: true },
+  REDEPLOY: { mutation: "redeployNodes", endsWhatRuns: true, putsInService: true },
+  DECOMMISSION: { mutation: "decommissionNodes", endsWhatRuns: true },
+  POWER: { mutation: "setPower", inMaintenance: true },
+  BOOT_DEVICE: { mutation: "setBootDevice", inMaintenance: true },
+} as const;
+export type Kind = keyof typeof VERBS;
+export const KINDS = Object.keys(VERBS) as readonly Kind[];
+
+interface Rules {
+  readonly mutation: string;
+  readonly inMaintenance?: true;
+  readonly endsWhatRuns?: true;
+  readonly putsInService?: true;
+}
+
+export function rulesOf(kind: Kind): Rules {
+  return VERBS[kind];
+}
+
+/** Kind of operation that each mutation starts. A restart starts one of the kind that it continues. */
+export const KIND_OF: Readonly<Record<string, Kind>> = Object.fromEntries(
+  KINDS.map((kind) => [VERBS[kind].mutation, kind]),
+);
 
 export interface Options {
   readonly until?: "AVAILABLE" | "ACTIVE";
@@ -169,18 +187,6 @@ export function endOf(
   }
 }
 
-const ENDS_WHAT_RUNS: ReadonlySet<Kind> = new Set([
-  "CLEAN",
-  "PROVIDE",
-  "COMMISSION",
-  "DEPLOY",
-  "UNDEPLOY",
-  "REDEPLOY",
-  "DECOMMISSION",
-]);
-const IN_MAINTENANCE: ReadonlySet<Kind> = new Set(["MANAGE", "INSPECT", "POWER", "BOOT_DEVICE"]);
-const PUTS_IN_SERVICE: ReadonlySet<Kind> = new Set(["PROVIDE", "COMMISSION", "DEPLOY", "REDEPLOY"]);
-
 /** Whether the request would deploy on a machine in the unknown condition that a failed clean-up leaves. */
 export function deploysWithoutCleaning(kind: Kind, state: string, options: Options): boolean {
   const phases = phasesOf(kind, state, options) ?? [];
@@ -199,13 +205,12 @@ export function touchesMachine(kind: Kind, state: string, options: Options): boo
 /** The codes with which a node may be refused; empty: it must be admitted. */
 export function reasonsAgainst(kind: Kind, facts: Facts, options: Options): readonly string[] {
   const { state, busy, maintenance, isProtected, isRetired, disappeared, fault } = facts;
+  const { inMaintenance, endsWhatRuns, putsInService } = rulesOf(kind);
   return [
     ...(busy ? ["BUSY"] : []),
-    ...(maintenance && !IN_MAINTENANCE.has(kind) ? ["IN_MAINTENANCE"] : []),
-    ...(isProtected && (ENDS_WHAT_RUNS.has(kind) || (kind === "POWER" && options.powerAction !== "ON"))
-      ? ["PROTECTED"]
-      : []),
-    ...(isRetired && PUTS_IN_SERVICE.has(kind) ? ["PROTECTED"] : []),
+    ...(maintenance && !inMaintenance ? ["IN_MAINTENANCE"] : []),
+    ...(isProtected && (endsWhatRuns || (kind === "POWER" && options.powerAction !== "ON")) ? ["PROTECTED"] : []),
+    ...(isRetired && putsInService ? ["PROTECTED"] : []),
     ...(disappeared && !options.force ? ["INVALID_STATE"] : []),
     ...(fault === "BMC_UNREACHABLE" && kind !== "MANAGE" && !options.force ? ["INVALID_STATE"] : []),
     ...(fault === "CLEAN_UP_FAILED" && deploysWithoutCleaning(kind, state, options) && !options.force

@@ -5,6 +5,7 @@ import type { TestNode } from "../support/builders.ts";
 import type { VerbRequest } from "../../src/engine/admission/request-terms.ts";
 import { expectOrder } from "../support/order.ts";
 import { changeNode } from "../support/change-node.ts";
+import { FAKE_STEPS } from "../support/fake-steps.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -242,16 +243,11 @@ test("dry run returns every step of every node in order, and the refusals", asyn
   const node = await ostler.aNode().made();
   const answer = await ostler.submit("COMMISSION", [node], { dryRun: true });
   expect(answer.refusals).toEqual([]);
-  expect(answer.results[0]?.plan?.steps.map(({ phase, interface: of, name }) => `${phase} ${of}.${name}`)).toEqual([
-    "verify power.verify",
-    "inspect inspect.collect_inventory",
-    "clean clean.erase_metadata",
-    "clean clean.erase_disks",
-    "deploy deploy.prepare",
-    "deploy deploy.write_image",
-    "deploy deploy.boot_system",
-    "deploy deploy.configure",
-  ]);
+  expect(answer.results[0]?.plan?.steps.map(({ phase, interface: of, name }) => `${phase} ${of}.${name}`)).toEqual(
+    (["verify", "inspect", "clean", "deploy"] as const).flatMap((phase) =>
+      FAKE_STEPS[phase].map((step) => `${phase} ${step}`),
+    ),
+  );
   expect((await ostler.submit("DEPLOY", [node], { dryRun: true })).refusals).toMatchObject([{ code: "INVALID_STATE" }]);
 });
 

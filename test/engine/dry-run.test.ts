@@ -8,7 +8,9 @@ import type { VerbRequest } from "../../src/engine/admission/request-terms.ts";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
+import { fakeSteps } from "../support/fake-steps.ts";
 import { heldIn } from "../support/held-work.ts";
+import { VERB_EXAMPLES } from "../support/verbs.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -30,7 +32,7 @@ describe("dry run", () => {
       dryRun: true,
       options: { until: "AVAILABLE" },
     });
-    const steps = ["power.verify", "inspect.collect_inventory", "clean.erase_metadata", "clean.erase_disks"];
+    const steps = fakeSteps("verify", "inspect", "clean");
     expect(namesOf(answer)).toEqual([steps, steps]);
     expect(answer).toMatchObject({
       operationId: null,
@@ -68,32 +70,17 @@ describe("dry run", () => {
     readonly from: NodeState;
     readonly more?: Partial<VerbRequest>;
   }[] = [
-    { what: "MANAGE", kind: "MANAGE", from: "ENROLLED" },
-    { what: "INSPECT", kind: "INSPECT", from: "ACTIVE" },
-    { what: "CLEAN", kind: "CLEAN", from: "AVAILABLE" },
+    ...VERB_EXAMPLES.map(({ kind, from, options }) => ({
+      what: `${kind} ${JSON.stringify(options)}`,
+      kind,
+      from,
+      more: { options },
+    })),
     {
-      what: "CLEAN by chosen steps",
-      kind: "CLEAN",
-      from: "AVAILABLE",
-      more: { options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } },
-    },
-    {
-      what: "COMMISSION",
+      what: "a commission with terms",
       kind: "COMMISSION",
       from: "ENROLLED",
       more: { idempotencyKey: "dry", maxParallel: 1, variables: { image: "a" } },
-    },
-    { what: "PROVIDE", kind: "PROVIDE", from: "MANAGEABLE" },
-    { what: "DEPLOY", kind: "DEPLOY", from: "AVAILABLE" },
-    { what: "UNDEPLOY", kind: "UNDEPLOY", from: "ACTIVE" },
-    { what: "REDEPLOY", kind: "REDEPLOY", from: "ACTIVE", more: { options: { reinstall: true } } },
-    { what: "DECOMMISSION", kind: "DECOMMISSION", from: "ACTIVE" },
-    { what: "POWER", kind: "POWER", from: "ACTIVE", more: { options: { powerAction: "REBOOT" } } },
-    {
-      what: "BOOT_DEVICE",
-      kind: "BOOT_DEVICE",
-      from: "ACTIVE",
-      more: { options: { bootDevice: { device: "NETWORK", persistent: true } } },
     },
     { what: "a refused request", kind: "DEPLOY", from: "ENROLLED" },
   ];

@@ -9,6 +9,7 @@ import type { TestNode } from "../support/builders.ts";
 import { heldIn } from "../support/held-work.ts";
 import { unsound } from "../support/soundness.ts";
 import { changeNode } from "../support/change-node.ts";
+import { fakeSteps } from "../support/fake-steps.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -36,15 +37,7 @@ async function variablesOf(id: string, node: TestNode): Promise<unknown> {
 }
 
 const WAY = ["undeploy → UNDEPLOYING", "clean → CLEANING", "done → AVAILABLE", "deploy → DEPLOYING", "done → ACTIVE"];
-const STEPS = [
-  "deploy.remove_system",
-  "clean.erase_metadata",
-  "clean.erase_disks",
-  "deploy.prepare",
-  "deploy.write_image",
-  "deploy.boot_system",
-  "deploy.configure",
-];
+const STEPS = fakeSteps("undeploy", "clean", "deploy");
 
 describe("redeployNodes", () => {
   test("redeployNodes leads through UNDEPLOYING, CLEANING, AVAILABLE and DEPLOYING back to ACTIVE [R-031]", async () => {
@@ -163,13 +156,17 @@ describe("redeployNodes that fails", () => {
 describe("restart of redeployNodes", () => {
   test.each([
     { after: "a failed undeployment", script: "deploy.remove_system", again: STEPS },
-    { after: "a failed cleaning", script: "clean.erase_disks", again: STEPS.slice(2) },
+    { after: "a failed cleaning", script: "clean.erase_disks", again: STEPS.slice(STEPS.indexOf("clean.erase_disks")) },
     {
       after: "a failure before the system was installed",
       script: "deploy.prepare",
-      again: STEPS.filter((step) => !step.startsWith("clean.")),
+      again: STEPS.filter((step) => !step.startsWith("clean.erase_")),
     },
-    { after: "a failure after the system was installed", script: "deploy.boot_system", again: STEPS.slice(5) },
+    {
+      after: "a failure after the system was installed",
+      script: "deploy.boot_system",
+      again: STEPS.slice(STEPS.indexOf("deploy.boot_system")),
+    },
   ])(
     "restart of redeployNodes after $after continues, and ends in the requested host group",
     async ({ script, again }) => {

@@ -6,20 +6,24 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
+import { fakeSteps } from "../support/fake-steps.ts";
 import { unsound } from "../support/soundness.ts";
 import { changeNode } from "../support/change-node.ts";
 
 /** The steps of a commission in order, how each is scripted, and the state in which a node is left there. */
-const STEPS = [
-  { step: "power.verify", script: "power.read", failed: "ENROLLED", boundary: false },
-  { step: "inspect.collect_inventory", script: "inspect.collect_inventory", failed: "INSPECT_FAILED", boundary: false },
-  { step: "clean.erase_metadata", script: "clean.erase_metadata", failed: "CLEAN_FAILED", boundary: true },
-  { step: "clean.erase_disks", script: "clean.erase_disks", failed: "CLEAN_FAILED", boundary: false },
-  { step: "deploy.prepare", script: "deploy.prepare", failed: "DEPLOY_FAILED", boundary: false },
-  { step: "deploy.write_image", script: "deploy.write_image", failed: "DEPLOY_FAILED", boundary: false },
-  { step: "deploy.boot_system", script: "deploy.boot_system", failed: "DEPLOY_FAILED", boundary: false },
-  { step: "deploy.configure", script: "deploy.configure", failed: "DEPLOY_FAILED", boundary: true },
-] as const;
+const FAILED: Readonly<Record<string, string>> = {
+  power: "ENROLLED",
+  inspect: "INSPECT_FAILED",
+  clean: "CLEAN_FAILED",
+  deploy: "DEPLOY_FAILED",
+};
+const AT_BOUNDARY: ReadonlySet<string> = new Set(["clean.erase_metadata", "deploy.configure"]);
+const STEPS = fakeSteps("verify", "inspect", "clean", "deploy").map((step) => ({
+  step,
+  script: step === "power.verify" ? "power.read" : step,
+  failed: FAILED[step.split(".")[0] ?? ""],
+  boundary: AT_BOUNDARY.has(step),
+}));
 const LAST = STEPS.length - 1;
 /** After this step the system is installed; later steps need the machine to run. */
 const INSTALLED = STEPS.findIndex(({ step }) => step === "deploy.write_image");

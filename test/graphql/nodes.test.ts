@@ -1,5 +1,6 @@
 /** Nodes through the API: registration, fields, updates, maintenance, deletion. */
 import { afterAll, describe, expect, test } from "vitest";
+import { KINDS, phasesOf } from "../durability/expectations.ts";
 import { aGate } from "../support/builders.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
@@ -177,6 +178,8 @@ describe("registering nodes", () => {
   });
 });
 
+const POWER_ACTIONS = ["ON", "OFF", "SOFT_OFF", "REBOOT", "SOFT_REBOOT"];
+
 interface Verdict {
   readonly verb: string;
   readonly powerAction: string | null;
@@ -199,23 +202,16 @@ describe("a node", () => {
     const verbs = await verbsOf(name);
     expect(
       Object.fromEntries(verbs.map(({ verb, powerAction, allowed, code }) => [powerAction ?? verb, allowed || code])),
-    ).toEqual({
-      MANAGE: true,
-      INSPECT: "INVALID_STATE",
-      CLEAN: "INVALID_STATE",
-      PROVIDE: "INVALID_STATE",
-      COMMISSION: true,
-      DEPLOY: "INVALID_STATE",
-      UNDEPLOY: "INVALID_STATE",
-      DECOMMISSION: true,
-      ON: true,
-      OFF: true,
-      SOFT_OFF: true,
-      REBOOT: true,
-      SOFT_REBOOT: true,
-      BOOT_DEVICE: true,
-      REDEPLOY: "INVALID_STATE",
-    });
+    ).toEqual(
+      Object.fromEntries(
+        KINDS.flatMap((kind) =>
+          (kind === "POWER" ? POWER_ACTIONS : [kind]).map((one) => [
+            one,
+            phasesOf(kind, "ENROLLED", {}) !== null || "INVALID_STATE",
+          ]),
+        ),
+      ),
+    );
     for (const { verb, allowed, reason } of verbs)
       if (!allowed) expect(reason).toMatch(new RegExp(`^Node ${name} is ENROLLED. ${verb} is allowed from `));
   });
@@ -419,7 +415,7 @@ describe("flags of a node", () => {
       .filter(({ verb }) => verb === "POWER")
       .map(({ powerAction, allowed, code }) => [powerAction, allowed ? null : code]);
     const actual = [];
-    for (const action of ["ON", "OFF", "SOFT_OFF", "REBOOT", "SOFT_REBOOT"]) {
+    for (const action of POWER_ACTIONS) {
       const { setPower } = await ostler.query<Record<string, { errors: { code: string }[] }>>(
         "mutation Power($input: SetPowerInput!) { setPower(input: $input) { errors { code } } }",
         { input: { nodes: { names: [name] }, action, dryRun: true } },

@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test, vi } from "vitest";
 import { aGate } from "../support/builders.ts";
 import { inputTypeOf } from "../support/input-type.ts";
 import { registeredNode, serviceUnderTest } from "../support/service.ts";
+import { VERB_EXAMPLES } from "../support/verbs.ts";
 
 const ostler = await serviceUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -64,59 +65,35 @@ type From = "ENROLLED" | "MANAGEABLE" | "AVAILABLE" | "ACTIVE";
 const aNode = (state?: From, steps?: object) => registeredNode(ostler, state, steps);
 
 describe("the query plan", () => {
-  test.each<{ kind: string; verb: string; from?: From; more?: object }>([
-    { kind: "MANAGE", verb: "manageNodes" },
-    { kind: "INSPECT", verb: "inspectNodes", from: "ACTIVE" },
-    { kind: "CLEAN", verb: "cleanNodes", from: "AVAILABLE" },
+  test.each<{ kind: string; verb: string; from: From; input: object }>([
+    ...VERB_EXAMPLES,
     {
       kind: "CLEAN",
       verb: "cleanNodes",
       from: "AVAILABLE",
-      more: {
+      input: {
         steps: [
           { name: "update_firmware", args: { version: "2.1" } },
           { interface: "ENGINE", name: "hold" },
         ],
       },
     },
-    { kind: "COMMISSION", verb: "commissionNodes" },
     {
       kind: "COMMISSION",
       verb: "commissionNodes",
-      more: { until: "AVAILABLE", maxParallel: 3, waves: { sizes: [{ count: 1 }] } },
+      from: "ENROLLED",
+      input: { until: "AVAILABLE", maxParallel: 3, waves: { sizes: [{ count: 1 }] } },
     },
-    { kind: "DEPLOY", verb: "deployNodes", from: "AVAILABLE" },
-    { kind: "PROVIDE", verb: "provideNodes", from: "MANAGEABLE" },
-    { kind: "UNDEPLOY", verb: "undeployNodes", from: "ACTIVE" },
-    { kind: "REDEPLOY", verb: "redeployNodes", from: "ACTIVE", more: { reinstall: true, hostGroup: "db" } },
-    {
-      kind: "DECOMMISSION",
-      verb: "decommissionNodes",
-      from: "ACTIVE",
-      more: { force: true },
-    },
-    { kind: "POWER", verb: "setPower", from: "AVAILABLE", more: { action: "ON" } },
-    {
-      kind: "POWER",
-      verb: "setPower",
-      from: "ACTIVE",
-      more: { action: "SOFT_REBOOT", timeoutSeconds: 30 },
-    },
-    {
-      kind: "BOOT_DEVICE",
-      verb: "setBootDevice",
-      from: "AVAILABLE",
-      more: { device: "DISK", persistent: true },
-    },
-    { kind: "DEPLOY", verb: "deployNodes", from: "AVAILABLE", more: { maxParallel: 0 } },
+    { kind: "DECOMMISSION", verb: "decommissionNodes", from: "ACTIVE", input: { force: true } },
+    { kind: "DEPLOY", verb: "deployNodes", from: "AVAILABLE", input: { maxParallel: 0 } },
   ])(
-    "plan of $kind $more equals $verb with dryRun, including the hash [R-049]",
-    async ({ kind, verb, from, more = {} }) => {
+    "plan of $kind $input equals $verb with dryRun, including the hash [R-049]",
+    async ({ kind, verb, from, input }) => {
       const names = [await aNode(from), await aNode("ENROLLED")];
       for (const acceptance of ["BEST_EFFORT", "ALL_OR_NOTHING"]) {
-        const { operation, ...dry } = await ask(verb, names, { ...more, acceptance, dryRun: true });
+        const { operation, ...dry } = await ask(verb, names, { ...input, acceptance, dryRun: true });
         expect(operation).toBeNull();
-        expect(await plan(kind, names, { ...more, acceptance })).toEqual(dry);
+        expect(await plan(kind, names, { ...input, acceptance })).toEqual(dry);
       }
     },
   );

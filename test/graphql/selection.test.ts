@@ -2,6 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { inputTypeOf } from "../support/input-type.ts";
 import { serviceUnderTest } from "../support/service.ts";
+import { VERB_MUTATIONS } from "../support/verbs.ts";
 
 const ostler = await serviceUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -13,18 +14,18 @@ interface Answer {
 }
 
 const ERRORS = "errors { code message path }";
-const VERBS = `
-  manageNodes inspectNodes provideNodes undeployNodes commissionNodes cleanNodes deployNodes decommissionNodes redeployNodes setPower
-  setBootDevice
-  deleteNodes setMaintenance setRetired readPower readNodes abort stop restart withdrawAbort releaseHolds
-`
-  .trim()
-  .split(/\s+/);
 const WORK = new Set(["abort", "stop", "restart", "withdrawAbort", "releaseHolds"]);
+const VERBS = [
+  ...VERB_MUTATIONS.keys(),
+  "deleteNodes",
+  "setMaintenance",
+  "setRetired",
+  "readPower",
+  "readNodes",
+  ...WORK,
+];
 const MORE: Readonly<Record<string, object>> = {
-  setPower: { action: "OFF" },
   readNodes: { what: ["FIRMWARE"] },
-  setBootDevice: { device: "DISK" },
   setMaintenance: { reason: "fan" },
   setRetired: { reason: "old" },
 };
@@ -35,7 +36,14 @@ async function select(field: string, selector: object): Promise<Answer["errors"]
   const kind = field === "plan" ? "query" : "mutation";
   const answer = await ostler.query<Record<string, Answer>>(
     `${kind} Select($input: ${inputTypeOf(field)}!) { ${field}(input: $input) { ${ERRORS} } }`,
-    { input: { [member]: selector, ...(field === "plan" && { kind: "DECOMMISSION" }), ...MORE[field] } },
+    {
+      input: {
+        [member]: selector,
+        ...(field === "plan" && { kind: "DECOMMISSION" }),
+        ...VERB_MUTATIONS.get(field)?.input,
+        ...MORE[field],
+      },
+    },
   );
   return answer[field]?.errors ?? [];
 }

@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { aGate } from "../support/builders.ts";
 import { inputTypeOf } from "../support/input-type.ts";
 import { registeredNode, serviceUnderTest } from "../support/service.ts";
+import { VERB_EXAMPLES } from "../support/verbs.ts";
 
 const ostler = await serviceUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -68,110 +69,19 @@ async function script(name: string, steps: object): Promise<void> {
 }
 
 describe("a verb", () => {
-  test.each<{
-    verb: string;
-    from: From;
-    more?: object;
-    kind: string;
-    end: object;
-    phases: string[];
-  }>([
-    { verb: "manageNodes", from: "ENROLLED", kind: "MANAGE", end: { state: "MANAGEABLE" }, phases: ["VERIFY"] },
-    { verb: "inspectNodes", from: "ACTIVE", kind: "INSPECT", end: { state: "ACTIVE" }, phases: ["INSPECT"] },
-    { verb: "cleanNodes", from: "AVAILABLE", kind: "CLEAN", end: { state: "AVAILABLE" }, phases: ["CLEAN", "CLEAN"] },
-    {
-      verb: "cleanNodes",
-      from: "AVAILABLE",
-      more: { steps: [{ name: "update_firmware", args: { version: "2.1" } }] },
-      kind: "CLEAN",
-      end: { state: "AVAILABLE" },
-      phases: ["CLEAN"],
+  test.each(VERB_EXAMPLES)(
+    "$verb $input moves a node from $from to $end [R-014, R-027]",
+    async ({ verb, from, input, kind, end, phases }) => {
+      const name = await aNode(from);
+      const work = await ask(verb, { nodes: { names: [name] }, reason: "for the test", ...input });
+      expect(work.errors).toEqual([]);
+      expect(work.operation).toMatchObject({ kind, totalCount: 1, reason: "for the test", requestedBy: "anonymous" });
+      expect(work.results).toMatchObject([{ ref: name, node: { name }, accepted: true, error: null }]);
+      expect(work.results[0]?.steps).toMatchObject(phases.map((phase, index) => ({ phase, index })));
+      expect(await ostler.operationEnds(work.operation?.uuid ?? "")).toBe("SUCCEEDED");
+      expect(await stateOf(name)).toMatchObject(end);
     },
-    {
-      verb: "provideNodes",
-      from: "MANAGEABLE",
-      kind: "PROVIDE",
-      end: { state: "AVAILABLE" },
-      phases: ["CLEAN", "CLEAN"],
-    },
-    {
-      verb: "commissionNodes",
-      from: "ENROLLED",
-      kind: "COMMISSION",
-      end: { state: "ACTIVE", stage: "DEPLOYED", powerState: "ON" },
-      phases: ["VERIFY", "INSPECT", "CLEAN", "CLEAN", "DEPLOY", "DEPLOY", "DEPLOY", "DEPLOY"],
-    },
-    {
-      verb: "commissionNodes",
-      from: "ENROLLED",
-      more: { until: "AVAILABLE" },
-      kind: "COMMISSION",
-      end: { state: "AVAILABLE", stage: "NONE" },
-      phases: ["VERIFY", "INSPECT", "CLEAN", "CLEAN"],
-    },
-    {
-      verb: "deployNodes",
-      from: "AVAILABLE",
-      kind: "DEPLOY",
-      end: { state: "ACTIVE", stage: "DEPLOYED" },
-      phases: ["DEPLOY", "DEPLOY", "DEPLOY", "DEPLOY"],
-    },
-    {
-      verb: "undeployNodes",
-      from: "ACTIVE",
-      kind: "UNDEPLOY",
-      end: { state: "AVAILABLE", stage: "NONE", powerState: "OFF" },
-      phases: ["UNDEPLOY", "CLEAN", "CLEAN"],
-    },
-    {
-      verb: "decommissionNodes",
-      from: "ACTIVE",
-      kind: "DECOMMISSION",
-      end: { state: "DECOMMISSIONED" },
-      phases: ["UNDEPLOY", "CLEAN", "CLEAN"],
-    },
-    {
-      verb: "setPower",
-      from: "ENROLLED",
-      more: { action: "ON" },
-      kind: "POWER",
-      end: { state: "ENROLLED", powerState: "ON" },
-      phases: ["POWER"],
-    },
-    {
-      verb: "setPower",
-      from: "ACTIVE",
-      more: { action: "SOFT_OFF" },
-      kind: "POWER",
-      end: { state: "ACTIVE", powerState: "OFF" },
-      phases: ["POWER"],
-    },
-    {
-      verb: "setPower",
-      from: "ACTIVE",
-      more: { action: "SOFT_REBOOT", timeoutSeconds: 60 },
-      kind: "POWER",
-      end: { state: "ACTIVE", powerState: "ON" },
-      phases: ["POWER"],
-    },
-    {
-      verb: "setBootDevice",
-      from: "ACTIVE",
-      more: { device: "NETWORK" },
-      kind: "BOOT_DEVICE",
-      end: { state: "ACTIVE" },
-      phases: ["POWER"],
-    },
-  ])("$verb $more moves a node from $from to $end [R-014, R-027]", async ({ verb, from, more, kind, end, phases }) => {
-    const name = await aNode(from);
-    const work = await ask(verb, { nodes: { names: [name] }, reason: "for the test", ...more });
-    expect(work.errors).toEqual([]);
-    expect(work.operation).toMatchObject({ kind, totalCount: 1, reason: "for the test", requestedBy: "anonymous" });
-    expect(work.results).toMatchObject([{ ref: name, node: { name }, accepted: true, error: null }]);
-    expect(work.results[0]?.steps).toMatchObject(phases.map((phase, index) => ({ phase, index })));
-    expect(await ostler.operationEnds(work.operation?.uuid ?? "")).toBe("SUCCEEDED");
-    expect(await stateOf(name)).toMatchObject(end);
-  });
+  );
 
   test("a verb is stored before the response, without a running worker [R-013]", async () => {
     await using idle = await serviceUnderTest({ started: false });

@@ -7,6 +7,7 @@ import { follow } from "../../src/lifecycle/machine.ts";
 import { NODE_STATE_NAMES } from "../../src/lifecycle/node-states.ts";
 import { NODE_VERBS, OPERATION_KINDS, route } from "../../src/lifecycle/verbs.ts";
 import type { OperationKind } from "../../src/lifecycle/verbs.ts";
+import { KINDS, rulesOf } from "../durability/expectations.ts";
 
 const AVAILABLE: NodeFacts = {
   id: "1",
@@ -357,7 +358,7 @@ describe("admitted verb", () => {
     const retired: NodeFacts = { ...AVAILABLE, isRetired: true, inspectsWithoutReboot: true };
     const verdictOf = (verb: OperationKind) =>
       NODE_STATE_NAMES.some((state) => judge({ ...retired, state }, aRequest(verb)).admitted);
-    expect(NODE_VERBS.filter((verb) => !verdictOf(verb))).toEqual(["PROVIDE", "COMMISSION", "DEPLOY", "REDEPLOY"]);
+    expect(NODE_VERBS.filter((verb) => !verdictOf(verb))).toEqual(KINDS.filter((kind) => rulesOf(kind).putsInService));
   });
 
   test("every verb that ignored that a node had DISAPPEARED is admitted on it with force only [R-030]", () => {

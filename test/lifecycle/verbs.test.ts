@@ -11,7 +11,9 @@ import {
   resumeRoute,
   route,
 } from "../../src/lifecycle/verbs.ts";
-import type { OperationKind, Route, RouteOptions } from "../../src/lifecycle/verbs.ts";
+import type { NodeVerb, OperationKind, Route, RouteOptions } from "../../src/lifecycle/verbs.ts";
+import { KIND_OF, endOf as endOfVerb, phasesOf } from "../durability/expectations.ts";
+import type { Options } from "../durability/expectations.ts";
 
 const KINDS = Object.keys(OPERATION_KINDS) as OperationKind[];
 const OPTIONS: readonly RouteOptions[] = [undefined, "AVAILABLE", "ACTIVE"].flatMap((until) =>
@@ -32,68 +34,25 @@ function endOf(state: NodeState, { legs, finish }: Pick<Route, "legs" | "finish"
   return follow(state, [...legs.flatMap(({ enter }) => enter), ...finish]);
 }
 
-const IN_PLACE = Object.fromEntries(NODE_STATE_NAMES.filter(isAtRest).map((state) => [state, `power > ${state}`]));
+/** A redeployment without `reinstall` is refused by its plan, not by its route. */
+const askedFor = (verb: NodeVerb): Options => (verb === "REDEPLOY" ? { reinstall: true } : {});
 
-/** Verb → state → `phases > target`; the verb is refused in states that are missing. */
-const EXPECTED: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  MANAGE: {
-    ENROLLED: "verify > MANAGEABLE",
-    AVAILABLE: "verify > MANAGEABLE",
-    INSPECT_FAILED: "verify > MANAGEABLE",
-    CLEAN_FAILED: "verify > MANAGEABLE",
-    STOPPED: "verify > MANAGEABLE",
-    DECOMMISSIONED: "verify > MANAGEABLE",
-  },
-  INSPECT: { MANAGEABLE: "inspect > MANAGEABLE", INSPECT_FAILED: "inspect > MANAGEABLE" },
-  CLEAN: {
-    MANAGEABLE: "clean > MANAGEABLE",
-    AVAILABLE: "clean > AVAILABLE",
-    CLEAN_FAILED: "clean > AVAILABLE",
-    DECOMMISSIONED: "clean > DECOMMISSIONED",
-  },
-  PROVIDE: { MANAGEABLE: "clean > AVAILABLE", CLEAN_FAILED: "clean > AVAILABLE" },
-  COMMISSION: {
-    ENROLLED: "verify inspect clean deploy > ACTIVE",
-    MANAGEABLE: "inspect clean deploy > ACTIVE",
-    INSPECT_FAILED: "inspect clean deploy > ACTIVE",
-    CLEAN_FAILED: "clean deploy > ACTIVE",
-    AVAILABLE: "deploy > ACTIVE",
-    DEPLOY_FAILED: "deploy > ACTIVE",
-    UNDEPLOY_FAILED: "undeploy clean deploy > ACTIVE",
-    STOPPED: "verify inspect clean deploy > ACTIVE",
-    DECOMMISSIONED: "verify inspect clean deploy > ACTIVE",
-  },
-  DEPLOY: { AVAILABLE: "deploy > ACTIVE", DEPLOY_FAILED: "deploy > ACTIVE" },
-  UNDEPLOY: {
-    ACTIVE: "undeploy clean > AVAILABLE",
-    DEPLOY_FAILED: "undeploy clean > AVAILABLE",
-    UNDEPLOY_FAILED: "undeploy clean > AVAILABLE",
-    STOPPED: "undeploy clean > AVAILABLE",
-  },
-  REDEPLOY: { ACTIVE: "undeploy clean deploy > ACTIVE" },
-  DECOMMISSION: {
-    ENROLLED: "> DECOMMISSIONED",
-    MANAGEABLE: "clean > DECOMMISSIONED",
-    INSPECT_FAILED: "clean > DECOMMISSIONED",
-    CLEAN_FAILED: "clean > DECOMMISSIONED",
-    AVAILABLE: "> DECOMMISSIONED",
-    ACTIVE: "undeploy clean > DECOMMISSIONED",
-    STOPPED: "undeploy clean > DECOMMISSIONED",
-    DEPLOY_FAILED: "undeploy clean > DECOMMISSIONED",
-    UNDEPLOY_FAILED: "undeploy clean > DECOMMISSIONED",
-    DECOMMISSIONED: "> DECOMMISSIONED",
-  },
-  POWER: IN_PLACE,
-  BOOT_DEVICE: IN_PLACE,
-};
+/** `phases > target` as the rules have it; "refused" in the other states. */
+function expectedOf(verb: NodeVerb, state: NodeState): string {
+  const phases = phasesOf(verb, state, askedFor(verb));
+  if (phases === null) return "refused";
+  return `${phases.join(" ")} > ${endOfVerb(verb, { state, isRetired: false }, askedFor(verb))}`.trim();
+}
+
+test("the rules of the random tests name the same verbs and mutations", () => {
+  expect(KIND_OF).toEqual(Object.fromEntries(NODE_VERBS.map((verb) => [OPERATION_KINDS[verb].mutation, verb])));
+});
 
 describe("route", () => {
   test.each(
-    KINDS.flatMap((verb) =>
-      NODE_STATE_NAMES.map((state) => ({ verb, state, expected: EXPECTED[verb]?.[state] ?? "refused" })),
-    ),
+    NODE_VERBS.flatMap((verb) => NODE_STATE_NAMES.map((state) => ({ verb, state, expected: expectedOf(verb, state) }))),
   )("route of $verb from $state: $expected [R-014]", ({ verb, state, expected }) => {
-    const found = route(verb, state);
+    const found = route(verb, state, { inspectsWithoutReboot: true });
     const text = found ? `${found.legs.map(({ phase }) => phase).join(" ")} > ${found.target}`.trim() : "refused";
     expect(text).toBe(expected);
   });
@@ -185,8 +144,11 @@ describe("route", () => {
 });
 
 test("refusal INVALID_STATE names exactly the states in which the verb is allowed [R-009]", () => {
-  for (const verb of KINDS)
-    expect(allowedStates(verb)).toEqual(NODE_STATE_NAMES.filter((state) => EXPECTED[verb]?.[state] !== undefined));
+  for (const verb of NODE_VERBS)
+    expect(allowedStates(verb, { inspectsWithoutReboot: true }), verb).toEqual(
+      NODE_STATE_NAMES.filter((state) => expectedOf(verb, state) !== "refused"),
+    );
+  expect(allowedStates("INSPECT")).toEqual(["MANAGEABLE", "INSPECT_FAILED"]);
 });
 
 /** State → phases of its clean-up; states that are missing need no clean-up, or have none. */

@@ -1,6 +1,7 @@
 /** The verbs: mutations that start work on selected nodes, each with its input. */
 import type { VerbRequest } from "../../engine/admission/request-terms.ts";
 import type { SubmitAnswer } from "../../engine/input/answers.ts";
+import { NODE_VERBS, allowedStates, verbOf } from "../../lifecycle/verbs.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { VerbOptions } from "../../store/records.ts";
 import { builder, needs } from "../base/builder.ts";
@@ -40,41 +41,16 @@ function submit(context: Context, kind: OperationKind, input: NodeWork, own: Own
   return context.services.engine.submit(callerOf(context), request);
 }
 
-const SIMPLE_VERBS = [
-  [
-    "manageNodes",
-    "MANAGE",
-    "Verify power and credentials; nodes end MANAGEABLE. Allowed from ENROLLED, STOPPED, AVAILABLE, DECOMMISSIONED, INSPECT_FAILED and CLEAN_FAILED.",
-  ],
-  [
-    "inspectNodes",
-    "INSPECT",
-    "Collect the inventory. Allowed from MANAGEABLE and INSPECT_FAILED; also from AVAILABLE and ACTIVE, without a state change, if the driver inspects without a reboot.",
-  ],
-  [
-    "provideNodes",
-    "PROVIDE",
-    "Make nodes available by cleaning alone, without an inspection; nodes end AVAILABLE. Allowed from MANAGEABLE and CLEAN_FAILED. The automatic clean steps run, unless automatic cleaning is disabled.",
-  ],
-  [
-    "undeployNodes",
-    "UNDEPLOY",
-    "Remove the workload, then clean; nodes end AVAILABLE. Allowed from ACTIVE, STOPPED, DEPLOY_FAILED and UNDEPLOY_FAILED.",
-  ],
-  [
-    "decommissionNodes",
-    "DECOMMISSION",
-    "Take nodes out of service: tear-down and cleaning, best effort. Nodes end DECOMMISSIONED even if steps fail; failures are recorded in `Run.errors`.",
-  ],
-] as const;
-
-for (const [name, kind, description] of SIMPLE_VERBS) {
-  builder.mutationField(name, (t) =>
+for (const kind of NODE_VERBS) {
+  const { mutation, description, note, takes } = verbOf(kind);
+  if (takes.length > 0) continue;
+  const allowed = `Allowed from ${allowedStates(kind).join(", ")}.`;
+  builder.mutationField(mutation, (t) =>
     t.field({
-      type: verbPayload(name),
+      type: verbPayload(mutation),
       ...needs("OPERATE"),
-      description,
-      args: { input: t.arg({ type: plainInput(name), required: true, description: "Nodes and terms." }) },
+      description: [description, allowed, ...(note ? [note] : [])].join(" "),
+      args: { input: t.arg({ type: plainInput(mutation), required: true, description: "Nodes and terms." }) },
       resolve: (_root, { input }, context) => submit(context, kind, input),
     }),
   );

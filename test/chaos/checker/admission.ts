@@ -8,8 +8,8 @@
  * time after its end. A node may be seen in every state that its transitions show between some time before the request
  * and the answer, and under every condition (conditions.ts) that its changes show for that time.
  */
-import { phasesOf } from "../../durability/expectations.ts";
-import type { Kind, Options } from "../../durability/expectations.ts";
+import { KINDS, KIND_OF, phasesOf } from "../../durability/expectations.ts";
+import type { Options } from "../../durability/expectations.ts";
 import { AT_REST } from "../../durability/rules.ts";
 import type { Refusal } from "../records.ts";
 import { SEEN_MS, certainlyRefused, conditionsDuring, mayBeRefused } from "./conditions.ts";
@@ -17,21 +17,6 @@ import { TOLERANCE_MS, answerOf, keyOf } from "./history.ts";
 import type { Exchange, History, RunRow, TransitionRow } from "./history.ts";
 import type { Findings } from "./findings.ts";
 import { overlap } from "./intervals.ts";
-
-/** Kind of operation that each verb starts. A restart starts one of the kind that it continues. */
-export const KINDS: Readonly<Record<string, Kind>> = {
-  manageNodes: "MANAGE",
-  inspectNodes: "INSPECT",
-  cleanNodes: "CLEAN",
-  provideNodes: "PROVIDE",
-  commissionNodes: "COMMISSION",
-  deployNodes: "DEPLOY",
-  undeployNodes: "UNDEPLOY",
-  redeployNodes: "REDEPLOY",
-  decommissionNodes: "DECOMMISSION",
-  setPower: "POWER",
-  setBootDevice: "BOOT_DEVICE",
-};
 
 export function checkAdmission(history: History, findings: Findings): void {
   const named = new Map<string, number>();
@@ -128,7 +113,7 @@ function checkCondition(
     moves,
   }: { readonly node: string; readonly refusal: Refusal; readonly moves: readonly TransitionRow[] },
 ): void {
-  const kind = KINDS[request.verb] ?? null;
+  const kind = KIND_OF[request.verb] ?? null;
   if (kind === null && request.verb !== "restart") return;
   findings.fact(`answers ${refusal.code}`);
   const begin = Math.max(
@@ -165,10 +150,10 @@ function checkCondition(
 function checkAllowed(history: History, findings: Findings, { request, answer }: Exchange, runId: string): void {
   const run = history.runs.get(runId);
   const operation = run && history.operations.get(run.operationId);
-  const isWork = KINDS[request.verb] !== undefined || request.verb === "restart";
+  const isWork = KIND_OF[request.verb] !== undefined || request.verb === "restart";
   if (!run || !isWork || answer?.ok !== true || answer.replayed !== false) return;
   findings.fact("accepted runs compared with the conditions of the node");
-  const kind = KINDS[request.verb] ?? Object.values(KINDS).find((one) => one === operation?.kind) ?? null;
+  const kind = KIND_OF[request.verb] ?? KINDS.find((one) => one === operation?.kind) ?? null;
   const conditions = conditionsDuring(history, run.nodeName, { from: request.t, to: answer.t });
   const why = certainlyRefused({ kind, options: optionsOf(request.input) }, conditions);
   if (why !== null)
@@ -196,7 +181,7 @@ function optionsOf(input: unknown): Options {
  * An accepted run began in a state at rest that allows its verb: no other request can have moved the node in between.
  */
 function checkAccepted(history: History, findings: Findings, { request, answer }: Exchange, runId: string): void {
-  const kind = KINDS[request.verb];
+  const kind = KIND_OF[request.verb];
   const first = history.transitionsOf.get(runId)?.[0];
   if (kind === undefined || !first?.from) return;
   findings.fact("first transitions of accepted runs");
@@ -217,7 +202,7 @@ function checkAccepted(history: History, findings: Findings, { request, answer }
 function checkOneRunAtATime(history: History, findings: Findings, named: ReadonlyMap<string, number>): void {
   const requestOf = new Map<string, Exchange>();
   for (const exchange of history.exchange) {
-    if (KINDS[exchange.request.verb] === undefined && exchange.request.verb !== "restart") continue;
+    if (KIND_OF[exchange.request.verb] === undefined && exchange.request.verb !== "restart") continue;
     for (const { accepted, runId } of answerOf(exchange)?.results ?? [])
       if (accepted && runId !== null && !requestOf.has(runId)) requestOf.set(runId, exchange);
   }

@@ -1,7 +1,7 @@
 /** Answers and their consequences: P1, P2, P17. An answer is a promise; a missing answer promises nothing. */
 import { isDeepStrictEqual } from "node:util";
 import { Findings } from "./findings.ts";
-import { KINDS } from "./admission.ts";
+import { KIND_OF } from "../../durability/expectations.ts";
 import { TOLERANCE_MS, answerOf } from "./history.ts";
 import type { Exchange, History, OperationRow, RunRow, Answered } from "./history.ts";
 import type { Request } from "../records.ts";
@@ -269,7 +269,7 @@ function checkRequested(
       operation,
       ...records,
     );
-  if (!group.some(({ request }) => request.verb === "restart" || KINDS[request.verb] === kind))
+  if (!group.some(({ request }) => request.verb === "restart" || KIND_OF[request.verb] === kind))
     findings.violation(
       "other",
       `Operation ${id} is ${kind}, which no request with its key asked for.`,
@@ -325,7 +325,7 @@ function hasRequest(
     ),
     open: history.exchange.filter(
       (exchange) =>
-        exchange.request.verb in KINDS && exchange.request.idempotencyKey === null && answerOf(exchange) === null,
+        exchange.request.verb in KIND_OF && exchange.request.idempotencyKey === null && answerOf(exchange) === null,
     ),
   };
   keyless.set(history, known);

@@ -4,7 +4,7 @@
  * at every moment are known. Between the moment of a change and `SEEN_MS` later, others may see either value: a refusal
  * is right if a condition that requires it may have been seen, and an acceptance is wrong if one was certainly seen.
  */
-import { deploysWithoutCleaning, phasesOf, touchesMachine } from "../../durability/expectations.ts";
+import { deploysWithoutCleaning, phasesOf, rulesOf, touchesMachine } from "../../durability/expectations.ts";
 import type { Kind, Options } from "../../durability/expectations.ts";
 import { AT_REST } from "../../durability/rules.ts";
 import type { Refusal } from "../records.ts";
@@ -46,8 +46,6 @@ export function conditionsDuring(history: History, node: string, { from, to }: M
     .filter(({ since, until }) => since <= to + TOLERANCE_MS && until + SEEN_MS >= from)
     .map(({ is }) => is);
 }
-
-const IN_MAINTENANCE: ReadonlySet<Kind> = new Set(["MANAGE", "INSPECT", "POWER", "BOOT_DEVICE"]);
 
 /** A reason for INVALID_STATE: the sentence that names it, and whether it may have been the case. */
 interface Reason {
@@ -103,7 +101,7 @@ export function mayBeRefused({ code, message }: Refusal, asked: Asked, seen: See
     }
     case "IN_MAINTENANCE":
       return (
-        (asked.kind === null || !IN_MAINTENANCE.has(asked.kind)) &&
+        (asked.kind === null || !rulesOf(asked.kind).inMaintenance) &&
         seen.conditions.some(({ inMaintenance }) => inMaintenance)
       );
     case "PROTECTED":
@@ -120,7 +118,7 @@ export function mayBeRefused({ code, message }: Refusal, asked: Asked, seen: See
 export function certainlyRefused({ kind, options }: Asked, conditions: readonly Conditions[]): string | null {
   if (conditions.length === 0) return null;
   const every = (holds: (one: Conditions) => boolean) => conditions.every(holds);
-  if (kind !== null && !IN_MAINTENANCE.has(kind) && every(({ inMaintenance }) => inMaintenance))
+  if (kind !== null && !rulesOf(kind).inMaintenance && every(({ inMaintenance }) => inMaintenance))
     return "in maintenance";
   if (options.force === true) return null;
   if (every(({ presence }) => presence === "DISAPPEARED")) return "disappeared";
