@@ -6,7 +6,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { WebSocketServer } from "ws";
 import type { WebSocket } from "ws";
-import { createTail } from "../src/feed/tail.ts";
+import { createTail } from "../src/feed/log/tail.ts";
 import { createLog } from "../src/log.ts";
 import { createNotifier } from "../src/store/postgres/notifier.ts";
 import { openDatabase } from "../src/store/postgres/database.ts";

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { logCursorText } from "../src/graphql/base/log-cursor.ts";
-import { newestChange, numberChanges } from "../src/store/changes.ts";
+import { newestChange, numberChanges } from "../src/store/log/changes.ts";
 import { percentile, printTable, shown } from "./figures.ts";
 import { PLUGIN, openFleet, registerFleet } from "./fleet.ts";
 import { countedOf, openReaders, socketOf } from "./readers.ts";

@@ -5,7 +5,7 @@
  */
 import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
-import { operationsByIds } from "../src/store/operations.ts";
+import { operationsByIds } from "../src/store/operations/operations.ts";
 import { median, printTable, shown } from "./figures.ts";
 import { CALLER, openFleet, registerFleet } from "./fleet.ts";
 import type { Fleet } from "./fleet.ts";

@@ -10,7 +10,7 @@ import { createTransact, move } from "../src/engine/transaction.ts";
 import { createNotifier } from "../src/store/postgres/notifier.ts";
 import { openDatabase } from "../src/store/postgres/database.ts";
 import type { Connection } from "../src/store/postgres/database.ts";
-import { nodeKeys } from "../src/store/nodes.ts";
+import { nodeKeys } from "../src/store/nodes/nodes.ts";
 import { printTable, shown } from "./figures.ts";
 import { openFleet, registerFleet } from "./fleet.ts";
 import { startServed } from "./service.ts";

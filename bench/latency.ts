@@ -5,13 +5,13 @@
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { createTransact, move } from "../src/engine/transaction.ts";
-import { nodeStream } from "../src/feed/node-stream.ts";
-import { createTail } from "../src/feed/tail.ts";
+import { nodeStream } from "../src/feed/kinds/node-stream.ts";
+import { createTail } from "../src/feed/log/tail.ts";
 import { createLog } from "../src/log.ts";
 import { createNotifier } from "../src/store/postgres/notifier.ts";
 import type { Notifier } from "../src/store/postgres/notifier.ts";
 import { openDatabase } from "../src/store/postgres/database.ts";
-import { nodeKeys } from "../src/store/nodes.ts";
+import { nodeKeys } from "../src/store/nodes/nodes.ts";
 import { percentile, printTable, shown } from "./figures.ts";
 import { openFleet, registerFleet } from "./fleet.ts";
 import type { Testbed } from "./testbed.ts";

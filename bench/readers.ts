@@ -6,7 +6,7 @@
 import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { createNotifier } from "../src/store/postgres/notifier.ts";
-import { nodeKeys } from "../src/store/nodes.ts";
+import { nodeKeys } from "../src/store/nodes/nodes.ts";
 import { createTransact, move } from "../src/engine/transaction.ts";
 import { percentile, printTable, shown } from "./figures.ts";
 import { PLUGIN, openFleet, registerFleet } from "./fleet.ts";

@@ -9,7 +9,7 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { numberChanges } from "../src/store/changes.ts";
+import { numberChanges } from "../src/store/log/changes.ts";
 import { percentile, printTable, shown } from "./figures.ts";
 import { CALLER, PLUGIN, openFleet } from "./fleet.ts";
 import type { Follower, FromClients, ToClients } from "./relabel-clients.ts";

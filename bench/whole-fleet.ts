@@ -4,7 +4,7 @@
  * meantime, and the time until the last node is ACTIVE.
  */
 import { setTimeout as delay } from "node:timers/promises";
-import { countNodes } from "../src/store/nodes.ts";
+import { countNodes } from "../src/store/nodes/nodes.ts";
 import { percentile, printTable, shown } from "./figures.ts";
 import { PLUGIN, openFleet, registerFleet } from "./fleet.ts";
 import { request } from "./request.ts";

@@ -1,12 +1,16 @@
 /**
- * The SQL that records changes of nodes, made of the lists in src/store/change-fields.ts. `npm run tool -- migration`
+ * The SQL that records changes of nodes, made of the lists in src/store/log/change-fields.ts. `npm run tool -- migration`
  * adds the statements that differ from those of all migrations to the new one; `test/store/migrations.test.ts` fails
  * while one differs.
  */
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { getTableColumns } from "drizzle-orm";
-import { NODE_CHANGE_COLUMNS, NODE_COLUMNS_WITHOUT_FIELD, NODE_FILTER_COLUMNS } from "../src/store/change-fields.ts";
+import {
+  NODE_CHANGE_COLUMNS,
+  NODE_COLUMNS_WITHOUT_FIELD,
+  NODE_FILTER_COLUMNS,
+} from "../src/store/log/change-fields.ts";
 import { nodes } from "../src/store/tables.ts";
 
 type Column = keyof typeof nodes.$inferSelect;

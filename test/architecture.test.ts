@@ -13,7 +13,7 @@ import type { LayerRule } from "../docs/print/layer-data.ts";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
 interface Import {
-  /** File that imports, as in `src/engine/execution/perform-step.ts`. */
+  /** File that imports, as in `src/engine/execution/call/perform-step.ts`. */
   readonly from: string;
   /** File that is imported, a package's name, or `node:fs`. */
   readonly to: string;
@@ -35,7 +35,7 @@ describe("architecture", () => {
       to: "src/engine/context.ts",
       typeOnly: true,
     });
-    expect(IMPORTS).toContainEqual({ from: "src/store/nodes.ts", to: "src/store/tables.ts", typeOnly: false });
+    expect(IMPORTS).toContainEqual({ from: "src/store/nodes/nodes.ts", to: "src/store/tables.ts", typeOnly: false });
   });
 
   test("every directory has an architecture rule", () => {

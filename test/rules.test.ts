@@ -55,5 +55,5 @@ test("the state of a node is changed in one place [R-003]", () => {
   const users = files.filter((file) =>
     /\b(moveNodes|changeClaimedNodes)\(/.test(readFileSync(join(HERE, "..", file), "utf8")),
   );
-  expect(users.toSorted()).toEqual(["src/engine/transaction.ts", "src/store/nodes.ts"]);
+  expect(users.toSorted()).toEqual(["src/engine/transaction.ts", "src/store/nodes/nodes.ts"]);
 });

@@ -126,7 +126,7 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
   "src/provisioning": {
     purpose: "The port for machines: boot scripts, boot media and images, the agent's requests. Not the API.",
     layers: ["src/runtime"],
-    files: ["src/http/in-order.ts", "src/http/listen.ts", "src/http/respond.ts", "src/errors.ts"],
+    files: ["src/http/graphql/in-order.ts", "src/http/port/listen.ts", "src/http/graphql/respond.ts", "src/errors.ts"],
     types: [
       "src/engine/agents/agents.ts",
       "src/drivers/driver.ts",
@@ -212,6 +212,10 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
     imports: ["src/engine/input", "src/engine/plans", "src/engine/transaction.ts"],
   },
   "src/engine/input": { purpose: "Selectors, and checks of names, sizes and variables.", imports: [] },
+  "src/engine/images": {
+    purpose: "Images: registering, changing and deleting them, their files, and the rules of what names them.",
+    imports: ["src/engine/input", "src/engine/context.ts", "src/engine/transaction.ts"],
+  },
   "src/engine/plans": { purpose: "From a route to a list of steps.", imports: ["src/engine/input"] },
   "src/engine/claims": { purpose: "What is due, claims of it and their leases.", imports: [] },
   "src/engine/scheduling": {
@@ -221,6 +225,7 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
   "src/engine/admission": {
     purpose: "From a request to a stored operation.",
     imports: [
+      "src/engine/images",
       "src/engine/input",
       "src/engine/plans",
       "src/engine/scheduling",
@@ -231,6 +236,7 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
   "src/engine/execution": {
     purpose: "From a claimed run to its end, step by step.",
     imports: [
+      "src/engine/images",
       "src/engine/input",
       "src/engine/plans",
       "src/engine/claims",

@@ -1,7 +1,7 @@
 /** The filter type of the client, which imports nothing of the service, printed from the schema. */
 import { getNamedType, isEnumType, isInputObjectType, isListType, isNonNullType } from "graphql";
 import type { GraphQLInputField, GraphQLInputObjectType, GraphQLInputType, GraphQLSchema } from "graphql";
-import { DATABASE_CONDITIONS } from "../../src/store/node-filter.ts";
+import { DATABASE_CONDITIONS } from "../../src/store/nodes/node-filter.ts";
 
 const SCALARS: Readonly<Record<string, string>> = {
   ID: "string",

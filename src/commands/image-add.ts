@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { ConfigError } from "../config/values.ts";
 import { messageOf } from "../errors.ts";
-import { imageFileName } from "../engine/inventory/image-files.ts";
+import { imageFileName } from "../engine/images/image-files.ts";
 import { CHECKSUM_ALGORITHMS, CHECKSUM_DIGITS, ARCHITECTURES } from "../lifecycle/images.ts";
 import { BOOT_MODES } from "../lifecycle/verbs.ts";
 import { IMAGE_FORMATS } from "../lifecycle/images.ts";

@@ -11,9 +11,9 @@ import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { createZstdCompress } from "node:zlib";
 import { ConfigError } from "../config/values.ts";
-import { imageFileName } from "../engine/inventory/image-files.ts";
-import { temporaryImageName } from "../engine/inventory/temporary-images.ts";
-import type { TemporarySuffix } from "../engine/inventory/temporary-images.ts";
+import { imageFileName } from "../engine/images/image-files.ts";
+import { temporaryImageName } from "../engine/images/temporary-images.ts";
+import type { TemporarySuffix } from "../engine/images/temporary-images.ts";
 import { createFolderDurably, renameDurably } from "../runtime/durable-files.ts";
 
 /** A file in the making. */

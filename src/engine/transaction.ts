@@ -14,10 +14,10 @@ import type { Observer } from "../observer.ts";
 import type { Notifier } from "../store/postgres/notifier.ts";
 import { isConnectionLoss } from "../store/postgres/connection-errors.ts";
 import type { Database, Tx } from "../store/postgres/database.ts";
-import { changeClaimedNodes, moveNodes } from "../store/nodes.ts";
-import type { ClaimedNodeChange, MovedNode, NodeMove } from "../store/nodes.ts";
-import { appendTransitions } from "../store/transitions.ts";
-import type { NewTransition } from "../store/transitions.ts";
+import { changeClaimedNodes, moveNodes } from "../store/nodes/nodes.ts";
+import type { ClaimedNodeChange, MovedNode, NodeMove } from "../store/nodes/nodes.ts";
+import { appendTransitions } from "../store/log/transitions.ts";
+import type { NewTransition } from "../store/log/transitions.ts";
 
 /** The user who makes a request, and the project it is for. */
 export interface Caller {

@@ -10,9 +10,9 @@ export {
   summarizePlans,
 } from "./admission/plan-summary.ts";
 export { PROBED_ADDRESSES_MAX, PROBING_DRIVERS_MAX } from "./discovery/node-probes.ts";
-export { isCallbackToken } from "./execution/callback.ts";
-export type { CallbackAnswer } from "./execution/callback.ts";
-export { circuitOf } from "./execution/patience.ts";
+export { isCallbackToken } from "./execution/boundary/callback.ts";
+export type { CallbackAnswer } from "./execution/boundary/callback.ts";
+export { circuitOf } from "./execution/call/patience.ts";
 export { ACCEPTANCES } from "./input/answers.ts";
 export { findCluster } from "./input/node-selector.ts";
 export { UNKNOWN_VARIABLES } from "./input/unknown-variables.ts";

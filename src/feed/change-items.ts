@@ -8,10 +8,10 @@
  * before it, and the object as it was read afterwards, which does not match; so the page sends that the object left,
  * and no later one sends the object.
  */
-import { changeCursor } from "../store/changes.ts";
-import type { ChangeCursor, ChangeRow } from "../store/changes.ts";
-import type { LogCursor } from "../store/transitions.ts";
-import type { Wanted } from "./known-rows.ts";
+import { changeCursor } from "../store/log/changes.ts";
+import type { ChangeCursor, ChangeRow } from "../store/log/changes.ts";
+import type { LogCursor } from "../store/log/transitions.ts";
+import type { Wanted } from "./log/known-rows.ts";
 
 export type ChangeItem<Row, Field> =
   | {

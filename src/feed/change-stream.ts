@@ -4,20 +4,20 @@
  * changes, one from the table the changes of up to 1,000 objects (change-windows.ts). The parts that depend on the kind
  * of objects are in change-kinds.ts.
  */
-import { changeCursor, checkChange, newestChange } from "../store/changes.ts";
-import type { ChangeCursor, ChangeFilter } from "../store/changes.ts";
-import type { ChangeMerge } from "../store/merged-changes.ts";
+import { changeCursor, checkChange, newestChange } from "../store/log/changes.ts";
+import type { ChangeCursor, ChangeFilter } from "../store/log/changes.ts";
+import type { ChangeMerge } from "../store/log/merged-changes.ts";
 import type { Database } from "../store/postgres/database.ts";
-import { BEFORE_FIRST } from "../store/transitions.ts";
+import { BEFORE_FIRST } from "../store/log/transitions.ts";
 import { changedObjects, changeItems, wantedRows } from "./change-items.ts";
 import type { ChangeItem, ObjectChange, PageRow, PageRows, View } from "./change-items.ts";
 import { createChangeWindows } from "./change-windows.ts";
 import type { KeyedPage, WindowLimits } from "./change-windows.ts";
-import type { KnownRows, ReadMoment } from "./known-rows.ts";
-import type { SnapshotContent } from "./snapshots.ts";
+import type { KnownRows, ReadMoment } from "./log/known-rows.ts";
+import type { SnapshotContent } from "./log/snapshots.ts";
 import { streamOf } from "./stream.ts";
 import type { Bookmark, LogPage, Reset, Source, StreamRequest } from "./stream.ts";
-import type { Tail } from "./tail.ts";
+import type { Tail } from "./log/tail.ts";
 
 export type ChangeStreamItem<Row, Field> = ChangeItem<Row, Field> | Bookmark<ChangeCursor> | Reset<ChangeCursor>;
 export type ChangeStream<Row, Field> = AsyncIterableIterator<ChangeStreamItem<Row, Field>>;

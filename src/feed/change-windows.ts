@@ -8,12 +8,12 @@
  * - no window: the next page opens one at the cursor of the reader, or has the changes one by one if there are few.
  * - in a window: the next page has its next objects, of the rows that are held, or else of the table.
  */
-import { changeAt, changeCursor, changesAfter, checkChange } from "../store/changes.ts";
-import type { ChangeCursor, ChangeFilter } from "../store/changes.ts";
-import { changeTimes, mergedChanges } from "../store/merged-changes.ts";
-import type { ChangeMerge, MergedChange } from "../store/merged-changes.ts";
+import { changeAt, changeCursor, changesAfter, checkChange } from "../store/log/changes.ts";
+import type { ChangeCursor, ChangeFilter } from "../store/log/changes.ts";
+import { changeTimes, mergedChanges } from "../store/log/merged-changes.ts";
+import type { ChangeMerge, MergedChange } from "../store/log/merged-changes.ts";
 import type { Reader } from "../store/postgres/database.ts";
-import { BEFORE_FIRST } from "../store/transitions.ts";
+import { BEFORE_FIRST } from "../store/log/transitions.ts";
 import type { PageRows } from "./change-items.ts";
 
 /** A page with a text that is equal for pages of the same changes. */

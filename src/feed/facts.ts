@@ -6,8 +6,8 @@
  * because of it. They are kept for a moment only, because nodes also change without transitions.
  */
 import { FreshMap } from "../runtime/fresh-map.ts";
-import type { NodeFacts } from "../store/node-facts.ts";
-import type { TransitionRow } from "../store/transitions.ts";
+import type { NodeFacts } from "../store/nodes/node-facts.ts";
+import type { TransitionRow } from "../store/log/transitions.ts";
 
 /**
  * Facts of the node of each row, in their order; null for a deleted node. `head`: position up to which all is

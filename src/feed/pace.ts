@@ -2,7 +2,7 @@
  * Throttles a stream of rows that have no position in the log: it reads at most once per interval, however often they
  * change.
  */
-import type { Tail } from "./tail.ts";
+import type { Tail } from "./log/tail.ts";
 
 export interface Pace {
   /** Time until a read is due, in milliseconds; 0 if it is, or if the tail has ended. */

@@ -17,10 +17,10 @@
  */
 import { whenReady } from "../runtime/awaitable.ts";
 import type { Awaitable } from "../runtime/awaitable.ts";
-import type { LogCursor } from "../store/transitions.ts";
+import type { LogCursor } from "../store/log/transitions.ts";
 import { pulled } from "./pull.ts";
 import type { Pause, Producer, Requester } from "./pull.ts";
-import type { Tail } from "./tail.ts";
+import type { Tail } from "./log/tail.ts";
 
 /** Why a stream ended. */
 export const RESET_REASONS = {

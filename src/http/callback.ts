@@ -11,7 +11,7 @@ import { unstorable } from "../graphql/base/storable.ts";
 import { createSlots } from "../runtime/concurrency.ts";
 import { createRejectionLimit } from "../runtime/rejection-limit.ts";
 import type { StoredJson } from "../store/records.ts";
-import { readBody, refuseBody, sendJson } from "./respond.ts";
+import { readBody, refuseBody, sendJson } from "./graphql/respond.ts";
 
 const CALLBACK_BYTES_MAX = 64 * 1024;
 /**

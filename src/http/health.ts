@@ -4,15 +4,15 @@
 import { withinTime } from "../runtime/timeout.ts";
 import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { createFailedLogins } from "./failed-logins.ts";
-import { listen, shownUrl } from "./listen.ts";
+import { createFailedLogins } from "./port/failed-logins.ts";
+import { listen, shownUrl } from "./port/listen.ts";
 import type { Log } from "../log.ts";
 import type { Observer } from "../observer.ts";
 import type { Services } from "../graphql/base/context.ts";
 import { METRICS, serveMetrics } from "./metrics.ts";
 import type { MetricsParts } from "./metrics.ts";
-import { hasTwoHosts } from "./origins.ts";
-import { pathOf, refuseTwoHosts, sendJson, sendText } from "./respond.ts";
+import { hasTwoHosts } from "./port/origins.ts";
+import { pathOf, refuseTwoHosts, sendJson, sendText } from "./graphql/respond.ts";
 
 export interface HealthParts {
   readonly database: Pick<Services["database"], "reader">;

@@ -1,9 +1,9 @@
 /** /metrics for Prometheus, on every replica. Requires the token if one is configured. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { identify } from "../access/access.ts";
-import type { NoteFailedLogin } from "./failed-logins.ts";
-import { isMeantForUs } from "./origins.ts";
-import { sendJson } from "./respond.ts";
+import type { NoteFailedLogin } from "./port/failed-logins.ts";
+import { isMeantForUs } from "./port/origins.ts";
+import { sendJson } from "./graphql/respond.ts";
 
 export interface MetricsParts {
   /** Required token; null if none is required. */

@@ -1,7 +1,7 @@
 /** The requests of running agents, and the report of an installed system. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Agents, Bearer } from "../engine/agents/agents.ts";
-import { sendJson } from "../http/respond.ts";
+import { sendJson } from "../http/graphql/respond.ts";
 import type { Observer } from "../observer.ts";
 import { bearerOf, reportOf, resultOf, storableJson } from "./agent-messages.ts";
 import { addressOf, readJson, readText, refuse, refuseBearer, refuseUnknown } from "./guard.ts";

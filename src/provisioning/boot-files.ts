@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { Architecture } from "../drivers/driver.ts";
 import type { Agents, BootTicket } from "../engine/agents/agents.ts";
 import { messageOf } from "../errors.ts";
-import { sendText } from "../http/respond.ts";
+import { sendText } from "../http/graphql/respond.ts";
 import type { Log } from "../log.ts";
 import { LruMap } from "../runtime/lru-map.ts";
 import type { MachineFile, Observer } from "../observer.ts";

@@ -3,7 +3,7 @@
  * same time, and on transfers. Machines have no login before they have a session, so anything can call.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { readBody, refuseBody, sendJson } from "../http/respond.ts";
+import { readBody, refuseBody, sendJson } from "../http/graphql/respond.ts";
 import { createSlots } from "../runtime/concurrency.ts";
 import { createRejectionLimit } from "../runtime/rejection-limit.ts";
 

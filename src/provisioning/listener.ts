@@ -7,9 +7,9 @@
  */
 import { createServer } from "node:http";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
-import { cutIfStuck, inOrder } from "../http/in-order.ts";
-import { listen } from "../http/listen.ts";
-import { hasLeft, pathOf, sendJson } from "../http/respond.ts";
+import { cutIfStuck, inOrder } from "../http/graphql/in-order.ts";
+import { listen } from "../http/port/listen.ts";
+import { hasLeft, pathOf, sendJson } from "../http/graphql/respond.ts";
 import type { MachineRequest, Observer } from "../observer.ts";
 import { createAgentApi } from "./agent-api.ts";
 import { isUuid, macOf } from "./agent-messages.ts";

@@ -1,5 +1,5 @@
 /** The demonstration fleet of `npm run demo`: simulated nodes in two clusters, slow enough to watch. */
-import { countNodes } from "../store/nodes.ts";
+import { countNodes } from "../store/nodes/nodes.ts";
 import type { Reader } from "../store/postgres/database.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { NewNode } from "../engine/inventory/node-settings.ts";

@@ -34,7 +34,7 @@ import type { ChecksumAlgorithm, Architecture, ImageFormat } from "../lifecycle/
 import type { IdentityConflict, IdentityKind } from "../lifecycle/identity.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
-import type { ChangeBefore, ChangeSubject } from "./change-records.ts";
+import type { ChangeBefore, ChangeSubject } from "./log/change-records.ts";
 import type { AbortMode } from "../lifecycle/interrupts.ts";
 import type { FailurePolicy, OperationState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
 import type { BootModeName, LegPhase, OperationKind } from "../lifecycle/verbs.ts";

@@ -6,7 +6,7 @@ import { describeDrivers } from "../../src/drivers/load.ts";
 import { buildSchema } from "../../src/graphql/schema/schema.ts";
 import type { NodeFilterShape } from "../../src/graphql/schema/selectors.ts";
 import { clientFilterText } from "../../docs/schema/client-filter.ts";
-import { DATABASE_CONDITIONS, NODE_CONDITIONS } from "../../src/store/node-filter.ts";
+import { DATABASE_CONDITIONS, NODE_CONDITIONS } from "../../src/store/nodes/node-filter.ts";
 
 const schema = buildSchema(await describeDrivers());
 

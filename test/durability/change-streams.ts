@@ -1,5 +1,5 @@
 /** The subscriptions of `npm run tool -- change-cuts`, each with the list that has the same objects. */
-import { NODE_FIELDS } from "../../src/store/node-fields.ts";
+import { NODE_FIELDS } from "../../src/store/nodes/node-fields.ts";
 import { ask } from "../support/ask.ts";
 import type { Followed, Left } from "./change-follower.ts";
 import { CLUSTER, STEADY } from "./change-writers.ts";

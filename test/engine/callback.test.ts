@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";
 import { passGate } from "../../plugins/fake/gates.ts";
-import { rejectedCallbacksOf } from "../../src/store/rejected-callbacks.ts";
+import { rejectedCallbacksOf } from "../../src/store/runs/rejected-callbacks.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";

@@ -1,7 +1,7 @@
 /** Automatic and requested cleaning: which steps run, in which states, under which policy of the site. */
 import { afterAll, afterEach, describe, expect, test } from "vitest";
 import type { SiteChange } from "../../src/engine/inventory/site.ts";
-import { changeNodeRows } from "../../src/store/nodes.ts";
+import { changeNodeRows } from "../../src/store/nodes/nodes.ts";
 import type { StepChoice } from "../../src/store/records.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";

@@ -1,7 +1,7 @@
 /** A process whose clock is wrong: durations are counted, and deadlines come from the database's clock. */
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { stepBetween } from "../../src/engine/claims/clock-watch.ts";
-import { claimLostRuns } from "../../src/store/run-claims.ts";
+import { claimLostRuns } from "../../src/store/runs/run-claims.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";

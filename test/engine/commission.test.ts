@@ -1,6 +1,6 @@
 /** Commission: the steps that a node goes through, their order, and what they store. */
 import { afterAll, describe, expect, test } from "vitest";
-import { newestInventories } from "../../src/store/nodes.ts";
+import { newestInventories } from "../../src/store/nodes/nodes.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import { fakeSteps } from "../support/fake-steps.ts";
 

@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import type { Driver, DriverErrorKind, MediaInterface, PowerInterface } from "../../src/drivers/driver.ts";
 import { FAILURES_MAX } from "../../src/drivers/circuits.ts";
-import { attemptsOf } from "../../src/store/attempts.ts";
+import { attemptsOf } from "../../src/store/runs/attempts.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";

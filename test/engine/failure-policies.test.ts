@@ -1,7 +1,7 @@
 /** Failure policies: what the failure of one node does to the node and to the others of its operation. */
 import { afterAll, describe, expect, test } from "vitest";
-import { callbackPath } from "../../src/engine/execution/callback.ts";
-import { cleanUpFailures } from "../../src/store/operation-failures.ts";
+import { callbackPath } from "../../src/engine/execution/boundary/callback.ts";
+import { cleanUpFailures } from "../../src/store/operations/operation-failures.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import { changeNode } from "../support/change-node.ts";
 import { fakeSteps } from "../support/fake-steps.ts";

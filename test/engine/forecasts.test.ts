@@ -10,7 +10,7 @@ import type { AbortRequest } from "../../src/engine/input/interrupt-request.ts";
 import type { WaveAction } from "../../src/engine/scheduling/waves.ts";
 import { ABORT_MODES } from "../../src/lifecycle/interrupts.ts";
 import type { AbortMode } from "../../src/lifecycle/interrupts.ts";
-import { countFailed } from "../../src/store/operation-runs.ts";
+import { countFailed } from "../../src/store/operations/operation-runs.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";

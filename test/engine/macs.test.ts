@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import type { Json } from "../../src/drivers/driver.ts";
 import { inventoryMacs } from "../../src/engine/input/machine-identities.ts";
-import { nodeKeys } from "../../src/store/nodes.ts";
+import { nodeKeys } from "../../src/store/nodes/nodes.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";

@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";
 import type { BorrowedInterfaces } from "../../src/engine/inventory/node-settings.ts";
-import { secretFieldsOf, secretsOf } from "../../src/store/nodes.ts";
+import { secretFieldsOf, secretsOf } from "../../src/store/nodes/nodes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { changeNode } from "../support/change-node.ts";

@@ -3,8 +3,8 @@
  * the lease.
  */
 import { expect, test } from "vitest";
-import { createOwnershipCheck } from "../../src/engine/execution/ownership-check.ts";
-import { FencedError } from "../../src/engine/execution/claimed-run.ts";
+import { createOwnershipCheck } from "../../src/engine/execution/claim/ownership-check.ts";
+import { FencedError } from "../../src/engine/execution/claim/claimed-run.ts";
 
 /** The state of the lease, and the database's answers for the fence in order; the last answer repeats. */
 function aCheck({

@@ -1,7 +1,7 @@
 /** Picking free nodes: the service chooses and locks them, so that two requests never get the same node. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { NodePick } from "../../src/engine/input/node-pick.ts";
-import type { NodeFilter } from "../../src/store/node-filter.ts";
+import type { NodeFilter } from "../../src/store/nodes/node-filter.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 

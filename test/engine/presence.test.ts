@@ -1,6 +1,6 @@
 /** Presence: reports of monitoring change the presence of nodes and nothing else, node by node. */
 import { afterAll, describe, expect, test } from "vitest";
-import { nodesByNames, secretsOf } from "../../src/store/nodes.ts";
+import { nodesByNames, secretsOf } from "../../src/store/nodes/nodes.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import { heldIn } from "../support/held-work.ts";
 

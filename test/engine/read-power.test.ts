@@ -11,8 +11,8 @@ import { dispatchOf } from "../../src/drivers/isolation/dispatch.ts";
 import type { Lane } from "../../src/drivers/isolation/lanes.ts";
 import type { Call } from "../../src/drivers/driver.ts";
 import { createRedactor } from "../../src/engine/input/secret-redactor.ts";
-import { readPower, setPower } from "../../src/engine/execution/power-call.ts";
-import type { Machine } from "../../src/engine/execution/machine.ts";
+import { readPower, setPower } from "../../src/engine/execution/call/power-call.ts";
+import type { Machine } from "../../src/engine/execution/call/machine.ts";
 
 const log = pino({ enabled: false });
 const { signal: never } = new AbortController();

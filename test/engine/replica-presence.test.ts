@@ -1,7 +1,7 @@
 /** A replica that only serves warns about runs that wait while no worker is running. */
 import { expect, test } from "vitest";
 import { watchReplicaPresence } from "../../src/engine/scheduling/replica-presence.ts";
-import { isWorkUnattended } from "../../src/store/run-claims.ts";
+import { isWorkUnattended } from "../../src/store/runs/run-claims.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 

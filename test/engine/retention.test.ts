@@ -2,8 +2,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { startRetention } from "../../src/engine/inventory/retention.ts";
 import { createLog } from "../../src/log.ts";
-import { changesAfter, checkChange, numberChanges } from "../../src/store/changes.ts";
-import { deleteOldTransitions } from "../../src/store/transitions.ts";
+import { changesAfter, checkChange, numberChanges } from "../../src/store/log/changes.ts";
+import { deleteOldTransitions } from "../../src/store/log/transitions.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";

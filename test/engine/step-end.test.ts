@@ -12,10 +12,10 @@ import { Deadline, leftUntil } from "../../src/drivers/deadline.ts";
 import type { StepCall, StepResult } from "../../src/drivers/driver.ts";
 import { dispatchOf } from "../../src/drivers/isolation/dispatch.ts";
 import { createRedactor } from "../../src/engine/input/secret-redactor.ts";
-import { performStep } from "../../src/engine/execution/perform-step.ts";
-import { readPower } from "../../src/engine/execution/power-call.ts";
-import type { Machine } from "../../src/engine/execution/machine.ts";
-import type { StepRequest } from "../../src/engine/execution/perform-step.ts";
+import { performStep } from "../../src/engine/execution/call/perform-step.ts";
+import { readPower } from "../../src/engine/execution/call/power-call.ts";
+import type { Machine } from "../../src/engine/execution/call/machine.ts";
+import type { StepRequest } from "../../src/engine/execution/call/perform-step.ts";
 
 const log = pino({ enabled: false });
 const never = () => new AbortController().signal;

@@ -3,7 +3,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import type { RestartFrom } from "../../src/engine/admission/earlier-work.ts";
 import { passGate } from "../../plugins/fake/gates.ts";
 import type { Script } from "../../plugins/fake/settings.ts";
-import { newestInventories } from "../../src/store/nodes.ts";
+import { newestInventories } from "../../src/store/nodes/nodes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";

@@ -6,8 +6,8 @@ import type { TestGate, TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnyCall } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
-import { claimDueRuns } from "../../src/store/run-claims.ts";
-import { lockRun } from "../../src/store/run-locks.ts";
+import { claimDueRuns } from "../../src/store/runs/run-claims.ts";
+import { lockRun } from "../../src/store/runs/run-locks.ts";
 import { runStatement } from "../../src/store/postgres/statements.ts";
 
 /** Arguments of each entry of the step under test. */

@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
-import { deleteAbandonedFiles, temporaryImageName } from "../../src/engine/inventory/temporary-images.ts";
+import { deleteAbandonedFiles, temporaryImageName } from "../../src/engine/images/temporary-images.ts";
 import { createLog } from "../../src/log.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "ostler-temporary-images-"));

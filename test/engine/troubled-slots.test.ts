@@ -1,7 +1,7 @@
 /** BMCs that give no answer: how many runs they hold, and what becomes of the work on other nodes meanwhile. */
 import { expect, test } from "vitest";
 import type { Driver, PowerInterface } from "../../src/drivers/driver.ts";
-import { CrowdedError, TroubledSlots } from "../../src/engine/execution/patience.ts";
+import { CrowdedError, TroubledSlots } from "../../src/engine/execution/call/patience.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnyCall, AnySettings } from "../support/driver.ts";

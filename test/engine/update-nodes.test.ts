@@ -4,7 +4,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import type { UpdateNodesRequest, UpdatedNodes } from "../../src/engine/inventory/update-nodes.ts";
 import { editGroups } from "../../src/engine/inventory/update-nodes.ts";
 import type { NodePatch } from "../../src/engine/inventory/node-patch.ts";
-import { secretsOf } from "../../src/store/nodes.ts";
+import { secretsOf } from "../../src/store/nodes/nodes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver } from "../support/driver.ts";

@@ -6,7 +6,7 @@ import type { Driver, Json } from "../../src/drivers/driver.ts";
 import { createRegistry } from "../../src/drivers/registry.ts";
 import type { EffectiveVariables } from "../../src/engine/admission/effective-variables.ts";
 import { VariableChecks } from "../../src/engine/admission/variable-flaws.ts";
-import type { NodeRow } from "../../src/store/nodes.ts";
+import type { NodeRow } from "../../src/store/nodes/nodes.ts";
 import type { Plan } from "../../src/store/records.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestNode } from "../support/builders.ts";

@@ -2,7 +2,7 @@
  * The verbs other than commission: decommission, inspection in place, power, deployment and undeployment, maintenance.
  */
 import { afterAll, describe, expect, test } from "vitest";
-import { newestInventories } from "../../src/store/nodes.ts";
+import { newestInventories } from "../../src/store/nodes/nodes.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { heldIn } from "../support/held-work.ts";

@@ -2,8 +2,8 @@
 import { expect, test } from "vitest";
 import { streamOf } from "../../src/feed/stream.ts";
 import type { Source } from "../../src/feed/stream.ts";
-import type { Tail } from "../../src/feed/tail.ts";
-import type { LogCursor } from "../../src/store/transitions.ts";
+import type { Tail } from "../../src/feed/log/tail.ts";
+import type { LogCursor } from "../../src/store/log/transitions.ts";
 import { takeUntil } from "../support/service.ts";
 
 interface Numbered {

@@ -1,8 +1,8 @@
 /** The tail of the log of changes while there is no stream: it numbers what was written. */
 import { afterAll, expect, test } from "vitest";
-import { createChangeTail } from "../../src/feed/change-tail.ts";
+import { createChangeTail } from "../../src/feed/log/change-tail.ts";
 import { createLog } from "../../src/log.ts";
-import { newestChange } from "../../src/store/changes.ts";
+import { newestChange } from "../../src/store/log/changes.ts";
 import type { Reader } from "../../src/store/postgres/database.ts";
 import { engineUnderTest } from "../support/builders.ts";
 

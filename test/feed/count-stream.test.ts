@@ -1,10 +1,10 @@
 /** The stream of counts: the present counts, then each change, at most once a second, with shared reads. */
 import { afterAll, expect, test } from "vitest";
-import { countStream } from "../../src/feed/count-stream.ts";
-import type { CountUpdate } from "../../src/feed/count-stream.ts";
-import { createTail } from "../../src/feed/tail.ts";
+import { countStream } from "../../src/feed/kinds/count-stream.ts";
+import type { CountUpdate } from "../../src/feed/kinds/count-stream.ts";
+import { createTail } from "../../src/feed/log/tail.ts";
 import { createLog } from "../../src/log.ts";
-import type { NodeGroupsRequest } from "../../src/store/node-counts.ts";
+import type { NodeGroupsRequest } from "../../src/store/nodes/node-counts.ts";
 import type { Database } from "../../src/store/postgres/database.ts";
 import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { engineUnderTest } from "../support/builders.ts";

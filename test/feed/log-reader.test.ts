@@ -1,6 +1,6 @@
 /** The reader of new rows: a request to read that arrives at any moment is served. */
 import { expect, test } from "vitest";
-import { LogReader } from "../../src/feed/log-reader.ts";
+import { LogReader } from "../../src/feed/log/log-reader.ts";
 import { createLog } from "../../src/log.ts";
 
 /** More turns than lie between an answer of the database and the end of its read. */

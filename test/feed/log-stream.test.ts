@@ -1,9 +1,9 @@
 /** The stream of a run's log: every line once, in order, from any cursor, until the run has ended. */
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { passGate } from "../../plugins/fake/gates.ts";
-import { logStream } from "../../src/feed/log-stream.ts";
-import type { LogStreamItem } from "../../src/feed/log-stream.ts";
-import { createTail } from "../../src/feed/tail.ts";
+import { logStream } from "../../src/feed/log/log-stream.ts";
+import type { LogStreamItem } from "../../src/feed/log/log-stream.ts";
+import { createTail } from "../../src/feed/log/tail.ts";
 import { createLog } from "../../src/log.ts";
 import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { aGate, engineUnderTest } from "../support/builders.ts";

@@ -1,11 +1,11 @@
 /** The stream of changes of nodes: no gap, exact about what leaves a filter, and never older than already seen. */
 import { afterAll, describe, expect, test } from "vitest";
-import type { NodeChangeItem } from "../../src/feed/change-kinds.ts";
-import type { ChangeCursor } from "../../src/store/changes.ts";
-import { newestChange, numberChanges } from "../../src/store/changes.ts";
-import type { NodeFilter } from "../../src/store/node-filter.ts";
-import { nodeKeys, nodesByIds } from "../../src/store/nodes.ts";
-import type { NodeRow } from "../../src/store/nodes.ts";
+import type { NodeChangeItem } from "../../src/feed/kinds/change-kinds.ts";
+import type { ChangeCursor } from "../../src/store/log/changes.ts";
+import { newestChange, numberChanges } from "../../src/store/log/changes.ts";
+import type { NodeFilter } from "../../src/store/nodes/node-filter.ts";
+import { nodeKeys, nodesByIds } from "../../src/store/nodes/nodes.ts";
+import type { NodeRow } from "../../src/store/nodes/nodes.ts";
 import { ALICE } from "../support/builders.ts";
 import { feedUnderTest } from "../support/feed.ts";
 import { Follower } from "../support/follower.ts";

@@ -1,13 +1,13 @@
 /** The stream of changes of operations: what it emits, exact about what leaves a filter, and the cursors it refuses. */
 import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";
-import type { OperationChangeItem } from "../../src/feed/change-kinds.ts";
-import type { ChangeCursor } from "../../src/store/changes.ts";
-import { newestChange, numberChanges } from "../../src/store/changes.ts";
-import type { OperationFilter } from "../../src/store/operation-filter.ts";
-import { operationsByIds, updateOperation } from "../../src/store/operations.ts";
-import { operationsPage } from "../../src/store/operation-lists.ts";
-import type { OperationChange, OperationRow } from "../../src/store/operations.ts";
+import type { OperationChangeItem } from "../../src/feed/kinds/change-kinds.ts";
+import type { ChangeCursor } from "../../src/store/log/changes.ts";
+import { newestChange, numberChanges } from "../../src/store/log/changes.ts";
+import type { OperationFilter } from "../../src/store/operations/operation-filter.ts";
+import { operationsByIds, updateOperation } from "../../src/store/operations/operations.ts";
+import { operationsPage } from "../../src/store/operations/operation-lists.ts";
+import type { OperationChange, OperationRow } from "../../src/store/operations/operations.ts";
 import { ALICE } from "../support/builders.ts";
 import { feedUnderTest } from "../support/feed.ts";
 import { Follower, changeAndCut } from "../support/follower.ts";

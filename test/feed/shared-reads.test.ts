@@ -1,13 +1,13 @@
 /** Reads that many streams request at the same time are shared, and are never older than the request. */
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createFacts } from "../../src/feed/facts.ts";
-import { nodeSnapshot } from "../../src/feed/node-changes.ts";
-import { createSnapshots } from "../../src/feed/snapshots.ts";
-import type { Claim, Snapshot } from "../../src/feed/snapshots.ts";
-import type { NodeFacts } from "../../src/store/node-facts.ts";
-import type { NodeFilter } from "../../src/store/node-filter.ts";
-import type { NodeRow } from "../../src/store/nodes.ts";
-import type { TransitionRow } from "../../src/store/transitions.ts";
+import { nodeSnapshot } from "../../src/feed/kinds/node-changes.ts";
+import { createSnapshots } from "../../src/feed/log/snapshots.ts";
+import type { Claim, Snapshot } from "../../src/feed/log/snapshots.ts";
+import type { NodeFacts } from "../../src/store/nodes/node-facts.ts";
+import type { NodeFilter } from "../../src/store/nodes/node-filter.ts";
+import type { NodeRow } from "../../src/store/nodes/nodes.ts";
+import type { TransitionRow } from "../../src/store/log/transitions.ts";
 import { ALICE } from "../support/builders.ts";
 import { feedUnderTest } from "../support/feed.ts";
 import type { SeenItem } from "../support/feed.ts";

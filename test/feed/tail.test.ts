@@ -1,6 +1,6 @@
 /** The tail of the log: a notification reports new transitions, and polling finds those whose notification was lost. */
 import { afterAll, describe, expect, test } from "vitest";
-import { createTail } from "../../src/feed/tail.ts";
+import { createTail } from "../../src/feed/log/tail.ts";
 import { createLog } from "../../src/log.ts";
 import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import type { Notifier } from "../../src/store/postgres/notifier.ts";

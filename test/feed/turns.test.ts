@@ -1,7 +1,7 @@
 /** Streams that catch up take turns, and leave the event loop and the time to others. */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { describe, expect, test, vi } from "vitest";
-import { createTurns } from "../../src/feed/turns.ts";
+import { createTurns } from "../../src/feed/log/turns.ts";
 
 const idle = { isBusy: () => false };
 

@@ -3,7 +3,7 @@
  * nodes in any condition.
  */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { COMPOSED_FIELDS } from "../../src/store/composed-fields.ts";
+import { COMPOSED_FIELDS } from "../../src/store/nodes/composed-fields.ts";
 import { runs } from "../../src/store/tables.ts";
 import { expectSame } from "../support/list-ways.ts";
 import { serviceUnderTest } from "../support/service.ts";

@@ -195,7 +195,7 @@ describe("the page", () => {
       cwd: root,
     });
     const [atStart = [], afterwards = []] = JSON.parse(printed) as readonly (readonly string[])[];
-    expect(atStart.some((url) => url.endsWith("/src/http/graphql.ts"))).toBe(true);
+    expect(atStart.some((url) => url.endsWith("/src/http/graphql/graphql.ts"))).toBe(true);
     expect(atStart.filter((url) => url.includes("/render-graphiql/"))).toEqual([]);
     expect(afterwards.filter((url) => url.includes("/render-graphiql/")).length).toBeGreaterThan(0);
   });

@@ -1,7 +1,7 @@
 /** Images through the API. */
 import { createHash, randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";
-import { insertInventories, nodesByNames } from "../../src/store/nodes.ts";
+import { insertInventories, nodesByNames } from "../../src/store/nodes/nodes.ts";
 import { aGate } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { serviceUnderTest } from "../support/service.ts";

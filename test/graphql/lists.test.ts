@@ -9,8 +9,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { describeDrivers } from "../../src/drivers/load.ts";
 import { jsonLists } from "../../src/graphql/execution/json-lists.ts";
 import { buildSchema as buildOstler } from "../../src/graphql/schema/schema.ts";
-import { NODE_FIELDS } from "../../src/store/node-fields.ts";
-import { LISTED_NODE_FIELDS } from "../../src/store/node-json.ts";
+import { NODE_FIELDS } from "../../src/store/nodes/node-fields.ts";
+import { LISTED_NODE_FIELDS } from "../../src/store/nodes/node-json.ts";
 import { nodes as nodesTable } from "../../src/store/tables.ts";
 import type { JsonFields } from "../../src/store/json-text.ts";
 import { chance } from "../durability/lab.ts";
@@ -395,6 +395,6 @@ test("every field of a node is listed as written by the database or resolved", a
   const fields = Object.keys((type as GraphQLObjectType).getFields());
   expect(
     [...Object.keys(LISTED_NODE_FIELDS), ...Object.keys(RESOLVED)].toSorted(),
-    "add a new field to NODE_FIELDS in src/store/node-fields.ts, to COMPOSED_FIELDS in src/store/composed-fields.ts, or to RESOLVED with the reason why the database cannot write it",
+    "add a new field to NODE_FIELDS in src/store/nodes/node-fields.ts, to COMPOSED_FIELDS in src/store/nodes/composed-fields.ts, or to RESOLVED with the reason why the database cannot write it",
   ).toEqual(fields.toSorted());
 });

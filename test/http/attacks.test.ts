@@ -1,7 +1,7 @@
 /** Attacks on the HTTP server, beyond the limits of requests. */
 import { afterAll, describe, expect, test, vi } from "vitest";
 import type { IncomingMessage } from "node:http";
-import { createFailedLogins } from "../../src/http/failed-logins.ts";
+import { createFailedLogins } from "../../src/http/port/failed-logins.ts";
 import { createLog } from "../../src/log.ts";
 import { statusOf } from "../support/raw-request.ts";
 import { serviceUnderTest } from "../support/service.ts";

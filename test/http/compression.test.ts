@@ -3,7 +3,7 @@ import { request as httpRequest } from "node:http";
 import type { IncomingHttpHeaders } from "node:http";
 import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { compressAnswers } from "../../src/http/compressed-answers.ts";
+import { compressAnswers } from "../../src/http/graphql/compressed-answers.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
 const ostler = await serviceUnderTest();

@@ -2,7 +2,7 @@
 import { Socket } from "node:net";
 import { Writable } from "node:stream";
 import { afterAll, describe, expect, test, vi } from "vitest";
-import { Cork } from "../../src/http/corked.ts";
+import { Cork } from "../../src/http/sockets/corked.ts";
 import { serviceUnderTest, takeUntil } from "../support/service.ts";
 
 const ostler = await serviceUnderTest();

@@ -1,6 +1,6 @@
 /** Errors of listening on an address and a port. */
 import { expect, test } from "vitest";
-import { checkPort } from "../../src/http/listen.ts";
+import { checkPort } from "../../src/http/port/listen.ts";
 
 test("an address that no network interface has is named with its variable", async () => {
   // 192.0.2.0/24 is reserved for documentation.

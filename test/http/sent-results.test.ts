@@ -1,7 +1,7 @@
 /** Results of a subscription that are sent to their socket without the loop of graphql-ws. */
 import type { ExecutionResult } from "graphql";
 import { describe, expect, test } from "vitest";
-import { SentResults } from "../../src/http/sent-results.ts";
+import { SentResults } from "../../src/http/graphql/sent-results.ts";
 import type { Receiver } from "../../src/runtime/requests.ts";
 
 /** A source of which the test decides when it has a result. */

@@ -7,9 +7,9 @@ import { once } from "node:events";
 import { createSchema, createYoga } from "graphql-yoga";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
-import { createSockets } from "../../src/http/sockets.ts";
-import type { SocketOptions } from "../../src/http/sockets.ts";
-import { eventStreams } from "../../src/http/event-streams.ts";
+import { createSockets } from "../../src/http/sockets/sockets.ts";
+import type { SocketOptions } from "../../src/http/sockets/sockets.ts";
+import { eventStreams } from "../../src/http/graphql/event-streams.ts";
 import { createLog } from "../../src/log.ts";
 import { eventually } from "../support/eventually.ts";
 

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";
-import { createStaticText } from "../../src/http/static-text.ts";
+import { createStaticText } from "../../src/http/graphql/static-text.ts";
 
 test("static text that could not be made is made at the next request, and then once only", async () => {
   let calls = 0;

@@ -15,8 +15,6 @@ export interface Mutation {
   readonly tests: readonly string[];
 }
 
-const EXECUTION = "src/engine/execution";
-
 export const MUTATIONS: readonly Mutation[] = [
   // Decisions: lifecycle, admission, plans
   {
@@ -111,7 +109,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M12",
     breaks: "retention deletes only transitions that are old enough",
-    file: "src/store/transitions.ts",
+    file: "src/store/log/transitions.ts",
     from: "at < now() - make_interval(days => ${days}) as old",
     to: "at < now() as old",
     tests: ["test/engine/retention.test.ts", "test/graphql/retention.test.ts"],
@@ -120,7 +118,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M13",
     breaks: "a claim raises the fence, so that an earlier owner cannot write",
-    file: "src/store/run-claims.ts",
+    file: "src/store/runs/run-claims.ts",
     from: "update runs set fence = fence + 1, lease_until = now() + ${LEASE} from lost",
     to: "update runs set fence = fence + 0, lease_until = now() + ${LEASE} from lost",
     tests: ["test/engine/takeover.test.ts", "test/engine/sweep.test.ts", "test/engine/replicas.test.ts"],
@@ -128,7 +126,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M14",
     breaks: "a step that is not idempotent is not entered a second time",
-    file: `${EXECUTION}/claim.ts`,
+    file: "src/engine/execution/claim/claim.ts",
     from: "!step.idempotent && attempt.memo === null",
     to: "!step.idempotent && attempt.memo !== null",
     tests: ["test/engine/sweep.test.ts"],
@@ -136,7 +134,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M15",
     breaks: "a group whose transaction fails is committed one by one",
-    file: `${EXECUTION}/group-commit.ts`,
+    file: "src/engine/execution/commit/group-commit.ts",
     from: "if (isConnectionLoss(error) && sqlState(error) !== IDLE_IN_TRANSACTION) entry.reject(error);",
     to: "if (error) entry.reject(error);",
     tests: ["test/engine/group-commit.test.ts"],
@@ -144,7 +142,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M16",
     breaks: "a parked step gets its memo back",
-    file: `${EXECUTION}/settle-step.ts`,
+    file: "src/engine/execution/boundary/settle-step.ts",
     from: 'ledger.changeAttempt(attempt, { state: "WAITING", memo: outcome.memo, callback: null });',
     to: 'ledger.changeAttempt(attempt, { state: "WAITING", memo: null, callback: null });',
     tests: ["test/engine/steps.test.ts", "test/engine/wait-step.test.ts"],
@@ -152,7 +150,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M17",
     breaks: "a callback counts once",
-    file: `${EXECUTION}/callback.ts`,
+    file: "src/engine/execution/boundary/callback.ts",
     from: "{ openGeneration: null }",
     to: "{}",
     tests: ["test/engine/callback.test.ts"],
@@ -160,7 +158,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M18",
     breaks: "a step is retried as often as it declares",
-    file: `${EXECUTION}/settle-step.ts`,
+    file: "src/engine/execution/boundary/settle-step.ts",
     from: "attempt.number <= step.retries",
     to: "attempt.number < step.retries",
     tests: ["test/engine/steps.test.ts"],
@@ -168,7 +166,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M19",
     breaks: "an abort switches the power off if it is asked to",
-    file: `${EXECUTION}/abort-machine.ts`,
+    file: "src/engine/execution/call/abort-machine.ts",
     from: "if (begun.size > 0 && powerOff) {",
     to: "if (begun.size > 1 && powerOff) {",
     tests: ["test/engine/abort-clean-up.test.ts", "test/engine/abort.test.ts"],
@@ -209,7 +207,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M24",
     breaks: "polling finds what a notification missed",
-    file: "src/feed/tail.ts",
+    file: "src/feed/log/tail.ts",
     from: "    look();\n    changes.poll();",
     to: "",
     tests: ["test/feed/tail.test.ts", "test/feed/node-stream.test.ts"],
@@ -217,7 +215,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M25",
     breaks: "a cursor that is older than the log is expired",
-    file: "src/store/transitions.ts",
+    file: "src/store/log/transitions.ts",
     from: "isSame && position >= earliest.position &&",
     to: "isSame && position >= earliest.position - 1_000_000 &&",
     tests: ["test/graphql/retention.test.ts", "test/engine/retention.test.ts"],
@@ -225,7 +223,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M26",
     breaks: "a filter means the same in memory as in the database",
-    file: "src/store/node-filter.ts",
+    file: "src/store/nodes/node-filter.ts",
     from: "test: (wanted) => (node) => ((node[name] ?? null) !== null) === wanted,",
     to: "test: () => (node) => (node[name] ?? null) !== null,",
     tests: ["test/store/node-filter.test.ts"],
@@ -233,7 +231,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M27",
     breaks: "unknown power is not a drift",
-    file: "src/store/node-fields.ts",
+    file: "src/store/nodes/node-fields.ts",
     from: 'powerState !== "UNKNOWN" && powerState !== wantedPower',
     to: "powerState !== wantedPower",
     tests: ["test/engine/power.test.ts", "test/feed/shared-reads.test.ts", "test/graphql/nodes.test.ts"],
@@ -307,7 +305,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M36",
     breaks: "secret settings cannot be read",
-    file: "src/graphql/schema/driver-settings.ts",
+    file: "src/graphql/schema/fleet/driver-settings.ts",
     from: "const open = shape.fields.filter(({ secret }) => !secret);",
     to: "const open = shape.fields;",
     tests: ["test/graphql/driver-settings.test.ts", "test/graphql/secrets.test.ts"],

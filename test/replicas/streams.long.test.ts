@@ -1,10 +1,10 @@
 /** Subscribers move from one replica to another with their last cursor: they miss nothing and receive nothing twice. */
 import { afterAll, expect, test } from "vitest";
-import { createTail } from "../../src/feed/tail.ts";
-import { nodeStream } from "../../src/feed/node-stream.ts";
+import { createTail } from "../../src/feed/log/tail.ts";
+import { nodeStream } from "../../src/feed/kinds/node-stream.ts";
 import { createLog } from "../../src/log.ts";
 import type { Notifier } from "../../src/store/postgres/notifier.ts";
-import { newestCursor } from "../../src/store/transitions.ts";
+import { newestCursor } from "../../src/store/log/transitions.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";

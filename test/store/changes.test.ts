@@ -12,9 +12,9 @@ import {
   OPERATION_CHANGE_COLUMNS,
   OTHER_COLUMNS_UNRECORDED,
   RUN_CHANGE_COLUMNS,
-} from "../../src/store/change-fields.ts";
-import { changesAfter, newestChange, numberChanges } from "../../src/store/changes.ts";
-import type { ChangeRow } from "../../src/store/changes.ts";
+} from "../../src/store/log/change-fields.ts";
+import { changesAfter, newestChange, numberChanges } from "../../src/store/log/changes.ts";
+import type { ChangeRow } from "../../src/store/log/changes.ts";
 import { clusters, nodes, operations, runs } from "../../src/store/tables.ts";
 import { chance } from "../durability/lab.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
@@ -93,7 +93,7 @@ describe("columns", () => {
     ({ table, fields, unrecorded }) => {
       expect(
         [...listed(fields), ...unrecorded].toSorted(),
-        "Put each column in one list of src/store/change-fields.ts.",
+        "Put each column in one list of src/store/log/change-fields.ts.",
       ).toEqual(Object.keys(getTableColumns(table)).toSorted());
     },
   );

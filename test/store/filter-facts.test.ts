@@ -1,9 +1,9 @@
 /** The facts before a change that filters look at: changes that differ in no other fact are merged. */
 import { describe, expect, test } from "vitest";
-import { factPaths } from "../../src/store/filter-facts.ts";
-import type { NodeFacts } from "../../src/store/node-facts.ts";
-import { nodeTest } from "../../src/store/node-filter.ts";
-import type { DATABASE_CONDITIONS, NodeFilter } from "../../src/store/node-filter.ts";
+import { factPaths } from "../../src/store/nodes/filter-facts.ts";
+import type { NodeFacts } from "../../src/store/nodes/node-facts.ts";
+import { nodeTest } from "../../src/store/nodes/node-filter.ts";
+import type { DATABASE_CONDITIONS, NodeFilter } from "../../src/store/nodes/node-filter.ts";
 
 const FACTS: NodeFacts = {
   id: "8b0e4dd6-6dcb-4a9e-9b5f-2e4b1a4b6d11",

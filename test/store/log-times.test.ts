@@ -2,8 +2,13 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { openDatabase } from "../../src/store/postgres/database.ts";
-import { countTransitions, cursorBefore, transitionsAfter, transitionsBefore } from "../../src/store/transitions.ts";
-import type { TransitionFilter, TransitionRow } from "../../src/store/transitions.ts";
+import {
+  countTransitions,
+  cursorBefore,
+  transitionsAfter,
+  transitionsBefore,
+} from "../../src/store/log/transitions.ts";
+import type { TransitionFilter, TransitionRow } from "../../src/store/log/transitions.ts";
 import { testDatabase } from "../support/database.ts";
 
 const owned = new AsyncDisposableStack();

@@ -31,7 +31,7 @@ test("migrations only add, and do not disturb older releases", () => {
 });
 
 describe("changes of nodes", () => {
-  test("the migrations record changes of nodes as src/store/change-fields.ts lists them", () => {
+  test("the migrations record changes of nodes as src/store/log/change-fields.ts lists them", () => {
     expect(missingStatements(MIGRATIONS), "Run `npm run tool -- migration --custom --name <what>`.").toEqual([]);
   });
 

@@ -1,11 +1,11 @@
 /** Counts of nodes by fields and labels, compared with counting all rows. */
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { COUNTED_COLUMNS } from "../../src/store/node-fields.ts";
-import type { CountedField, NodeRow } from "../../src/store/node-fields.ts";
-import { labelKeysInUse, labelValuesInUse, nodeGroups } from "../../src/store/node-counts.ts";
-import type { CountKey, NodeGroup } from "../../src/store/node-counts.ts";
-import { nodesByNames } from "../../src/store/nodes.ts";
-import { clustersByIds } from "../../src/store/clusters.ts";
+import { COUNTED_COLUMNS } from "../../src/store/nodes/node-fields.ts";
+import type { CountedField, NodeRow } from "../../src/store/nodes/node-fields.ts";
+import { labelKeysInUse, labelValuesInUse, nodeGroups } from "../../src/store/nodes/node-counts.ts";
+import type { CountKey, NodeGroup } from "../../src/store/nodes/node-counts.ts";
+import { nodesByNames } from "../../src/store/nodes/nodes.ts";
+import { clustersByIds } from "../../src/store/nodes/clusters.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
 import { testDatabase } from "../support/database.ts";
 

@@ -1,7 +1,7 @@
 /** Filters in memory, for streams. test/graphql/node-lists.test.ts covers the same filters in SQL. */
 import { expect, test } from "vitest";
-import type { NodeFacts } from "../../src/store/node-facts.ts";
-import { nodeTest } from "../../src/store/node-filter.ts";
+import type { NodeFacts } from "../../src/store/nodes/node-facts.ts";
+import { nodeTest } from "../../src/store/nodes/node-filter.ts";
 
 const FACTS: NodeFacts = {
   id: "00000000-0000-4000-8000-000000000000",

@@ -6,21 +6,21 @@ import { afterAll, describe, expect, test } from "vitest";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Reader } from "../../src/store/postgres/database.ts";
-import { COMPOSED_FIELDS } from "../../src/store/composed-fields.ts";
-import { nodesJson } from "../../src/store/node-json.ts";
-import { nodeCondition } from "../../src/store/node-filter.ts";
-import { inventoriesPages, nodesPage, nodesPages, naturalKey } from "../../src/store/nodes.ts";
-import type { NodeFilter } from "../../src/store/node-filter.ts";
-import type { NodeOrder } from "../../src/store/nodes.ts";
-import { operationsOfClusters, operationsOfNodes, operationsPage } from "../../src/store/operation-lists.ts";
+import { COMPOSED_FIELDS } from "../../src/store/nodes/composed-fields.ts";
+import { nodesJson } from "../../src/store/nodes/node-json.ts";
+import { nodeCondition } from "../../src/store/nodes/node-filter.ts";
+import { inventoriesPages, nodesPage, nodesPages, naturalKey } from "../../src/store/nodes/nodes.ts";
+import type { NodeFilter } from "../../src/store/nodes/node-filter.ts";
+import type { NodeOrder } from "../../src/store/nodes/nodes.ts";
+import { operationsOfClusters, operationsOfNodes, operationsPage } from "../../src/store/operations/operation-lists.ts";
 import type { PageRequest } from "../../src/store/postgres/pagination.ts";
-import { runsPages } from "../../src/store/runs.ts";
+import { runsPages } from "../../src/store/runs/runs.ts";
 import {
   transitionsAfter,
   transitionsBefore,
   transitionsOfNodes,
   transitionsOfOperations,
-} from "../../src/store/transitions.ts";
+} from "../../src/store/log/transitions.ts";
 import { testDatabase } from "../support/database.ts";
 
 const COUNT = 100_000;

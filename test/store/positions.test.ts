@@ -5,7 +5,7 @@ import { afterAll, expect, test } from "vitest";
 import { isConnectionLoss } from "../../src/store/postgres/connection-errors.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Tx } from "../../src/store/postgres/database.ts";
-import { insertNodes, moveNodes } from "../../src/store/nodes.ts";
+import { insertNodes, moveNodes } from "../../src/store/nodes/nodes.ts";
 import {
   appendTransitions,
   BEFORE_FIRST,
@@ -13,8 +13,8 @@ import {
   newestCursor,
   transitionsAfter,
   transitionsBefore,
-} from "../../src/store/transitions.ts";
-import type { NewTransition } from "../../src/store/transitions.ts";
+} from "../../src/store/log/transitions.ts";
+import type { NewTransition } from "../../src/store/log/transitions.ts";
 import { chance } from "../durability/lab.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";

@@ -1,6 +1,6 @@
 /** The statements that claim runs: their order, their limits, and what they leave alone. */
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { PRIORITY, claimDueRuns, claimLostRuns, releaseClaims, renewLeases } from "../../src/store/run-claims.ts";
+import { PRIORITY, claimDueRuns, claimLostRuns, releaseClaims, renewLeases } from "../../src/store/runs/run-claims.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest } from "../support/builders.ts";
 

@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeEach, expect, test } from "vitest";
 import { openDatabase } from "../../src/store/postgres/database.ts";
-import { stepHistories } from "../../src/store/step-durations.ts";
+import { stepHistories } from "../../src/store/runs/step-durations.ts";
 import { testDatabase } from "../support/database.ts";
 
 const owned = new AsyncDisposableStack();

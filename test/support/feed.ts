@@ -1,7 +1,7 @@
 /**
  * The log and its streams without server and engine, and writers that fill the log as fast as the database takes it.
  */
-import { clusterChanges, nodeChanges, operationChanges, runChanges } from "../../src/feed/change-kinds.ts";
+import { clusterChanges, nodeChanges, operationChanges, runChanges } from "../../src/feed/kinds/change-kinds.ts";
 import type {
   ClusterChangesRequest,
   NodeChangeItem,
@@ -9,22 +9,22 @@ import type {
   OperationChangeItem,
   OperationChangesRequest,
   RunChangesRequest,
-} from "../../src/feed/change-kinds.ts";
+} from "../../src/feed/kinds/change-kinds.ts";
 import type { ChangeStream, FeedParts } from "../../src/feed/change-stream.ts";
-import type { ChangeTail } from "../../src/feed/change-tail.ts";
-import type { ClusterChangeField, RunChangeField } from "../../src/store/change-fields.ts";
-import type { ClusterRow } from "../../src/store/clusters.ts";
-import type { RunRow } from "../../src/store/runs.ts";
-import { createTail } from "../../src/feed/tail.ts";
-import type { Tail } from "../../src/feed/tail.ts";
-import type { Head } from "../../src/feed/paced-head.ts";
-import { nodeStream } from "../../src/feed/node-stream.ts";
-import type { NodeStreamItem, NodeStreamRequest } from "../../src/feed/node-stream.ts";
+import type { ChangeTail } from "../../src/feed/log/change-tail.ts";
+import type { ClusterChangeField, RunChangeField } from "../../src/store/log/change-fields.ts";
+import type { ClusterRow } from "../../src/store/nodes/clusters.ts";
+import type { RunRow } from "../../src/store/runs/runs.ts";
+import { createTail } from "../../src/feed/log/tail.ts";
+import type { Tail } from "../../src/feed/log/tail.ts";
+import type { Head } from "../../src/feed/log/paced-head.ts";
+import { nodeStream } from "../../src/feed/kinds/node-stream.ts";
+import type { NodeStreamItem, NodeStreamRequest } from "../../src/feed/kinds/node-stream.ts";
 import { move } from "../../src/engine/transaction.ts";
 import { createLog } from "../../src/log.ts";
 import { createNotifier } from "../../src/store/postgres/notifier.ts";
-import { transitionsAfter } from "../../src/store/transitions.ts";
-import type { TransitionRow } from "../../src/store/transitions.ts";
+import { transitionsAfter } from "../../src/store/log/transitions.ts";
+import type { TransitionRow } from "../../src/store/log/transitions.ts";
 import { engineUnderTest } from "./builders.ts";
 import type { EngineUnderTest, TestNode } from "./builders.ts";
 

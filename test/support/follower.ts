@@ -1,6 +1,6 @@
 /** A reader of a stream of changes that keeps the objects of one filter, and is cut at any item. */
 import type { ChangeStream, ChangeStreamItem } from "../../src/feed/change-stream.ts";
-import type { ChangeCursor } from "../../src/store/changes.ts";
+import type { ChangeCursor } from "../../src/store/log/changes.ts";
 import { chance } from "../durability/lab.ts";
 import type { Chance } from "../durability/lab.ts";
 

@@ -8,7 +8,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { createTransact } from "../../src/engine/transaction.ts";
 import type { Transact } from "../../src/engine/transaction.ts";
-import { insertNodes } from "../../src/store/nodes.ts";
+import { insertNodes } from "../../src/store/nodes/nodes.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Connection } from "../../src/store/postgres/database.ts";
 import { createNotifier } from "../../src/store/postgres/notifier.ts";

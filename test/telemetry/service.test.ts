@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { afterEach, describe, expect, test } from "vitest";
 import createFake from "../../plugins/fake/index.ts";
 import type { Driver } from "../../src/drivers/driver.ts";
-import { newestCursor } from "../../src/store/transitions.ts";
+import { newestCursor } from "../../src/store/log/transitions.ts";
 import { eventually } from "../support/eventually.ts";
 import { runEngine } from "../support/running-engine.ts";
 import { scraped } from "../support/metrics.ts";

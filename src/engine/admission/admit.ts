@@ -7,7 +7,7 @@
  */
 import { randomUUID } from "node:crypto";
 import { hashOf } from "../../runtime/canonical-json.ts";
-import { lockNodes, nodesByIds } from "../../store/nodes.ts";
+import { lockNodes, nodesByIds } from "../../store/nodes/nodes.ts";
 import { readSite } from "../../store/site.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedRequest, refuseRequest } from "../input/answers.ts";

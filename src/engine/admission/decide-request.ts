@@ -1,11 +1,11 @@
 /** Decides a request: each of its nodes, then the request as a whole. Reads only. */
 import type { Refusal } from "../../errors.ts";
-import type { NodeRow } from "../../store/nodes.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Plan, SitePolicy } from "../../store/records.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
-import { addressRules } from "../input/image-servers.ts";
+import { addressRules } from "../images/image-servers.ts";
 import type { Selection } from "../input/node-selector.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";

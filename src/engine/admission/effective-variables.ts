@@ -4,8 +4,8 @@
  * one object.
  */
 import { hashOf } from "../../runtime/canonical-json.ts";
-import { clustersByIds } from "../../store/clusters.ts";
-import type { NodeRow } from "../../store/nodes.ts";
+import { clustersByIds } from "../../store/nodes/clusters.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { JsonObject } from "../../store/records.ts";
 import { HOST_GROUP, isJsonObject, overlay } from "../input/variables.ts";

@@ -1,8 +1,8 @@
 /** The facts about a node that admission decides by. */
 import type { NodeFacts } from "../../lifecycle/admission.ts";
 import type { Composition, Registry } from "../../drivers/registry.ts";
-import { NODE_FIELDS } from "../../store/node-fields.ts";
-import type { NodeRow } from "../../store/nodes.ts";
+import { NODE_FIELDS } from "../../store/nodes/node-fields.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
 
 export const NO_DRIVERS: Composition = { giver: () => null, givers: () => [], inspect: null, drivers: [] };
 

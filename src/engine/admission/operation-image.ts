@@ -10,11 +10,11 @@ import type { Registry } from "../../drivers/registry.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { countImages, firstImageNames, imageByRef, imageUserData, keepImage } from "../../store/images.ts";
 import type { ImageRef, ImageRow } from "../../store/images.ts";
-import { newestInventories } from "../../store/nodes.ts";
-import type { InventoryRow, NodeRow } from "../../store/nodes.ts";
+import { newestInventories } from "../../store/nodes/nodes.ts";
+import type { InventoryRow, NodeRow } from "../../store/nodes/nodes.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import type { JsonObject, Plan } from "../../store/records.ts";
-import { userDataFlaws } from "../input/image-rules.ts";
+import { userDataFlaws } from "../images/image-rules.ts";
 import { machineFactsOf } from "./machine-facts.ts";
 import type { Submission } from "./submission.ts";
 

@@ -4,18 +4,18 @@
  */
 import type { Refusal } from "../../errors.ts";
 import type { WaveOptions } from "../../lifecycle/waves.ts";
-import { succeededSteps } from "../../store/attempts.ts";
+import { succeededSteps } from "../../store/runs/attempts.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import type { Reader } from "../../store/postgres/database.ts";
-import { nodesByIds } from "../../store/nodes.ts";
-import type { NodeRow } from "../../store/nodes.ts";
+import { nodesByIds } from "../../store/nodes/nodes.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { userDataOf } from "../../store/images.ts";
-import { operationsByIds } from "../../store/operations.ts";
-import type { OperationRow } from "../../store/operations.ts";
-import { plansByHashes } from "../../store/plans.ts";
+import { operationsByIds } from "../../store/operations/operations.ts";
+import type { OperationRow } from "../../store/operations/operations.ts";
+import { plansByHashes } from "../../store/runs/plans.ts";
 import type { JsonObject } from "../../store/records.ts";
-import { cleanedUpNodes, newestWork } from "../../store/runs.ts";
-import type { RunRow } from "../../store/runs.ts";
+import { cleanedUpNodes, newestWork } from "../../store/runs/runs.ts";
+import type { RunRow } from "../../store/runs/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { Acceptance, NodeAnswer, SubmitAnswer } from "../input/answers.ts";

@@ -2,9 +2,9 @@
 import type { Refusal } from "../../errors.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { ImageRef } from "../../store/images.ts";
-import type { NodeRow } from "../../store/nodes.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { JsonObject, Plan, VerbOptions } from "../../store/records.ts";
-import type { RunRow } from "../../store/runs.ts";
+import type { RunRow } from "../../store/runs/runs.ts";
 import type { Selection } from "../input/node-selector.ts";
 import type { Transaction } from "../transaction.ts";
 import type { Rollout } from "./request-terms.ts";

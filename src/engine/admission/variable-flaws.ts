@@ -9,7 +9,7 @@ import type { Composition, Registry } from "../../drivers/registry.ts";
 import { variableIssues, variablesReadBy } from "../../drivers/variables.ts";
 import type { Refusal } from "../../errors.ts";
 import { nearest } from "../../runtime/edit-distance.ts";
-import type { NodeRow } from "../../store/nodes.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Plan } from "../../store/records.ts";
 import type { UnknownVariables, VariableWarning } from "../input/unknown-variables.ts";
 import { HOST_GROUP } from "../input/variables.ts";

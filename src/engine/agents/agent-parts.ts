@@ -1,7 +1,7 @@
 /** The parts that the functions of agents share, and the check of an agent's credentials. */
 import type { Log } from "../../log.ts";
-import { agentSessionById } from "../../store/agent-sessions.ts";
-import type { AgentSessionView } from "../../store/agent-sessions.ts";
+import { agentSessionById } from "../../store/runs/agent-sessions.ts";
+import type { AgentSessionView } from "../../store/runs/agent-sessions.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import type { Provisioning } from "../input/agent-media.ts";

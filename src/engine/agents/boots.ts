@@ -8,12 +8,12 @@ import {
   noteLease,
   putHome,
   sessionToBoot,
-} from "../../store/agent-sessions.ts";
-import type { AgentSessionRow } from "../../store/agent-sessions.ts";
-import { lockRun } from "../../store/run-locks.ts";
+} from "../../store/runs/agent-sessions.ts";
+import type { AgentSessionRow } from "../../store/runs/agent-sessions.ts";
+import { lockRun } from "../../store/runs/run-locks.ts";
 import { isStorable } from "../../runtime/json-values.ts";
 import { isUuid } from "../../runtime/uuid.ts";
-import { deliverCallback } from "../execution/callback.ts";
+import { deliverCallback } from "../execution/boundary/callback.ts";
 import { macOf } from "../../runtime/mac-address.ts";
 import { authenticated } from "./agent-parts.ts";
 import type { AgentParts } from "./agent-parts.ts";

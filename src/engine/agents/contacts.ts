@@ -7,18 +7,18 @@
  */
 import { randomUUID } from "node:crypto";
 import type { AgentResult } from "../../drivers/driver.ts";
-import { agentSessionById, countStranger, fixAgent, noteSeen, putTask } from "../../store/agent-sessions.ts";
-import type { AgentSessionView } from "../../store/agent-sessions.ts";
-import { attemptsUnderWay, updateAttempt } from "../../store/attempts.ts";
-import { secretsOf } from "../../store/nodes.ts";
+import { agentSessionById, countStranger, fixAgent, noteSeen, putTask } from "../../store/runs/agent-sessions.ts";
+import type { AgentSessionView } from "../../store/runs/agent-sessions.ts";
+import { attemptsUnderWay, updateAttempt } from "../../store/runs/attempts.ts";
+import { secretsOf } from "../../store/nodes/nodes.ts";
 import type { Tx } from "../../store/postgres/database.ts";
 import type { AgentIdentity, StoredJson, StoredTask } from "../../store/records.ts";
-import { recordRejectedCallback } from "../../store/rejected-callbacks.ts";
-import { lockRun } from "../../store/run-locks.ts";
-import { updateRun } from "../../store/runs.ts";
+import { recordRejectedCallback } from "../../store/runs/rejected-callbacks.ts";
+import { lockRun } from "../../store/runs/run-locks.ts";
+import { updateRun } from "../../store/runs/runs.ts";
 import { LruMap } from "../../runtime/lru-map.ts";
 import { cutTo, storableText } from "../../runtime/text.ts";
-import { REJECTED_MAX, deliverCallback } from "../execution/callback.ts";
+import { REJECTED_MAX, deliverCallback } from "../execution/boundary/callback.ts";
 import { AGENT_PROTOCOL } from "../input/agent-media.ts";
 import { createRedactor } from "../input/secret-redactor.ts";
 import type { Redactor } from "../input/secret-redactor.ts";

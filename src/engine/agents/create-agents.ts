@@ -1,5 +1,5 @@
 /** Creates the engine's faces to the agents of machines: one for the provisioning listener, one for steps. */
-import type { BindAgent } from "../execution/driver-call.ts";
+import type { BindAgent } from "../execution/call/driver-call.ts";
 import type { AgentParts } from "./agent-parts.ts";
 import type { Agents } from "./agents.ts";
 import { callHome, isOpen, leased, medium, networkBoot, reached } from "./boots.ts";

@@ -13,20 +13,20 @@ import {
   openAgentSession,
   putHomeHash,
   putTask,
-} from "../../store/agent-sessions.ts";
-import type { AgentSessionRow } from "../../store/agent-sessions.ts";
-import { attemptsUnderWay, updateAttempt } from "../../store/attempts.ts";
-import { nodesByIds } from "../../store/nodes.ts";
+} from "../../store/runs/agent-sessions.ts";
+import type { AgentSessionRow } from "../../store/runs/agent-sessions.ts";
+import { attemptsUnderWay, updateAttempt } from "../../store/runs/attempts.ts";
+import { nodesByIds } from "../../store/nodes/nodes.ts";
 import type { Tx } from "../../store/postgres/database.ts";
 import { isConnectionLoss } from "../../store/postgres/connection-errors.ts";
 import type { TaskIdentity } from "../../store/records.ts";
-import type { LockedRun } from "../../store/run-locks.ts";
-import { lockRun } from "../../store/run-locks.ts";
-import { updateRun } from "../../store/runs.ts";
+import type { LockedRun } from "../../store/runs/run-locks.ts";
+import { lockRun } from "../../store/runs/run-locks.ts";
+import { updateRun } from "../../store/runs/runs.ts";
 import { canonicalJson } from "../../runtime/canonical-json.ts";
 import { isRecord, isStorable } from "../../runtime/json-values.ts";
-import { FencedError } from "../execution/claimed-run.ts";
-import type { AgentEntry } from "../execution/driver-call.ts";
+import { FencedError } from "../execution/claim/claimed-run.ts";
+import type { AgentEntry } from "../execution/call/driver-call.ts";
 import { agentProblem } from "../input/agent-media.ts";
 import type { Provisioning } from "../input/agent-media.ts";
 import { macOf } from "../../runtime/mac-address.ts";

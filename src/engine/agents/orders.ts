@@ -1,6 +1,6 @@
 /** Decides the answer to a poll of an agent. */
 import { cancels } from "../../lifecycle/interrupts.ts";
-import type { AgentSessionView } from "../../store/agent-sessions.ts";
+import type { AgentSessionView } from "../../store/runs/agent-sessions.ts";
 import type { StoredTask } from "../../store/records.ts";
 import type { AgentOrder, AgentReport } from "./agents.ts";
 

@@ -3,7 +3,7 @@
  * not kept.
  */
 import type { Log } from "../../log.ts";
-import { endSessionsOfEndedRuns } from "../../store/agent-sessions.ts";
+import { endSessionsOfEndedRuns } from "../../store/runs/agent-sessions.ts";
 import type { Database } from "../../store/postgres/database.ts";
 
 const EVERY_MS = 60_000;

@@ -19,8 +19,8 @@ import {
   isWorkUnattended,
   reclaimWork,
   releaseClaims,
-} from "../../store/run-claims.ts";
-import type { Claim } from "../../store/run-claims.ts";
+} from "../../store/runs/run-claims.ts";
+import type { Claim } from "../../store/runs/run-claims.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { AMNESTY_SECONDS } from "./leases.ts";

@@ -8,7 +8,12 @@ import type { Log } from "../../log.ts";
 import type { Observer } from "../../observer.ts";
 import { startPeriodic } from "../../runtime/periodic.ts";
 import { withTimeout } from "../../runtime/timeout.ts";
-import { claimDiscovery, dueOperations, releaseDiscovery, renewDiscoveries } from "../../store/due-operations.ts";
+import {
+  claimDiscovery,
+  dueOperations,
+  releaseDiscovery,
+  renewDiscoveries,
+} from "../../store/operations/due-operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 
 const LOOK_EVERY_MS = 500;

@@ -4,8 +4,8 @@
  * while. Leases expire by the database's clock; times in this file are of the local monotonic clock.
  */
 import { withTimeout } from "../../runtime/timeout.ts";
-import { renewLeases } from "../../store/run-claims.ts";
-import type { Claim } from "../../store/run-claims.ts";
+import { renewLeases } from "../../store/runs/run-claims.ts";
+import type { Claim } from "../../store/runs/run-claims.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 
 /** A claim that this replica holds. `heldAt`: start of the last request that renewed its lease. */

@@ -6,8 +6,8 @@
 import { randomUUID } from "node:crypto";
 import type { Refusal } from "../../errors.ts";
 import type { Registry } from "../../drivers/registry.ts";
-import { insertDiscoveries, putDiscoverySecrets } from "../../store/discoveries.ts";
-import { insertOperations } from "../../store/operations.ts";
+import { insertDiscoveries, putDiscoverySecrets } from "../../store/operations/discoveries.ts";
+import { insertOperations } from "../../store/operations/operations.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import type { JsonObject } from "../../store/records.ts";
 import { admitOnce, inputHashWith, isHashOfInput, replayOf } from "../admission/idempotency.ts";

@@ -6,16 +6,16 @@ import {
   discoveryCounts,
   firstFailedDiscovery,
   skipQueuedDiscoveries,
-} from "../../store/discoveries.ts";
-import { takeStopsOver } from "../../store/due-operations.ts";
+} from "../../store/operations/discoveries.ts";
+import { takeStopsOver } from "../../store/operations/due-operations.ts";
 import {
   finishOperation,
   interruptOperation,
   lockOperation,
   noteFirstFailure,
   operationsByIds,
-} from "../../store/operations.ts";
-import type { OperationRow } from "../../store/operations.ts";
+} from "../../store/operations/operations.ts";
+import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { keepReadOnly } from "../../store/postgres/transactions.ts";
 import type { EngineContext } from "../context.ts";

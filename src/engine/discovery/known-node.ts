@@ -1,6 +1,6 @@
 /** The registered node of a machine that answered a probe. */
-import { nodeWithSettings } from "../../store/discoveries.ts";
-import { holdersOf } from "../../store/node-identities.ts";
+import { nodeWithSettings } from "../../store/operations/discoveries.ts";
+import { holdersOf } from "../../store/nodes/node-identities.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { readSite } from "../../store/site.ts";
 import { sharedValues } from "../input/machine-identities.ts";

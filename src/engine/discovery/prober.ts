@@ -10,8 +10,8 @@
  */
 import { validate } from "../../drivers/issues.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
-import { discoverySecretsOf, queuedDiscoveries } from "../../store/discoveries.ts";
-import { lockOperation, operationsBegin, operationsByIds, updateOperation } from "../../store/operations.ts";
+import { discoverySecretsOf, queuedDiscoveries } from "../../store/operations/discoveries.ts";
+import { lockOperation, operationsBegin, operationsByIds, updateOperation } from "../../store/operations/operations.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import { createRedactor } from "../input/secret-redactor.ts";
 import type { Transact, Transaction } from "../transaction.ts";

@@ -1,8 +1,8 @@
 /** Records the result of a probe: registers the node, or finds the one that the address belongs to. */
-import { endDiscovery, lockQueuedDiscovery } from "../../store/discoveries.ts";
-import { lockValues } from "../../store/node-identities.ts";
-import { nodesByNames } from "../../store/nodes.ts";
-import { operationsByIds } from "../../store/operations.ts";
+import { endDiscovery, lockQueuedDiscovery } from "../../store/operations/discoveries.ts";
+import { lockValues } from "../../store/nodes/node-identities.ts";
+import { nodesByNames } from "../../store/nodes/nodes.ts";
+import { operationsByIds } from "../../store/operations/operations.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { clusterLockRefusals } from "../inventory/cluster-lock.ts";

@@ -5,7 +5,7 @@ import type { NodeState } from "../../lifecycle/node-states.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { WaveOptions } from "../../lifecycle/waves.ts";
 import type { Refusal } from "../../errors.ts";
-import type { NodeRow } from "../../store/nodes.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Plan } from "../../store/records.ts";
 import type { VariableWarning } from "./unknown-variables.ts";
 import { listed } from "./name-rules.ts";

@@ -4,10 +4,10 @@
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { Refusal } from "../../errors.ts";
-import { countPickableNodes, lockPickableNodes, pickableNodes } from "../../store/pickable-nodes.ts";
-import type { NodeFilter } from "../../store/node-filter.ts";
+import { countPickableNodes, lockPickableNodes, pickableNodes } from "../../store/nodes/pickable-nodes.ts";
+import type { NodeFilter } from "../../store/nodes/node-filter.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
-import { busyNodes } from "../../store/runs.ts";
+import { busyNodes } from "../../store/runs/runs.ts";
 import { nodesText } from "./name-rules.ts";
 
 export interface NodePick {

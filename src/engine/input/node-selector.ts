@@ -1,9 +1,9 @@
 /** Resolves the nodes that a request selects: each once, in the order of the request. Names all that do not exist. */
 import type { Refusal } from "../../errors.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
-import { countNodes, nodeKeys, nodesByIds, nodesByNames } from "../../store/nodes.ts";
-import type { NodeFilter } from "../../store/node-filter.ts";
-import { clusterByName, clustersByIds } from "../../store/clusters.ts";
+import { countNodes, nodeKeys, nodesByIds, nodesByNames } from "../../store/nodes/nodes.ts";
+import type { NodeFilter } from "../../store/nodes/node-filter.ts";
+import { clusterByName, clustersByIds } from "../../store/nodes/clusters.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { emptyMembers } from "../../runtime/empty-members.ts";
 import { pickNodes } from "./node-pick.ts";

@@ -1,10 +1,10 @@
 /** Selects the work that abort, stop, restart, withdraw-abort and unhold are requested for. */
 import type { Refusal } from "../../errors.ts";
-import { operationsByIds } from "../../store/operations.ts";
-import type { OperationRow } from "../../store/operations.ts";
+import { operationsByIds } from "../../store/operations/operations.ts";
+import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
-import { runsOfOperation } from "../../store/runs.ts";
-import type { RunRow } from "../../store/runs.ts";
+import { runsOfOperation } from "../../store/runs/runs.ts";
+import type { RunRow } from "../../store/runs/runs.ts";
 import { refusedNode } from "./answers.ts";
 import type { NodeAnswer } from "./answers.ts";
 import { selectKnownNodes } from "./node-selector.ts";

@@ -1,11 +1,11 @@
 /** The step of a run that an interrupt has to end, or to wait for. */
 import type { RunFacts } from "../../lifecycle/interrupts.ts";
-import { attemptsUnderWay } from "../../store/attempts.ts";
-import type { AttemptRow } from "../../store/attempts.ts";
-import { plansByHashes } from "../../store/plans.ts";
+import { attemptsUnderWay } from "../../store/runs/attempts.ts";
+import type { AttemptRow } from "../../store/runs/attempts.ts";
+import { plansByHashes } from "../../store/runs/plans.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { PlannedStep } from "../../store/records.ts";
-import type { RunRow } from "../../store/runs.ts";
+import type { RunRow } from "../../store/runs/runs.ts";
 import { stepLabel } from "../plans/plan.ts";
 
 /**

@@ -6,18 +6,23 @@
 import type { Refusal } from "../../errors.ts";
 import { stopForecast } from "../../lifecycle/forecast.ts";
 import { isFinalOperation } from "../../lifecycle/operation-states.ts";
-import { interruptOperation, lockOperation, noteFirstFailure, operationsByIds } from "../../store/operations.ts";
-import { unfinishedOperationsOfCluster } from "../../store/operation-lists.ts";
-import type { OperationRow } from "../../store/operations.ts";
+import {
+  interruptOperation,
+  lockOperation,
+  noteFirstFailure,
+  operationsByIds,
+} from "../../store/operations/operations.ts";
+import { unfinishedOperationsOfCluster } from "../../store/operations/operation-lists.ts";
+import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { keepReadOnly } from "../../store/postgres/transactions.ts";
-import { plansByHashes } from "../../store/plans.ts";
+import { plansByHashes } from "../../store/runs/plans.ts";
 import type { Failure, PlannedStep } from "../../store/records.ts";
-import { limitStop, takeStopsOver } from "../../store/due-operations.ts";
-import { PRIORITY, wakeRuns } from "../../store/run-claims.ts";
-import { lockUnfinishedRuns } from "../../store/run-locks.ts";
-import { newestWork, runsOfOperation, interruptRuns, unfinishedRuns } from "../../store/runs.ts";
-import type { RunRow } from "../../store/runs.ts";
+import { limitStop, takeStopsOver } from "../../store/operations/due-operations.ts";
+import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
+import { lockUnfinishedRuns } from "../../store/runs/run-locks.ts";
+import { newestWork, runsOfOperation, interruptRuns, unfinishedRuns } from "../../store/runs/runs.ts";
+import type { RunRow } from "../../store/runs/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refuseRequest, refusedNode } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";

@@ -9,14 +9,19 @@ import { continues, stopForecast } from "../../lifecycle/forecast.ts";
 import type { Forecast } from "../../lifecycle/forecast.ts";
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import { judgeAbort } from "../../lifecycle/interrupts.ts";
-import type { AttemptRow } from "../../store/attempts.ts";
-import { lockOperation, operationsByIds, updateOperation, interruptOperation } from "../../store/operations.ts";
-import type { OperationRow } from "../../store/operations.ts";
+import type { AttemptRow } from "../../store/runs/attempts.ts";
+import {
+  lockOperation,
+  operationsByIds,
+  updateOperation,
+  interruptOperation,
+} from "../../store/operations/operations.ts";
+import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { PlannedStep } from "../../store/records.ts";
-import { countFailed } from "../../store/operation-runs.ts";
-import { lockBegunRuns } from "../../store/run-locks.ts";
-import { updateRuns } from "../../store/runs.ts";
+import { countFailed } from "../../store/operations/operation-runs.ts";
+import { lockBegunRuns } from "../../store/runs/run-locks.ts";
+import { updateRuns } from "../../store/runs/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";

@@ -1,8 +1,8 @@
 /** The frame of a change of nodes: select, lock, change, answer. It changes all nodes or none. */
 import { RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
-import { lockNodes } from "../../store/nodes.ts";
-import type { NodeRow } from "../../store/nodes.ts";
+import { lockNodes } from "../../store/nodes/nodes.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { EngineContext } from "../context.ts";
 import { refusedNode, summaryOf } from "../input/answers.ts";
 import type { NodeAnswer } from "../input/answers.ts";

@@ -4,8 +4,8 @@
  */
 import type { Refusal } from "../../errors.ts";
 import { clusterState, isLocked } from "../../lifecycle/cluster-state.ts";
-import { clustersByIds } from "../../store/clusters.ts";
-import { workOnClusters } from "../../store/operation-lists.ts";
+import { clustersByIds } from "../../store/nodes/clusters.ts";
+import { workOnClusters } from "../../store/operations/operation-lists.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 
 /** A refusal for each of the clusters that is locked. `pathOf`: the input that names the cluster. */

@@ -8,9 +8,9 @@ import {
   insertCluster,
   lockCluster,
   updateCluster as changeCluster,
-} from "../../store/clusters.ts";
-import type { ClusterRow } from "../../store/clusters.ts";
-import { lockNodes, nodeKeys, changeNodeRows } from "../../store/nodes.ts";
+} from "../../store/nodes/clusters.ts";
+import type { ClusterRow } from "../../store/nodes/clusters.ts";
+import { lockNodes, nodeKeys, changeNodeRows } from "../../store/nodes/nodes.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { listed, nameFlaw } from "../input/name-rules.ts";

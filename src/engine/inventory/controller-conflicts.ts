@@ -4,9 +4,9 @@
  */
 import type { Refusal } from "../../errors.ts";
 import { conflictRemedy } from "../../lifecycle/identity.ts";
-import { holdersOf, identitiesOf, refreshConflicts, replaceIdentities } from "../../store/node-identities.ts";
-import type { Identity } from "../../store/node-identities.ts";
-import type { NodeRow } from "../../store/nodes.ts";
+import { holdersOf, identitiesOf, refreshConflicts, replaceIdentities } from "../../store/nodes/node-identities.ts";
+import type { Identity } from "../../store/nodes/node-identities.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { readSite } from "../../store/site.ts";
 import { sharedValues } from "../input/machine-identities.ts";

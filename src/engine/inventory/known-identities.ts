@@ -3,10 +3,10 @@
  * settings and the newest inventories. Conflicts among them are marked, and refuse nothing that runs.
  */
 import type { Registry } from "../../drivers/registry.ts";
-import { insertIdentities, lockAllIdentities } from "../../store/node-identities.ts";
-import type { Identity } from "../../store/node-identities.ts";
-import { newestInventories, nodeVersionsAfterName, nodesByIds, secretsOfNodes } from "../../store/nodes.ts";
-import type { NodeRow, Secrets } from "../../store/nodes.ts";
+import { insertIdentities, lockAllIdentities } from "../../store/nodes/node-identities.ts";
+import type { Identity } from "../../store/nodes/node-identities.ts";
+import { newestInventories, nodeVersionsAfterName, nodesByIds, secretsOfNodes } from "../../store/nodes/nodes.ts";
+import type { NodeRow, Secrets } from "../../store/nodes/nodes.ts";
 import type { Tx } from "../../store/postgres/database.ts";
 import type { JsonObject } from "../../store/records.ts";
 import { lockSite, noteIdentitiesRecorded, readSite } from "../../store/site.ts";

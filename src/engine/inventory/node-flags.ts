@@ -1,10 +1,10 @@
 /** Flags of nodes: maintenance and retirement. They start no work and stop none. */
 import type { Refusal } from "../../errors.ts";
-import { beginMaintenance, changeNodeRows } from "../../store/nodes.ts";
-import type { NodeRow } from "../../store/nodes.ts";
-import { extendParkedSteps, runsPausedByMaintenance } from "../../store/parked-runs.ts";
-import { PRIORITY, wakeRuns } from "../../store/run-claims.ts";
-import { lockUnfinishedRuns } from "../../store/run-locks.ts";
+import { beginMaintenance, changeNodeRows } from "../../store/nodes/nodes.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
+import { extendParkedSteps, runsPausedByMaintenance } from "../../store/runs/parked-runs.ts";
+import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
+import { lockUnfinishedRuns } from "../../store/runs/run-locks.ts";
 import type { EngineContext } from "../context.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { REASON_LENGTH_MAX } from "../input/size-limits.ts";

@@ -1,7 +1,7 @@
 /** The check that no other node has the MAC addresses that a request gives to a node. */
 import type { Refusal } from "../../errors.ts";
 import { macOf } from "../../runtime/mac-address.ts";
-import { macOwners } from "../../store/node-macs.ts";
+import { macOwners } from "../../store/nodes/node-macs.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { sortedMacs } from "../input/mac-addresses.ts";
 

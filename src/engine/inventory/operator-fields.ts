@@ -1,7 +1,7 @@
 /** The checks of the fields that operators set: the same at registration and with updateNodes. */
 import type { Refusal } from "../../errors.ts";
-import { OPERATOR_COLUMNS } from "../../store/node-fields.ts";
-import type { OperatorColumn, OperatorFields } from "../../store/node-fields.ts";
+import { OPERATOR_COLUMNS } from "../../store/nodes/node-fields.ts";
+import type { OperatorColumn, OperatorFields } from "../../store/nodes/node-fields.ts";
 import { hostGroupFlaw } from "../input/name-rules.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
 

@@ -4,10 +4,10 @@
  */
 import type { Refusal } from "../../errors.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
-import { lockNodes, nodesByNames, changeNodeRows } from "../../store/nodes.ts";
+import { lockNodes, nodesByNames, changeNodeRows } from "../../store/nodes/nodes.ts";
 import type { EngineContext } from "../context.ts";
 import type { Caller, Transaction } from "../transaction.ts";
-import { lockValues } from "../../store/node-identities.ts";
+import { lockValues } from "../../store/nodes/node-identities.ts";
 import { controllerRefusals } from "./controller-conflicts.ts";
 import type { GivenController } from "./controller-conflicts.ts";
 import { prepareSettings } from "./node-settings.ts";

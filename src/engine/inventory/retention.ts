@@ -5,9 +5,9 @@
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../../log.ts";
-import { deleteOldChanges } from "../../store/changes.ts";
+import { deleteOldChanges } from "../../store/log/changes.ts";
 import type { Database, Tx } from "../../store/postgres/database.ts";
-import { deleteOldTransitions } from "../../store/transitions.ts";
+import { deleteOldTransitions } from "../../store/log/transitions.ts";
 
 const EVERY_MS = 3_600_000;
 const BATCH = 5_000;

@@ -8,7 +8,7 @@ import { INTERFACES, stepsOf } from "../../drivers/interfaces.ts";
 import type { AnyDriver, AnyStep } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
-import { lockAllIdentities, nodesConcernedBy } from "../../store/node-identities.ts";
+import { lockAllIdentities, nodesConcernedBy } from "../../store/nodes/node-identities.ts";
 import type { SitePolicy, StepPolicy } from "../../store/records.ts";
 import { changeSite, lockSite } from "../../store/site.ts";
 import { sharedValues } from "../input/machine-identities.ts";

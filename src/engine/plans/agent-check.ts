@@ -1,7 +1,7 @@
 /** The check that machines can boot the agent that steps of a plan need. */
 import type { Refusal } from "../../errors.ts";
 import type { Composition } from "../../drivers/registry.ts";
-import type { NodeRow } from "../../store/nodes.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Plan, PlannedStep } from "../../store/records.ts";
 import { agentProblem } from "../input/agent-media.ts";
 import type { Provisioning } from "../input/agent-media.ts";

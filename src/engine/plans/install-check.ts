@@ -4,7 +4,7 @@
  */
 import type { Refusal } from "../../errors.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
-import type { NodeRow } from "../../store/nodes.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Plan, SitePolicy } from "../../store/records.ts";
 import { OFF_REASONS, catalogueOf } from "./catalogue.ts";
 import type { CatalogueBasis, CatalogueEntry } from "./catalogue.ts";

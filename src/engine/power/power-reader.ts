@@ -7,7 +7,7 @@ import type { PowerState } from "../../drivers/driver.ts";
 import type { Refusal } from "../../errors.ts";
 import { mapConcurrently } from "../../runtime/concurrency.ts";
 import { sentence } from "../../runtime/text.ts";
-import { notePowerReads } from "../../store/power.ts";
+import { notePowerReads } from "../../store/nodes/power.ts";
 import type { DriverTry } from "../../store/records.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector } from "../input/node-selector.ts";

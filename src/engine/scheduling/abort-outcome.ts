@@ -3,7 +3,7 @@
  */
 import { sentence } from "../../runtime/text.ts";
 import type { Failure, LeftAs } from "../../store/records.ts";
-import type { RunRow } from "../../store/runs.ts";
+import type { RunRow } from "../../store/runs/runs.ts";
 import { ENGINE } from "./start-runs.ts";
 
 /** Whether a caller has aborted the run. The end of a stop's time is recorded as an abort by the engine. */

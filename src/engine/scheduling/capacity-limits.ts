@@ -4,8 +4,8 @@
  * `controller:10.0.0.7`. slot-scheduler.ts grants the slots.
  */
 import type { LegPhase } from "../../lifecycle/verbs.ts";
-import type { NewRun } from "../../store/new-runs.ts";
-import type { NodeRow } from "../../store/nodes.ts";
+import type { NewRun } from "../../store/runs/new-runs.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { LimitedPhase, Plan, SitePolicy } from "../../store/records.ts";
 
 export const LIMITED_PHASES = [

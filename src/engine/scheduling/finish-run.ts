@@ -10,11 +10,16 @@ import { cleanUpRoute } from "../../lifecycle/verbs.ts";
 import { outcome } from "../../lifecycle/operation-states.ts";
 import type { FinalRunState } from "../../lifecycle/operation-states.ts";
 import { deleteOperationUserData } from "../../store/images.ts";
-import { insertRuns } from "../../store/new-runs.ts";
-import type { NewRun } from "../../store/new-runs.ts";
-import { lockNodes } from "../../store/nodes.ts";
-import type { NodeRow } from "../../store/nodes.ts";
-import { finalCounts, hasUnfinishedRun, lockParkedRuns, lockQueuedRuns } from "../../store/operation-runs.ts";
+import { insertRuns } from "../../store/runs/new-runs.ts";
+import type { NewRun } from "../../store/runs/new-runs.ts";
+import { lockNodes } from "../../store/nodes/nodes.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
+import {
+  finalCounts,
+  hasUnfinishedRun,
+  lockParkedRuns,
+  lockQueuedRuns,
+} from "../../store/operations/operation-runs.ts";
 import {
   finishOperation,
   finishSucceeded,
@@ -22,13 +27,13 @@ import {
   lockOperations,
   noteFirstFailure,
   interruptOperation,
-} from "../../store/operations.ts";
-import type { OperationRow } from "../../store/operations.ts";
+} from "../../store/operations/operations.ts";
+import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Failure, Plan, SitePolicy } from "../../store/records.ts";
-import { storePlans } from "../../store/plans.ts";
-import { PRIORITY, wakeRuns } from "../../store/run-claims.ts";
-import { UNTOUCHED, busyNodes, finishRuns, newestWork, runsOfOperation } from "../../store/runs.ts";
-import type { RunRow } from "../../store/runs.ts";
+import { storePlans } from "../../store/runs/plans.ts";
+import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
+import { UNTOUCHED, busyNodes, finishRuns, newestWork, runsOfOperation } from "../../store/runs/runs.ts";
+import type { RunRow } from "../../store/runs/runs.ts";
 import { cleansAutomatically, readSite } from "../../store/site.ts";
 import type { EngineContext } from "../context.ts";
 import { ENGINE, startQueued } from "./start-runs.ts";

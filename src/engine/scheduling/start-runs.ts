@@ -4,12 +4,12 @@
  * which slot-scheduler.ts grants. Once due it counts as started, but it stays QUEUED, and its node untouched, until a
  * replica claims it and begins the first step (execution/claim.ts).
  */
-import { countStartedRuns, lockRunsToStart } from "../../store/operation-runs.ts";
-import type { OperationRow } from "../../store/operations.ts";
-import { plansByHashes } from "../../store/plans.ts";
-import { PRIORITY, wakeRuns } from "../../store/run-claims.ts";
-import { changeClaimedRuns } from "../../store/runs.ts";
-import type { RunRow } from "../../store/runs.ts";
+import { countStartedRuns, lockRunsToStart } from "../../store/operations/operation-runs.ts";
+import type { OperationRow } from "../../store/operations/operations.ts";
+import { plansByHashes } from "../../store/runs/plans.ts";
+import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
+import { changeClaimedRuns } from "../../store/runs/runs.ts";
+import type { RunRow } from "../../store/runs/runs.ts";
 import { readSite } from "../../store/site.ts";
 import type { EngineContext } from "../context.ts";
 import type { Transaction } from "../transaction.ts";

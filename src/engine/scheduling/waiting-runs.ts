@@ -1,10 +1,10 @@
 /** Parked runs: the interrupt that applies to one, and which of them a stop ends. */
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
-import { lockInterrupts } from "../../store/operations.ts";
-import { PRIORITY, wakeRuns } from "../../store/run-claims.ts";
-import { plansByHashes } from "../../store/plans.ts";
+import { lockInterrupts } from "../../store/operations/operations.ts";
+import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
+import { plansByHashes } from "../../store/runs/plans.ts";
 import type { Reader } from "../../store/postgres/database.ts";
-import type { RunRow } from "../../store/runs.ts";
+import type { RunRow } from "../../store/runs/runs.ts";
 import { ENGINE_INTERFACE } from "../plans/reserved-steps.ts";
 import type { Transaction } from "../transaction.ts";
 

@@ -6,8 +6,14 @@
 import type { Refusal } from "../../errors.ts";
 import { judgeWaves, waveSizes, countOf } from "../../lifecycle/waves.ts";
 import type { Share, WaveOptions, WaveState, WaveVerdict } from "../../lifecycle/waves.ts";
-import { lockOperation, isPauseOver, operationsByIds, pauseWaves, updateOperation } from "../../store/operations.ts";
-import type { OperationRow } from "../../store/operations.ts";
+import {
+  lockOperation,
+  isPauseOver,
+  operationsByIds,
+  pauseWaves,
+  updateOperation,
+} from "../../store/operations/operations.ts";
+import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { keepReadOnly } from "../../store/postgres/transactions.ts";
 import type { Waves } from "../../store/records.ts";
@@ -18,8 +24,8 @@ import {
   nextQueuedWave,
   steeredRuns,
   withdrawStarts,
-} from "../../store/operation-runs.ts";
-import type { SteeredRuns } from "../../store/operation-runs.ts";
+} from "../../store/operations/operation-runs.ts";
+import type { SteeredRuns } from "../../store/operations/operation-runs.ts";
 import { ENGINE, startQueued } from "./start-runs.ts";
 import type { StartParts } from "./start-runs.ts";
 import { isUuid } from "../../runtime/uuid.ts";

@@ -4,9 +4,9 @@
  */
 import { GraphQLError } from "graphql";
 import { cursorOf, readCursor } from "../../store/postgres/pagination.ts";
-import { changeCursor } from "../../store/changes.ts";
-import type { ChangeCursor } from "../../store/changes.ts";
-import type { LogCursor } from "../../store/transitions.ts";
+import { changeCursor } from "../../store/log/changes.ts";
+import type { ChangeCursor } from "../../store/log/changes.ts";
+import type { LogCursor } from "../../store/log/transitions.ts";
 import type { NumberedRequest, Page, PageKey, PageRequest } from "../../store/postgres/pagination.ts";
 import { builder } from "./builder.ts";
 import type { FieldArgs } from "./builder.ts";

@@ -3,7 +3,7 @@ import type { Actor } from "../../access/access.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import type { Engine } from "../../engine/engine.ts";
 import type { Caller } from "../../engine/transaction.ts";
-import type { Tail } from "../../feed/tail.ts";
+import type { Tail } from "../../feed/log/tail.ts";
 import type { Awaitable } from "../../runtime/awaitable.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import { createLoaders } from "./loaders.ts";

@@ -8,7 +8,7 @@ import {
   UNKNOWN_VARIABLES,
   VARIABLE_SOURCES,
 } from "../../engine/views.ts";
-import { RESET_REASONS } from "../../feed/node-stream.ts";
+import { RESET_REASONS } from "../../feed/kinds/node-stream.ts";
 import { CLUSTER_STATES, STAGES } from "../../lifecycle/cluster-state.ts";
 import { COMMISSION_FROM } from "../../lifecycle/admission.ts";
 import { UNERASED_DISKS } from "../../lifecycle/erasure.ts";
@@ -27,9 +27,9 @@ import type {
   NodeChangeField,
   OperationChangeField,
   RunChangeField,
-} from "../../store/change-fields.ts";
-import { DECLARED_NAMES, declared } from "../../store/node-fields.ts";
-import type { CountedField, DeclaredChange, DeclaredCount } from "../../store/node-fields.ts";
+} from "../../store/log/change-fields.ts";
+import { DECLARED_NAMES, declared } from "../../store/nodes/node-fields.ts";
+import type { CountedField, DeclaredChange, DeclaredCount } from "../../store/nodes/node-fields.ts";
 import { builder, enumValues } from "./builder.ts";
 
 const named = <Name extends string>(

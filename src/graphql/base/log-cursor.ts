@@ -1,9 +1,9 @@
 /** Cursors of the logs as text. connection.ts reads them. */
-import { newestChange } from "../../store/changes.ts";
-import type { ChangeCursor } from "../../store/changes.ts";
+import { newestChange } from "../../store/log/changes.ts";
+import type { ChangeCursor } from "../../store/log/changes.ts";
 import type { Reader } from "../../store/postgres/database.ts";
-import { newestCursor } from "../../store/transitions.ts";
-import type { LogCursor } from "../../store/transitions.ts";
+import { newestCursor } from "../../store/log/transitions.ts";
+import type { LogCursor } from "../../store/log/transitions.ts";
 
 /** A cursor of a log as text: `284-mf3k2a9x` of the log of transitions, `c993-mf3k2a9y` of the log of changes. */
 export function logCursorText(cursor: LogCursor | ChangeCursor): string {

@@ -1,13 +1,13 @@
 /** Object types by name and row, without their fields, so that types can refer to each other. */
 import type { AnyDriver } from "../../drivers/interfaces.ts";
-import type { ClusterRow } from "../../store/clusters.ts";
-import type { NodeRow } from "../../store/nodes.ts";
-import type { OperationRow } from "../../store/operations.ts";
+import type { ClusterRow } from "../../store/nodes/clusters.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
+import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Failure } from "../../store/records.ts";
-import type { RunRow } from "../../store/runs.ts";
-import type { TransitionRow } from "../../store/transitions.ts";
+import type { RunRow } from "../../store/runs/runs.ts";
+import type { TransitionRow } from "../../store/log/transitions.ts";
 import { builder } from "./builder.ts";
-import { FAILURE_FIELDS } from "../../store/node-fields.ts";
+import { FAILURE_FIELDS } from "../../store/nodes/node-fields.ts";
 import { ErrorCodeEnum, FailureKindEnum } from "./enums.ts";
 
 export const NodeRef = builder.objectRef<NodeRow>("Node");

@@ -11,7 +11,7 @@ import type {
   SelectionSetNode,
 } from "graphql";
 import type { SelectedField } from "../../store/json-text.ts";
-import type { ItemSelection, NodesJsonRequest } from "../../store/node-json.ts";
+import type { ItemSelection, NodesJsonRequest } from "../../store/nodes/node-json.ts";
 import type { Connection } from "../base/connection.ts";
 
 export type PageInfo = Connection<unknown>["pageInfo"];

@@ -1,6 +1,6 @@
 /** JSON text inside of a result: the text of a list, and a `stringify` that puts it into the response unread. */
 import { randomBytes } from "node:crypto";
-import type { NodesJson } from "../../store/node-json.ts";
+import type { NodesJson } from "../../store/nodes/node-json.ts";
 import type { Connection } from "../base/connection.ts";
 import type { ListPlan, PageInfo } from "./json-list-plan.ts";
 

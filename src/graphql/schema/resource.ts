@@ -2,19 +2,19 @@
 import { DirectiveLocation, GraphQLDirective, GraphQLNonNull, GraphQLString } from "graphql";
 import type { GraphQLSchema } from "graphql";
 import { imagesByIds } from "../../store/images.ts";
-import { clustersByIds } from "../../store/clusters.ts";
-import { inventoriesByIds, nodesByIds } from "../../store/nodes.ts";
-import { operationsByIds } from "../../store/operations.ts";
+import { clustersByIds } from "../../store/nodes/clusters.ts";
+import { inventoriesByIds, nodesByIds } from "../../store/nodes/nodes.ts";
+import { operationsByIds } from "../../store/operations/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { runbooksByIds } from "../../store/runbooks.ts";
-import { runsByIds } from "../../store/runs.ts";
+import { runsByIds } from "../../store/runs/runs.ts";
 import { builder, needs } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";
 import { readId } from "../base/ids.ts";
 import { isUuid } from "../../runtime/uuid.ts";
-import { ImageRef } from "./image.ts";
-import { InventoryRef } from "./inventory.ts";
-import { RunbookRef } from "./runbook.ts";
+import { ImageRef } from "./images/image.ts";
+import { InventoryRef } from "./nodes/inventory.ts";
+import { RunbookRef } from "./fleet/runbook.ts";
 import { ClusterRef, DriverRef, NodeRef, OperationRef, RunRef } from "../base/refs.ts";
 
 /** Relay's compiler expects it on types that do not implement Relay's own interface. */

@@ -7,12 +7,12 @@ import type {
   NodeSelector,
   PickSelector,
 } from "../../engine/input/node-selector.ts";
-import { FILTERED_COLUMNS, declared } from "../../store/node-fields.ts";
-import { DATABASE_CONDITIONS } from "../../store/node-filter.ts";
-import type { StringTest } from "../../store/name-filter.ts";
-import type { NodeFilter } from "../../store/node-filter.ts";
-import { nodesByNames } from "../../store/nodes.ts";
-import type { NodeRow } from "../../store/nodes.ts";
+import { FILTERED_COLUMNS, declared } from "../../store/nodes/node-fields.ts";
+import { DATABASE_CONDITIONS } from "../../store/nodes/node-filter.ts";
+import type { StringTest } from "../../store/nodes/name-filter.ts";
+import type { NodeFilter } from "../../store/nodes/node-filter.ts";
+import { nodesByNames } from "../../store/nodes/nodes.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { builder, given, givenMembers } from "../base/builder.ts";
 import type { InputFields } from "../base/builder.ts";

@@ -1,0 +1,148 @@
+/**
+ * Receives the callback of a machine to a step that waits for it. The token in the path names the run and is valid for
+ * one entry of one step: it is the MAC of the generation, which rises with every entry, under the run's secret. So a
+ * late callback, a repeated one and a forged one can be distinguished. Each is recorded, and none is applied.
+ */
+import { createHmac, randomUUID, timingSafeEqual } from "node:crypto";
+import type { Log } from "../../../log.ts";
+import type { StoredJson } from "../../../store/records.ts";
+import { countRejectedCallbacks, recordRejectedCallback } from "../../../store/runs/rejected-callbacks.ts";
+import { attemptsUnderWay, updateAttempt } from "../../../store/runs/attempts.ts";
+import { plansByHashes } from "../../../store/runs/plans.ts";
+import { PRIORITY, wakeRuns } from "../../../store/runs/run-claims.ts";
+import { lockRun } from "../../../store/runs/run-locks.ts";
+import { runsByIds, updateRun } from "../../../store/runs/runs.ts";
+import type { RejectedCallbackKind } from "../../../store/runs/rejected-callbacks.ts";
+import type { RunRow } from "../../../store/runs/runs.ts";
+import { stepLabel } from "../../plans/plan.ts";
+import { isUuid } from "../../../runtime/uuid.ts";
+import type { EngineContext } from "../../context.ts";
+import type { Reader } from "../../../store/postgres/database.ts";
+import type { Transaction } from "../../transaction.ts";
+
+/** Why a callback is rejected. */
+type Rejection = Exclude<RejectedCallbackKind, "STRANGER">;
+
+/** `UNKNOWN`: there is no such run. Only `TAKEN` changes the run. */
+export type CallbackAnswer = "TAKEN" | Rejection | "UNKNOWN";
+
+export type CallbackParts = Pick<EngineContext, "transact" | "log"> & { readonly reader: Reader };
+
+type RunSecret = Pick<RunRow, "id" | "callbackSecret">;
+
+/** Limit per run, so that forged callbacks fill neither the database nor the log. */
+export const REJECTED_MAX = 100;
+/** Number of earlier generations whose tokens are compared, to distinguish a late callback from a forged one. */
+const GENERATIONS_MAX = 10_000;
+
+/** The path that a machine calls during one entry of a step; opaque, and relative to the address of the service. */
+export function callbackPath(run: RunSecret, generation: number): string {
+  return `/callback/${run.id}.${macOf(run, generation)}`;
+}
+
+/** Whether a text has the form of a token: the id of a run and a MAC. */
+export function isCallbackToken(text: string): boolean {
+  const [runId = "", mac = "", ...rest] = text.split(".");
+  return isUuid(runId) && /^[\w-]{43}$/.test(mac) && rest.length === 0;
+}
+
+function macOf({ callbackSecret }: RunSecret, generation: number): string {
+  return createHmac("sha256", callbackSecret).update(String(generation)).digest("base64url");
+}
+
+interface RejectedCallback {
+  readonly run: RunRow;
+  readonly kind: Rejection;
+  readonly step: string | null;
+  /** Rejected callbacks of the run, this one included. */
+  readonly count: number;
+}
+
+interface Received {
+  readonly answer: CallbackAnswer;
+  /** Null or absent if nothing was recorded. */
+  readonly rejected?: RejectedCallback | null;
+}
+
+export async function receiveCallback(
+  { reader, transact, log }: CallbackParts,
+  token: string,
+  body: StoredJson,
+): Promise<CallbackAnswer> {
+  if (!isCallbackToken(token)) return "UNKNOWN";
+  const [runId = "", given = ""] = token.split(".");
+  // Without a lock first: an invented token must not take a connection for a transaction.
+  const [seen] = await runsByIds(reader, [runId]);
+  if (!seen) return "UNKNOWN";
+  if (!isForOpenStep(seen, given) && (await countRejectedCallbacks(reader, runId)) >= REJECTED_MAX)
+    return rejectionOf(seen, given);
+  const { answer, rejected } = await transact(async (transaction): Promise<Received> => {
+    const { tx } = transaction;
+    const run = await lockRun(tx, runId);
+    if (!run) return { answer: "UNKNOWN" };
+    if (!isForOpenStep(run, given) || !(await deliverCallback(transaction, run, body))) {
+      const kind = rejectionOf(run, given);
+      return { answer: kind, rejected: await recordRejected(transaction, run, kind) };
+    }
+    return { answer: "TAKEN" };
+  });
+  if (rejected) logRejected(log, rejected);
+  return answer;
+}
+
+/**
+ * Gives a callback to the present entry of the step that a locked run is at, and wakes it if it waits for one. False:
+ * no step is under way, or this entry has got a callback.
+ */
+export async function deliverCallback({ tx }: Transaction, run: RunRow, body: StoredJson): Promise<boolean> {
+  if (run.finishedAt !== null || run.openGeneration === null) return false;
+  const attempt = (await attemptsUnderWay(tx, [run.id])).get(run.id);
+  if (!attempt || (attempt.state !== "RUNNING" && attempt.state !== "WAITING")) return false;
+  // Null in the database means that there was no callback.
+  await updateAttempt(tx, attempt, { callback: body ?? {} });
+  await updateRun(tx, run.id, { openGeneration: null });
+  if (run.state === "WAITING" && run.waitReason === "CALLBACK") await wakeRuns(tx, [run.id], PRIORITY.woken);
+  return true;
+}
+
+/** Whether a token was issued for the present entry of a step, and no callback has been received for it. */
+function isForOpenStep(run: RunRow, given: string): boolean {
+  return run.finishedAt === null && run.openGeneration !== null && isEqual(given, macOf(run, run.openGeneration));
+}
+
+const MEANING: Readonly<Record<Rejection, string>> = {
+  LATE: "it is late, the step has continued or ended",
+  DUPLICATE: "it is a duplicate",
+  FORGED: "its token was never issued",
+};
+
+function logRejected(log: Log, { run, kind, step, count }: RejectedCallback): void {
+  const rest = count < REJECTED_MAX ? "" : `; the run has ${REJECTED_MAX} of them, and further ones are not recorded`;
+  log.warn(
+    { node: run.nodeName, runId: run.id, operationId: run.operationId, step, kind },
+    `a callback to node ${run.nodeName} was rejected: ${MEANING[kind]}${rest}`,
+  );
+}
+
+/** Returns null if the run has `REJECTED_MAX` records already. */
+async function recordRejected({ tx }: Transaction, run: RunRow, kind: Rejection): Promise<RejectedCallback | null> {
+  const step = stepLabel((await plansByHashes(tx, [run.planHash])).get(run.planHash)?.steps[run.position]);
+  const count = await recordRejectedCallback(tx, { id: randomUUID(), runId: run.id, kind, step }, REJECTED_MAX);
+  return count === null ? null : { run, kind, step, count };
+}
+
+function rejectionOf(run: RunRow, given: string): Rejection {
+  const isCurrent = run.generation > 0 && isEqual(given, macOf(run, run.generation));
+  // An open generation was not taken: the step has failed meanwhile, and is retried later under another token.
+  if (isCurrent) return run.finishedAt === null && run.openGeneration === null ? "DUPLICATE" : "LATE";
+  const oldest = Math.max(1, run.generation - GENERATIONS_MAX);
+  for (let generation = run.generation - 1; generation >= oldest; generation -= 1) {
+    if (isEqual(given, macOf(run, generation))) return "LATE";
+  }
+  return "FORGED";
+}
+
+function isEqual(given: string, token: string): boolean {
+  const [one, other] = [Buffer.from(given), Buffer.from(token)];
+  return one.length === other.length && timingSafeEqual(one, other);
+}

@@ -1,0 +1,207 @@
+/**
+ * The outcome of a step: notes it in the run's ledger and continues the run. A step that is done passes the boundary or
+ * enters its verify part, one that waits is parked, and one that failed is retried, or undone like an aborted one
+ * before it ends the run. A machine that must not be cut is left alone.
+ */
+import { cancels } from "../../../lifecycle/interrupts.ts";
+import { edge } from "../../../lifecycle/machine.ts";
+import type { Interrupt } from "../../../lifecycle/operation-states.ts";
+import { mustNotBeCut } from "../../../lifecycle/touches.ts";
+import { isPoweredOffByAbort } from "../../../lifecycle/verbs.ts";
+import { attemptsOf, latestAttempt } from "../../../store/runs/attempts.ts";
+import { lockNodes } from "../../../store/nodes/nodes.ts";
+import type { Failure, PlannedStep, StoredJson } from "../../../store/records.ts";
+import type { RunRow } from "../../../store/runs/runs.ts";
+import { nextPosition } from "../../plans/plan.ts";
+import { isReservedWait } from "../../plans/reserved-steps.ts";
+import type { AbortedMachine } from "../call/abort-machine.ts";
+import { enterAgain, parked, passBoundary } from "./boundary.ts";
+import { RELEASE, changeNode, describeFault, moveNode, notePower, toFailure } from "../claim/claimed-run.ts";
+import type { AbortMachine, EnterStep, RunContext, RunDirective, StepContext } from "../claim/claimed-run.ts";
+import type { Fault } from "../call/driver-result.ts";
+import { beginAbort, endAborted } from "./end-run.ts";
+import { erasureFault } from "../call/erasure.ts";
+import { noteInventory } from "./note-inventory.ts";
+import type { StepOutcome } from "../call/perform-step.ts";
+
+/** A wait for a callback without a limit of its own ends with the attempt's deadline. */
+const CALLBACK_WAIT_SECONDS_MAX = 30 * 86_400;
+
+export async function settleStep(
+  run: RunContext,
+  { step, attempt: entered, generation }: EnterStep,
+  outcome: StepOutcome,
+): Promise<RunDirective> {
+  const { ledger, claimed } = run;
+  // An earlier commit of this outcome succeeded although its answer was lost. No other process has claimed the run
+  // since, so this process parked it and gave up its ownership, or began its next entry, which alone raises the
+  // generation.
+  if (claimed.run.owner === null) return RELEASE;
+  if (claimed.run.generation !== generation) return continueBegunStep(run);
+  if (entered.recoveries > 0) ledger.changeAttempt(entered, { recoveries: 0 });
+  const attempt = noteTries(run, { ...entered, recoveries: 0 }, outcome);
+  const context: StepContext = { ...run, step, attempt };
+  if (outcome.powerState !== null) notePower(context, outcome.powerState);
+  switch (outcome.kind) {
+    case "done": {
+      const unproven = attempt.part === "VERIFY" ? null : await erasureFault(context, outcome.output);
+      if (unproven) {
+        ledger.changeAttempt(attempt, { output: outcome.output });
+        return failStep(context, unproven);
+      }
+      if (outcome.toVerify) return enterVerify(context, outcome.output);
+      ledger.changeAttempt(attempt, {
+        state: "SUCCEEDED",
+        ...(attempt.part !== "VERIFY" && { output: outcome.output }),
+        finishedAt: ledger.now,
+      });
+      if (step.reaches) changeNode(context, { stage: step.reaches, imageId: claimed.installed.image?.id ?? null });
+      if (step.phase === "inspect")
+        await noteInventory(context, attempt.step, attempt.part === "VERIFY" ? attempt.output : outcome.output);
+      return passBoundary(context, nextPosition(claimed.plan, attempt.step + 1));
+    }
+    case "wait":
+      return parkStep(context, outcome);
+    case "failed":
+      return failStep(context, await believedFault(context, outcome), outcome.ignoredSignal);
+    case "aborted":
+      return beginAbort(claimed, attempt, outcome);
+  }
+}
+
+/** The newest calls that an attempt keeps. */
+const TRIES_MAX = 50;
+
+/** Adds the calls of drivers to those of the attempt's earlier entries. */
+function noteTries({ ledger }: RunContext, attempt: EnterStep["attempt"], { tries = [] }: StepOutcome) {
+  if (tries.length === 0) return attempt;
+  const driverTries = [...(attempt.driverTries ?? []), ...tries].slice(-TRIES_MAX);
+  ledger.changeAttempt(attempt, { driverTries });
+  return { ...attempt, driverTries };
+}
+
+/** Continues a step that this process has begun and not entered: none of its time has been used. */
+async function continueBegunStep({ ledger, claimed, interrupt }: RunContext): Promise<RunDirective> {
+  const { run, plan } = claimed;
+  const attempt = await latestAttempt(ledger.transaction.tx, run.id, run.position);
+  const step = plan.steps[run.position];
+  if (!attempt || !step) throw new Error(`Run ${run.id} has lost its step ${run.position}.`);
+  const [node] = await lockNodes(ledger.transaction.tx, [run.nodeId]);
+  const current = { ...claimed, node: node ?? claimed.node, leg: run.leg, position: run.position };
+  if (interrupt === "ABORT") return beginAbort(current, attempt);
+  const deadlineAt = new Date(ledger.now.getTime() + step.timeoutSeconds * 1000);
+  ledger.changeAttempt(attempt, { deadlineAt });
+  return {
+    kind: "ENTER_STEP",
+    claimed: current,
+    step,
+    attempt: { ...attempt, deadlineAt },
+    generation: run.generation,
+    leftMs: step.timeoutSeconds * 1000,
+  };
+}
+
+/** Stores the output, and enters the verify part in the same attempt. A pending abort does not wait for that part. */
+function enterVerify(context: StepContext, output: StoredJson): RunDirective {
+  const { ledger, claimed, step, attempt, interrupt } = context;
+  const { interruptFailure } = claimed.run;
+  const isCancelled = interrupt === "ABORT" && (interruptFailure !== null || step.interruptible !== "NEVER");
+  const change = { part: isCancelled ? "ABORT" : "VERIFY", output, memo: null, callback: null } as const;
+  ledger.changeAttempt(attempt, change);
+  if (isCancelled) return beginAbort(claimed, { ...attempt, ...change }, { ignoredSignal: false, isStepOver: true });
+  return enterAgain({ ...context, attempt: { ...attempt, ...change, expired: false } });
+}
+
+/** True if an abort need not wait for the end of the step. */
+export function isCancelledBy(interrupt: Interrupt | null, step: PlannedStep, run: RunRow): boolean {
+  return interrupt === "ABORT" && (run.interruptFailure !== null || cancels(run.interruptMode, step.interruptible));
+}
+
+async function parkStep(context: StepContext, outcome: Extract<StepOutcome, { kind: "wait" }>): Promise<RunDirective> {
+  const { ledger, claimed, step, attempt, interrupt } = context;
+  const { run } = claimed;
+  if (isCancelledBy(interrupt, step, run)) {
+    ledger.changeAttempt(attempt, { memo: outcome.memo, part: "ABORT" });
+    return beginAbort(claimed, { ...attempt, memo: outcome.memo });
+  }
+  // A closed generation means that the callback of this entry came before its outcome.
+  const reported =
+    run.openGeneration === null ? await latestAttempt(ledger.transaction.tx, run.id, attempt.step) : undefined;
+  if (outcome.onCallback && reported && reported.callback !== null) {
+    ledger.changeAttempt(attempt, { memo: outcome.memo });
+    return enterAgain({ ...context, attempt: { ...reported, memo: outcome.memo, expired: false } });
+  }
+  ledger.changeAttempt(attempt, { state: "WAITING", memo: outcome.memo, callback: null });
+  if (edge(claimed.node.state, "wait")) moveNode(context, "wait");
+  const left = Math.max(0, (attempt.deadlineAt.getTime() - ledger.now.getTime()) / 1000);
+  const seconds = Math.min(outcome.seconds, left, CALLBACK_WAIT_SECONDS_MAX);
+  ledger.changeRun(parked(ledger, outcome.onCallback ? "CALLBACK" : "TIME", seconds));
+  if (isReservedWait(step)) ledger.wakeIfStopped();
+  return RELEASE;
+}
+
+/** Parks the run until the step's next attempt, or gives the step up. `ignoredSignal`: it may still be running. */
+export function failStep(context: StepContext, fault: Fault, ignoredSignal = false): RunDirective {
+  const { ledger, claimed, step, attempt, interrupt } = context;
+  const failure = toFailure(claimed, step, { ...fault, reason: describeFault(claimed, step, fault.reason) });
+  if (interrupt === "ABORT") {
+    ledger.changeAttempt(attempt, { part: "ABORT", failure });
+    return beginAbort(claimed, { ...attempt, failure }, { ignoredSignal });
+  }
+  // A second entry could begin again what the machine is still doing.
+  const canRepeat = step.idempotent || fault.atRest === true || !mustNotBeCut(step);
+  const mayRetry = canRepeat && fault.retryable && fault.retried !== true && attempt.number <= step.retries;
+  if (!mayRetry || interrupt !== null) return giveUpStep(context, failure, ignoredSignal);
+  ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
+  if (edge(claimed.node.state, "wait")) moveNode(context, "wait", { reason: failure.message });
+  ledger.changeRun(parked(ledger, "RETRY", step.backoffSeconds));
+  ledger.wakeIfStopped();
+  return RELEASE;
+}
+
+/**
+ * A driver's word that the machine is at rest counts only if it can know: without a memo it knows of no entry whose
+ * process died, and of no earlier attempt that may have left the machine working.
+ */
+async function believedFault({ ledger, step, attempt }: StepContext, fault: Fault): Promise<Fault> {
+  const { atRest, ...rest } = fault;
+  if (!atRest || !mustNotBeCut(step) || attempt.memo !== null) return fault;
+  const earlier = (await attemptsOf(ledger.transaction.tx, [attempt.runId])).filter(
+    (one) => one.step === attempt.step && one.number < attempt.number,
+  );
+  const isKnown = attempt.entries === 1 && earlier.every(({ failure }) => failure?.atRest === true);
+  return isKnown ? fault : rest;
+}
+
+/** A step has failed finally: the machine is cleaned up as after an abort, and then the failure settles. */
+export function giveUpStep(context: StepContext, failure: Failure, ignoredSignal = false): AbortMachine {
+  const { ledger, claimed, attempt } = context;
+  ledger.changeRun({ interruptFailure: failure });
+  if (attempt.finishedAt === null) ledger.changeAttempt(attempt, { part: "ABORT", failure });
+  return beginAbort(claimed, { ...attempt, failure }, { ignoredSignal });
+}
+
+/** Settles an abort or a failure after it was carried out on the machine. */
+export async function settleAbort(
+  context: RunContext,
+  directive: AbortMachine,
+  { left, mayCutPower }: AbortedMachine,
+): Promise<RunDirective> {
+  const { ledger, claimed, interrupt } = context;
+  const { run, plan, node, leg } = claimed;
+  const { interruptFailure: failure } = run;
+  const { attempt } = directive;
+  // An abort was accepted while a failure was undone that left the power as it is.
+  if (interrupt === "ABORT" && mayCutPower && isPoweredOffByAbort(run.powerOff, node.state, plan.legs[leg]?.phase))
+    return beginAbort(claimed, attempt, { ...directive, powerState: left.power, undone: left });
+  if (!plan.bestEffort || interrupt === "ABORT" || left.mayBeWorking) return endAborted(context, directive, left);
+  // An earlier commit succeeded although its answer was lost, as in `settleStep`.
+  if (run.owner === null) return RELEASE;
+  if (failure === null || !attempt) return continueBegunStep(context);
+  if (attempt.finishedAt === null) ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
+  notePower(context, left.power);
+  const passed = { errors: [...run.errors, failure], interruptFailure: null };
+  ledger.changeRun(passed);
+  const passing = { ...context, claimed: { ...claimed, run: { ...run, ...passed } } };
+  return passBoundary(passing, nextPosition(plan, attempt.step + 1));
+}

@@ -1,0 +1,199 @@
+/**
+ * Performs one entry of a step: calls the driver, limits its time, and turns the result into an outcome. Nothing is
+ * stored here. A driver may throw, hang, return an invalid result or ignore its signal; each has an outcome.
+ *
+ * Modes:
+ * - running: left when the call ends, at the deadline, when `cancel` fires, or when `abandon` fires.
+ * - ending, after the deadline or `cancel`: the signal has fired, and the call has `graceMs` to end. Until then nothing
+ *   else may begin on the machine. What the call returns now is ignored.
+ * - ended: the signal fires, so that nothing that the call has left behind, such as a change of power, continues.
+ */
+import { mustNotBeCut } from "../../../lifecycle/touches.ts";
+import type { PowerState, StepResult } from "../../../drivers/driver.ts";
+import { leftUntil, whenOver } from "../../../drivers/deadline.ts";
+import { HeartbeatLostError } from "../../../drivers/isolation/protocol.ts";
+import type { DriverTry, StoredJson } from "../../../store/records.ts";
+import { ENGINE_INTERFACE, isReservedWait } from "../../plans/reserved-steps.ts";
+import { CallTimeoutError } from "./call-deadline.ts";
+import { declaredStep, stepCall } from "./driver-call.ts";
+import type { StepBasis } from "./driver-call.ts";
+import { acceptResult, faultOf, isDriverError, isWithoutEffect, storableReason } from "./driver-result.ts";
+import type { Fault } from "./driver-result.ts";
+import { nodeMedia } from "./node-media.ts";
+import { CROWDED_SECONDS, CrowdedError, paceOf } from "./patience.ts";
+import type { TroubledSlot } from "./patience.ts";
+import { nodePower, runPowerStep } from "./power-call.ts";
+import type { SeenPower } from "./power-call.ts";
+
+/**
+ * `powerState`: the power as the step saw it last; null if it did not look. `tries`: calls of interfaces for which the
+ * node names several drivers.
+ */
+export type StepOutcome = { readonly powerState: PowerState | null; readonly tries?: readonly DriverTry[] } & (
+  | {
+      readonly kind: "done";
+      readonly output: StoredJson;
+      /** The step has a verify part, which is still to run. */
+      readonly toVerify: boolean;
+    }
+  | { readonly kind: "wait"; readonly seconds: number; readonly onCallback: boolean; readonly memo: StoredJson }
+  | ({ readonly kind: "failed"; readonly ignoredSignal: boolean } & Fault)
+  /** `ignoredSignal`: it did not end in time, and may still be running. */
+  | { readonly kind: "aborted"; readonly ignoredSignal: boolean }
+);
+
+/**
+ * The driver's process ended itself because this one was paused for longer than a lease lasts. The outcome is unknown,
+ * and the next holder of the run finds out.
+ */
+export type StepLost = { readonly kind: "lost"; readonly reason: string };
+
+export interface StepRequest extends StepBasis {
+  /** Fires when the step is to be cancelled. */
+  readonly cancel: AbortSignal;
+  /** Fires when the step is not waited for any longer, although it must not be cancelled. */
+  readonly abandon: AbortSignal;
+  /** How long the call may take to end after its signal fired. */
+  readonly graceMs: number;
+  /** For a machine that gives no answer. */
+  readonly troubled?: TroubledSlot;
+}
+
+export async function performStep(request: StepRequest): Promise<StepOutcome | StepLost> {
+  const { machine, step, part, about } = request;
+  const tries: DriverTry[] = [];
+  const run = async () => {
+    const outcome = await runStep({ ...request, tries });
+    return outcome.kind === "lost" ? outcome : { ...outcome, tries };
+  };
+  if (!about || !machine.observer) return run();
+  const name = `${step.interface}.${step.name}`;
+  const observed = { ...about, node: machine.node.name, step: name, driver: step.driver, part };
+  return machine.observer.step(observed, run);
+}
+
+async function runStep(request: StepRequest): Promise<StepOutcome | StepLost> {
+  const { step, cancel, abandon, graceMs, deadline } = request;
+  const seen: SeenPower = { state: null };
+  const end = new AbortController();
+  const signal = AbortSignal.any([cancel, end.signal]);
+  const call = callStep(request, signal, seen);
+  const timers: NodeJS.Timeout[] = [];
+  /** The outcome of a call whose signal has fired: when it has ended, or its grace period is over. */
+  const ending = (outcome: (ignoredSignal: boolean) => StepOutcome) =>
+    new Promise<StepOutcome>((resolve) => {
+      void call.then(() => resolve(outcome(false)));
+      timers.push(setTimeout(() => resolve(outcome(true)), graceMs));
+    });
+  const aborted = (ignoredSignal: boolean): StepOutcome => ({
+    kind: "aborted",
+    ignoredSignal,
+    powerState: seen.state,
+  });
+  const overdue = Promise.withResolvers<StepOutcome>();
+  const stopClock = whenOver(deadline, () => {
+    end.abort(new CallTimeoutError("The step's time is over."));
+    const reason = `${step.interface}.${step.name} did not end within ${step.timeoutSeconds} s`;
+    overdue.resolve(
+      ending((ignoredSignal) => ({
+        kind: "failed",
+        code: "TIMEOUT",
+        reason: ignoredSignal ? `${reason} and may still be running` : reason,
+        retryable: true,
+        ignoredSignal,
+        powerState: seen.state,
+      })),
+    );
+  });
+  const cancelled = whenAborted(cancel).then(() => ending(aborted));
+  const abandoned = whenAborted(abandon).then(() => aborted(true));
+  // After its signal fired the result is ignored. The driver may have seen the deadline pass before this process did.
+  const ended = call.then((outcome) =>
+    signal.aborted || (outcome.kind === "failed" && leftUntil(deadline) <= 0) ? new Promise<never>(() => {}) : outcome,
+  );
+  void ended.then(() => end.abort(new Error("The step has ended.")));
+  try {
+    return await Promise.race([cancelled, abandoned, overdue.promise, ended]);
+  } finally {
+    stopClock();
+    for (const timer of timers) clearTimeout(timer);
+  }
+}
+
+function whenAborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
+
+/** Calls the step. Never rejects: an error of the driver is an outcome. */
+async function callStep(request: StepRequest, signal: AbortSignal, seen: SeenPower): Promise<StepOutcome | StepLost> {
+  const { redactor } = request.machine;
+  try {
+    const result = acceptResult(await enterStep(request, signal, seen), redactor);
+    if (result.kind === "failed") return { ...result, ignoredSignal: false, powerState: seen.state };
+    if (result.kind === "wait") return { ...result, powerState: seen.state };
+    const toVerify = request.part === "RUN" && declaredStep(request)?.step.verify !== undefined;
+    return { ...result, toVerify, powerState: seen.state };
+  } catch (error) {
+    if (error instanceof HeartbeatLostError) return { kind: "lost", reason: error.message };
+    if (error instanceof CrowdedError) {
+      request.stepLog.line(error.message);
+      return askAgain(request, CROWDED_SECONDS, seen);
+    }
+    // The machine may still be at it, and could not be asked.
+    const isPoll = !isFirstEntry(request) && request.callback === null;
+    if (isPoll && mustNotBeCut(request.step) && isDriverError(error) && error.retryable) {
+      request.stepLog.line(storableReason(error.message, redactor));
+      return askAgain(request, ASK_AGAIN_SECONDS, seen);
+    }
+    const atRest = isFirstEntry(request) && isWithoutEffect(error);
+    const fault = { ...faultOf(error, redactor), ...(atRest && { atRest }) };
+    return { kind: "failed", ...fault, ignoredSignal: false, powerState: seen.state };
+  }
+}
+
+/** Delay before a machine is asked again that must not be cut and could not be asked. */
+const ASK_AGAIN_SECONDS = 10;
+
+function askAgain({ memo }: StepRequest, seconds: number, { state }: SeenPower): StepOutcome {
+  return { kind: "wait", seconds, onCallback: false, memo, powerState: state };
+}
+
+/** The engine's own steps run here, the others in their driver. */
+async function enterStep(request: StepRequest, signal: AbortSignal, seen: SeenPower): Promise<unknown> {
+  await request.confirm();
+  const { step, part, troubled } = request;
+  if (step.interface === ENGINE_INTERFACE) return enterReserved(request);
+  if (step.interface === "power")
+    return runPowerStep({ ...request, ...(troubled && { patience: troubled }) }, signal, seen);
+  const declared = declaredStep(request);
+  if (!declared) throw new Error(`Driver "${step.driver}" no longer has a step ${step.interface}.${step.name}.`);
+  if (isFirstEntry(request) && paceOf(request.machine, declared.driver) === "FAILING") troubled?.onLate();
+  // A step holds a slot already, so the calls of power that it makes itself wait for none.
+  const nested = { ...request, lane: "NESTED" } as const;
+  const access = {
+    power: nodePower(nested, signal, seen),
+    media: nodeMedia(nested, signal),
+    agent: request.agent(signal),
+  };
+  const call = await stepCall({ ...request, lane: "STEP" }, declared, signal, access);
+  if (part !== "VERIFY") return declared.step.run(call);
+  // A newer version of the driver may have no verify part.
+  return declared.step.verify ? declared.step.verify(call) : DONE;
+}
+
+/** Nothing was done on the machine, and nothing is reported to the step: it can be entered again. */
+function isFirstEntry({ part, memo, callback }: StepRequest): boolean {
+  return part === "RUN" && memo === null && callback === null;
+}
+
+const DONE = { kind: "done" } as const satisfies StepResult;
+
+/** The reserved wait. A hold never gets here, because it is parked when it begins. */
+function enterReserved({ step, memo }: StepRequest): StepResult {
+  if (!isReservedWait(step)) throw new Error(`There is no reserved step ${step.name}.`);
+  const seconds = step.args["seconds"];
+  return memo === null ? { kind: "wait", seconds: typeof seconds === "number" ? seconds : 0, memo: "waited" } : DONE;
+}

@@ -1,0 +1,133 @@
+/**
+ * The runs that this process executes, and the signals by which an interrupt or a release reaches their steps. Requests
+ * are read from the database once a second, and at once after a notification.
+ */
+import { cancels } from "../../../lifecycle/interrupts.ts";
+import type { Log } from "../../../log.ts";
+import type { Reader } from "../../../store/postgres/database.ts";
+import type { Notifier } from "../../../store/postgres/notifier.ts";
+import type { PlannedStep } from "../../../store/records.ts";
+import type { Claim } from "../../../store/runs/run-claims.ts";
+import { interruptsOf } from "../../../store/runs/runs.ts";
+import type { ClaimedRun } from "./claimed-run.ts";
+
+export interface StepSignals {
+  /** Fires when the step is to be cancelled. */
+  readonly cancel: AbortSignal;
+  /** Fires when the step is not waited for any longer, although it must not be cancelled. */
+  readonly abandon: AbortSignal;
+  /** Fires when an abort is forced, after `cancel`: the node may have other work from now on. */
+  readonly kill: AbortSignal;
+}
+
+interface ActiveRun {
+  readonly fence: number;
+  readonly cancel: AbortController;
+  readonly abandon: AbortController;
+  readonly kill: AbortController;
+  /** Resolves when the execution of the run has ended, with or without an error. */
+  readonly ended: Promise<void>;
+  /** Of the step that was entered last; null before the first. */
+  readonly interruptible: PlannedStep["interruptible"] | null;
+}
+
+const POLL_MS = 1_000;
+const AFTER_NOTIFICATION_MS = 100;
+/** How long a canceled step is waited for when the time of a stop is over. */
+const OVERDUE_GRACE_MS = 1_000;
+
+export interface ActiveRunsParts {
+  readonly reader: Reader;
+  readonly notifier: Notifier;
+  readonly log: Log;
+}
+
+export class ActiveRuns {
+  readonly #runs = new Map<string, ActiveRun>();
+  readonly #parts: ActiveRunsParts;
+  readonly #poll: NodeJS.Timeout;
+  readonly #unsubscribe: () => void;
+  #soon: NodeJS.Timeout | undefined;
+  #isReleased = false;
+
+  constructor(parts: ActiveRunsParts) {
+    this.#parts = parts;
+    this.#poll = setInterval(() => this.checkInterrupts(), POLL_MS);
+    this.#unsubscribe = parts.notifier.subscribe(() => {
+      this.#soon ??= setTimeout(() => {
+        this.#soon = undefined;
+        this.checkInterrupts();
+      }, AFTER_NOTIFICATION_MS);
+    });
+  }
+
+  /** Resolves when the run is not executed by this process. */
+  async whenIdle(runId: string): Promise<void> {
+    await this.#runs.get(runId)?.ended;
+  }
+
+  /** Keeps the run until its execution has ended. */
+  async track({ id: runId, fence }: Claim, execution: Promise<void>): Promise<void> {
+    const ending = execution.finally(() => this.#runs.delete(runId));
+    this.#runs.set(runId, {
+      fence,
+      cancel: new AbortController(),
+      abandon: new AbortController(),
+      kill: new AbortController(),
+      ended: ending.catch(() => {}),
+      interruptible: null,
+    });
+    await ending;
+  }
+
+  /** Notes that the run enters a step, so that an interrupt finds it. */
+  enterStep({ run, fence }: ClaimedRun, { interruptible }: Pick<PlannedStep, "interruptible">): StepSignals {
+    const { ended } = this.#runs.get(run.id) ?? { ended: Promise.resolve() };
+    const [cancel, abandon, kill] = [new AbortController(), new AbortController(), new AbortController()];
+    const active = { fence, cancel, abandon, kill, ended, interruptible };
+    if (this.#isReleased) active.abandon.abort();
+    this.#runs.set(run.id, active);
+    return { cancel: cancel.signal, abandon: abandon.signal, kill: kill.signal };
+  }
+
+  /** Reads the requested interrupts, and signals the steps that they concern. */
+  checkInterrupts(): void {
+    this.#signalInterrupted().catch((error: unknown) =>
+      this.#parts.log.warn({ err: error }, "reading requested interrupts failed"),
+    );
+  }
+
+  async #signalInterrupted(): Promise<void> {
+    const asked = new Map(this.#runs);
+    const ids = [...asked].filter(([, { interruptible }]) => interruptible !== null).map(([id]) => id);
+    for (const { id, interrupt, interruptMode, fence, overdue } of await interruptsOf(this.#parts.reader, ids)) {
+      const active = this.#runs.get(id);
+      // The run is in its next step by now, which the answer may not concern.
+      if (!active || active !== asked.get(id) || active.interruptible === null) continue;
+      const isAborted = interrupt === "ABORT" && cancels(interruptMode, active.interruptible);
+      if (fence > active.fence || isAborted) active.cancel.abort(new Error("The step was aborted."));
+      if (interrupt === "ABORT" && interruptMode === "FORCE") active.kill.abort(new Error("The abort was forced."));
+      if (overdue && !active.abandon.signal.aborted) this.#abandon(active, isAborted ? OVERDUE_GRACE_MS : 0);
+    }
+  }
+
+  /** A step that was canceled gets a moment to end. */
+  #abandon({ abandon }: ActiveRun, graceMs: number): void {
+    setTimeout(() => abandon.abort(), graceMs).unref();
+  }
+
+  /** Cancels the steps of all runs, and waits for none of them. */
+  release(): void {
+    this.#isReleased = true;
+    for (const { cancel, abandon } of this.#runs.values()) {
+      cancel.abort(new Error("The process is shutting down."));
+      abandon.abort();
+    }
+  }
+
+  close(): void {
+    clearInterval(this.#poll);
+    clearTimeout(this.#soon);
+    this.#unsubscribe();
+  }
+}

@@ -1,0 +1,353 @@
+/**
+ * Takes up a run that this process has claimed, and decides how it continues. The claim has raised the fence, so that
+ * an earlier holder can write no more. With its first claim a run is no longer QUEUED, and its node enters the first
+ * phase. A parked step is entered again. A step whose process died is entered again, or fails if it must not run twice
+ * or has ended three processes.
+ */
+import { LruMap } from "../../../runtime/lru-map.ts";
+import { withinTime } from "../../../runtime/timeout.ts";
+import { Circuits } from "../../../drivers/circuits.ts";
+import type { Registry } from "../../../drivers/registry.ts";
+import type { Observer } from "../../../observer.ts";
+import { attemptsUnderWay } from "../../../store/runs/attempts.ts";
+import type { AttemptRow, TimedAttempt } from "../../../store/runs/attempts.ts";
+import { mustNotBeCut } from "../../../lifecycle/touches.ts";
+import { imagesByIds, userDataOf } from "../../../store/images.ts";
+import type { Tx } from "../../../store/postgres/database.ts";
+import { nodesByIds, secretsOfNodes } from "../../../store/nodes/nodes.ts";
+import type { NodeRow, Secrets } from "../../../store/nodes/nodes.ts";
+import { DEADLINE_TOLERANCE_MS } from "../../../store/runs/parked-runs.ts";
+import { plansByHashes } from "../../../store/runs/plans.ts";
+import type { Plan } from "../../../store/records.ts";
+import type { Claim } from "../../../store/runs/run-claims.ts";
+import type { LockedRun } from "../../../store/runs/run-locks.ts";
+import type { RunRow } from "../../../store/runs/runs.ts";
+import { beginStep, enterAgain, maintenanceSince, parked, passBoundary } from "../boundary/boundary.ts";
+import {
+  NOTHING_INSTALLED,
+  RELEASE,
+  isClaimedBy,
+  isLeftAlone,
+  moveNode,
+  openContext,
+  resume,
+  toFailure,
+} from "./claimed-run.ts";
+import type {
+  ClaimedRun,
+  InstalledImage,
+  RunContext,
+  RunDirective,
+  RunEnvironment,
+  StepContext,
+} from "./claimed-run.ts";
+import { beginAbort, failRun } from "../boundary/end-run.ts";
+import { NeedsOwnTransactionError } from "../commit/ledger.ts";
+import type { Ledger } from "../commit/ledger.ts";
+import { nextPosition, stepLabel } from "../../plans/plan.ts";
+import { isHold, isReservedWait } from "../../plans/reserved-steps.ts";
+import { openMachine } from "../call/machine.ts";
+import type { Machine } from "../call/machine.ts";
+import { failStep, giveUpStep, isCancelledBy, settleAbort } from "../boundary/settle-step.ts";
+import { UNKNOWN_CONDITION } from "../../scheduling/abort-outcome.ts";
+import { interruptOf } from "../../scheduling/waiting-runs.ts";
+import type { Transaction } from "../../transaction.ts";
+
+export interface ClaimParts extends RunEnvironment {
+  readonly registry: Registry;
+  readonly observer: Observer;
+  /** True if this process began the attempt in a claim that was not acknowledged, and so never entered it. */
+  wasNeverEntered(run: RunRow, attempt: AttemptRow): boolean;
+}
+
+/** The rows that a claim reads beside its run. */
+export interface ClaimReads {
+  readonly node: NodeRow;
+  readonly secrets: Secrets;
+  readonly plan: Plan;
+  /** The newest attempt at the run's current step. */
+  readonly attempt: TimedAttempt | undefined;
+  /** The image and the user data that the run installs. */
+  readonly installed: InstalledImage;
+}
+
+const PLANS_KEPT = 1_000;
+
+export type ReadClaims = (
+  transaction: Transaction,
+  runs: readonly LockedRun[],
+) => Promise<ReadonlyMap<string, ClaimReads>>;
+
+/** Reads for many claims at once. Plans never change, so the most recent ones are cached. */
+export function createClaimReader(): ReadClaims {
+  const cache = new LruMap<string, Plan>(PLANS_KEPT);
+
+  async function readPlans({ tx }: Transaction, hashes: readonly string[]): Promise<ReadonlyMap<string, Plan>> {
+    const plans = new Map<string, Plan>();
+    for (const hash of hashes) {
+      const plan = cache.get(hash);
+      if (plan) plans.set(hash, plan);
+    }
+    const unknown = [...new Set(hashes)].filter((hash) => !plans.has(hash));
+    for (const [hash, plan] of await plansByHashes(tx, unknown)) {
+      plans.set(hash, plan);
+      cache.set(hash, plan);
+    }
+    return plans;
+  }
+
+  return async (transaction, runs) => {
+    const { tx } = transaction;
+    const unfinished = runs.filter(({ finishedAt }) => finishedAt === null);
+    const nodeIds = unfinished.map(({ nodeId }) => nodeId);
+    const runIds = unfinished.map(({ id }) => id);
+    const hashes = unfinished.map(({ planHash }) => planHash);
+    const [nodes, secrets, attempts, plans, installedOf] = await Promise.all([
+      nodesByIds(tx, nodeIds),
+      secretsOfNodes(tx, nodeIds),
+      attemptsUnderWay(tx, runIds),
+      readPlans(transaction, hashes),
+      readInstalled(tx, unfinished),
+    ]);
+    const byId = new Map(nodes.map((node) => [node.id, node]));
+    return new Map(
+      unfinished.flatMap((run) => {
+        const { id, nodeId, planHash } = run;
+        const [node, plan] = [byId.get(nodeId), plans.get(planHash)];
+        const found = { secrets: secrets.get(nodeId) ?? {}, attempt: attempts.get(id), installed: installedOf(run) };
+        return node && plan ? [[id, { node, plan, ...found }]] : [];
+      }),
+    );
+  };
+}
+
+/** The image and the user data of each run. Clean-up runs install nothing. */
+async function readInstalled(tx: Tx, runs: readonly LockedRun[]): Promise<(run: LockedRun) => InstalledImage> {
+  const work = runs.filter(({ purpose }) => purpose === "WORK");
+  const imageIds = new Set(work.flatMap(({ operationImageId }) => operationImageId ?? []));
+  const withUserData = work.filter(({ operationUserDataBytes }) => operationUserDataBytes !== null);
+  const operationIds = new Set(withUserData.map(({ operationId }) => operationId));
+  const [images, userData] = await Promise.all([imagesByIds(tx, [...imageIds]), userDataOf(tx, [...operationIds])]);
+  const byId = new Map(images.map((image) => [image.id, image]));
+  return ({ purpose, operationId, operationImageId }) =>
+    purpose === "WORK"
+      ? { image: byId.get(operationImageId ?? "") ?? null, userData: userData.get(operationId) ?? null }
+      : NOTHING_INSTALLED;
+}
+
+/** Takes up a claimed run. `reads`: undefined if the run has ended. */
+export async function claimRun(
+  parts: ClaimParts,
+  ledger: Ledger,
+  { fence }: Claim,
+  reads: ClaimReads | undefined,
+): Promise<RunDirective> {
+  const { run } = ledger;
+  if (!reads || !isClaimedBy({ fence }, run)) return RELEASE;
+  // What made it due was withdrawn since: its start, or the end of its wait.
+  if (run.owner === null && !run.isDue) {
+    ledger.changeRun({});
+    return RELEASE;
+  }
+  // It was woken by an interrupt that was withdrawn since.
+  if (run.state === "HOLDING" && interruptOf(run, run.operationInterrupt) === null) {
+    ledger.changeRun({ dueAt: null });
+    return RELEASE;
+  }
+  const { node, plan, attempt, installed } = reads;
+  ledger.changeRun({
+    owner: parts.replica,
+    dueAt: null,
+    state: "RUNNING",
+    startedAt: run.startedAt ?? ledger.now,
+    wakeAt: null,
+    waitReason: null,
+    waitingSince: null,
+    waitFor: null,
+  });
+  const opened = await openInTime(parts, ledger, reads);
+  ledger.afterCommit(() =>
+    parts.observer.runClaimed(
+      { operationId: run.operationId, runId: run.id, node: node.name, purpose: run.purpose },
+      { first: run.startedAt === null, takenOver: attempt?.state === "RUNNING" },
+    ),
+  );
+  const machine = "problem" in opened ? unusableMachine(node) : opened;
+  const claimed: ClaimedRun = { run, fence, plan, node, leg: run.leg, position: run.position, machine, installed };
+  const context = openContext(parts, ledger, claimed);
+  if ("problem" in opened)
+    return failRun(context, attempt ?? null, {
+      code: "UNSUPPORTED_BY_DRIVER",
+      reason: `Node ${node.name}: ${opened.problem}`,
+      retryable: false,
+    });
+  return continueRun(parts, context, attempt);
+}
+
+/** Continues where the run was parked, released or lost. */
+async function continueRun(
+  parts: ClaimParts,
+  run: RunContext,
+  attempt: TimedAttempt | undefined,
+): Promise<RunDirective> {
+  const { claimed, interrupt } = run;
+  const { plan, position } = claimed;
+  const step = plan.steps[position];
+  // Its failure was stored, and the process died before it had cleaned up the machine.
+  if (claimed.run.interruptFailure !== null)
+    return recoverAbort(run, attempt && attempt.state !== "SUCCEEDED" ? attempt : null);
+  if (!step || !attempt) return passBoundary(run, position);
+  const context = { ...run, step, attempt };
+  switch (attempt.state) {
+    case "RUNNING":
+      return recoverStep(parts, context);
+    case "WAITING":
+      return wakeStep(context);
+    case "FAILED": {
+      if (interrupt === "ABORT") return recoverAbort(run, attempt);
+      if (interrupt !== "STOP") return beginStep(run, position, attempt.number + 1);
+      const unknown = { code: "BACKEND_FAILED", reason: "The step failed.", retryable: true } as const;
+      return giveUpStep(context, attempt.failure ?? toFailure(claimed, step, unknown));
+    }
+    default:
+      return passBoundary(run, nextPosition(plan, position + 1));
+  }
+}
+
+type TimedContext = StepContext & { readonly attempt: TimedAttempt };
+
+/** Continues a step that was parked. */
+async function wakeStep(context: TimedContext): Promise<RunDirective> {
+  const { ledger, claimed, step, attempt, interrupt } = context;
+  if (isCancelledBy(interrupt, step, claimed.run)) return recoverAbort(context, attempt);
+  if (interrupt === "STOP" && (isHold(step) || isReservedWait(step))) {
+    ledger.changeAttempt(attempt, { state: "ABORTED", finishedAt: ledger.now });
+    return passBoundary(context, claimed.position);
+  }
+  const stoodFrom = await standsStillFrom(context);
+  if (stoodFrom !== null) return wakeInMaintenance(context, stoodFrom);
+  resume(context);
+  if (attempt.expired && attempt.callback === null && isWokenByDeadline(claimed.run, attempt))
+    return failStep(context, {
+      code: "TIMEOUT",
+      reason: `it did not end within ${step.timeoutSeconds} s`,
+      retryable: true,
+    });
+  return enterAgain(context);
+}
+
+/** Since when the timeout of a parked step has stood still; null if its node is not in maintenance. */
+async function standsStillFrom(context: TimedContext): Promise<Date | null> {
+  const since = await maintenanceSince(context);
+  const { waitingSince } = context.claimed.run;
+  return since === null || waitingSince === null ? since : new Date(Math.max(since.getTime(), waitingSince.getTime()));
+}
+
+/** How often a run whose timeout stands still is looked at. The end of maintenance wakes it in time. */
+const MAINTENANCE_LOOK_SECONDS = 60;
+
+/** Continues a parked step of a node in maintenance, except that its time is never over. */
+function wakeInMaintenance(context: TimedContext, stoodFrom: Date): RunDirective {
+  const { ledger, claimed, attempt } = context;
+  const { run } = claimed;
+  const deadlineAt = new Date(attempt.deadlineAt.getTime() + ledger.now.getTime() - stoodFrom.getTime());
+  ledger.changeAttempt(attempt, { deadlineAt });
+  const staysParked = run.waitReason === "CALLBACK" || (run.waitReason === "TIME" && isWokenByDeadline(run, attempt));
+  if (staysParked && attempt.callback === null) {
+    const left = Math.max(0, ((run.wakeAt ?? ledger.now).getTime() - stoodFrom.getTime()) / 1000);
+    const dueAt = new Date(ledger.now.getTime() + Math.max(left, MAINTENANCE_LOOK_SECONDS) * 1000);
+    ledger.changeRun({ ...parked(ledger, run.waitReason ?? "TIME", left), dueAt });
+    return RELEASE;
+  }
+  resume(context);
+  return enterAgain({ ...context, attempt: { ...attempt, deadlineAt, expired: deadlineAt <= ledger.now } });
+}
+
+/** Continues a step whose process died in it. */
+async function recoverStep(parts: ClaimParts, context: TimedContext): Promise<RunDirective> {
+  const { ledger, claimed, step, attempt, interrupt } = context;
+  const wasNeverEntered = parts.wasNeverEntered(claimed.run, attempt);
+  const isLost = !wasNeverEntered && !step.idempotent && attempt.memo === null && attempt.part === "RUN";
+  if (attempt.part === "ABORT") return recoverAbort(context, attempt);
+  // After a takeover too, an abort waits for the end of a step that must not be interrupted, or that has left a memo
+  // because its machine may still work. One that ends at its boundary was cut by the death of its process.
+  const wasCut = step.interruptible === "AT_BOUNDARY" && attempt.memo === null && !isLost && !mustNotBeCut(step);
+  if (isCancelledBy(interrupt, step, claimed.run) || (interrupt === "ABORT" && wasCut)) {
+    ledger.changeAttempt(attempt, { part: "ABORT", recoveries: 0 });
+    return beginAbort(claimed, attempt);
+  }
+  const again = { ...context, attempt: { ...attempt, expired: true } };
+  if (wasNeverEntered) return enterAgain(again);
+  if (isLost) {
+    const reason = `the process that ran it ended, and the step must not be run twice. Find out how far it came, then restart the operation`;
+    return failStep(context, { code: "INTERRUPTED", reason, retryable: true, retried: true });
+  }
+  const recoveries = recoveriesOf(claimed.run, attempt);
+  if (recoveries >= RECOVERIES_MAX) {
+    const reason = `the process that ran it ended ${recoveries} times during it. Find the cause in the logs of the service and of its system, such as a crash or a lack of memory, then restart the operation`;
+    ledger.changeAttempt(attempt, { recoveries: 0 });
+    return failStep(context, { code: "INTERRUPTED", reason, retryable: true, retried: true });
+  }
+  ledger.changeAttempt(attempt, { recoveries });
+  moveNode(context, "recover", {
+    reason: `the process that ran ${stepLabel(step)} ended; the step is entered again`,
+  });
+  return enterAgain(again);
+}
+
+/** A step, or the undoing of one, that ends three processes one after the other would end all that enter it. */
+const RECOVERIES_MAX = 3;
+
+/** A run that was parked, or released by a process that shut down or was paused, has no owner. */
+function recoveriesOf({ owner }: RunRow, { recoveries }: AttemptRow): number {
+  return owner === null ? recoveries : recoveries + 1;
+}
+
+/** Begins the abort clean-up, or ends it without calling the machine if too many processes have ended in it. */
+async function recoverAbort(context: RunContext, attempt: AttemptRow | null): Promise<RunDirective> {
+  const { ledger, claimed } = context;
+  const directive = beginAbort(claimed, attempt);
+  if (!attempt) return directive;
+  const recoveries = recoveriesOf(claimed.run, attempt);
+  ledger.changeAttempt(attempt, { recoveries });
+  if (recoveries < RECOVERIES_MAX) return directive;
+  const step = stepLabel(claimed.plan.steps[attempt.step]);
+  const tearDownError = `${step} could not be undone: the process that undid it ended ${recoveries} times`;
+  const held = { ...context, claimed: { ...claimed, run: { ...claimed.run, owner: context.environment.replica } } };
+  const left = { ...UNKNOWN_CONDITION, mayBeWorking: isLeftAlone(directive), tearDownError };
+  return settleAbort(held, directive, { left, mayCutPower: false });
+}
+
+/**
+ * A driver's settings schema runs in this process and may take any time. Other runs in the transaction wait only
+ * briefly.
+ */
+const OPEN_MS = { shared: 500, own: 10_000 } as const;
+
+async function openInTime(
+  parts: ClaimParts,
+  ledger: Ledger,
+  { node, secrets }: ClaimReads,
+): ReturnType<typeof openMachine> {
+  const ms = ledger.hasOwnTransaction ? OPEN_MS.own : OPEN_MS.shared;
+  const opened = await withinTime(ms, openMachine(parts.registry, node, secrets, parts.observer), null);
+  if (opened !== null) return opened;
+  if (!ledger.hasOwnTransaction) throw new NeedsOwnTransactionError();
+  return { problem: `its drivers did not finish checking its settings within ${ms / 1000} s.` };
+}
+
+/** Stands for a machine that could not be opened; it is never called. */
+function unusableMachine(node: NodeRow): Machine {
+  return {
+    node,
+    composition: { giver: () => null, givers: () => [], inspect: null, drivers: [] },
+    redactor: { text: (text) => text, json: (json) => json },
+    circuits: new Circuits(),
+    settingsOf: () => undefined,
+  };
+}
+
+/** False if the step was due before its deadline, and only the lack of a worker made it late. */
+function isWokenByDeadline(run: RunRow, attempt: AttemptRow): boolean {
+  return run.wakeAt === null || run.wakeAt.getTime() >= attempt.deadlineAt.getTime() - DEADLINE_TOLERANCE_MS;
+}

@@ -1,0 +1,243 @@
+/**
+ * The unit of work of one run at one boundary. The holder of the run notes its changes here, and when the changes of
+ * all runs that share the transaction have run, their ledgers are stored together: one statement a table, however many
+ * runs there are. A ledger whose change failed is dropped and leaves nothing behind.
+ *
+ * Statements of the same transaction do not see what is noted until it is stored. What must come after it is passed to
+ * `afterwards`.
+ */
+import { next } from "../../../lifecycle/machine.ts";
+import type { NodeEvent, NodeState } from "../../../lifecycle/node-states.ts";
+import type { FinalRunState } from "../../../lifecycle/operation-states.ts";
+import type { Failure } from "../../../store/records.ts";
+import { beginAttempts, changeClaimedAttempts } from "../../../store/runs/attempts.ts";
+import type { AttemptRow, ClaimedAttemptChange } from "../../../store/runs/attempts.ts";
+import { insertInventories } from "../../../store/nodes/nodes.ts";
+import type { ClaimedNodeChange } from "../../../store/nodes/nodes.ts";
+import { operationsBegin } from "../../../store/operations/operations.ts";
+import { ENDED, changeClaimedRuns } from "../../../store/runs/runs.ts";
+import type { LockedRun } from "../../../store/runs/run-locks.ts";
+import type { ClaimedRunChange } from "../../../store/runs/runs.ts";
+import { appendLines } from "../../../store/runs/step-log.ts";
+import type { StepLogRow } from "../../../store/runs/step-log.ts";
+import { applyRunEnds } from "../../scheduling/finish-run.ts";
+import type { FinishParts } from "../../scheduling/finish-run.ts";
+import { changeNodes } from "../../transaction.ts";
+import type { Hop, Transaction } from "../../transaction.ts";
+import { wakeStopped } from "../../scheduling/waiting-runs.ts";
+
+/** The share of one run in a transaction that holds its lock. */
+export interface Ledger {
+  readonly transaction: Transaction;
+  /** As it was locked. */
+  readonly run: LockedRun;
+  /** When the transaction began, by the database's clock. */
+  readonly now: Date;
+  /** True if no other run shares the transaction: only then may a change take long or lock other runs. */
+  readonly hasOwnTransaction: boolean;
+  /** An empty change raises the run's revision, so that watchers look at it again. */
+  changeRun(change: ClaimedRunChange): void;
+  beginAttempt(attempt: AttemptRow): void;
+  changeAttempt(attempt: Pick<AttemptRow, "runId" | "step" | "number">, change: ClaimedAttemptChange): void;
+  /** Moves the node, which is in `from`, along an edge. Returns its new state; throws if the table has no such edge. */
+  moveNode(
+    from: NodeState,
+    event: NodeEvent,
+    why: Omit<NonNullable<Hop["why"]>, "event">,
+    change: Omit<ClaimedNodeChange, "state">,
+  ): NodeState;
+  /** Changes the node without moving it. */
+  changeNode(state: NodeState, change: Omit<ClaimedNodeChange, "state">): void;
+  addInventory(row: NewInventory): void;
+  addLines(rows: readonly StepLogRow[]): void;
+  /** Ends the run, which may end, undo or stop other runs of its operation. */
+  endRun(state: FinalRunState, change?: { readonly failure?: Failure; readonly leftAs?: LockedRun["leftAs"] }): void;
+  /** The run is parked where a stop ends it: wakes it if a stop has been requested in the meantime. */
+  wakeIfStopped(): void;
+  /** Runs when everything is stored, before the commit. */
+  afterwards(effect: () => Promise<void>): void;
+  /** Runs after the commit. */
+  afterCommit(effect: () => void): void;
+}
+
+type NewInventory = Parameters<typeof insertInventories>[1][number];
+
+interface Notes {
+  run: ClaimedRunChange | null;
+  readonly begun: AttemptRow[];
+  readonly attempts: Map<string, Pick<AttemptRow, "runId" | "step" | "number"> & { change: ClaimedAttemptChange }>;
+  readonly hops: Hop[];
+  readonly inventories: NewInventory[];
+  readonly lines: StepLogRow[];
+  wakesIfStopped: boolean;
+  end: { readonly state: FinalRunState; readonly failure: Failure | null } | null;
+  readonly afterwards: (() => Promise<void>)[];
+  readonly afterCommit: (() => void)[];
+}
+
+/** Thrown to run the change again in a transaction of its own. */
+export class NeedsOwnTransactionError extends Error {}
+
+/** A ledger with its notes. */
+export class OpenLedger implements Ledger {
+  readonly transaction: Transaction;
+  readonly run: LockedRun;
+  readonly hasOwnTransaction: boolean;
+  readonly notes: Notes = {
+    run: null,
+    begun: [],
+    attempts: new Map(),
+    hops: [],
+    inventories: [],
+    lines: [],
+    wakesIfStopped: false,
+    end: null,
+    afterwards: [],
+    afterCommit: [],
+  };
+
+  constructor(transaction: Transaction, run: LockedRun, hasOwnTransaction: boolean) {
+    this.transaction = transaction;
+    this.run = run;
+    this.hasOwnTransaction = hasOwnTransaction;
+  }
+
+  get now(): Date {
+    return this.run.lockedAt;
+  }
+
+  changeRun(change: ClaimedRunChange): void {
+    this.notes.run = { ...this.notes.run, ...change };
+  }
+
+  beginAttempt(attempt: AttemptRow): void {
+    this.notes.begun.push(attempt);
+  }
+
+  changeAttempt({ runId, step, number }: Parameters<Ledger["changeAttempt"]>[0], change: ClaimedAttemptChange): void {
+    const { attempts } = this.notes;
+    const key = `${step}:${number}`;
+    attempts.set(key, { runId, step, number, change: { ...attempts.get(key)?.change, ...change } });
+  }
+
+  moveNode(
+    from: NodeState,
+    event: NodeEvent,
+    why: Omit<NonNullable<Hop["why"]>, "event">,
+    change: Omit<ClaimedNodeChange, "state">,
+  ): NodeState {
+    const to = next(from, event);
+    this.#addHop(from, { ...why, event }, { ...change, state: to });
+    return to;
+  }
+
+  changeNode(state: NodeState, change: Omit<ClaimedNodeChange, "state">): void {
+    this.#addHop(state, null, change);
+  }
+
+  /** A change that does not move the node is merged with the hop before it, and a move with the change before it. */
+  #addHop(from: NodeState, why: Hop["why"], change: ClaimedNodeChange): void {
+    const { hops } = this.notes;
+    const last = hops.at(-1);
+    if (last && (why === null || last.why === null))
+      hops[hops.length - 1] = { ...last, why: last.why ?? why, change: { ...last.change, ...change } };
+    else hops.push({ nodeId: this.run.nodeId, from, why, change });
+  }
+
+  addInventory(row: NewInventory): void {
+    this.notes.inventories.push(row);
+  }
+
+  addLines(rows: readonly StepLogRow[]): void {
+    this.notes.lines.push(...rows);
+  }
+
+  endRun(
+    state: FinalRunState,
+    change: { readonly failure?: Failure; readonly leftAs?: LockedRun["leftAs"] } = {},
+  ): void {
+    // Other runs of the operation may have to be undone, stopped or cleaned up.
+    if (state !== "SUCCEEDED" && !this.hasOwnTransaction) throw new NeedsOwnTransactionError();
+    const { notes, run, now } = this;
+    notes.run = {
+      ...notes.run,
+      ...change,
+      ...ENDED,
+      state,
+      finishedAt: now,
+      fence: (notes.run?.fence ?? run.fence) + 1,
+    };
+    notes.end = { state, failure: change.failure ?? null };
+  }
+
+  wakeIfStopped(): void {
+    this.notes.wakesIfStopped = true;
+  }
+
+  afterwards(effect: () => Promise<void>): void {
+    this.notes.afterwards.push(effect);
+  }
+
+  afterCommit(effect: () => void): void {
+    this.notes.afterCommit.push(effect);
+  }
+}
+
+export interface StoreParts extends FinishParts {
+  /** Called after the commit with the time after which a parked run is due. */
+  readonly dueIn: (seconds: number) => void;
+}
+
+/** Stores the ledgers of one transaction. */
+export async function storeLedgers(
+  transaction: Transaction,
+  parts: StoreParts,
+  ledgers: readonly OpenLedger[],
+): Promise<void> {
+  const { tx } = transaction;
+  const notes = ledgers.map((ledger) => ledger.notes);
+  for (const { afterCommit } of notes) for (const effect of afterCommit) transaction.afterCommit(effect);
+  for (const { now, notes: note } of ledgers) {
+    const { dueAt } = note.run ?? {};
+    if (dueAt) transaction.afterCommit(() => parts.dueIn((dueAt.getTime() - now.getTime()) / 1000));
+  }
+  const runChanges = ledgers.flatMap(({ run, notes: { run: change } }) => (change ? [{ id: run.id, change }] : []));
+  const begunOperations = ledgers.flatMap(({ run, notes: { run: change } }) =>
+    run.operationState === "QUEUED" && change?.startedAt ? [run.operationId] : [],
+  );
+  // Pipelined: all are sent before the first answer. They are awaited together, because no statement may be sent after
+  // the first error is thrown.
+  const stored = await Promise.allSettled([
+    ...changeNodes(
+      transaction,
+      notes.map(({ hops }) => hops),
+    ),
+    beginAttempts(
+      tx,
+      notes.flatMap(({ begun }) => begun),
+    ),
+    changeClaimedAttempts(
+      tx,
+      notes.flatMap(({ attempts }) => [...attempts.values()]),
+    ),
+    insertInventories(
+      tx,
+      notes.flatMap(({ inventories }) => inventories),
+    ),
+    appendLines(
+      tx,
+      notes.flatMap(({ lines }) => lines),
+    ),
+    changeClaimedRuns(tx, runChanges),
+    operationsBegin(tx, [...new Set(begunOperations)]),
+  ]);
+  const failed = stored.find((answer) => answer.status === "rejected");
+  if (failed) throw failed.reason;
+  const ends = ledgers.flatMap(({ run, notes: { run: change, end } }) =>
+    end ? [{ run: { ...run, errors: change?.errors ?? run.errors }, ...end }] : [],
+  );
+  await applyRunEnds(transaction, parts, ends);
+  const stoppable = ledgers.flatMap(({ run, notes: { wakesIfStopped } }) => (wakesIfStopped ? [run] : []));
+  await wakeStopped(transaction, stoppable);
+  for (const { afterwards } of notes) for (const effect of afterwards) await effect();
+}

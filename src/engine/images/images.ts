@@ -1,0 +1,274 @@
+/**
+ * Images of operating systems. The content of an image never changes, because its checksum identifies it; another
+ * content is another image. User data is a secret: it is stored apart, and nothing returns it.
+ */
+import { randomUUID } from "node:crypto";
+import { RefusalError } from "../../errors.ts";
+import type { Refusal } from "../../errors.ts";
+import type { ChecksumAlgorithm, Architecture, ImageFormat } from "../../lifecycle/images.ts";
+import type { BootModeName } from "../../lifecycle/verbs.ts";
+import { isStorable } from "../../runtime/json-values.ts";
+import { isUuid } from "../../runtime/uuid.ts";
+import {
+  imageUserData,
+  imagesByNames,
+  insertImages,
+  lockImageFiles,
+  lockImages,
+  putImageUserData,
+  updateImage as changeImage,
+} from "../../store/images.ts";
+import type { ImageRef, ImageRow } from "../../store/images.ts";
+import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
+import type { EngineContext } from "../context.ts";
+import { changedFields } from "../input/changed-fields.ts";
+import { IMAGES_MAX, checksumFlaws, imageUrlFlaws, sizesFlaws, userDataBytes, userDataFlaws } from "./image-rules.ts";
+import { labelFlaws, nameFlaw } from "../input/name-rules.ts";
+import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
+import type { Caller, Transaction } from "../transaction.ts";
+import { imageFileBytes, imageFileName } from "./image-files.ts";
+
+export interface NewImage {
+  readonly name: string;
+  readonly description?: string | undefined;
+  /** Absent: the file is in the image folder of the service, named by its checksum. */
+  readonly url?: string | undefined;
+  readonly format: ImageFormat;
+  readonly sizeBytes: number;
+  readonly diskBytes?: number | undefined;
+  readonly checksum: { readonly algorithm: ChecksumAlgorithm; readonly value: string };
+  readonly architecture: Architecture;
+  readonly bootMode: BootModeName | null;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly userData?: string | undefined;
+  readonly callsHome?: boolean | undefined;
+}
+
+/** A change of one image. An absent member stays. */
+export interface ImageChange {
+  readonly ifRevision?: number | undefined;
+  readonly name?: string | undefined;
+  /** Null removes it. */
+  readonly description?: string | null | undefined;
+  readonly url?: string | undefined;
+  /** Null: unknown. */
+  readonly diskBytes?: number | null | undefined;
+  readonly architecture?: Architecture | undefined;
+  readonly bootMode?: BootModeName | null | undefined;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  /** Null removes it. */
+  readonly userData?: string | null | undefined;
+  readonly callsHome?: boolean | undefined;
+}
+
+export interface ImagesEdited {
+  readonly imageIds: readonly string[];
+  readonly refusals: readonly Refusal[];
+}
+
+// ---- register
+
+export async function registerImages(
+  context: EngineContext,
+  caller: Caller,
+  given: readonly NewImage[],
+): Promise<ImagesEdited> {
+  const flaws = [...countFlaws(given), ...given.flatMap(newImageFlaws), ...repeatedNames(given)];
+  try {
+    return await context.transact(async (transaction) => {
+      if (given.some(({ url }) => url === undefined)) await lockImageFiles(transaction.tx);
+      const conflicts = [...(await takenNames(transaction, given)), ...(await missingFiles(context, given))];
+      const refusals = [...flaws, ...conflicts].toSorted((a, b) => positionOf(a) - positionOf(b));
+      if (refusals.length > 0) return { imageIds: [], refusals };
+      const rows = given.map(rowOf);
+      await insertImages(transaction.tx, rows);
+      for (const [index, { userData }] of given.entries())
+        if (userData !== undefined) await putImageUserData(transaction.tx, rows[index]?.id ?? "", userData);
+      return { imageIds: rows.map(({ id }) => id), refusals: [] };
+    });
+  } catch (error) {
+    // Another request took one of the names between the check and the insert.
+    if (violatedConstraint(error)?.startsWith("images_name")) return registerImages(context, caller, given);
+    throw error;
+  }
+}
+
+function rowOf(image: NewImage) {
+  const { name, description, url, format, sizeBytes, diskBytes, checksum, architecture, bootMode } = image;
+  return {
+    id: randomUUID(),
+    name,
+    description: description ?? null,
+    url: url ?? null,
+    format,
+    sizeBytes,
+    diskBytes: format === "RAW" ? sizeBytes : (diskBytes ?? null),
+    checksumAlgorithm: checksum.algorithm,
+    checksum: checksum.value.toLowerCase(),
+    architecture,
+    bootMode,
+    labels: image.labels ?? {},
+    callsHome: image.callsHome ?? true,
+    userDataBytes: image.userData === undefined ? null : userDataBytes(image.userData),
+  };
+}
+
+function countFlaws(given: readonly NewImage[]): Refusal[] {
+  if (given.length > 0 && given.length <= IMAGES_MAX) return [];
+  const message =
+    given.length === 0
+      ? "An empty list registers nothing; give at least one image."
+      : `A request registers at most ${IMAGES_MAX} images; this one has ${given.length}.`;
+  return [{ code: "INVALID_INPUT", message, path: ["input", "images"] }];
+}
+
+function newImageFlaws(image: NewImage, index: number): Refusal[] {
+  const path = ["input", "images", String(index)];
+  const { algorithm, value } = image.checksum;
+  return [
+    ...nameFlaw(image.name, [...path, "name"]),
+    ...textFlaws("description", image.description, DESCRIPTION_LENGTH_MAX, path),
+    ...(image.url === undefined ? [] : imageUrlFlaws(image.url, [...path, "url"])),
+    ...sizesFlaws(image, path),
+    ...checksumFlaws(algorithm, value, [...path, "checksum"]),
+    ...labelFlaws(image.labels, path),
+    ...userDataFlaws(image.userData, [...path, "userData"]),
+  ];
+}
+
+function repeatedNames(given: readonly NewImage[]): Refusal[] {
+  return given.flatMap(({ name }, index): Refusal[] => {
+    if (given.findIndex((other) => other.name === name) === index) return [];
+    const path = ["input", "images", String(index), "name"];
+    return [{ code: "INVALID_INPUT", message: `The name ${name} is given twice.`, path }];
+  });
+}
+
+async function takenNames({ tx }: Transaction, given: readonly NewImage[]): Promise<Refusal[]> {
+  const taken = await imagesByNames(tx, given.map(({ name }) => name).filter(isStorable));
+  return taken.map(({ name }) => ({
+    code: "INVALID_INPUT",
+    message: `An image ${name} exists already.`,
+    path: ["input", "images", String(given.findIndex((image) => image.name === name)), "name"],
+  }));
+}
+
+/** The refusals of images whose files the folder of the service lacks, or has with another size. */
+async function missingFiles({ imageFolder }: EngineContext, given: readonly NewImage[]): Promise<Refusal[]> {
+  const found = await Promise.all(
+    given.map(async ({ url, sizeBytes, checksum }, index): Promise<Refusal[]> => {
+      const { algorithm, value } = checksum;
+      if (url !== undefined || checksumFlaws(algorithm, value, []).length > 0) return [];
+      const path = ["input", "images", String(index), "url"];
+      const refuse = (message: string): Refusal[] => [{ code: "INVALID_INPUT", message, path }];
+      if (imageFolder === null) return refuse("This service stores no images. Give the url of the file.");
+      const file = { checksumAlgorithm: algorithm, checksum: value.toLowerCase() };
+      const bytes = await imageFileBytes(imageFolder, file);
+      if (bytes === sizeBytes) return [];
+      const what = bytes === null ? "is not there" : `has ${bytes} bytes, not ${sizeBytes}`;
+      return refuse(
+        `The file ${imageFileName(file)} ${what} in the image folder of the service. Copy it there with \`ostler image add --store\`, or give the url of the file.`,
+      );
+    }),
+  );
+  return found.flat();
+}
+
+/** Position in the request of the image that a refusal is about. */
+function positionOf({ path }: Refusal): number {
+  return Number(path?.[2] ?? 0);
+}
+
+// ---- update
+
+/** Operations that were accepted keep the user data that they had then, and install from the new address. */
+export async function updateImage(
+  context: EngineContext,
+  _caller: Caller,
+  { image: ref, change }: { readonly image: ImageRef; readonly change: ImageChange },
+): Promise<ImagesEdited> {
+  const flaws = changeFlaws(change);
+  if (flaws.length > 0) return { imageIds: [], refusals: flaws };
+  try {
+    return await context.transact(async (transaction) => {
+      const image = await lockKnown(transaction, ref, change.ifRevision);
+      const conflicts = conflictsOf(image, change);
+      if (conflicts.length > 0) throw new RefusalError(conflicts);
+      await applyChange(transaction, image, change);
+      return { imageIds: [image.id], refusals: [] };
+    });
+  } catch (error) {
+    if (error instanceof RefusalError) return { imageIds: [], refusals: error.refusals };
+    if (violatedConstraint(error)?.startsWith("images_name"))
+      return {
+        imageIds: [],
+        refusals: [
+          { code: "INVALID_INPUT", message: `An image ${change.name} exists already.`, path: ["input", "name"] },
+        ],
+      };
+    throw error;
+  }
+}
+
+function changeFlaws({ name, description, url, labels, userData }: ImageChange): Refusal[] {
+  return [
+    ...(name === undefined ? [] : nameFlaw(name, ["input", "name"])),
+    ...textFlaws("description", description, DESCRIPTION_LENGTH_MAX),
+    ...(url === undefined ? [] : imageUrlFlaws(url, ["input", "url"])),
+    ...labelFlaws(labels, ["input"]),
+    ...userDataFlaws(userData, ["input", "userData"]),
+  ];
+}
+
+/** The flaws of a change that depend on the image. */
+function conflictsOf({ name, url, format, sizeBytes }: ImageRow, change: ImageChange): Refusal[] {
+  const stored: Refusal[] =
+    url === null && change.url !== undefined
+      ? [
+          {
+            code: "INVALID_INPUT",
+            message: `The service stores the file of image ${name}, so the image has no url. Register another image for another address.`,
+            path: ["input", "url"],
+          },
+        ]
+      : [];
+  return [...stored, ...sizesFlaws({ format, sizeBytes, diskBytes: change.diskBytes }, ["input"])];
+}
+
+async function applyChange({ tx }: Transaction, image: ImageRow, change: ImageChange): Promise<void> {
+  const { name, description, url, diskBytes, architecture, bootMode, labels, callsHome, userData } = change;
+  const changed = changedFields<ImageRow>(image, {
+    ...(name !== undefined && { name }),
+    ...(description !== undefined && { description }),
+    ...(url !== undefined && { url }),
+    ...(diskBytes !== undefined && image.format !== "RAW" && { diskBytes }),
+    ...(architecture && { architecture }),
+    ...(bootMode !== undefined && { bootMode }),
+    ...(labels && { labels }),
+    ...(callsHome !== undefined && { callsHome }),
+    ...(userData !== undefined && { userDataBytes: userData === null ? null : userDataBytes(userData) }),
+  });
+  const hasNewUserData = userData !== undefined && userData !== (await imageUserData(tx, image.id));
+  if (hasNewUserData) await putImageUserData(tx, image.id, userData);
+  if (changed || hasNewUserData) await changeImage(tx, image.id, changed ?? {});
+}
+
+async function lockKnown({ tx }: Transaction, ref: ImageRef, ifRevision: number | undefined): Promise<ImageRow> {
+  const id = "id" in ref ? ref.id : (await imagesByNames(tx, [ref.name]))[0]?.id;
+  const [image] = id !== undefined && isUuid(id) ? await lockImages(tx, [id], "CHANGE") : [];
+  if (!image) throw new RefusalError([unknownImages([ref], ["input", "image"])]);
+  if (ifRevision === undefined || ifRevision === image.revision) return image;
+  throw new RefusalError([
+    {
+      code: "STALE_REVISION",
+      message: `Image ${image.name} is at revision ${image.revision}, not ${ifRevision}. Read it again and repeat the change.`,
+      path: ["input", "ifRevision"],
+    },
+  ]);
+}
+
+export function unknownImages(refs: readonly ImageRef[], path: readonly string[]): Refusal {
+  const missing = refs.map((ref) => ("id" in ref ? ref.id : ref.name));
+  const message = `There is no image ${missing.join(", ")}. The query \`images\` lists all of them.`;
+  return { code: "NOT_FOUND", message, missing, path };
+}

@@ -1,0 +1,102 @@
+/**
+ * Changes of clusters: what of the log belongs to a cluster, and whether it matched a filter before. The state and the
+ * counts of a cluster follow from its nodes and their work.
+ */
+import { CLUSTER_CHANGE_COLUMNS } from "../../store/log/change-fields.ts";
+import type { ClusterChangeField } from "../../store/log/change-fields.ts";
+import type { ChangeRow } from "../../store/log/changes.ts";
+import type { ChangeMerge } from "../../store/log/merged-changes.ts";
+import { clusterTest } from "../../store/nodes/cluster-filter.ts";
+import type { ClusterFilter } from "../../store/nodes/cluster-filter.ts";
+import { busyClusters, clustersByIds, clustersOfNodes, clusterVersionsAfterName } from "../../store/nodes/clusters.ts";
+import type { ClusterRow } from "../../store/nodes/clusters.ts";
+import type { Reader } from "../../store/postgres/database.ts";
+import type { ObjectChange, View } from "../change-items.ts";
+import type { SnapshotContent } from "../log/snapshots.ts";
+
+export interface KnownCluster {
+  readonly row: ClusterRow;
+}
+
+/** The clusters of these ids that exist. */
+export async function knownClusters(
+  reader: Reader,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, KnownCluster>> {
+  return new Map((await clustersByIds(reader, ids)).map((row) => [row.id, { row }]));
+}
+
+/** A snapshot of matching clusters, by name. */
+export function clusterSnapshot(filter: ClusterFilter | undefined): SnapshotContent<ClusterRow> {
+  return {
+    key: `clusters ${JSON.stringify(filter ?? {})}`,
+    versions: (reader, after, limit) => clusterVersionsAfterName(reader, filter, after?.name ?? null, limit),
+    byIds: clustersByIds,
+  };
+}
+
+type Change = ObjectChange<ClusterChangeField>;
+
+const FIELDS = Object.keys(CLUSTER_CHANGE_COLUMNS) as ClusterChangeField[];
+/** Every change of a cluster raises its revision; its nodes show whether its members changed. */
+const OWN_FIELDS = ["NAME", "SETTINGS"] as const satisfies readonly ClusterChangeField[];
+
+/** Of a node before a change, its cluster is visible; of a cluster, its name. */
+export const MERGE_OF_CLUSTERS: ChangeMerge = { by: "NODE", before: [["clusterId"], ["name"]] };
+
+/** The changes as changes of clusters. */
+export async function changesOfClusters(reader: Reader, rows: readonly ChangeRow[]): Promise<readonly Change[]> {
+  const ofNodes = rows.flatMap((row) => nodeOf(row) ?? []);
+  const ofOperations = rows.flatMap(({ subject, subjectId, fields }) =>
+    subject === "OPERATION" && fields.includes("INTERRUPT") ? subjectId : [],
+  );
+  const [present, busy] = await Promise.all([
+    clustersOfNodes(reader, [...new Set(ofNodes)]),
+    busyClusters(reader, [...new Set(ofOperations)]),
+  ]);
+  return rows.flatMap((row): readonly Change[] => {
+    const { subject, subjectId, fields } = row;
+    if (subject === "CLUSTER")
+      return [{ id: subjectId, row, fields: OWN_FIELDS.filter((field) => fields.includes(field)) }];
+    if (subject === "OPERATION")
+      return fields.includes("INTERRUPT")
+        ? (busy.get(subjectId) ?? []).map((id) => ({ id, row, fields: ["STATE"] }))
+        : [];
+    const nodeId = nodeOf(row);
+    return nodeId === null ? [] : throughNode(row, present.get(nodeId) ?? null);
+  });
+}
+
+/** The node whose change may be visible in its cluster. */
+function nodeOf({ subject, subjectId, nodeId, event, fields }: ChangeRow): string | null {
+  const has = (...some: readonly string[]) => event !== "CHANGED" || fields.some((field) => some.includes(field));
+  if (subject === "NODE") return has("STATE", "STAGE", "CLUSTER") ? subjectId : null;
+  return subject === "RUN" && has("STATE", "INTERRUPT") ? nodeId : null;
+}
+
+/** A change of a node, or of its run, as a change of its cluster before and of the one that it is in now. */
+function throughNode(row: ChangeRow, present: string | null): readonly Change[] {
+  const { subject, event, before, fields } = row;
+  const earlier = before !== null && "clusterId" in before ? before.clusterId : null;
+  const isMove = subject === "NODE" && (event !== "CHANGED" || fields.includes("CLUSTER"));
+  // A new name of a cluster is also recorded as a change of its nodes.
+  const isRename = isMove && event === "CHANGED" && !fields.includes("STATE") && earlier === present;
+  if (isRename) return [];
+  const visible: readonly ClusterChangeField[] = isMove ? ["MEMBERS", "STATE"] : ["STATE"];
+  return [...new Set([earlier, present])].flatMap((id) => (id === null ? [] : { id, row, fields: visible }));
+}
+
+export function viewOfClusters(filter: ClusterFilter | undefined): View<KnownCluster, ClusterChangeField> {
+  const test = clusterTest(filter);
+  return {
+    fields: FIELDS,
+    matches: ({ row }) => test(row),
+    before({ id, fields, row: { subject, before } }, known) {
+      if (subject !== "CLUSTER") return null;
+      if (before !== null && "name" in before) return { matched: test({ id, name: before.name }), name: before.name };
+      // The name before is not recorded.
+      return filter?.name && fields.includes("NAME") ? { matched: "MAYBE", name: known?.row.name ?? "" } : null;
+    },
+    begins: ({ row: { subject, event } }) => subject === "CLUSTER" && event === "CREATED",
+  };
+}

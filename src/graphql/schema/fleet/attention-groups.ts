@@ -1,0 +1,224 @@
+/** Groups of nodes with the same cause, each with an action that may help. */
+import { ATTENTION_KINDS, causeText, proposalFor, remedyOf } from "../../../lifecycle/attention.ts";
+import type { Proposal } from "../../../lifecycle/attention.ts";
+import { NODE_STATES } from "../../../lifecycle/node-states.ts";
+import type { AttentionGroup } from "../../../store/nodes/attention.ts";
+import type { OperationRow } from "../../../store/operations/operations.ts";
+import { builder, enumValues } from "../../base/builder.ts";
+import type { FieldArgs } from "../../base/builder.ts";
+import { badInput } from "../../base/connection.ts";
+import type { Context } from "../../base/context.ts";
+import { ErrorCodeEnum, NodeStateEnum } from "../../base/enums.ts";
+import { globalId } from "../../base/ids.ts";
+import { NodeRef, OperationRef } from "../../base/refs.ts";
+import { ActionEnum, mutationOf } from "../nodes/actions.ts";
+import type { Action } from "../nodes/actions.ts";
+import { inputForAll } from "./attention-filters.ts";
+import type { Input } from "./attention-filters.ts";
+import { actionVerdicts } from "../nodes/node-actions.ts";
+import type { NodeFilterShape } from "../selectors.ts";
+
+const GROUPS_MAX = 100;
+const NODES_MAX = 100;
+
+/** Arguments of a field that returns groups. */
+export function groupArgs(arg: FieldArgs) {
+  return {
+    first: arg.int({ required: true, defaultValue: 20, description: `Number of groups, 1 to ${GROUPS_MAX}.` }),
+    nodesMax: arg.int({
+      required: true,
+      defaultValue: 5,
+      description: `Number of nodes that a group names and its suggestion selects, 1 to ${NODES_MAX}.`,
+    }),
+  };
+}
+
+interface GroupLimits {
+  readonly first: number;
+  readonly nodesMax: number;
+}
+
+export function groupLimits({ first, nodesMax }: GroupLimits): GroupLimits {
+  if (first < 1 || first > GROUPS_MAX) throw badInput(`\`first\` is ${first}; use 1 to ${GROUPS_MAX}.`);
+  if (nodesMax < 1 || nodesMax > NODES_MAX) throw badInput(`\`nodesMax\` is ${nodesMax}; use 1 to ${NODES_MAX}.`);
+  return { first, nodesMax };
+}
+
+export const AttentionKindEnum = builder.enumType("AttentionKind", {
+  description: "Why nodes need a person. New values may be added.",
+  values: enumValues(ATTENTION_KINDS),
+});
+
+const ON_NODES: ReadonlySet<Action> = new Set(["MANAGE", "INSPECT", "CLEAN", "POWER", "CLEAR_MAINTENANCE"]);
+
+export interface Suggestion {
+  readonly action: Action;
+  readonly input: Input;
+}
+
+interface ShownSuggestion extends Suggestion {
+  readonly forAll: Input | null;
+}
+
+const SuggestionRef = builder.objectRef<ShownSuggestion>("AttentionSuggestion").implement({
+  description:
+    "Action that may help. It is checked on the oldest node of the group, except READ_POWER, ADVANCE_WAVES and RESUME_WAVES, which follow from the cause.",
+  fields: (t) => ({
+    action: t.expose("action", { type: ActionEnum, description: "Action to propose." }),
+    mutation: t.string({ description: "Mutation of the action.", resolve: ({ action }) => mutationOf(action) }),
+    input: t.expose("input", {
+      type: "JSON",
+      description: "The whole `input` of the mutation, for the nodes in `nodes` or the operation of the group.",
+    }),
+    inputForAll: t.expose("forAll", {
+      type: "JSON",
+      nullable: true,
+      description:
+        "The same for all nodes of the group, by a filter that includes the `filter` of the request; for a hold, by its operation. It also reaches nodes that match later, those of the same cause at another step, and for FAULT those with another fault. Null if no filter selects the nodes.",
+    }),
+  }),
+});
+
+async function suggestionFor(group: AttentionGroup, context: Context): Promise<Suggestion | null> {
+  const proposal = proposalFor(group);
+  if ("tried" in proposal) return accepted(group, proposal, context);
+  const { follows: action } = proposal;
+  if (action === "READ_POWER") return { action, input: { nodes: { ids: openIds(group) } } };
+  const { operationId } = group;
+  return operationId === null ? null : { action, input: { operationId: globalId("Operation", operationId) } };
+}
+
+function openIds({ nodeIds, openCount }: AttentionGroup): readonly string[] {
+  return nodeIds.slice(0, openCount).map((id) => globalId("Node", id));
+}
+
+/** The first action that the oldest open node accepts now, for all open nodes. */
+async function accepted(
+  group: AttentionGroup,
+  { tried, power }: Extract<Proposal, { readonly tried: unknown }>,
+  context: Context,
+): Promise<Suggestion | null> {
+  const [oldestId] = group.openCount > 0 ? group.nodeIds : [];
+  const oldest = oldestId === undefined ? null : await context.load.node.load(oldestId);
+  if (!oldest) return null;
+  const verdicts = await actionVerdicts(oldest, tried, context);
+  const action = verdicts.find(
+    ({ refusal, powerAction }) => refusal === null && (powerAction === null || powerAction === power),
+  )?.action;
+  if (action === undefined) return null;
+  const ids = openIds(group);
+  if (!ON_NODES.has(action)) return { action, input: { work: { ids } } };
+  return { action, input: { nodes: { ids }, ...(action === "POWER" && power && { action: power }) } };
+}
+
+/**
+ * The suggestion for the failed runs of one operation. A restart of a node continues its newest work that changes the
+ * state, so it is proposed only if that is of this operation.
+ */
+async function suggestionForRuns(
+  group: AttentionGroup,
+  { id, kind, options }: OperationRow,
+  context: Context,
+): Promise<Suggestion | null> {
+  if (kind === "POWER") return accepted(group, { tried: ["POWER"], power: options.powerAction ?? null }, context);
+  const [oldestId] = group.openCount > 0 ? group.nodeIds : [];
+  const newest = oldestId === undefined ? null : await context.load.newestWork.load(oldestId);
+  if (newest?.operationId !== id) return null;
+  return accepted(group, { tried: ATTENTION_KINDS.FAILED.actions, power: null }, context);
+}
+
+function withAll(
+  suggestion: Suggestion | null,
+  forAll: (suggestion: Suggestion) => Input | null,
+): ShownSuggestion | null {
+  return suggestion && { ...suggestion, forAll: forAll(suggestion) };
+}
+
+/** A group of nodes, or of the failed runs of the operation `runsOf`. */
+export interface ShownGroup extends AttentionGroup {
+  readonly runsOf?: OperationRow;
+  /** The filter of the request. */
+  readonly chosen?: NodeFilterShape | undefined;
+}
+
+export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup").implement({
+  description: "Nodes that need a person for the same cause, or that failed in an operation for the same cause.",
+  fields: (t) => ({
+    kind: t.expose("kind", { type: AttentionKindEnum, description: "Why." }),
+    state: t.field({
+      type: NodeStateEnum,
+      nullable: true,
+      description: "State of all of the nodes; null if the kind does not depend on it.",
+      resolve: ({ state }) => (state !== null && state in NODE_STATES ? state : null),
+    }),
+    code: t.expose("code", {
+      type: ErrorCodeEnum,
+      nullable: true,
+      description: "Code of the failure; null for other kinds.",
+    }),
+    step: t.exposeString("step", {
+      nullable: true,
+      description: "Step that failed, is running or has ended before a wait; null if none has.",
+    }),
+    driver: t.exposeString("driver", {
+      nullable: true,
+      description:
+        "Driver of the nodes, of a stuck step or a failed run that of the step; null if the kind does not depend on it.",
+    }),
+    detail: t.exposeString("detail", {
+      nullable: true,
+      description:
+        "Kind of the fault or of the conflict, the power that is wanted, the state of the waves, the reason of a wait, or CLEAN_UP for the clean-up runs of an operation; null otherwise.",
+    }),
+    cause: t.string({
+      description: "The cause, as a sentence for people.",
+      resolve: (group) => causeText(group, { ofRuns: group.runsOf !== undefined }),
+    }),
+    remedy: t.string({
+      description: "What to do, in general.",
+      resolve: remedyOf,
+    }),
+    message: t.exposeString("message", {
+      nullable: true,
+      description: "Text of the oldest: an error, a fault or a reason; null if there is none.",
+    }),
+    nodeCount: t.exposeInt("nodeCount", {
+      description: "Number of nodes, deleted ones included; of a discovery, number of addresses.",
+    }),
+    openCount: t.exposeInt("openCount", {
+      description:
+        "Number of nodes among them that no later work has reached. Smaller than `nodeCount` only for the failures of an operation, after a restart for example.",
+    }),
+    since: t.field({
+      type: "DateTime",
+      description:
+        "Time since which the first of them needs a person. For STOPPED and DISAPPEARED, time of the node's last change.",
+      resolve: ({ since }) => new Date(since),
+    }),
+    nodes: t.field({
+      type: [NodeRef],
+      description:
+        "The nodes that have needed a person longest, as many as `nodesMax` allows; first those in `openCount`.",
+      resolve: async ({ nodeIds }, _args, { load }) => {
+        const found = await Promise.all(nodeIds.map((id) => load.node.load(id)));
+        return found.filter((node) => node !== null);
+      },
+    }),
+    operation: t.field({
+      type: OperationRef,
+      nullable: true,
+      description:
+        "Operation whose work is on hold, halted, waiting to begin, or failed in `Operation.failures`; null for other kinds.",
+      resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
+    }),
+    suggestion: t.field({
+      type: SuggestionRef,
+      nullable: true,
+      description: "Action to propose; null if the oldest node in `openCount` accepts none of those that may help.",
+      resolve: async ({ runsOf, chosen, ...group }, _args, context) => {
+        if (runsOf) return withAll(await suggestionForRuns(group, runsOf, context), () => null);
+        return withAll(await suggestionFor(group, context), ({ input }) => inputForAll(input, group, chosen));
+      },
+    }),
+  }),
+});

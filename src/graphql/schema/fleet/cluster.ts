@@ -1,0 +1,228 @@
+/** Clusters: the type, its queries and its mutations. */
+import type { ClusterEdited } from "../../../engine/inventory/clusters.ts";
+import { clusterByName, clustersPage, countClusters } from "../../../store/nodes/clusters.ts";
+import { CLUSTER_FIELDS } from "../../../store/nodes/node-fields.ts";
+import { operationCountsOfClusters, operationsOfClusters } from "../../../store/operations/operation-lists.ts";
+import type { NodeState } from "../../../lifecycle/node-states.ts";
+import { builder, given, needs } from "../../base/builder.ts";
+import { connectionOf, connectionType, EMPTY_PAGE, pageArgs, pageRequest } from "../../base/connection.ts";
+import { callerOf } from "../../base/context.ts";
+import { ClusterStateEnum, NodeStateEnum } from "../../base/enums.ts";
+import { isUuid } from "../../../runtime/uuid.ts";
+import { listPlan } from "../../execution/json-list-rewrite.ts";
+import { clusterFilter, ClusterFilterInput } from "./cluster-filter.ts";
+import { NODES_AS_TEXT, NodeConnection, nodeList, nodeListArgs } from "../nodes/node-list.ts";
+import { OperationConnection } from "../work/operation.ts";
+import { payloadName, refusalFields } from "../../base/payload.ts";
+import { ClusterRef } from "../../base/refs.ts";
+import { ClusterRefInput, NodeSelectorInput, clusterChoice, nodeSelector } from "../selectors.ts";
+
+export const NodeStateCountRef = builder
+  .objectRef<{ readonly state: NodeState; readonly count: number }>("NodeStateCount")
+  .implement({
+    description: "Number of nodes in one state.",
+    fields: (t) => ({
+      state: t.expose("state", {
+        type: NodeStateEnum,
+        description: "Lifecycle state.",
+      }),
+      count: t.exposeInt("count", { description: "Number of nodes in this state." }),
+    }),
+  });
+
+builder.objectType(ClusterRef, {
+  description: "Named set of nodes with common settings. A node belongs to at most one cluster.",
+  fields: (t) => ({
+    id: t.id({ description: "Global ID: opaque and stable.", resolve: CLUSTER_FIELDS.id.value }),
+    name: t.string({ description: "Unique name of the cluster.", resolve: CLUSTER_FIELDS.name.value }),
+    project: t.string({ description: "Project that owns it.", resolve: CLUSTER_FIELDS.project.value }),
+    state: t.field({
+      type: ClusterStateEnum,
+      description: "State, computed from the nodes and their unfinished runs.",
+      resolve: async ({ id }, _args, { load }) => (await load.clusterFacts.load(id)).state,
+    }),
+    variables: t.expose("variables", {
+      type: "JSON",
+      description: "Settings: default variables of every operation on the cluster's nodes.",
+    }),
+    revision: t.int({
+      description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes.",
+      resolve: CLUSTER_FIELDS.revision.value,
+    }),
+    createdAt: t.field({
+      type: "DateTime",
+      description: "Time of creation.",
+      resolve: CLUSTER_FIELDS.createdAt.value,
+    }),
+    updatedAt: t.field({
+      type: "DateTime",
+      description: "Time of the last change.",
+      resolve: CLUSTER_FIELDS.updatedAt.value,
+    }),
+    nodeCounts: t.field({
+      type: [NodeStateCountRef],
+      description: "Number of nodes per state; states without nodes are left out.",
+      resolve: async ({ id }, _args, { load }) => [...(await load.clusterFacts.load(id)).counts],
+    }),
+    nodes: t.field({
+      type: NodeConnection,
+      description: "Nodes of the cluster.",
+      extensions: NODES_AS_TEXT,
+      args: nodeListArgs(t.arg),
+      resolve: ({ id }, args, context, info) => nodeList(args, context, listPlan(info), id),
+    }),
+    operations: t.field({
+      type: OperationConnection,
+      description:
+        "Operations that were requested for the cluster, or on nodes that were members of it when the operation was accepted, selected in any way; newest first.",
+      args: pageArgs(t.arg),
+      resolve: async ({ id }, args, { load }) =>
+        connectionOf(
+          await load.below(operationsOfClusters, id, pageRequest(args, "instant"), EMPTY_PAGE),
+          ({ createdAt }) => createdAt,
+          () => load.below(operationCountsOfClusters, id, null, 0),
+        ),
+    }),
+  }),
+});
+
+const ClusterConnection = connectionType("Cluster", ClusterRef, true);
+
+builder.queryField("cluster", (t) =>
+  t.field({
+    type: ClusterRef,
+    nullable: true,
+    ...needs("READ"),
+    description: "One cluster by ID or name; null if it does not exist.",
+    args: { by: t.arg({ type: ClusterRefInput, required: true, description: "Reference to it by ID or name." }) },
+    resolve: async (_root, { by }, { services, load }) => {
+      const choice = clusterChoice(by);
+      if ("name" in choice) return (await clusterByName(services.database.reader, choice.name)) ?? null;
+      return isUuid(choice.id) ? load.cluster.load(choice.id) : null;
+    },
+  }),
+);
+
+builder.queryField("clusters", (t) =>
+  t.field({
+    type: ClusterConnection,
+    ...needs("READ"),
+    description: "Clusters that match a filter, sorted by name; all clusters without one.",
+    args: {
+      filter: t.arg({ type: ClusterFilterInput, description: "Only matching clusters; by default all." }),
+      ...pageArgs(t.arg),
+    },
+    resolve: async (_root, args, { services }) => {
+      const { reader } = services.database;
+      const filter = clusterFilter(args.filter);
+      return connectionOf(
+        await clustersPage(reader, filter, pageRequest(args, "text")),
+        ({ name }) => name,
+        () => countClusters(reader, filter),
+      );
+    },
+  }),
+);
+
+// ---- mutations
+
+const CreateClusterInput = builder.inputType("CreateClusterInput", {
+  description: "Name, settings and first nodes of a new cluster.",
+  fields: (t) => ({
+    name: t.string({ required: true, description: "Unique name of the cluster." }),
+    variables: t.field({ type: "JSON", description: "Settings of the cluster: a JSON object." }),
+    nodes: t.field({
+      type: NodeSelectorInput,
+      description: "Nodes to add at once; none of them may belong to another cluster.",
+    }),
+  }),
+});
+
+const UpdateClusterInput = builder.inputType("UpdateClusterInput", {
+  description:
+    "Changes to a cluster. Omitted fields stay as they are. Refused with CLUSTER_LOCKED while the cluster is DEPLOYING or STOPPING.",
+  fields: (t) => ({
+    cluster: t.field({ type: ClusterRefInput, required: true, description: "Reference to it by ID or name." }),
+    ifRevision: t.int({ description: "Refuse the request if the cluster has another revision." }),
+    name: t.string({ description: "New unique name." }),
+    variables: t.field({
+      type: "JSON",
+      description:
+        "Settings to merge into the present ones: a given key replaces the present value, null removes the key.",
+    }),
+    add: t.field({ type: NodeSelectorInput, description: "Nodes to add." }),
+    remove: t.field({ type: NodeSelectorInput, description: "Nodes to remove from the cluster; done before `add`." }),
+  }),
+});
+
+const DeleteClusterInput = builder.inputType("DeleteClusterInput", {
+  description: "Cluster to delete, with an optional revision check. Its nodes are kept.",
+  fields: (t) => ({
+    cluster: t.field({ type: ClusterRefInput, required: true, description: "Reference to it by ID or name." }),
+    ifRevision: t.int({ description: "Refuse the request if the cluster has another revision." }),
+  }),
+});
+
+/** The payload of a mutation after which the cluster exists. */
+function clusterPayload(mutation: string) {
+  return builder.objectRef<ClusterEdited>(payloadName(mutation)).implement({
+    description: `Answer to ${mutation}.`,
+    fields: (t) => ({
+      cluster: t.field({
+        type: ClusterRef,
+        nullable: true,
+        description: "The cluster after the change; null if the request was refused.",
+        resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
+      }),
+      ...refusalFields(t, "Reasons why the request was refused; empty if it succeeded."),
+    }),
+  });
+}
+
+const DeleteClusterPayloadRef = builder.objectRef<ClusterEdited>("DeleteClusterPayload").implement({
+  description: "Answer to deleteCluster.",
+  fields: (t) => refusalFields(t, "Reasons why the request was refused; empty if the cluster was deleted."),
+});
+
+builder.mutationField("createCluster", (t) =>
+  t.field({
+    type: clusterPayload("createCluster"),
+    ...needs("MANAGE"),
+    description: "Create a cluster: a name and settings for a set of nodes.",
+    args: { input: t.arg({ type: CreateClusterInput, required: true, description: "Reference to it by ID or name." }) },
+    resolve: (_root, { input }, context) =>
+      context.services.engine.createCluster(callerOf(context), {
+        name: input.name,
+        variables: given(input.variables),
+        nodes: input.nodes ? nodeSelector(input.nodes) : undefined,
+      }),
+  }),
+);
+
+builder.mutationField("updateCluster", (t) =>
+  t.field({
+    type: clusterPayload("updateCluster"),
+    ...needs("MANAGE"),
+    description: "Rename a cluster, change its settings, add nodes or remove nodes.",
+    args: { input: t.arg({ type: UpdateClusterInput, required: true, description: "Changes to make." }) },
+    resolve: (_root, { input }, context) =>
+      context.services.engine.updateCluster(callerOf(context), clusterChoice(input.cluster), {
+        ifRevision: given(input.ifRevision),
+        name: given(input.name),
+        variables: given(input.variables),
+        add: input.add ? nodeSelector(input.add) : undefined,
+        remove: input.remove ? nodeSelector(input.remove) : undefined,
+      }),
+  }),
+);
+
+builder.mutationField("deleteCluster", (t) =>
+  t.field({
+    type: DeleteClusterPayloadRef,
+    ...needs("MANAGE"),
+    description: "Delete a cluster. Its nodes are kept and belong to no cluster afterwards.",
+    args: { input: t.arg({ type: DeleteClusterInput, required: true, description: "Reference to it by ID or name." }) },
+    resolve: (_root, { input }, context) =>
+      context.services.engine.deleteCluster(callerOf(context), clusterChoice(input.cluster), given(input.ifRevision)),
+  }),
+);

@@ -1,0 +1,384 @@
+/**
+ * Plans: the query `plan`, and the planned target, point of no return and estimates of steps, runs and results.
+ * Estimates use the durations of earlier attempts on this site; without any there is no estimate.
+ */
+import { isHold, isReservedWait } from "../../../engine/views.ts";
+import type { VariableWarning } from "../../../engine/views.ts";
+import type { EffectiveVariable } from "../../../engine/input/variables.ts";
+import type { SubmitAnswer } from "../../../engine/input/answers.ts";
+import type { Refusal } from "../../../errors.ts";
+import { pointOfNoReturn, touchesOf } from "../../../lifecycle/touches.ts";
+import { NODE_VERBS, verbOf } from "../../../lifecycle/verbs.ts";
+import type { StepHistory } from "../../../store/runs/step-durations.ts";
+import type { VerbOptions } from "../../../store/records.ts";
+import { builder, given, needs } from "../../base/builder.ts";
+import { callerOf } from "../../base/context.ts";
+import type { Context } from "../../base/context.ts";
+import {
+  BootDeviceEnum,
+  BootModeEnum,
+  CommissionFromEnum,
+  FailurePolicyEnum,
+  NodeStateEnum,
+  OperationKindEnum,
+  PowerActionEnum,
+  PowerOnFailureEnum,
+  MachinePartEnum,
+  UntilEnum,
+  VariableSourceEnum,
+} from "../../base/enums.ts";
+import { UserErrorRef } from "../../base/errors.ts";
+import { RunRef } from "../../base/refs.ts";
+import { StepRef, stepsOf } from "../work/step.ts";
+import type { StepView } from "../work/step.ts";
+import { installFields, installOf } from "../images/image.ts";
+import { StepInput, stepChoices } from "../fleet/runbook.ts";
+import { NodeSelectorInput, nodeSelector } from "../selectors.ts";
+import {
+  ACCEPTED_COUNT,
+  REFUSED_COUNT,
+  StartedWorkRef,
+  WorkResultRef,
+  acceptedCount,
+  plannedSteps,
+  refusedCount,
+} from "../work/node-work.ts";
+import { WavesInput, wavesOf } from "../work/waves.ts";
+import { acceptanceField, variableFields } from "../work/verb-terms.ts";
+
+// ---- estimates
+
+export const EstimateRef = builder.objectRef<StepHistory>("Estimate").implement({
+  description: "Estimated duration, based on the newest 1000 successful attempts of the same steps on this site.",
+  fields: (t) => ({
+    medianSeconds: t.float({
+      description: "Median duration in seconds. For several steps, the sum of their medians.",
+      resolve: ({ medianSeconds }) => toMilliseconds(medianSeconds),
+    }),
+    p90Seconds: t.float({
+      description:
+        "90th percentile of the duration in seconds. For several steps, the sum of their percentiles, an upper estimate.",
+      resolve: ({ p90Seconds }) => toMilliseconds(p90Seconds),
+    }),
+    samples: t.exposeInt("samples", {
+      description:
+        "Number of attempts behind the estimate; for several steps, the number of the step with the fewest. 0 for a step of fixed duration (the reserved wait).",
+    }),
+    model: t.exposeString("model", {
+      nullable: true,
+      description: "Model of the nodes behind the estimate; null if nodes of all models of the driver were used.",
+    }),
+  }),
+});
+
+/** Durations are stored in milliseconds; further digits of medians and sums have no meaning. */
+function toMilliseconds(seconds: number): number {
+  return Math.round(seconds * 1000) / 1000;
+}
+
+/** Null without a history, and for a hold, which lasts until an operator releases it. */
+async function estimateOf({ planned, nodeId }: StepView, { load }: Context): Promise<StepHistory | null> {
+  if (isHold(planned)) return null;
+  if (isReservedWait(planned)) {
+    const seconds = Number(planned.args["seconds"]);
+    return { medianSeconds: seconds, p90Seconds: seconds, samples: 0, model: null };
+  }
+  const node = nodeId === null ? null : await load.node.load(nodeId);
+  return load.history.load({
+    driver: planned.driver,
+    label: `${planned.interface}.${planned.name}`,
+    model: node?.model ?? null,
+  });
+}
+
+/** The estimate of all steps that would run; null if one of them has none. */
+export async function estimateOfAll(steps: readonly StepView[], context: Context): Promise<StepHistory | null> {
+  const found = await Promise.all(
+    steps.filter(({ planned }) => !planned.kept).map((step) => estimateOf(step, context)),
+  );
+  const known = found.filter((estimate) => estimate !== null);
+  if (known.length === 0 || known.length < found.length) return null;
+  const made = known.filter(({ samples }) => samples > 0);
+  const models = new Set(made.map(({ model }) => model));
+  return {
+    medianSeconds: known.reduce((sum, { medianSeconds }) => sum + medianSeconds, 0),
+    p90Seconds: known.reduce((sum, { p90Seconds }) => sum + p90Seconds, 0),
+    samples: made.length === 0 ? 0 : Math.min(...made.map(({ samples }) => samples)),
+    model: models.size === 1 ? ([...models][0] ?? null) : null,
+  };
+}
+
+// ---- fields of steps, runs and results
+
+function stepOfNoReturn(steps: readonly StepView[]): StepView | null {
+  const index = pointOfNoReturn(steps.map(({ planned }) => planned));
+  return index === null ? null : (steps[index] ?? null);
+}
+
+builder.objectFields(StepRef, (t) => ({
+  changes: t.field({
+    type: [MachinePartEnum],
+    description:
+      "Parts of the machine that the step changes, as its driver declares; DISKS for a clean, deploy or undeploy step without a declaration.",
+    resolve: ({ planned }) => touchesOf(planned),
+  }),
+  estimate: t.field({
+    type: EstimateRef,
+    nullable: true,
+    description: "Estimated duration, based on the site's history; null if there is no history.",
+    resolve: (step, _args, context) => estimateOf(step, context),
+  }),
+}));
+
+builder.objectField(RunRef, "pointOfNoReturn", (t) =>
+  t.field({
+    type: StepRef,
+    nullable: true,
+    description:
+      "First step that changes disks or firmware: from there on, the previous state of the machine is lost. Null if there is none.",
+    resolve: async (run, _args, context) => stepOfNoReturn(await stepsOf(run, context)),
+  }),
+);
+
+const EffectiveVariableRef = builder.objectRef<EffectiveVariable>("EffectiveVariable").implement({
+  description: "Variable that the drivers get for a node.",
+  fields: (t) => ({
+    name: t.exposeString("name", { description: "Name of the variable." }),
+    value: t.expose("value", { type: "JSON", description: "JSON value that the drivers get." }),
+    source: t.expose("source", {
+      type: VariableSourceEnum,
+      description: "Where the value comes from.",
+    }),
+  }),
+});
+
+const VariableWarningRef = builder.objectRef<VariableWarning>("VariableWarning").implement({
+  description: "Variable that no driver of the node declares.",
+  fields: (t) => ({
+    name: t.exposeString("name", { description: "Name of the variable." }),
+    source: t.expose("source", {
+      type: VariableSourceEnum,
+      description: "Where its value comes from.",
+    }),
+    nearest: t.exposeString("nearest", {
+      nullable: true,
+      description: "Most similar variable that a driver declares; null if none is similar.",
+    }),
+    message: t.exposeString("message", { description: "The warning as a sentence for people." }),
+  }),
+});
+
+builder.objectFields(WorkResultRef, (t) => ({
+  target: t.field({
+    type: NodeStateEnum,
+    nullable: true,
+    description: "State of the node when the run succeeds; null for a refused node.",
+    resolve: ({ target }) => target ?? null,
+  }),
+  pointOfNoReturn: t.field({
+    type: StepRef,
+    nullable: true,
+    description:
+      "First planned step that changes disks or firmware: from there on, the previous state of the machine is lost. Null if there is none.",
+    resolve: (result) => stepOfNoReturn(plannedSteps(result) ?? []),
+  }),
+  erasesData: t.boolean({
+    nullable: true,
+    description:
+      "Whether the node loses data: a step that will run changes its disks, and the node may hold data. An AVAILABLE node counts as empty, and so does a node whose erasures a restart keeps. Null for a refused node.",
+    resolve: ({ erasesData }) => erasesData ?? null,
+  }),
+  powerOnFailure: t.field({
+    type: PowerOnFailureEnum,
+    nullable: true,
+    description:
+      "Power of the node if its cleaning or deployment fails, as the request or the site says. Null for a refused node, and if a failure never changes the power.",
+    resolve: ({ powerOnFailure }) => powerOnFailure ?? null,
+  }),
+  variables: t.field({
+    type: [EffectiveVariableRef],
+    description:
+      "Variables that the drivers get, by name, each with the source of its value; empty for a refused node.",
+    resolve: ({ variables }) => [...(variables ?? [])],
+  }),
+  warnings: t.field({
+    type: [VariableWarningRef],
+    description: "Variables that no driver of the node declares; empty for a refused node.",
+    resolve: ({ warnings }) => [...(warnings ?? [])],
+  }),
+  estimate: t.field({
+    type: EstimateRef,
+    nullable: true,
+    description: "Estimated total duration of the planned steps; null if one of them has no history.",
+    resolve: (result, _args, context) => estimateOfAll(plannedSteps(result) ?? [], context),
+  }),
+}));
+
+const PLAN_HASH =
+  "Hash of the plan: the kind of operation, the failure policy, and each node's state, steps, image, user data, variables, host group, target and power after a failure. A later request with this `planHash` is refused unless its plan is the same. Null if the request was refused.";
+
+builder.interfaceField(StartedWorkRef, "planHash", (t) =>
+  t.string({ nullable: true, description: PLAN_HASH, resolve: ({ planHash }) => planHash ?? null }),
+);
+
+// ---- the query
+
+const PlanInput = builder.inputType("PlanInput", {
+  description: "Verb to plan, with the input of its mutation.",
+  fields: (t) => ({
+    kind: t.field({ type: OperationKindEnum, required: true, description: "Verb to plan." }),
+    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
+    ...acceptanceField(t),
+    until: t.field({ type: UntilEnum, description: "For COMMISSION: state in which it ends; ACTIVE by default." }),
+    from: t.field({
+      type: CommissionFromEnum,
+      description: "For COMMISSION: what it keeps of the earlier work; STAGE by default.",
+    }),
+    reinstall: t.boolean({
+      description: "For DEPLOY and REDEPLOY: install again on ACTIVE nodes, which erases their systems.",
+    }),
+    steps: t.field({
+      type: [StepInput],
+      description: "For CLEAN and DEPLOY: steps to run in this order instead of the automatic ones.",
+    }),
+    runbook: t.string({
+      description: "For CLEAN and DEPLOY: name of a runbook whose steps run instead of the automatic ones.",
+    }),
+    action: t.field({ type: PowerActionEnum, description: "For POWER: the power action." }),
+    timeoutSeconds: t.int({
+      description: "For POWER with SOFT_OFF or SOFT_REBOOT: seconds that the system may take to shut down.",
+    }),
+    device: t.field({ type: BootDeviceEnum, description: "For BOOT_DEVICE: the device." }),
+    persistent: t.boolean({ description: "For BOOT_DEVICE: whether all later starts use the device." }),
+    mode: t.field({ type: BootModeEnum, description: "For BOOT_DEVICE: how the firmware starts the device." }),
+    force: t.boolean({ description: "Include nodes that have disappeared or that have a fault." }),
+    maxParallel: t.int({
+      description:
+        "Maximum number of nodes worked on at the same time; the others are QUEUED in the order of the request.",
+    }),
+    waves: t.field({ type: WavesInput, description: "Start the nodes in waves; by default all at once." }),
+    ...installFields(t),
+    hostGroup: t.string({ description: "For REDEPLOY: host group to deploy the nodes for." }),
+    ...variableFields(t),
+    onFailure: t.field({ type: FailurePolicyEnum, description: "Effect of a failed node on the others." }),
+    powerOnFailure: t.field({
+      type: PowerOnFailureEnum,
+      description: "Power of a node whose cleaning or deployment fails. By default as `Site.powerOnFailure` says.",
+    }),
+  }),
+});
+
+export const PlanPayloadRef = builder.objectRef<SubmitAnswer>("PlanPayload").implement({
+  description: "Plan of a verb. `errors` is empty if the verb would be accepted.",
+  fields: (t) => ({
+    results: t.expose("results", {
+      type: [WorkResultRef],
+      description: "One result per node, in the order of the request.",
+    }),
+    errors: t.expose("refusals", {
+      type: [UserErrorRef],
+      description: "Reasons why the whole request would be refused, one for each code; empty if it would be accepted.",
+    }),
+    planHash: t.string({ nullable: true, description: PLAN_HASH, resolve: ({ planHash }) => planHash ?? null }),
+    acceptedCount: t.int({ description: ACCEPTED_COUNT, resolve: acceptedCount }),
+    refusedCount: t.int({ description: REFUSED_COUNT, resolve: refusedCount }),
+  }),
+});
+
+type PlanRequest = typeof PlanInput.$inferInput;
+
+/** Members of the input that only some verbs take. */
+const OWN_MEMBERS = [...new Set(NODE_VERBS.flatMap((verb) => [...verbOf(verb).takes]))];
+
+/** Errors that the types of the verbs' mutations rule out: a member that the verb does not have, or a missing one. */
+function flawsOf(input: PlanRequest): Refusal[] {
+  const { kind } = input;
+  if (kind === "DISCOVER")
+    return [
+      {
+        code: "INVALID_INPUT",
+        message:
+          "DISCOVER works on addresses, not on nodes, and cannot be planned. Use discoverNodes with `dryRun: true`.",
+        path: ["input", "kind"],
+      },
+    ];
+  const stray = OWN_MEMBERS.filter((member) => input[member] != null && !verbOf(kind).takes.includes(member));
+  const flaws = stray.map((member): Refusal => {
+    const takers = NODE_VERBS.filter((verb) => verbOf(verb).takes.includes(member));
+    return {
+      code: "INVALID_INPUT",
+      message: `${kind} does not accept \`${member}\`; only ${takers.join(" and ")} ${takers.length > 1 ? "do" : "does"}. Remove it.`,
+      path: ["input", member],
+    };
+  });
+  for (const [needy, member] of [
+    ["POWER", "action"],
+    ["BOOT_DEVICE", "device"],
+  ] as const)
+    if (kind === needy && input[member] == null)
+      flaws.push({ code: "INVALID_INPUT", message: `${kind} requires \`${member}\`.`, path: ["input", member] });
+  return flaws;
+}
+
+function optionsOf({
+  kind,
+  until,
+  from,
+  reinstall,
+  steps,
+  runbook,
+  action,
+  timeoutSeconds,
+  device,
+  persistent,
+  mode,
+  hostGroup,
+  force,
+}: PlanRequest): VerbOptions {
+  const chosen = stepChoices(steps, kind === "DEPLOY" ? "deploy" : "clean");
+  return {
+    ...(until != null && { until }),
+    ...(from != null && { from }),
+    ...(reinstall != null && { reinstall }),
+    ...(chosen && { steps: chosen }),
+    ...(runbook != null && { runbook }),
+    ...(action != null && { powerAction: action }),
+    ...(timeoutSeconds != null && { softTimeoutSeconds: timeoutSeconds }),
+    ...(device != null && { bootDevice: { device, persistent: persistent ?? false, ...(mode && { mode }) } }),
+    ...(hostGroup != null && { hostGroup }),
+    ...(force && { force }),
+  };
+}
+
+builder.queryField("plan", (t) =>
+  t.field({
+    type: PlanPayloadRef,
+    // Drivers are asked, so the query reads without a snapshot (query-snapshot.ts).
+    extensions: { ...needs("READ").extensions, waits: true },
+    description:
+      "Plan of a verb, node by node: the steps in their order with an estimate of their duration and the point of no return, or the reason for a refusal. Same as the verb with `dryRun: true`: it writes nothing and blocks no other request.",
+    args: { input: t.arg({ type: PlanInput, required: true, description: "Verb and nodes." }) },
+    resolve: (_root, { input }, context) => {
+      const flaws = flawsOf(input);
+      if (flaws.length > 0) return { operationId: null, results: [], refusals: flaws, replayed: false };
+      const { kind, acceptance } = input;
+      const terms = {
+        acceptance,
+        maxParallel: given(input.maxParallel),
+        waves: input.waves ? wavesOf(input.waves) : undefined,
+        variables: given(input.variables),
+        unknownVariables: input.unknownVariables,
+        onFailure: given(input.onFailure),
+        powerOnFailure: given(input.powerOnFailure),
+        dryRun: true,
+      };
+      return context.services.engine.submit(callerOf(context), {
+        ...terms,
+        kind,
+        nodes: nodeSelector(input.nodes),
+        options: optionsOf(input),
+        ...installOf(input),
+      });
+    },
+  }),
+);

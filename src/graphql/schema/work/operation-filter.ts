@@ -1,0 +1,86 @@
+/** Filters of operations, for the list and for the stream. */
+import { findCluster } from "../../../engine/views.ts";
+import type { OperationState } from "../../../lifecycle/operation-states.ts";
+import type { OperationKind } from "../../../lifecycle/verbs.ts";
+import type { OperationFilter } from "../../../store/operations/operation-filter.ts";
+import type { Reader } from "../../../store/postgres/database.ts";
+import { builder, given } from "../../base/builder.ts";
+import { OperationKindEnum, OperationStateEnum } from "../../base/enums.ts";
+import { keyOf, uuidOrNone } from "../../base/ids.ts";
+import { clusterChoice, ClusterRefInput, limitStreamFilter, nodeId, NodeRefInput } from "../selectors.ts";
+import { notFound } from "../streams/streams.ts";
+
+export interface OperationFilterShape {
+  ids?: string[] | null | undefined;
+  kinds?: OperationKind[] | null | undefined;
+  states?: OperationState[] | null | undefined;
+  node?: typeof NodeRefInput.$inferInput | null | undefined;
+  cluster?: { id?: string | null | undefined; name?: string | null | undefined } | null | undefined;
+  requestedBy?: string[] | null | undefined;
+  text?: string | null | undefined;
+  createdSince?: Date | null | undefined;
+  createdBefore?: Date | null | undefined;
+}
+
+export const OperationFilterInput = builder.inputType("OperationFilter", {
+  description: "Filter for operations. The given fields are combined with AND.",
+  fields: (t) => ({
+    ids: t.idList({ description: "By global ID or UUID; an empty list matches nothing." }),
+    kinds: t.field({ type: [OperationKindEnum], description: "Of one of these kinds; an empty list matches nothing." }),
+    states: t.field({
+      type: [OperationStateEnum],
+      description: "In one of these states; an empty list matches nothing.",
+    }),
+    node: t.field({ type: NodeRefInput, description: "With a run on this node." }),
+    cluster: t.field({
+      type: ClusterRefInput,
+      description:
+        "Requested for this cluster, or on nodes that were members of it when the operation was accepted, selected in any way.",
+    }),
+    requestedBy: t.stringList({ description: "Requested by one of these actors; an empty list matches nothing." }),
+    text: t.string({
+      description: "With this text in `reason` or in the message of `firstFailure`, ignoring case.",
+    }),
+    createdSince: t.field({ type: "DateTime", description: "Accepted at this time or later." }),
+    createdBefore: t.field({ type: "DateTime", description: "Accepted before this time." }),
+  }),
+});
+
+export async function operationFilter(
+  filter: OperationFilterShape | null | undefined,
+  reader: Reader,
+): Promise<OperationFilter | undefined> {
+  if (!filter) return undefined;
+  return {
+    ids: filter.ids?.map((id) => uuidOrNone(keyOf("Operation", id))),
+    kinds: given(filter.kinds),
+    states: given(filter.states),
+    nodeId: filter.node ? uuidOrNone(await nodeId(filter.node, reader)) : undefined,
+    clusterId: filter.cluster
+      ? ((await findCluster(reader, clusterChoice(filter.cluster))) ?? uuidOrNone(""))
+      : undefined,
+    actors: given(filter.requestedBy),
+    text: given(filter.text),
+    createdSince: given(filter.createdSince),
+    createdBefore: given(filter.createdBefore),
+  };
+}
+
+/**
+ * The filter of a stream. A name that does not exist is refused: names are looked up when the stream starts, so a
+ * stream that resumes would not notice that an object was renamed or deleted. An ID is taken as it is, because a reader
+ * that resumes has to learn that the operations of a deleted cluster have left.
+ */
+export async function streamOperationFilter(
+  filter: OperationFilterShape | null | undefined,
+  reader: Reader,
+): Promise<OperationFilter | undefined> {
+  limitStreamFilter(filter);
+  const found = await operationFilter(filter, reader);
+  const { node, cluster } = filter ?? {};
+  if (node?.name != null && found?.nodeId === uuidOrNone(""))
+    throw notFound(`Node ${JSON.stringify(node.name)} does not exist.`);
+  if (cluster?.name != null && found?.clusterId === uuidOrNone(""))
+    throw notFound(`Cluster ${JSON.stringify(cluster.name)} does not exist.`);
+  return cluster?.id == null ? found : { ...found, clusterId: uuidOrNone(keyOf("Cluster", cluster.id)) };
+}

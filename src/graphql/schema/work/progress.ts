@@ -1,0 +1,84 @@
+/** Progress of runs and operations, and the time that an operation still needs. */
+import { isHold, isReservedWait } from "../../../engine/views.ts";
+import { progressOf, secondsLeft } from "../../../lifecycle/progress.ts";
+import type { StepWeight } from "../../../lifecycle/progress.ts";
+import type { OperationRow } from "../../../store/operations/operations.ts";
+import { builder } from "../../base/builder.ts";
+import type { Context } from "../../base/context.ts";
+import { OperationRef, RunRef } from "../../base/refs.ts";
+import { stepName } from "./step.ts";
+
+/** The steps of a plan that run, with their expected durations. Steps kept from an earlier run do not count. */
+async function weightsOf(planHash: string, { load }: Context): Promise<readonly StepWeight[]> {
+  const plan = await load.plan.load(planHash);
+  const open = (plan?.steps ?? []).flatMap((step, index) => (step.kept ? [] : [{ step, index }]));
+  return Promise.all(
+    open.map(async ({ step, index }) => {
+      if (isHold(step)) return { index, seconds: null };
+      if (isReservedWait(step)) return { index, seconds: Number(step.args["seconds"]) };
+      const history = await load.history.load({ driver: step.driver, label: stepName(step), model: null });
+      return { index, seconds: history?.medianSeconds ?? null };
+    }),
+  );
+}
+
+async function groupsOf({ id }: OperationRow, context: Context) {
+  const groups = await context.load.runGroups.load(id);
+  const hashes = [...new Set(groups.map(({ planHash }) => planHash))];
+  const weights = await Promise.all(hashes.map(async (hash) => [hash, await weightsOf(hash, context)] as const));
+  const stepsOf = new Map(weights);
+  return groups.map((group) => ({ ...group, steps: stepsOf.get(group.planHash) ?? [] }));
+}
+
+async function progressOfOperation(operation: OperationRow, context: Context): Promise<number> {
+  if (operation.totalCount === 0) return 1;
+  if (operation.kind === "DISCOVER") {
+    const { QUEUED = 0 } = await context.load.addressCounts.load(operation.id);
+    return (operation.totalCount - QUEUED) / operation.totalCount;
+  }
+  const groups = await groupsOf(operation, context);
+  return groups.reduce((sum, group) => sum + progressOf(group) * group.count, 0) / operation.totalCount;
+}
+
+async function reachedCount(operation: OperationRow, { load }: Context): Promise<number> {
+  if (operation.kind === "DISCOVER") return (await load.addressCounts.load(operation.id)).SUCCEEDED ?? 0;
+  return (await load.runGroups.load(operation.id))
+    .filter(({ state }) => state === "SUCCEEDED")
+    .reduce((sum, { count, undone }) => sum + count - undone, 0);
+}
+
+/** Null where the end is not up to the work: a discovery, an interrupt, and waves that wait for a request. */
+async function etaSeconds(operation: OperationRow, context: Context): Promise<number | null> {
+  const { kind, finishedAt, interrupt, waveState, maxParallel, waves } = operation;
+  const isHeld = waveState === "HALTED" || waveState === "AWAITING" || waves?.manual === true;
+  if (kind === "DISCOVER" || finishedAt !== null || interrupt !== null || isHeld) return null;
+  return secondsLeft(await groupsOf(operation, context), { maxParallel, pauseSeconds: waves?.pauseSeconds ?? null });
+}
+
+builder.objectFields(OperationRef, (t) => ({
+  progress: t.float({
+    description:
+      "Share of the work that is done, 0 to 1: finished steps, weighted by their expected durations (for a discovery: addresses). Below 1 if work was left undone.",
+    resolve: (operation, _args, context) => progressOfOperation(operation, context),
+  }),
+  reachedCount: t.int({
+    description:
+      "Number of nodes that reached their target and were not cleaned up afterwards; for a discovery, number of addresses with a node.",
+    resolve: (operation, _args, context) => reachedCount(operation, context),
+  }),
+  etaSeconds: t.int({
+    nullable: true,
+    description:
+      "Expected seconds until the operation ends, from the durations of earlier steps, its waves and `maxParallel`; limits of the site and of replicas are not considered. Null if it has ended or is being ended, waits for a request, or has a step that never succeeded before.",
+    resolve: (operation, _args, context) => etaSeconds(operation, context),
+  }),
+}));
+
+builder.objectField(RunRef, "progress", (t) =>
+  t.float({
+    description:
+      "Share of the work that is done, 0 to 1: finished steps, weighted by their expected durations. Steps kept from an earlier run do not count.",
+    resolve: async ({ state, position, planHash }, _args, context) =>
+      progressOf({ state, position, steps: await weightsOf(planHash, context) }),
+  }),
+);

@@ -1,0 +1,102 @@
+/** The reason why a run waits: as data for programs and as a sentence for people. */
+import { stepUnderWay } from "../../../engine/views.ts";
+import { cancels } from "../../../lifecycle/interrupts.ts";
+import { waitingOf } from "../../../lifecycle/waiting.ts";
+import type { Waiting } from "../../../lifecycle/waiting.ts";
+import type { RunRow } from "../../../store/runs/runs.ts";
+import { builder } from "../../base/builder.ts";
+import type { Context } from "../../base/context.ts";
+import { WaitReasonEnum } from "../../base/enums.ts";
+import { RunRef } from "../../base/refs.ts";
+import { AttemptRef, stepName, stepsOf } from "./step.ts";
+
+const WaitingRef = builder.objectRef<Waiting & { readonly run: RunRow }>("Waiting").implement({
+  description: "Reason why an unfinished run waits.",
+  fields: (t) => ({
+    reason: t.expose("reason", { type: WaitReasonEnum, description: "Reason as a code." }),
+    description: t.exposeString("description", {
+      description: "Reason as a sentence for people, with what to do about it if anything can be done.",
+    }),
+    since: t.field({
+      type: "DateTime",
+      description: "Start of the wait.",
+      resolve: ({ run, reason }) => (reason === "ABORTING" ? run.interruptAt : run.waitingSince) ?? run.updatedAt,
+    }),
+    until: t.expose("until", {
+      type: "DateTime",
+      nullable: true,
+      description:
+        "Latest end of the wait: the next attempt, the callback timeout, or the end of a pause. Null if an operator or another run ends it.",
+    }),
+    waitFor: t.string({
+      nullable: true,
+      description:
+        "Capacity limit that the run waits for, such as `phase:clean` or `controller:10.0.0.7`; null for other reasons.",
+      resolve: ({ run }) => run.waitFor,
+    }),
+    position: t.int({
+      nullable: true,
+      description:
+        "Position in the queue of runs that wait for the same slot or for their start in the operation, from 1. Null if there is no queue.",
+      resolve: ({ run }, _args, { load }) => load.waitingPosition.load(run.id),
+    }),
+    lastAttempts: t.field({
+      type: [AttemptRef],
+      description:
+        "Attempts so far of the step in which the run waits, oldest first; empty if it waits between two steps.",
+      resolve: async ({ run }, _args, context) => [...((await stepsOf(run, context))[run.position]?.attempts ?? [])],
+    }),
+  }),
+});
+
+async function waiting(run: RunRow, context: Context): Promise<(Waiting & { readonly run: RunRow }) | null> {
+  // Most runs are running or ended; skip the reads for them.
+  const isEnding = run.interrupt === "ABORT" || run.interruptFailure !== null;
+  if (run.finishedAt !== null || (run.state === "RUNNING" && !isEnding)) return null;
+  const { load } = context;
+  const [operation, plan, node] = await Promise.all([
+    load.operation.load(run.operationId),
+    load.plan.load(run.planHash),
+    load.node.load(run.nodeId),
+  ]);
+  if (!operation) return null;
+  const step = plan?.steps[run.position];
+  const holdReason = step?.args["reason"];
+  const found = waitingOf({
+    ...run,
+    operation,
+    isAborting: isEnding && (await isAborting(run, context)),
+    step: step ? stepName(step) : null,
+    holdReason: typeof holdReason === "string" ? holdReason : null,
+    inMaintenance: node != null && node.maintenanceSince !== null,
+    hasDisappeared: node?.presence === "DISAPPEARED",
+  });
+  return found && { ...found, run };
+}
+
+/** Whether the abort or the failure of a run is being carried out, and does not wait for the end of the step. */
+async function isAborting(run: RunRow, context: Context): Promise<boolean> {
+  if (run.interruptFailure !== null) return true;
+  const step = (await stepsOf(run, context))[run.position];
+  const underWay = stepUnderWay(step?.planned, step?.attempts.at(-1));
+  return run.state !== "QUEUED" && (underWay === null || cancels(run.interruptMode, underWay.interruptible));
+}
+
+builder.objectField(RunRef, "waiting", (t) =>
+  t.field({
+    type: WaitingRef,
+    nullable: true,
+    description:
+      "What the run waits for, such as a time, a slot, or the end of an abort (`ABORTING`); null if it is running or has ended.",
+    resolve: (run, _args, context) => waiting(run, context),
+  }),
+);
+
+builder.objectField(RunRef, "waitReason", (t) =>
+  t.field({
+    type: WaitReasonEnum,
+    nullable: true,
+    description: "Reason why the run waits, as a code; null if it does not. `waiting` has more detail.",
+    resolve: async (run, _args, context) => (await waiting(run, context))?.reason ?? null,
+  }),
+);

@@ -1,0 +1,69 @@
+/**
+ * Counts and logs requests without a valid token, at most one line a minute for each address, so that a flood does not
+ * fill the log. The first request of an address is logged at once. The others are counted, and their number is logged
+ * when the minute is over or the service stops.
+ */
+import type { IncomingMessage } from "node:http";
+import type { Log } from "../../log.ts";
+import { noopObserver } from "../../observer.ts";
+import type { LoginFailure, Observer } from "../../observer.ts";
+
+const LINE_MS = 60_000;
+/** How often to look for minutes that are over. */
+const CHECK_MS = 5_000;
+/** Addresses with a count of their own. */
+const ADDRESSES_MAX = 10_000;
+const OTHERS = "other addresses";
+
+/**
+ * Notes a request that is refused because its token is wrong or missing. `authorization`: the header, or the parameter
+ * of a connection.
+ */
+export type NoteFailedLogin = (request: IncomingMessage, authorization: string | undefined) => void;
+
+export interface FailedLogins extends Disposable {
+  readonly note: NoteFailedLogin;
+}
+
+type Counts = Record<LoginFailure, number>;
+
+export function createFailedLogins(
+  log: Log,
+  observer: Observer = noopObserver,
+  now: () => number = () => performance.now(),
+): FailedLogins {
+  const addresses = new Map<string, { loggedAt: number; counts: Counts }>();
+
+  function logLine(address: string, { missing, wrong }: Counts): void {
+    if (missing + wrong > 0) log.warn({ address, missing, wrong }, `requests of ${address} had no valid token`);
+  }
+
+  function check(): void {
+    for (const [address, known] of addresses) {
+      if (now() - known.loggedAt < LINE_MS) continue;
+      logLine(address, known.counts);
+      if (known.counts.missing + known.counts.wrong === 0) addresses.delete(address);
+      else addresses.set(address, { loggedAt: now(), counts: { missing: 0, wrong: 0 } });
+    }
+  }
+
+  const timer = setInterval(check, CHECK_MS).unref();
+  return {
+    note({ socket: { remoteAddress = "unknown" } }, authorization) {
+      const reason = authorization ? "wrong" : "missing";
+      observer.loginFailed(reason);
+      const address = addresses.has(remoteAddress) || addresses.size < ADDRESSES_MAX ? remoteAddress : OTHERS;
+      const known = addresses.get(address);
+      if (known) known.counts[reason] += 1;
+      else {
+        addresses.set(address, { loggedAt: now(), counts: { missing: 0, wrong: 0 } });
+        logLine(address, { missing: 0, wrong: 0, [reason]: 1 });
+      }
+    },
+    [Symbol.dispose]() {
+      clearInterval(timer);
+      for (const [address, { counts }] of addresses) logLine(address, counts);
+      addresses.clear();
+    },
+  };
+}

@@ -1,0 +1,208 @@
+/**
+ * The HTTP server on one port: the API at /graphql (HTTP, server-sent events, WebSocket), GraphiQL on the same path for
+ * browsers, the schema as text, health, metrics, and callbacks of machines. It shuts down in two steps: `rest` makes it
+ * not ready, and disposing ends streams, sockets and connections in order (shutdown.ts).
+ */
+import { createServer as createHttpServer } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { createCallbacks } from "../callback.ts";
+import { identify } from "../../access/access.ts";
+import type { Log } from "../../log.ts";
+import { createGraphql, GRAPHQL } from "../graphql/graphql.ts";
+import type { Graphql, GraphqlOptions } from "../graphql/graphql.ts";
+import { cutIfStuck, inOrder } from "../graphql/in-order.ts";
+import { createFailedLogins } from "./failed-logins.ts";
+import { serveHealth } from "../health.ts";
+import { listen, shownUrl } from "./listen.ts";
+import { allowReading, answerPreflight, hasTwoHosts, isAllowedOrigin, isMeantForUs } from "./origins.ts";
+import type { OriginOptions } from "./origins.ts";
+import { createStaticText } from "../graphql/static-text.ts";
+import { graphqlError, hasLeft, pathOf, refuseTwoHosts, requestIdOf, sendJson } from "../graphql/respond.ts";
+import type { MetricsParts } from "../metrics.ts";
+import { shutDown } from "./shutdown.ts";
+import { createSockets } from "../sockets/sockets.ts";
+
+export interface ServerOptions extends GraphqlOptions {
+  readonly host: string;
+  readonly port: number;
+  readonly schemaText: string;
+  /** Origins of other pages that may call the API; none by default. */
+  readonly origins?: readonly string[];
+  /** Time that a client has to read more of its response, in milliseconds. */
+  readonly takeMs?: number;
+  /** Serves /metrics; absent if there are no metrics. */
+  readonly scrape?: MetricsParts["scrape"];
+}
+
+export interface RunningServer extends AsyncDisposable {
+  /** Address as http://host:port. */
+  readonly url: string;
+  /**
+   * Makes the replica not ready: existing connections still get responses. Disposing follows, and stops new
+   * connections.
+   */
+  rest(): void;
+}
+
+const SCHEMA = "/schema.graphql";
+/** Maximum number of connections, sockets and streams included; one more is closed. */
+const CONNECTIONS_MAX = 20_000;
+/** Time for a complete request, and for its headers, in milliseconds. */
+const REQUEST_MS = 30_000;
+const HEADERS_MS = 10_000;
+/** Interval of checking these two, in milliseconds. */
+const CHECK_MS = 1_000;
+/**
+ * Time that a client has to read more of its response, in milliseconds. A stalled one is found after up to twice that.
+ */
+const TAKE_MS = 30_000;
+
+export async function startServer(given: ServerOptions): Promise<RunningServer> {
+  const failedLogins = createFailedLogins(given.log, given.observer);
+  const options = { ...given, noteFailedLogin: failedLogins.note };
+  const { services, token, log, noteFailedLogin } = options;
+  const readiness = { isReady: true };
+  const graphql = createGraphql(options);
+  const sockets = createSockets({
+    yoga: graphql.yoga,
+    services: graphql.services,
+    token,
+    noteFailedLogin,
+    log,
+    observer: options.observer,
+    ...(options.bodyBytesMax !== undefined && { messageBytesMax: options.bodyBytesMax }),
+  });
+  const route = createRoutes(options, graphql, readiness);
+  const unanswered = new Set<ServerResponse>();
+  const server = createHttpServer(
+    { requestTimeout: REQUEST_MS, headersTimeout: HEADERS_MS, connectionsCheckingInterval: CHECK_MS },
+    (request, response) => {
+      unanswered.add(response);
+      response.once("close", () => unanswered.delete(response));
+      answer(route, request, response, log);
+    },
+  );
+  server.maxConnections = CONNECTIONS_MAX;
+  cutIfStuck(server, options.takeMs ?? TAKE_MS);
+  const silent = silentConnections(server);
+  const allowed = { origins: options.origins ?? [], token };
+  server.on("upgrade", (request, socket, head) => {
+    silent.delete(request.socket);
+    const refusal = refusedUpgrade(request, allowed, readiness);
+    if (refusal === null) sockets.open(request, socket, head);
+    else refuseUpgrade(socket, refusal);
+  });
+
+  const port = await listen(server, options.port, options.host);
+  return {
+    url: shownUrl(options.host, port),
+    rest() {
+      readiness.isReady = false;
+    },
+    async [Symbol.asyncDispose]() {
+      readiness.isReady = false;
+      services.tail.close();
+      await shutDown({ server, sockets, unanswered, silent, log });
+      await graphql.yoga.dispose();
+      failedLogins[Symbol.dispose]();
+    },
+  };
+}
+
+interface Readiness {
+  isReady: boolean;
+}
+
+type Route = (request: IncomingMessage, response: ServerResponse, requestId: string) => Promise<void>;
+
+/** Answers a request in the order of its connection; an error becomes status 500. */
+function answer(route: Route, request: IncomingMessage, response: ServerResponse, log: Log): void {
+  const requestId = requestIdOf(request);
+  response.setHeader("x-request-id", requestId);
+  response.setHeader("x-content-type-options", "nosniff");
+  inOrder(request, response, () => route(request, response, requestId)).catch((error: unknown) => {
+    if (hasLeft(request, error)) return log.debug({ requestId }, "a client disconnected while it sent a request");
+    log.error({ err: error, requestId }, "a request failed");
+    if (response.headersSent) response.destroy();
+    else sendJson(response, 500, graphqlError("Unexpected error.", "INTERNAL", { requestId }));
+  });
+}
+
+function createRoutes(options: ServerOptions, graphql: Graphql, readiness: Readiness): Route {
+  const { services, token, introspection = true, noteFailedLogin } = options;
+  const allowed = { origins: options.origins ?? [], token };
+  // The replica is ready if the connections that serve requests work.
+  const health = {
+    database: { reader: services.database.bounded },
+    isTakingPart: () => readiness.isReady,
+    metrics: options.scrape && { token, noteFailedLogin, scrape: options.scrape },
+  };
+  const callbacks = createCallbacks(services.engine);
+  const schema = createStaticText("text/plain; charset=utf-8", () => options.schemaText);
+
+  return async (request, response, requestId) => {
+    const path = pathOf(request);
+    if (hasTwoHosts(request)) return refuseTwoHosts(response);
+    if (path === GRAPHQL || path === SCHEMA) {
+      if (!isMeantForUs(request, allowed)) return refuseHost(request, response);
+      allowReading(request, response, allowed);
+      if (request.method === "OPTIONS") return answerPreflight(request, response);
+    }
+    if (path === GRAPHQL) return graphql.serve(request, response, requestId);
+    if (path.startsWith("/callback/") && request.method === "POST")
+      return callbacks.serve(request, response, path.slice("/callback/".length));
+    if (await serveHealth(health, request, response)) return;
+    if (request.method !== "GET" && request.method !== "HEAD")
+      return sendJson(response, 404, { error: `${request.method} ${path} does not exist; the API is at ${GRAPHQL}.` });
+    if (path === "/") return void response.writeHead(302, { location: GRAPHQL }).end();
+    if (path !== SCHEMA) return sendJson(response, 404, { error: `${path} does not exist; the API is at ${GRAPHQL}.` });
+    if (!identify(request.headers.authorization, token)) {
+      noteFailedLogin?.(request, request.headers.authorization);
+      return refuseUnauthenticated(response);
+    }
+    if (!introspection) return refuseIntrospection(response);
+    await schema.serve(request, response);
+  };
+}
+
+function refuseHost(request: IncomingMessage, response: ServerResponse): void {
+  const message = `Without a token this service answers only to local host names, not to ${request.headers.host}. Add the origin to OSTLER_ORIGINS, or set OSTLER_TOKEN.`;
+  sendJson(response, 421, graphqlError(message, "BAD_REQUEST"));
+}
+
+function refuseUnauthenticated(response: ServerResponse): void {
+  response.setHeader("www-authenticate", "Bearer");
+  sendJson(response, 401, graphqlError("Send the token as `Authorization: Bearer …`.", "UNAUTHENTICATED"));
+}
+
+function refuseIntrospection(response: ServerResponse): void {
+  const message = "Introspection is disabled. Operators can print the schema with `ostler schema`.";
+  sendJson(response, 403, graphqlError(message, "FORBIDDEN"));
+}
+
+/** The status line for an upgrade that is refused; null if it is accepted. */
+function refusedUpgrade(request: IncomingMessage, allowed: OriginOptions, { isReady }: Readiness): string | null {
+  if (pathOf(request) !== GRAPHQL) return "404 Not Found";
+  if (hasTwoHosts(request)) return "400 Bad Request";
+  if (!isReady) return "503 Service Unavailable";
+  return isAllowedOrigin(request, allowed) && isMeantForUs(request, allowed) ? null : "403 Forbidden";
+}
+
+function refuseUpgrade(socket: Duplex, status: string): void {
+  // Without a listener, an error of this socket would end the process.
+  socket.on("error", () => socket.destroy());
+  socket.end(`HTTP/1.1 ${status}\r\nconnection: close\r\n\r\n`);
+}
+
+/** Connections that have not sent a request yet. */
+function silentConnections(server: Server): Set<Socket> {
+  const silent = new Set<Socket>();
+  server.on("connection", (socket) => {
+    silent.add(socket);
+    socket.once("close", () => silent.delete(socket));
+  });
+  server.on("request", ({ socket }) => silent.delete(socket));
+  return silent;
+}

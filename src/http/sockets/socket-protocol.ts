@@ -1,0 +1,204 @@
+/**
+ * The protocol graphql-transport-ws: graphql-ws with our authentication, limits and execution. A document is parsed,
+ * validated and executed through Yoga's plugins, as over HTTP, so the same limits apply.
+ */
+import { randomUUID } from "node:crypto";
+import type { IncomingMessage } from "node:http";
+import { GraphQLError } from "graphql";
+import type { ExecutionArgs, ExecutionResult, FormattedExecutionResult, GraphQLFormattedError } from "graphql";
+import { isAsyncIterable } from "graphql-yoga";
+import { makeServer } from "graphql-ws";
+import type { ServerOptions, SubscribePayload } from "graphql-ws";
+import { identify } from "../../access/access.ts";
+import type { Actor } from "../../access/access.ts";
+import { createContext } from "../../graphql/base/context.ts";
+import type { Context, RequestFacts, Services } from "../../graphql/base/context.ts";
+import { shown } from "../../graphql/base/error-masking.ts";
+import { unnamedOperation } from "../../graphql/execution/guards.ts";
+import type { EventBudget } from "../../graphql/execution/event-budget.ts";
+import type { ReadyResult } from "../../graphql/execution/shared-executions.ts";
+import { withLogged } from "../../log.ts";
+import { showsCost } from "../graphql/cost-header.ts";
+import type { NoteFailedLogin } from "../port/failed-logins.ts";
+import type { Yoga } from "../graphql/graphql.ts";
+import { SentResults } from "../graphql/sent-results.ts";
+
+/** Time within which the first message, `connection_init`, must arrive, in milliseconds. */
+const INIT_MS = 3_000;
+/** Maximum number of concurrent operations on one socket. */
+export const OPERATIONS_MAX = 100;
+
+export interface ProtocolParts {
+  readonly yoga: Yoga;
+  readonly services: Services;
+  readonly token: string | null;
+  readonly noteFailedLogin?: NoteFailedLogin;
+}
+
+/** The state of a socket. */
+export interface SocketState {
+  readonly request: IncomingMessage;
+  /** The budget of its subscriptions. */
+  readonly budget: EventBudget;
+  /** Operations that their client has not completed, by id. */
+  operations: Readonly<Record<string, unknown>>;
+  /**
+   * Sends a message. Returns undefined while less than a page waits for the client; otherwise it settles when the
+   * message has left for the kernel, or when the socket is closed. A stream pulls its next item only then.
+   */
+  send(message: string): Promise<void> | undefined;
+  /** Whether reading is paused until an operation has ended. */
+  isFull: boolean;
+}
+
+/** A client that has authenticated, with its operations. */
+export interface Client {
+  readonly subscriptions: object;
+}
+
+type Options = ServerOptions<Record<string, unknown>, SocketState>;
+
+/** `clients` has the authenticated clients that are connected. */
+export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
+  const onConnect: Options["onConnect"] = (client) => {
+    const isKnown = actorOf(parts, client) !== null;
+    if (!isKnown) parts.noteFailedLogin?.(client.extra.request, authorizationOf(client));
+    if (isKnown) clients.add(client);
+    client.extra.operations = client.subscriptions;
+    return isKnown;
+  };
+  const onSubscribe: Options["onSubscribe"] = (client, id, payload) => {
+    const actor = actorOf(parts, client);
+    if (!actor) return [refusal("The token is no longer valid. Connect with the present one.", "UNAUTHENTICATED")];
+    if (Object.keys(client.subscriptions).length > OPERATIONS_MAX)
+      return [
+        refusal(`A socket has at most ${OPERATIONS_MAX} operations; end one, or open another socket.`, "CAPACITY"),
+      ];
+    const facts = { actor, requestId: randomUUID(), showsCost: showsCost(client.extra.request) };
+    return prepare(parts, payload, { facts, state: client.extra, id });
+  };
+  return makeServer<Record<string, unknown>, SocketState>({
+    connectionInitWaitTimeout: INIT_MS,
+    onConnect,
+    onClose: (client) => void clients.delete(client),
+    onSubscribe,
+    execute: (args) => withLogged(requestOf(args), () => executorsOf(args).execute(args)),
+    subscribe: (args) => withLogged(requestOf(args), () => executorsOf(args).subscribe(args)),
+    onComplete({ subscriptions }, id) {
+      if (parts.services.tail.closed && isStream(subscriptions[id])) throw LEFT_OPEN;
+    },
+    onNext: (...[, , , , result]) => withFormattedErrors(result),
+    // An error that ends a stream is wrapped, which would hide its code.
+    onError: (_client, _id, _payload, errors) =>
+      errors.map((error) => formatted(error.cause instanceof GraphQLError ? error.cause : error)),
+  });
+}
+
+/**
+ * Thrown instead of a `complete` when the process shuts down. A client takes a completed stream for finished; one that
+ * is open when its socket closes is subscribed again, at the next process.
+ */
+export const LEFT_OPEN = new Error("The stream stays open until its socket closes.");
+
+/**
+ * Null for a query, a mutation, and a stream that has not begun; undefined if it has failed or the client has completed
+ * it.
+ */
+function isStream(operation: unknown): boolean {
+  return operation !== null && operation !== undefined;
+}
+
+function refusal(message: string, code: "UNAUTHENTICATED" | "CAPACITY"): GraphQLError {
+  return new GraphQLError(message, { extensions: { code } });
+}
+
+interface Connecting {
+  readonly connectionParams?: Readonly<Record<string, unknown>>;
+  readonly extra: SocketState;
+}
+
+/** The caller behind the parameters of a connection, or behind the header of its request. */
+function actorOf({ token }: ProtocolParts, client: Connecting): Actor | null {
+  return identify(authorizationOf(client), token);
+}
+
+function authorizationOf({ connectionParams, extra }: Connecting): string | undefined {
+  const given = connectionParams?.["authorization"] ?? connectionParams?.["Authorization"];
+  return typeof given === "string" ? given : extra.request.headers.authorization;
+}
+
+/**
+ * Parses and validates an operation. Returns its errors: one that is thrown would close the socket with all its
+ * streams.
+ */
+async function prepare(
+  { yoga, services }: ProtocolParts,
+  payload: SubscribePayload,
+  { facts, state, id }: { readonly facts: RequestFacts; readonly state: SocketState; readonly id: string },
+) {
+  const { schema, parse, validate, execute, subscribe, contextFactory } = yoga.getEnveloped({
+    context: { ...createContext(services, facts), budget: state.budget },
+  });
+  try {
+    const document = parse(payload.query);
+    const errors = validate(schema, document);
+    if (errors.length > 0) return errors;
+    const unnamed = unnamedOperation(document, payload.operationName);
+    if (unnamed) return [unnamed];
+    return {
+      schema,
+      document,
+      operationName: payload.operationName,
+      variableValues: payload.variables,
+      contextValue: await contextFactory(),
+      rootValue: { execute, subscribe: (args: ExecutionArgs) => sent(subscribe(args), { state, id }) },
+    };
+  } catch (error) {
+    return [error instanceof GraphQLError ? shown(error) : new GraphQLError("Unexpected error.")];
+  }
+}
+
+/** `prepare` passes Yoga's functions on as the root value. */
+function executorsOf({ rootValue }: { readonly rootValue?: unknown }) {
+  return rootValue as Readonly<Record<"execute" | "subscribe", (args: unknown) => never>>;
+}
+
+function requestOf({ contextValue }: { readonly contextValue?: unknown }): Pick<Context, "requestId"> {
+  return { requestId: (contextValue as Context).requestId };
+}
+
+/** The results of a subscription, sent to the socket as they come; its result if it was refused. */
+async function sent(
+  subscribed: unknown,
+  { state, id }: { readonly state: SocketState; readonly id: string },
+): Promise<unknown> {
+  const results = await subscribed;
+  if (!isAsyncIterable<ExecutionResult>(results)) return results;
+  const begin = `{"id":${JSON.stringify(id)},"type":"next","payload":`;
+  return new SentResults(results[Symbol.asyncIterator](), (result) => state.send(`${begin}${payloadOf(result)}}`));
+}
+
+/** The text of a result. A shared result comes with it. */
+function payloadOf(result: ExecutionResult & Partial<ReadyResult>): string {
+  if (result.stringify && !result.errors) return result.stringify(result);
+  return JSON.stringify(withFormattedErrors(result));
+}
+
+function withFormattedErrors(result: {
+  readonly errors?: readonly GraphQLError[] | undefined;
+}): FormattedExecutionResult {
+  const { errors, ...rest } = result;
+  return errors ? { ...rest, errors: errors.map(formatted) } : rest;
+}
+
+/** An error as a message over a socket has it, without its HTTP status. */
+function formatted(error: GraphQLError): GraphQLFormattedError {
+  const { extensions = {}, ...rest } = error.toJSON();
+  const { http: _, ...visible } = extensions;
+  return { ...rest, ...(Object.keys(visible).length > 0 && { extensions: visible }) };
+}
+
+/** Whether a client sent a message that only servers send. graphql-ws throws as for an error of its own. */
+export function isForServers(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith("Unexpected message of type");
+}

@@ -1,0 +1,253 @@
+/** The log of state changes: written by the last statement of a transaction, read by position. */
+import { and, asc, desc, eq, gt, lt, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { PgColumn } from "drizzle-orm/pg-core";
+import type { OperationKind } from "../../lifecycle/verbs.ts";
+import { positionBefore } from "./log-times.ts";
+import { inArrayParam } from "../postgres/array-parameter.ts";
+import type { Reader, Tx } from "../postgres/database.ts";
+import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
+import type { NumberedRequest, Page } from "../postgres/pagination.ts";
+import { containsText } from "../postgres/text-pattern.ts";
+import { feedPosition, operations, transitions } from "../tables.ts";
+
+export type TransitionRow = typeof transitions.$inferSelect;
+
+/** A transition without its position and time. */
+export type NewTransition = Omit<TransitionRow, "position" | "at">;
+
+/**
+ * How long a transaction may hold the lock on the position without committing. A replica that is suspended there would
+ * block the transitions of all replicas; the server ends its session instead, which rolls the transaction back.
+ */
+const COMMIT_MS = 5_000;
+
+/**
+ * Appends rows in order. Must be the last statement before the commit: it locks the one row that positions are
+ * allocated from, so positions follow the order of commits without holes. Once a reader has seen position p, no new row
+ * appears at or below it.
+ */
+export async function appendTransitions(tx: Tx, rows: readonly NewTransition[]): Promise<void> {
+  const json = JSON.stringify(rows.map((row, index) => ({ ...row, ord: index + 1 })));
+  await tx.execute(sql`
+    with bound as materialized (select set_config('idle_in_transaction_session_timeout', ${String(COMMIT_MS)}, true)),
+         drawn as (update feed_position set position = position + ${rows.length} returning position)
+    insert into transitions (position, node_id, node_name, project, from_state, to_state, event, sequence, node_revision,
+                             target, operation_id, run_id, step, actor, reason, at)
+    select drawn.position - ${rows.length} + r.ord, r."nodeId", r."nodeName", r.project, r."fromState", r."toState", r.event,
+           r.sequence, r."nodeRevision", r.target, r."operationId", r."runId", r.step, r.actor, r.reason, clock_timestamp()
+    from bound, drawn, json_to_recordset(${json}::text::json) as r(
+      ord bigint, "nodeId" uuid, "nodeName" text, project text, "fromState" text, "toState" text, event text, sequence int,
+      "nodeRevision" int, target text, "operationId" uuid, "runId" uuid, step text, actor text, reason text)`);
+}
+
+/**
+ * A position in the log, and the commit time of the transition there, which identifies the log: one that was restored
+ * from a backup assigns positions again, at other times. `at` is null before the first transition, where the transition
+ * is deleted, and in cursors of earlier releases.
+ */
+export interface LogCursor {
+  readonly position: number;
+  readonly at: Date | null;
+}
+
+/** Before the first transition. */
+export const BEFORE_FIRST: LogCursor = { position: 0, at: null };
+
+/** Cursor of the newest transition. */
+export async function newestCursor(reader: Reader): Promise<LogCursor> {
+  const [row] = await reader
+    .select({ position: feedPosition.position, at: transitions.at })
+    .from(feedPosition)
+    .leftJoin(transitions, eq(transitions.position, feedPosition.position));
+  // The row always exists. An answer without it must not be taken for an empty log.
+  if (typeof row?.position !== "number") throw new Error("The position of the newest transition could not be read.");
+  return row;
+}
+
+/** The cursor at a position. */
+export async function cursorAt(reader: Reader, position: number): Promise<LogCursor> {
+  const [row] = await reader.select({ at: transitions.at }).from(transitions).where(eq(transitions.position, position));
+  return { position, at: row?.at ?? null };
+}
+
+export interface CheckedCursor {
+  /** The cursor is from this log, and everything after it is kept. */
+  readonly isValid: boolean;
+  /** The earliest cursor after which everything is kept. */
+  readonly earliest: LogCursor;
+  /** Position of the newest transition. */
+  readonly newest: number;
+}
+
+/**
+ * Checks a cursor; one whose transition is deleted by its position alone. In one statement: between two, an empty log
+ * receives its first transitions, and they would look deleted.
+ */
+export async function checkCursor(reader: Reader, { position, at }: LogCursor): Promise<CheckedCursor> {
+  const [row] = await reader
+    .select({
+      newest: feedPosition.position,
+      oldest: sql<number | null>`(select min(position)::float8 from transitions)`,
+      at: transitions.at,
+    })
+    .from(feedPosition)
+    .leftJoin(transitions, eq(transitions.position, position));
+  if (typeof row?.newest !== "number") throw new Error("The positions of the log could not be read.");
+  const earliest = { position: (row.oldest ?? row.newest + 1) - 1, at: null };
+  const isSame = at === null || row.at === null || row.at.getTime() === at.getTime();
+  return { isValid: isSame && position >= earliest.position && position <= row.newest, earliest, newest: row.newest };
+}
+
+export interface CursorOfTime {
+  /** After it come the transitions at the time or later that are kept. */
+  readonly cursor: LogCursor;
+  /** Whether no such transition is deleted, as far as the kept ones prove it. */
+  readonly isComplete: boolean;
+}
+
+/** The cursor before the first transition at a time or later; the newest one if there is none. */
+export async function cursorBefore(reader: Reader, time: Date): Promise<CursorOfTime> {
+  const [row] = await reader.execute<{ position: number; at: string | null }>(sql`
+    with before as materialized (select ${positionBefore(time)} as position),
+         found as (select position, (select at from transitions where transitions.position = before.position) as at from before)
+    select position::float8 as position, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at from found`);
+  if (typeof row?.position !== "number") throw new Error("The positions of the log could not be read.");
+  const at = row.at === null ? null : new Date(row.at);
+  return { cursor: { position: row.position, at }, isComplete: at !== null || row.position === 0 };
+}
+
+/**
+ * Deletes up to `limit` of the oldest transitions that are older than `days`, and returns their number. The rest is
+ * always the newest part of the log without a hole, whatever the clock did while it was written.
+ */
+export async function deleteOldTransitions(tx: Tx, days: number, limit: number): Promise<number> {
+  const deleted = await tx.execute(sql`
+    with oldest as (select position, at < now() - make_interval(days => ${days}) as old from transitions order by position limit ${limit}),
+         kept as (select min(position) as position from oldest where not old)
+    delete from transitions using kept where transitions.position in (select position from oldest) and (kept.position is null or transitions.position < kept.position)
+    returning 1`);
+  return deleted.length;
+}
+
+/** Transitions by their nodes (by a condition on `nodes`, or by ID), and by what the log says. */
+export interface TransitionFilter {
+  readonly nodeIds?: readonly string[] | undefined;
+  readonly operationId?: string | undefined;
+  /** Condition on the nodes as they are now. */
+  readonly nodes?: SQL | undefined;
+  readonly actors?: readonly string[] | undefined;
+  readonly events?: readonly TransitionRow["event"][] | undefined;
+  /** Caused by an operation of one of these kinds. */
+  readonly kinds?: readonly OperationKind[] | undefined;
+  /** In the name of the node, the step or the reason, ignoring case. */
+  readonly text?: string | undefined;
+  /** At this time or later. */
+  readonly since?: Date | undefined;
+  /** Before this time. */
+  readonly until?: Date | undefined;
+}
+
+/** Up to `limit` transitions after a position, oldest first; up to and including `until`. */
+export async function transitionsAfter(
+  reader: Reader,
+  range: {
+    readonly after: number;
+    readonly until?: number;
+    readonly limit: number;
+    readonly filter?: TransitionFilter;
+  },
+): Promise<TransitionRow[]> {
+  return reader
+    .select()
+    .from(transitions)
+    .where(
+      and(
+        gt(transitions.position, range.after),
+        range.until === undefined ? undefined : sql`${transitions.position} <= ${range.until}`,
+        condition(range.filter),
+      ),
+    )
+    .orderBy(asc(transitions.position))
+    .limit(range.limit);
+}
+
+/** Up to `limit` transitions before a position, newest first. */
+export async function transitionsBefore(
+  reader: Reader,
+  range: { readonly before: number | null; readonly limit: number; readonly filter?: TransitionFilter },
+): Promise<TransitionRow[]> {
+  return reader
+    .select()
+    .from(transitions)
+    .where(and(range.before === null ? undefined : lt(transitions.position, range.before), condition(range.filter)))
+    .orderBy(desc(transitions.position))
+    .limit(range.limit);
+}
+
+export async function countTransitions(reader: Reader, filter: TransitionFilter | undefined): Promise<number> {
+  return reader.$count(transitions, condition(filter));
+}
+
+export async function transitionCountsOfNodes(reader: Reader, ids: readonly string[]): Promise<Map<string, number>> {
+  return countsBelow(reader, transitions, ids, (node) => sql`${transitions.nodeId} = ${node}`);
+}
+
+export async function transitionCountsOfOperations(
+  reader: Reader,
+  ids: readonly string[],
+): Promise<Map<string, number>> {
+  return countsBelow(reader, transitions, ids, (operation) => sql`${transitions.operationId} = ${operation}`);
+}
+
+/** A page of each node's transitions, by position. */
+export async function transitionsOfNodes(
+  reader: Reader,
+  nodeIds: readonly string[],
+  request: NumberedRequest,
+): Promise<Map<string, Page<TransitionRow>>> {
+  return transitionsBelow(reader, transitions.nodeId, nodeIds, request);
+}
+
+/** A page of the transitions that each operation caused, by position. */
+export async function transitionsOfOperations(
+  reader: Reader,
+  operationIds: readonly string[],
+  request: NumberedRequest,
+): Promise<Map<string, Page<TransitionRow>>> {
+  return transitionsBelow(reader, transitions.operationId, operationIds, request);
+}
+
+async function transitionsBelow(
+  reader: Reader,
+  column: PgColumn,
+  parents: readonly string[],
+  request: NumberedRequest,
+): Promise<Map<string, Page<TransitionRow>>> {
+  const { where, orderBy } = numberedClauses(request, transitions.position);
+  const rows = await rowsBelow(reader, transitions, parents, {
+    below: (parent) => and(sql`${column} = ${parent}`, where),
+    orderBy,
+    limit: request.limit + 1,
+  });
+  return pagesOf(rows, (found) => cutNumbered(found, request));
+}
+
+function condition(filter: TransitionFilter | undefined): SQL | undefined {
+  if (!filter) return undefined;
+  return and(
+    filter.nodeIds && inArrayParam(transitions.nodeId, filter.nodeIds),
+    filter.operationId === undefined ? undefined : eq(transitions.operationId, filter.operationId),
+    filter.nodes && sql`${transitions.nodeId} in (select id from nodes where ${filter.nodes})`,
+    filter.actors && inArrayParam(transitions.actor, filter.actors),
+    filter.events && inArrayParam(transitions.event, filter.events),
+    filter.kinds &&
+      sql`${transitions.operationId} in (select ${operations.id} from ${operations} where ${inArrayParam(operations.kind, filter.kinds)})`,
+    filter.text === undefined
+      ? undefined
+      : containsText([transitions.nodeName, transitions.step, transitions.reason], filter.text),
+    // By positions, which have an index.
+    filter.since && sql`${transitions.position} > ${positionBefore(filter.since)}`,
+    filter.until && sql`${transitions.position} <= ${positionBefore(filter.until)}`,
+  );
+}

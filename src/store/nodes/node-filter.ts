@@ -1,0 +1,265 @@
+/**
+ * The filter of nodes, each condition written once: its SQL beside its test in memory. Lists take the SQL. Streams take
+ * the test, so that thousands of them, each with its own filter, are decided from one read (node-facts.ts). The test
+ * `test/store/node-filter.test.ts` compares both over all conditions and random combinations.
+ */
+import { and, eq, gte, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { NodeState } from "../../lifecycle/node-states.ts";
+import { macOf } from "../../runtime/mac-address.ts";
+import { inArrayParam, textArray } from "../postgres/array-parameter.ts";
+import { nameCondition, nameTest } from "./name-filter.ts";
+import type { StringTest } from "./name-filter.ts";
+import type { NodeFacts } from "./node-facts.ts";
+import { FILTERED_COLUMNS, HAS_POWER_DRIFT, declared, hasPowerDrift } from "./node-fields.ts";
+import type { FilteredColumn, NodeRow } from "./node-fields.ts";
+import { clusters, inventories, nodeMacs, nodes } from "../tables.ts";
+
+/** A test of the newest inventory of a node. */
+export interface InventoryTest {
+  /** Names of members, and indexes in lists, from the outside in. */
+  readonly path: readonly string[];
+  /** The value at the path; a number or a boolean as its JSON text. */
+  readonly eq: string;
+}
+
+/** Conditions that only the database can decide: streams decide by the row of a node, without its inventory. */
+export const DATABASE_CONDITIONS = ["serial", "inventory"] as const satisfies readonly (keyof NodeFilter)[];
+
+type DeclaredConditions = { readonly [Name in FilteredColumn]?: NonNullable<NodeRow[Name]> | undefined };
+
+/** Given fields are combined with AND; an absent one matches all nodes, an empty list none. */
+export interface NodeFilter extends DeclaredConditions {
+  readonly ids?: readonly string[] | undefined;
+  readonly name?: StringTest | undefined;
+  readonly states?: readonly NodeState[] | undefined;
+  readonly powerStates?: readonly NodeRow["powerState"][] | undefined;
+  readonly presence?: readonly NodeRow["presence"][] | undefined;
+  readonly maintenance?: boolean | undefined;
+  readonly retired?: boolean | undefined;
+  readonly protected?: boolean | undefined;
+  readonly faulty?: boolean | undefined;
+  /** Whether the last operation on the node failed. */
+  readonly withErrors?: boolean | undefined;
+  /** Whether the power is known and differs from what the last change through Ostler left. */
+  readonly powerDrift?: boolean | undefined;
+  readonly clusterId?: string | undefined;
+  readonly clusterName?: string | undefined;
+  /** Whether the node is a member of any cluster. */
+  readonly inCluster?: boolean | undefined;
+  readonly driver?: string | undefined;
+  /** With this MAC address, in any usual form. */
+  readonly mac?: string | undefined;
+  /** A text `serial` in the newest inventory. */
+  readonly serial?: string | undefined;
+  readonly inventory?: InventoryTest | undefined;
+  /** Codes of the last error. */
+  readonly errorCodes?: readonly string[] | undefined;
+  /** Changed at this time or later. */
+  readonly changedSince?: Date | undefined;
+  /** With a label of each key, whatever its value; without any key, no node. */
+  readonly labelKeys?: readonly string[] | undefined;
+  /** All of them; without any, no node. */
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly or?: readonly NodeFilter[] | undefined;
+  readonly not?: NodeFilter | undefined;
+}
+
+const CLUSTER_CONDITIONS = ["clusterId", "clusterName", "inCluster"] as const satisfies readonly (keyof NodeFilter)[];
+
+/** Whether the filter, or one within it, has a condition on the cluster of a node. */
+export function hasClusterCondition(filter: NodeFilter): boolean {
+  const inner = [...(filter.or ?? []), ...(filter.not ? [filter.not] : [])];
+  return CLUSTER_CONDITIONS.some((field) => filter[field] !== undefined) || inner.some(hasClusterCondition);
+}
+
+/** The times of `changedSince` in the filter and in those within it. */
+export function changeTimes({ changedSince, or: some = [], not }: NodeFilter): readonly Date[] {
+  const inner = [...some, ...(not ? [not] : [])];
+  return [...(changedSince ? [changedSince] : []), ...inner.flatMap(changeTimes)];
+}
+
+export type NodeTest = (node: NodeFacts) => boolean;
+
+/** A condition. `sql`: undefined if the value matches all nodes. */
+interface Condition<Value> {
+  readonly sql: (value: Value) => SQL | undefined;
+  readonly test: (value: Value) => NodeTest;
+}
+
+type Column = keyof NodeFacts & keyof NodeRow;
+/** Columns whose value is a text. */
+type TextColumn = { [Name in Column]: NodeRow[Name] extends string | null ? Name : never }[Column];
+
+function isOneOf(name: TextColumn): Condition<readonly string[]> {
+  return {
+    sql: (values) => inArrayParam(nodes[name], values),
+    test: (values) => {
+      const wanted = new Set<string | null>(values);
+      return (node) => wanted.has(node[name]);
+    },
+  };
+}
+
+function equals(name: TextColumn): Condition<string> {
+  return { sql: (value) => eq(nodes[name], value), test: (value) => (node) => node[name] === value };
+}
+
+/** Nodes with the value of a declared field. */
+function declaredIs(name: FilteredColumn): Condition<string | boolean> {
+  const { otherwise } = declared(name);
+  return {
+    sql: (value) =>
+      otherwise === undefined
+        ? sql`${nodes[name]} = ${value}`
+        : sql`coalesce(${nodes[name]}, ${sql.raw(`'${otherwise}'`)}) = ${value}`,
+    // Changes from before the column existed do not have it.
+    test: (value) => (node) => (node[name] ?? otherwise) === value,
+  };
+}
+
+function isSet(name: "maintenanceSince" | "retiredReason" | "clusterId" | "faultKind"): Condition<boolean> {
+  return {
+    sql: (wanted) => (wanted ? isNotNull(nodes[name]) : isNull(nodes[name])),
+    // Undefined in a change that was recorded before the column existed.
+    test: (wanted) => (node) => ((node[name] ?? null) !== null) === wanted,
+  };
+}
+
+function inventoryIs({ path, eq: value }: InventoryTest): SQL {
+  return sql`(select ${inventories.data} #>> ${textArray(path)}::text[] from ${inventories} where ${inventories.nodeId} = ${nodes.id} order by ${inventories.takenAt} desc limit 1) = ${value}`;
+}
+
+function inDatabaseOnly(): never {
+  throw new Error("Inventories are not among the facts of a node: decide this condition in SQL.");
+}
+
+const LAST_CHARACTER = "\u{10FFFF}";
+
+/** Lets PostgreSQL use the index without knowing the prefix when it plans: the index is in the order of bytes. */
+const beginsInRange = (prefix: string): SQL | undefined =>
+  and(gte(nodes.name, prefix), lte(nodes.name, `${prefix}${LAST_CHARACTER}`));
+
+const NAME: Condition<StringTest> = {
+  sql: (test) =>
+    and(nameCondition(nodes.name, test), test.startsWith === undefined ? undefined : beginsInRange(test.startsWith)),
+  test: (test) => {
+    const hasName = nameTest(test);
+    return ({ name }) => hasName(name);
+  },
+};
+
+type FilterValues = { readonly [Field in keyof NodeFilter]-?: NonNullable<NodeFilter[Field]> };
+
+const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValues[Field]> } = {
+  ...(Object.fromEntries(FILTERED_COLUMNS.map((name) => [name, declaredIs(name)])) as unknown as {
+    readonly [Name in FilteredColumn]: Condition<FilterValues[Name]>;
+  }),
+  ids: isOneOf("id"),
+  name: NAME,
+  states: isOneOf("state"),
+  powerStates: isOneOf("powerState"),
+  presence: isOneOf("presence"),
+  maintenance: isSet("maintenanceSince"),
+  retired: isSet("retiredReason"),
+  faulty: isSet("faultKind"),
+  withErrors: {
+    sql: (wanted) => (wanted ? isNotNull(nodes.lastError) : isNull(nodes.lastError)),
+    test: (wanted) => (node) => (node.errorCode !== null) === wanted,
+  },
+  errorCodes: {
+    sql: (codes) => sql`${nodes.lastError} ->> 'code' = any(${textArray(codes)}::text[])`,
+    test: (codes) => {
+      const wanted = new Set<string | null>(codes);
+      return (node) => wanted.has(node.errorCode);
+    },
+  },
+  changedSince: {
+    sql: (time) => gte(nodes.updatedAt, time),
+    test: (time) => (node) => node.updatedAt.getTime() >= time.getTime(),
+  },
+  protected: {
+    sql: (wanted) => eq(nodes.isProtected, wanted),
+    test: (wanted) => (node) => node.isProtected === wanted,
+  },
+  powerDrift: {
+    sql: (wanted) => sql`${HAS_POWER_DRIFT} = ${wanted}`,
+    test: (wanted) => (node) => hasPowerDrift(node) === wanted,
+  },
+  clusterId: equals("clusterId"),
+  clusterName: {
+    sql: (name) => sql`${nodes.clusterId} = (select ${clusters.id} from ${clusters} where ${clusters.name} = ${name})`,
+    test: (name) => (node) => node.clusterName === name,
+  },
+  inCluster: isSet("clusterId"),
+  driver: equals("driver"),
+  mac: {
+    sql: (given) =>
+      sql`${nodes.id} = (select ${nodeMacs.nodeId} from ${nodeMacs} where ${nodeMacs.mac} = ${macOf(given) ?? given})`,
+    test: (given) => {
+      const mac = macOf(given) ?? given;
+      return ({ macs }) => macs.includes(mac);
+    },
+  },
+  serial: { sql: (serial) => inventoryIs({ path: ["serial"], eq: serial }), test: inDatabaseOnly },
+  inventory: { sql: inventoryIs, test: inDatabaseOnly },
+  labelKeys: {
+    sql: (keys) =>
+      keys.length === 0 ? sql`false` : sql`jsonb_exists_all(${nodes.labels}, ${textArray(keys)}::text[])`,
+    test: (keys) => (node) => keys.length > 0 && keys.every((key) => Object.hasOwn(node.labels, key)),
+  },
+  labels: {
+    sql: (labels) =>
+      Object.keys(labels).length === 0
+        ? sql`false`
+        : sql`label_pairs(${nodes.labels}) @> label_pairs(${JSON.stringify(labels)}::text::jsonb)`,
+    test: (labels) => {
+      const wanted = Object.entries(labels);
+      if (wanted.length === 0) return () => false;
+      return (node) => wanted.every(([key, value]) => Object.hasOwn(node.labels, key) && node.labels[key] === value);
+    },
+  },
+  or: {
+    sql: (filters) =>
+      filters.length === 0 ? sql`false` : or(...filters.map((filter) => nodeCondition(filter) ?? sql`true`)),
+    test: (filters) => {
+      const tests = filters.map(nodeTest);
+      return (node) => tests.some((test) => test(node));
+    },
+  },
+  not: {
+    // A comparison with null is neither true nor false, and a node without the field must match.
+    sql: (filter) => sql`(${nodeCondition(filter) ?? sql`true`}) is not true`,
+    test: (filter) => {
+      const test = nodeTest(filter);
+      return (node) => !test(node);
+    },
+  },
+};
+
+export const NODE_CONDITIONS = Object.keys(CONDITIONS) as (keyof FilterValues)[];
+
+/** The filter as a condition on `nodes`; undefined if it matches all. */
+export function nodeCondition(filter: NodeFilter | undefined): SQL | undefined {
+  return filter && and(...NODE_CONDITIONS.map((field) => conditionOf(field, filter[field])));
+}
+
+function conditionOf<Field extends keyof FilterValues>(
+  field: Field,
+  value: FilterValues[Field] | undefined,
+): SQL | undefined {
+  return value === undefined ? undefined : CONDITIONS[field].sql(value);
+}
+
+/** The filter as a test of a node's facts. */
+export function nodeTest(filter: NodeFilter): NodeTest {
+  const tests = NODE_CONDITIONS.flatMap((field) => testOf(field, filter[field]) ?? []);
+  return (node) => tests.every((test) => test(node));
+}
+
+function testOf<Field extends keyof FilterValues>(
+  field: Field,
+  value: FilterValues[Field] | undefined,
+): NodeTest | undefined {
+  return value === undefined ? undefined : CONDITIONS[field].test(value);
+}

@@ -1,0 +1,434 @@
+/** Nodes, their secrets and inventories. `state` changes only in `moveNodes` and `changeClaimedNodes`. */
+import { and, asc, count, desc, eq, gt, or, sql } from "drizzle-orm";
+import type { NodeState } from "../../lifecycle/node-states.ts";
+import { inArrayParam } from "../postgres/array-parameter.ts";
+import { runStatement } from "../postgres/statements.ts";
+import type { Reader, Tx } from "../postgres/database.ts";
+import { bulkUpdate, bulkInsert, rowsText } from "../postgres/bulk.ts";
+import { countsBelow, cutPage, pageClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
+import type { Page, PageRequest } from "../postgres/pagination.ts";
+import { nodeCondition } from "./node-filter.ts";
+import type { NodeFilter } from "./node-filter.ts";
+import type { NodeRow } from "./node-fields.ts";
+import type { Failure, JsonObject, StoredJson } from "../records.ts";
+import { inventories, nodeSecrets, nodes } from "../tables.ts";
+
+export type { NodeRow };
+export type InventoryRow = typeof inventories.$inferSelect;
+export type Secrets = Readonly<Record<string, Readonly<Record<string, string>>>>;
+
+export async function nodesByIds(reader: Reader, ids: readonly string[]): Promise<NodeRow[]> {
+  return ids.length === 0 ? [] : reader.select().from(nodes).where(inArrayParam(nodes.id, ids));
+}
+
+export async function nodesByNames(reader: Reader, names: readonly string[]): Promise<NodeRow[]> {
+  return names.length === 0 ? [] : reader.select().from(nodes).where(inArrayParam(nodes.name, names));
+}
+
+/** The part of nodes that a forecast needs. */
+export async function nodeStatesByIds(
+  reader: Reader,
+  ids: readonly string[],
+): Promise<Pick<NodeRow, "id" | "state" | "model" | "controller">[]> {
+  if (ids.length === 0) return [];
+  return reader
+    .select({ id: nodes.id, state: nodes.state, model: nodes.model, controller: nodes.controller })
+    .from(nodes)
+    .where(inArrayParam(nodes.id, ids));
+}
+
+/** ID and name of all matching nodes, by name. */
+export async function nodeKeys(reader: Reader, filter: NodeFilter): Promise<{ id: string; name: string }[]> {
+  return reader
+    .select({ id: nodes.id, name: nodes.name })
+    .from(nodes)
+    .where(nodeCondition(filter))
+    .orderBy(asc(nodes.name));
+}
+
+/**
+ * Locks nodes in the order of their IDs, so that two requests do not deadlock.
+ *
+ * Row locks in the store use `FOR NO KEY UPDATE`: the second update of a row in one transaction takes a KEY SHARE lock
+ * on the rows that it references, so with FOR UPDATE two runs of one operation that end at the same time would
+ * deadlock.
+ */
+export async function lockNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow[]> {
+  if (ids.length === 0) return [];
+  return tx.select().from(nodes).where(inArrayParam(nodes.id, ids)).orderBy(asc(nodes.id)).for("no key update");
+}
+
+/**
+ * Locks nodes by their names or ids, as above, and skips those that another transaction has locked or that do not
+ * exist.
+ */
+export async function lockFreeNodes(
+  tx: Tx,
+  { names, ids }: { readonly names: readonly string[]; readonly ids: readonly string[] },
+): Promise<NodeRow[]> {
+  const which = or(
+    names.length === 0 ? undefined : inArrayParam(nodes.name, names),
+    ids.length === 0 ? undefined : inArrayParam(nodes.id, ids),
+  );
+  if (!which) return [];
+  return tx.select().from(nodes).where(which).orderBy(asc(nodes.id)).for("no key update", { skipLocked: true });
+}
+
+/** Orders of nodes: the key in SQL and of a row, and whether it is a time. */
+export const NODE_ORDERS = {
+  NAME: { sql: nodes.name, key: ({ name }: NodeRow) => name, kind: "text" },
+  NATURAL_NAME: {
+    sql: sql`natural_key(${nodes.name})`,
+    key: ({ name }: NodeRow) => naturalKey(name),
+    kind: "text",
+  },
+  STATE: { sql: nodes.state, key: ({ state }: NodeRow) => state, kind: "text" },
+  // Nodes without a cluster come last, because `n` follows all hexadecimal digits.
+  CLUSTER: {
+    sql: sql`coalesce(${nodes.clusterId}::text, 'none')`,
+    key: ({ clusterId }: NodeRow) => clusterId ?? "none",
+    kind: "text",
+  },
+  CREATED_AT: { sql: nodes.createdAt, key: ({ createdAt }: NodeRow) => createdAt, kind: "instant" },
+  UPDATED_AT: { sql: nodes.updatedAt, key: ({ updatedAt }: NodeRow) => updatedAt, kind: "instant" },
+} as const;
+
+const DIGITS = 20;
+
+/** The function `natural_key` of the database: numbers in a name have the same length, so that n2 precedes n10. */
+export function naturalKey(name: string): string {
+  return name.replaceAll(/[0-9]+/g, (number) => number.slice(-DIGITS).padStart(DIGITS, "0"));
+}
+
+export type NodeOrder = { readonly by: keyof typeof NODE_ORDERS; readonly descending: boolean };
+
+export async function nodesPage(
+  reader: Reader,
+  filter: NodeFilter | undefined,
+  order: NodeOrder,
+  request: PageRequest,
+): Promise<Page<NodeRow>> {
+  const { where, orderBy } = pageClauses(request, {
+    column: NODE_ORDERS[order.by].sql,
+    id: nodes.id,
+    descending: order.descending,
+  });
+  const rows = await reader
+    .select()
+    .from(nodes)
+    .where(and(nodeCondition(filter), where))
+    .orderBy(...orderBy)
+    .limit(request.limit + 1);
+  return cutPage(rows, request);
+}
+
+export interface NodeListRequest {
+  readonly filter: NodeFilter | undefined;
+  readonly order: NodeOrder;
+  readonly request: PageRequest;
+}
+
+/** The same page of the nodes of each cluster. */
+export async function nodesPages(
+  reader: Reader,
+  clusterIds: readonly string[],
+  { filter, order, request }: NodeListRequest,
+): Promise<Map<string, Page<NodeRow>>> {
+  const { where, orderBy } = pageClauses(request, {
+    column: NODE_ORDERS[order.by].sql,
+    id: nodes.id,
+    descending: order.descending,
+  });
+  const rows = await rowsBelow(reader, nodes, clusterIds, {
+    below: (cluster) => and(sql`${nodes.clusterId} = ${cluster}`, nodeCondition(filter), where),
+    orderBy,
+    limit: request.limit + 1,
+  });
+  return pagesOf(rows, (found) => cutPage(found, request));
+}
+
+/** Number of matching nodes in each cluster. */
+export async function nodeCounts(
+  reader: Reader,
+  clusterIds: readonly string[],
+  { filter }: Pick<NodeListRequest, "filter">,
+): Promise<Map<string, number>> {
+  if (clusterIds.length === 0) return new Map();
+  const rows = await reader
+    .select({ clusterId: nodes.clusterId, count: count() })
+    .from(nodes)
+    .where(and(inArrayParam(nodes.clusterId, clusterIds), nodeCondition(filter)))
+    .groupBy(nodes.clusterId);
+  const counts = new Map(rows.map((row) => [row.clusterId, row.count]));
+  return new Map(clusterIds.map((id) => [id, counts.get(id) ?? 0]));
+}
+
+export async function countNodes(reader: Reader, filter: NodeFilter | undefined): Promise<number> {
+  return reader.$count(nodes, nodeCondition(filter));
+}
+
+/**
+ * The visible version of each matching node after a name, by name, for readers of the whole fleet. A version is the
+ * transaction that wrote the row; equal versions of a node are equal rows.
+ */
+export async function nodeVersionsAfterName(
+  reader: Reader,
+  filter: NodeFilter | undefined,
+  name: string | null,
+  limit: number,
+): Promise<{ id: string; version: string }[]> {
+  return reader
+    .select({ id: nodes.id, version: sql<string>`${nodes}.xmin::text` })
+    .from(nodes)
+    .where(and(nodeCondition(filter), name === null ? undefined : gt(nodes.name, name)))
+    .orderBy(asc(nodes.name))
+    .limit(limit);
+}
+
+const ROWS_A_STATEMENT = 1000;
+
+export async function insertNodes(tx: Tx, rows: readonly (typeof nodes.$inferInsert)[]): Promise<void> {
+  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
+    await tx.insert(nodes).values(rows.slice(from, from + ROWS_A_STATEMENT));
+  }
+}
+
+export async function deleteNode(tx: Tx, id: string): Promise<void> {
+  await tx.delete(nodes).where(eq(nodes.id, id));
+}
+
+/** Sets the same fields of nodes, other than the state, and raises their revisions. */
+export async function changeNodeRows(
+  tx: Tx,
+  ids: readonly string[],
+  change: Partial<Omit<NodeRow, "id" | "state" | "transitionCount" | "revision">>,
+): Promise<void> {
+  if (ids.length === 0) return;
+  await tx
+    .update(nodes)
+    .set({ ...change, revision: sql`${nodes.revision} + 1`, updatedAt: sql`now()` })
+    .where(inArrayParam(nodes.id, ids));
+}
+
+/** Puts nodes into maintenance, by the database's clock. A node that is in maintenance keeps the time of its start. */
+export async function beginMaintenance(
+  tx: Tx,
+  ids: readonly string[],
+  { reason, by }: { readonly reason: string; readonly by: string },
+): Promise<void> {
+  if (ids.length === 0) return;
+  await tx
+    .update(nodes)
+    .set({
+      maintenanceReason: reason,
+      maintenanceBy: by,
+      maintenanceSince: sql`coalesce(${nodes.maintenanceSince}, now())`,
+      revision: sql`${nodes.revision} + 1`,
+      updatedAt: sql`now()`,
+    })
+    .where(inArrayParam(nodes.id, ids));
+}
+
+/** Fields that change with the state. */
+export interface NodeMove {
+  readonly stage?: NodeRow["stage"];
+  readonly lastError?: Failure | null;
+  readonly hostGroup?: string;
+}
+
+/** A node after a change of state, with the fields of its transition. */
+export type MovedNode = Pick<NodeRow, "id" | "name" | "project" | "transitionCount" | "revision">;
+
+/**
+ * Moves nodes from one state to another and counts the transition. Only `engine/transaction.ts` calls it. Returns the
+ * nodes that were in `from`. The database rejects edges that are not in the lifecycle table.
+ */
+export async function moveNodes(
+  tx: Tx,
+  ids: readonly string[],
+  { from, to, ...change }: NodeMove & { readonly from: NodeState; readonly to: NodeState },
+): Promise<MovedNode[]> {
+  return tx
+    .update(nodes)
+    .set({
+      ...change,
+      state: to,
+      transitionCount: sql`${nodes.transitionCount} + 1`,
+      revision: sql`${nodes.revision} + 1`,
+      updatedAt: sql`now()`,
+    })
+    .where(and(inArrayParam(nodes.id, ids), eq(nodes.state, from)))
+    .returning({
+      id: nodes.id,
+      name: nodes.name,
+      project: nodes.project,
+      transitionCount: nodes.transitionCount,
+      revision: nodes.revision,
+    });
+}
+
+const CHANGEABLE_FIELDS = [
+  "state",
+  "stage",
+  "lastError",
+  "hostGroup",
+  "model",
+  "macs",
+  "imageId",
+  "powerState",
+  "powerReadAt",
+  "wantedPower",
+  "powerProblem",
+  "failedReadings",
+  "faultKind",
+  "faultSince",
+  "faultMessage",
+] as const;
+
+/** A change by the worker that claimed the node's run; `state` only along an edge. */
+export type ClaimedNodeChange = { readonly [Field in (typeof CHANGEABLE_FIELDS)[number]]?: NodeRow[Field] };
+
+/** All nodes are locked in the order of their IDs before the first is changed. */
+const CHANGE_CLAIMED = `with locked as materialized (select id from nodes where id = any($2::uuid[]) order by id for no key update)
+${bulkUpdate(nodes, {
+  key: ["id", "state"],
+  fields: CHANGEABLE_FIELDS,
+  also: [
+    "transition_count = nodes.transition_count + case when given.change ? 'state' then 1 else 0 end",
+    "revision = nodes.revision + 1",
+    "updated_at = now()",
+  ],
+  from: "locked",
+  where: "locked.id = nodes.id",
+  returning: `nodes.id, nodes.name, nodes.project, nodes.transition_count as "transitionCount", nodes.revision`,
+})}`;
+
+/**
+ * Changes nodes, each in its own way, and counts a transition if the state changes. Only `engine/transaction.ts` calls
+ * it. Returns the nodes that were in the given state.
+ */
+export async function changeClaimedNodes(
+  tx: Tx,
+  changes: readonly { readonly id: string; readonly state: NodeState; readonly change: ClaimedNodeChange }[],
+): Promise<MovedNode[]> {
+  if (changes.length === 0) return [];
+  const { rows } = await runStatement(tx, CHANGE_CLAIMED, [rowsText(changes), changes.map(({ id }) => id)]);
+  return rows as MovedNode[];
+}
+
+export async function putSecrets(
+  tx: Tx,
+  rows: readonly { readonly nodeId: string; readonly secrets: Secrets }[],
+): Promise<void> {
+  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
+    await tx
+      .insert(nodeSecrets)
+      .values(rows.slice(from, from + ROWS_A_STATEMENT))
+      .onConflictDoUpdate({ target: nodeSecrets.nodeId, set: { secrets: sql`excluded.secrets` } });
+  }
+}
+
+/** Secrets of a node, for calls of its driver. */
+export async function secretsOf(reader: Reader, nodeId: string): Promise<Secrets> {
+  return (await secretsOfNodes(reader, [nodeId])).get(nodeId) ?? {};
+}
+
+/** Secrets of the nodes that have any. */
+export async function secretsOfNodes(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, Secrets>> {
+  if (nodeIds.length === 0) return new Map();
+  const rows = await reader.select().from(nodeSecrets).where(inArrayParam(nodeSecrets.nodeId, nodeIds));
+  return new Map(rows.map(({ nodeId, secrets }) => [nodeId, secrets]));
+}
+
+/** Names of the secret fields that are set, by node and driver. Values are not returned. */
+export async function secretFieldsOf(
+  reader: Reader,
+  nodeIds: readonly string[],
+): Promise<Map<string, Record<string, string[]>>> {
+  if (nodeIds.length === 0) return new Map();
+  const rows = await reader.select().from(nodeSecrets).where(inArrayParam(nodeSecrets.nodeId, nodeIds));
+  return new Map(
+    rows.map(({ nodeId, secrets }) => [
+      nodeId,
+      Object.fromEntries(Object.entries(secrets).map(([driver, fields]) => [driver, Object.keys(fields)])),
+    ]),
+  );
+}
+
+export async function insertInventories(
+  tx: Tx,
+  rows: readonly { readonly id: string; readonly nodeId: string; readonly runId: string; readonly data: JsonObject }[],
+): Promise<void> {
+  if (rows.length > 0) await runStatement(tx, INSERT_INVENTORIES, [rowsText(rows)]);
+}
+
+/** Newest inventories of a node among which each driver's is looked for. */
+const INVENTORIES_COMPARED = 20;
+
+const INSERT_INVENTORIES = bulkInsert(inventories, ["id", "nodeId", "runId", "data"]);
+
+/** Inventories of each node, newest first. */
+export async function inventoriesPages(
+  reader: Reader,
+  nodeIds: readonly string[],
+  request: PageRequest,
+): Promise<Map<string, Page<InventoryRow>>> {
+  const { where, orderBy } = pageClauses(request, {
+    column: inventories.takenAt,
+    id: inventories.id,
+    descending: true,
+  });
+  const rows = await rowsBelow(reader, inventories, nodeIds, {
+    below: (node) => and(sql`${inventories.nodeId} = ${node}`, where),
+    orderBy,
+    limit: request.limit + 1,
+  });
+  return pagesOf(rows, (found) => cutPage(found, request));
+}
+
+export async function inventoryCounts(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, number>> {
+  return countsBelow(reader, inventories, nodeIds, (node) => sql`${inventories.nodeId} = ${node}`);
+}
+
+export async function inventoriesByIds(reader: Reader, ids: readonly string[]): Promise<InventoryRow[]> {
+  return ids.length === 0 ? [] : reader.select().from(inventories).where(inArrayParam(inventories.id, ids));
+}
+
+export interface InspectedDisksRow {
+  /** The driver that inspected; null if the run is no longer stored. */
+  readonly driver: string | null;
+  readonly takenAt: Date;
+  readonly disks: StoredJson;
+}
+
+/** The disks of a node in the newest inventory of each driver that reports disks, newest first. */
+export async function inspectedDisks(reader: Reader, nodeId: string): Promise<InspectedDisksRow[]> {
+  const rows = await reader.execute<{ driver: string | null; taken_at: string; disks: StoredJson }>(sql`
+    select * from (
+      select distinct on (driver) driver, taken_at, disks from (
+        select i.taken_at, i.data->'disks' as disks, (
+          select step->>'driver' from runs r join plans p on p.hash = r.plan_hash, jsonb_array_elements(p.plan->'steps') step
+          where r.id = i.run_id and step->>'phase' = 'inspect' limit 1
+        ) as driver
+        from ${inventories} i where i.node_id = ${nodeId} and jsonb_typeof(i.data->'disks') = 'array'
+        order by i.taken_at desc limit ${INVENTORIES_COMPARED}
+      ) newest order by driver, taken_at desc
+    ) of_drivers order by taken_at desc`);
+  return rows.map(({ driver, taken_at, disks }) => ({ driver, takenAt: new Date(taken_at), disks }));
+}
+
+/** The newest inventory of each node that has one. */
+export async function newestInventories(
+  reader: Reader,
+  nodeIds: readonly string[],
+): Promise<Map<string, InventoryRow>> {
+  if (nodeIds.length === 0) return new Map();
+  const rows = await reader
+    .select()
+    .from(inventories)
+    .where(
+      sql`(${inventories.nodeId}, ${inventories.takenAt}) in (select node_id, max(taken_at) from inventories where ${inArrayParam(inventories.nodeId, nodeIds)} group by node_id)`,
+    )
+    .orderBy(desc(inventories.id));
+  return new Map(rows.map((row) => [row.nodeId, row]));
+}

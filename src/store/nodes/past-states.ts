@@ -1,0 +1,117 @@
+/**
+ * The states of the fleet as of a position of the log, by undoing the transitions after it: a node was in the state
+ * from which the first of them took it. A node without one was in its present state; one whose first is its
+ * registration did not exist. Nothing but states is in the log, so nothing else can be read of the past.
+ */
+import { sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { NodeState } from "../../lifecycle/node-states.ts";
+import { positionBefore } from "../log/log-times.ts";
+import { textArray } from "../postgres/array-parameter.ts";
+import type { Reader } from "../postgres/database.ts";
+import { cutPage, pageClauses } from "../postgres/pagination.ts";
+import type { Page, PageRequest } from "../postgres/pagination.ts";
+import { nodeCondition } from "./node-filter.ts";
+import type { NodeFilter } from "./node-filter.ts";
+import { nodes } from "../tables.ts";
+import type { LogCursor } from "../log/transitions.ts";
+
+export interface PastStates {
+  /** Position of the last transition that is not undone. */
+  readonly position: number;
+  /** In one of these states then. */
+  readonly states: readonly NodeState[] | undefined;
+  /** Condition on the nodes as they are now; deleted nodes match none. */
+  readonly filter: NodeFilter | undefined;
+}
+
+export interface PastNode {
+  readonly id: string;
+  /** The present name, or the one at the deletion: the log has no renames. */
+  readonly name: string;
+  readonly state: NodeState;
+  /** RFC 3339, UTC: the time of the first transition that was undone; null if there is none. */
+  readonly until: string | null;
+}
+
+/** SQL of the relation `past`: all nodes that existed then. */
+function pastNodes({ position, filter, states }: PastStates): SQL {
+  const condition = nodeCondition(filter);
+  const wanted = states ? sql`state = any(${textArray(states)}::text[])` : sql`true`;
+  const deleted = sql`
+    union all
+    select gone.node_id, gone.node_name, undone.from_state, undone.at
+    from transitions gone join undone using (node_id)
+    where gone.position > ${position} and gone.event = 'delete' and undone.from_state is not null`;
+  return sql`
+    undone as materialized (
+      select distinct on (node_id) node_id, from_state, at from transitions where position > ${position} order by node_id, position
+    ), existing as materialized (
+      select ${nodes.id} as id, ${nodes.name} as name, case when undone.node_id is null then ${nodes.state} else undone.from_state end as state, undone.at as until
+      from ${nodes} left join undone on undone.node_id = ${nodes.id}
+      where (undone.node_id is null or undone.from_state is not null) and (${condition ?? sql`true`})
+      ${condition ? sql`` : deleted}
+    ), past as (select id, name collate "C" as name, state, until from existing where ${wanted})`;
+}
+
+/** A page of the nodes with their states then, by name. */
+export async function pastNodesPage(reader: Reader, request: PastStates, page: PageRequest): Promise<Page<PastNode>> {
+  const { where, orderBy } = pageClauses(page, { column: sql`past.name`, id: sql`past.id`, descending: false });
+  const rows = await reader.execute<PastNode & Record<string, unknown>>(sql`
+    with ${pastNodes(request)}
+    select id, name, state, to_char(until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as until
+    from past where ${where ?? sql`true`} order by ${sql.join(orderBy, sql`, `)} limit ${page.limit + 1}::int`);
+  return cutPage([...rows], page);
+}
+
+/** Number of nodes by their state then. */
+export async function pastStateCounts(
+  reader: Reader,
+  request: PastStates,
+): Promise<{ readonly state: NodeState; readonly count: number }[]> {
+  const rows = await reader.execute<{ state: NodeState; count: number }>(
+    sql`with ${pastNodes(request)} select state, count(*)::int as count from past group by state order by state`,
+  );
+  return [...rows];
+}
+
+/** Transitions are kept for at least a day: none of it is deleted, also if all are. */
+const KEPT_MS = 86_400_000;
+
+/** The place of a time in the log. */
+export interface PastTime {
+  readonly cursor: LogCursor;
+  readonly isFuture: boolean;
+  /** By the clock of the database. */
+  readonly now: Date;
+  /** The earliest time from which no transition is deleted, as far as known; null if none is from the given one. */
+  readonly earliest: Date | null;
+}
+
+/** One statement, so that the place and what is kept are of one moment. */
+export async function pastTime(reader: Reader, time: Date): Promise<PastTime> {
+  const [row] = await reader.execute<{ position: number; at: string | null; now: string; oldest: string | null }>(sql`
+    with before as materialized (select ${positionBefore(time)} as position)
+    select before.position::float8 as position, ${milliseconds(sql`(select at from transitions where transitions.position = before.position)`)} as at, ${milliseconds(sql`clock_timestamp()`)} as now,
+      ${milliseconds(sql`(select at from transitions order by transitions.position limit 1)`)} as oldest
+    from before`);
+  if (typeof row?.position !== "number") throw new Error("The positions of the log could not be read.");
+  const at = row.at === null ? null : new Date(row.at);
+  const now = new Date(row.now);
+  const isWhole = at !== null || row.position === 0;
+  const earliest =
+    row.oldest === null
+      ? new Date(now.getTime() - KEPT_MS)
+      : // At its own time the oldest transition has not happened yet, and what led to the state before is deleted.
+        new Date(Date.parse(row.oldest) + 1);
+  return {
+    cursor: { position: row.position, at },
+    isFuture: time > now,
+    now,
+    earliest: isWhole || time >= earliest ? null : earliest,
+  };
+}
+
+function milliseconds(time: SQL): SQL {
+  return sql`to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+}

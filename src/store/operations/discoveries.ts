@@ -1,0 +1,205 @@
+/** Discoveries: the addresses of an operation, their results, and known nodes at an address. */
+import { and, asc, count, eq, inArray, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { RunState } from "../../lifecycle/operation-states.ts";
+import { inArrayParam } from "../postgres/array-parameter.ts";
+import type { Reader, Tx } from "../postgres/database.ts";
+import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
+import type { NumberedRequest, Page } from "../postgres/pagination.ts";
+import type { Failure, JsonObject } from "../records.ts";
+import { discoveries, discoverySecrets, nodes } from "../tables.ts";
+
+export type DiscoveryRow = typeof discoveries.$inferSelect;
+export type DiscoveryState = DiscoveryRow["state"];
+
+export const DISCOVERY_STATES = {
+  QUEUED: "Not probed yet, or being probed.",
+  REGISTERED: "A machine answered and was registered as a node.",
+  KNOWN: "A machine answered that is already registered as a node.",
+  FAILED: "No machine answered, it rejected the credentials, or it could not be registered.",
+  SKIPPED: "Not probed, because the discovery ended before.",
+} as const satisfies Record<DiscoveryState, string>;
+
+export type Found =
+  | { readonly state: "REGISTERED" | "KNOWN"; readonly nodeId: string }
+  | { readonly state: "FAILED"; readonly failure: Failure };
+
+const ROWS_A_STATEMENT = 1000;
+
+export async function insertDiscoveries(tx: Tx, operationId: string, addresses: readonly string[]): Promise<void> {
+  const rows = addresses.map((address, ordinal) => ({ operationId, ordinal, address }));
+  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT)
+    await tx.insert(discoveries).values(rows.slice(from, from + ROWS_A_STATEMENT));
+}
+
+export async function putDiscoverySecrets(tx: Tx, operationId: string, settings: JsonObject): Promise<void> {
+  await tx.insert(discoverySecrets).values({ operationId, settings });
+}
+
+/** Credentials of an unfinished discovery, for calls of its driver. */
+export async function discoverySecretsOf(reader: Reader, operationId: string): Promise<JsonObject> {
+  const [row] = await reader.select().from(discoverySecrets).where(eq(discoverySecrets.operationId, operationId));
+  return row?.settings ?? {};
+}
+
+export async function deleteDiscoverySecrets(tx: Tx, operationId: string): Promise<void> {
+  await tx.delete(discoverySecrets).where(eq(discoverySecrets.operationId, operationId));
+}
+
+/** Addresses without a result, in the order of the request. The limit of a request bounds their number. */
+export async function queuedDiscoveries(
+  reader: Reader,
+  operationId: string,
+): Promise<Pick<DiscoveryRow, "ordinal" | "address">[]> {
+  return reader
+    .select({ ordinal: discoveries.ordinal, address: discoveries.address })
+    .from(discoveries)
+    .where(and(eq(discoveries.operationId, operationId), eq(discoveries.state, "QUEUED")))
+    .orderBy(asc(discoveries.ordinal));
+}
+
+/** Locks an address without a result; false if it has one. */
+export async function lockQueuedDiscovery(tx: Tx, operationId: string, ordinal: number): Promise<boolean> {
+  const rows = await tx
+    .select({ ordinal: discoveries.ordinal })
+    .from(discoveries)
+    .where(
+      and(eq(discoveries.operationId, operationId), eq(discoveries.ordinal, ordinal), eq(discoveries.state, "QUEUED")),
+    )
+    .for("no key update");
+  return rows.length > 0;
+}
+
+export async function endDiscovery(tx: Tx, operationId: string, ordinal: number, found: Found): Promise<void> {
+  await tx
+    .update(discoveries)
+    .set({ ...found, finishedAt: sql`now()` })
+    .where(and(eq(discoveries.operationId, operationId), eq(discoveries.ordinal, ordinal)));
+}
+
+/** Marks all addresses without a result as skipped. */
+export async function skipQueuedDiscoveries(tx: Tx, operationId: string): Promise<void> {
+  await tx
+    .update(discoveries)
+    .set({ state: "SKIPPED", finishedAt: sql`now()` })
+    .where(and(eq(discoveries.operationId, operationId), eq(discoveries.state, "QUEUED")));
+}
+
+/** The first failure. */
+export async function firstFailedDiscovery(reader: Reader, operationId: string): Promise<Failure | null> {
+  const [row] = await reader
+    .select({ failure: discoveries.failure })
+    .from(discoveries)
+    .where(and(eq(discoveries.operationId, operationId), eq(discoveries.state, "FAILED")))
+    .orderBy(asc(discoveries.finishedAt), asc(discoveries.ordinal))
+    .limit(1);
+  return row?.failure ?? null;
+}
+
+/** Number of addresses of each discovery in each state. */
+export async function discoveryCounts(
+  reader: Reader,
+  operationIds: readonly string[],
+): Promise<Map<string, Partial<Record<DiscoveryState, number>>>> {
+  if (operationIds.length === 0) return new Map();
+  const rows = await reader
+    .select({ operationId: discoveries.operationId, state: discoveries.state, count: count() })
+    .from(discoveries)
+    .where(inArrayParam(discoveries.operationId, operationIds))
+    .groupBy(discoveries.operationId, discoveries.state);
+  const counts = new Map<string, Partial<Record<DiscoveryState, number>>>();
+  for (const { operationId, state, count: found } of rows)
+    counts.set(operationId, { ...counts.get(operationId), [state]: found });
+  return counts;
+}
+
+const AS_RUN = {
+  QUEUED: "QUEUED",
+  REGISTERED: "SUCCEEDED",
+  KNOWN: "SUCCEEDED",
+  FAILED: "FAILED",
+  SKIPPED: "STOPPED",
+} as const satisfies Record<DiscoveryState, RunState>;
+
+/** The same as counts of runs, for the progress of an operation. */
+export async function addressCounts(
+  reader: Reader,
+  operationIds: readonly string[],
+): Promise<Map<string, Partial<Record<RunState, number>>>> {
+  const counts = new Map<string, Partial<Record<RunState, number>>>();
+  for (const [operationId, byState] of await discoveryCounts(reader, operationIds)) {
+    const sums: Partial<Record<RunState, number>> = {};
+    for (const state of Object.keys(byState) as DiscoveryState[])
+      sums[AS_RUN[state]] = (sums[AS_RUN[state]] ?? 0) + (byState[state] ?? 0);
+    counts.set(operationId, sums);
+  }
+  return counts;
+}
+
+export interface AddressesOfDiscovery {
+  readonly states?: readonly DiscoveryState[] | undefined;
+}
+
+export interface DiscoveryAddresses extends NumberedRequest, AddressesOfDiscovery {}
+
+const belowDiscovery =
+  ({ states }: AddressesOfDiscovery) =>
+  (operation: SQL) =>
+    and(sql`${discoveries.operationId} = ${operation}`, states && inArrayParam(discoveries.state, states));
+
+export async function discoveryCountsOf(
+  reader: Reader,
+  operationIds: readonly string[],
+  asked: AddressesOfDiscovery,
+): Promise<Map<string, number>> {
+  return countsBelow(reader, discoveries, operationIds, belowDiscovery(asked));
+}
+
+/** A page of each discovery's addresses, in the order of the request. */
+export async function discoveriesPages(
+  reader: Reader,
+  operationIds: readonly string[],
+  request: DiscoveryAddresses,
+): Promise<Map<string, Page<DiscoveryRow>>> {
+  const { where, orderBy } = numberedClauses(request, discoveries.ordinal);
+  const rows = await rowsBelow(reader, discoveries, operationIds, {
+    below: (operation) => and(belowDiscovery(request)(operation), where),
+    orderBy,
+    limit: request.limit + 1,
+  });
+  return pagesOf(rows, (found) => cutNumbered(found, request));
+}
+
+/** Failed and skipped addresses by discovery, in the order of the request. */
+export async function addressesMissed(
+  reader: Reader,
+  operationIds: readonly string[],
+): Promise<Map<string, readonly string[]>> {
+  if (operationIds.length === 0) return new Map();
+  const rows = await reader
+    .select({ operationId: discoveries.operationId, address: discoveries.address })
+    .from(discoveries)
+    .where(and(inArrayParam(discoveries.operationId, operationIds), inArray(discoveries.state, ["FAILED", "SKIPPED"])))
+    .orderBy(asc(discoveries.operationId), asc(discoveries.ordinal));
+  const missed = Map.groupBy(rows, ({ operationId }) => operationId);
+  return new Map([...missed].map(([operationId, found]) => [operationId, found.map(({ address }) => address)]));
+}
+
+// ---- known nodes
+
+/** The driver provides the power interface of the node, so it can discover it. */
+const isGivenPowerBy = (driver: string) => sql`coalesce(${nodes.borrowed} ->> 'power', ${nodes.driver}) = ${driver}`;
+
+/**
+ * The node that this driver reaches with exactly these settings apart from secrets, for drivers that report no
+ * controller.
+ */
+export async function nodeWithSettings(reader: Reader, driver: string, settings: JsonObject): Promise<string | null> {
+  const [row] = await reader
+    .select({ id: nodes.id })
+    .from(nodes)
+    .where(and(isGivenPowerBy(driver), sql`${nodes.settings} -> ${driver} = ${JSON.stringify(settings)}::text::jsonb`))
+    .orderBy(asc(nodes.name))
+    .limit(1);
+  return row?.id ?? null;
+}

@@ -1,0 +1,197 @@
+/** Lists of operations: pages of a filter, and the operations of nodes and clusters. */
+import { and, desc, eq, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { OperationKind } from "../../lifecycle/verbs.ts";
+import { onNode, operationCondition } from "./operation-filter.ts";
+import type { OperationFilter } from "./operation-filter.ts";
+import type { OperationRow } from "./operations.ts";
+import type { Reader } from "../postgres/database.ts";
+import { countsBelow, cutPage, pageClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
+import type { Page, PageRequest } from "../postgres/pagination.ts";
+import { operationClusters, operations } from "../tables.ts";
+
+const NEWEST = { column: operations.createdAt, id: operations.id, descending: true } as const;
+const NEWEST_OTHERS = {
+  column: operationClusters.createdAt,
+  id: operationClusters.operationId,
+  descending: true,
+} as const;
+
+export async function operationsPage(
+  reader: Reader,
+  filter: OperationFilter | undefined,
+  request: PageRequest,
+): Promise<Page<OperationRow>> {
+  const rows = await reader
+    .select()
+    .from(operations)
+    .where(matching(filter, request))
+    .orderBy(...pageClauses(request, NEWEST).orderBy)
+    .limit(request.limit + 1);
+  return cutPage(rows, request);
+}
+
+export async function countOperations(reader: Reader, filter: OperationFilter | undefined): Promise<number> {
+  return reader.$count(operations, matching(filter));
+}
+
+/** Whether more operations match than `max`; reads no more than those. */
+export async function exceedsOperations(
+  reader: Reader,
+  filter: OperationFilter | undefined,
+  max: number,
+): Promise<boolean> {
+  const beyond = await reader
+    .select({ id: operations.id })
+    .from(operations)
+    .where(matching(filter))
+    .offset(max)
+    .limit(1);
+  return beyond.length > 0;
+}
+
+/** Up to `limit` matching operations after one, newest first. The version differs after each change of the row. */
+export async function operationVersionsAfter(
+  reader: Reader,
+  filter: OperationFilter | undefined,
+  after: OperationRow | null,
+  limit: number,
+): Promise<{ id: string; version: string }[]> {
+  const request = { limit, ...(after && { after: { key: after.createdAt.toISOString(), id: after.id } }) };
+  return reader
+    .select({ id: operations.id, version: sql<string>`${operations}.xmin::text` })
+    .from(operations)
+    .where(matching(filter, request))
+    .orderBy(...pageClauses(request, NEWEST).orderBy)
+    .limit(limit);
+}
+
+/** Those of the operations that have the node and the cluster of a filter; null if it has neither. */
+export async function relatedOperations(
+  reader: Reader,
+  filter: OperationFilter | undefined,
+  ids: readonly string[],
+): Promise<ReadonlySet<string> | null> {
+  if (filter?.nodeId === undefined && filter?.clusterId === undefined) return null;
+  const { nodeId, clusterId } = filter;
+  const rows = await reader.select({ id: operations.id }).from(operations).where(matching({ ids, nodeId, clusterId }));
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** Operations on nodes of a cluster that were not requested for it; also of a deleted one. */
+export async function operationsListedWith(reader: Reader, clusterId: string): Promise<string[]> {
+  const rows = await reader
+    .select({ id: operationClusters.operationId })
+    .from(operationClusters)
+    .where(eq(operationClusters.clusterId, clusterId));
+  return rows.map(({ id }) => id);
+}
+
+/** Operations that worked on each node, newest first. */
+export async function operationsOfNodes(
+  reader: Reader,
+  nodeIds: readonly string[],
+  request: PageRequest,
+): Promise<Map<string, Page<OperationRow>>> {
+  const { where } = pageClauses(request, NEWEST);
+  return operationsBelow(reader, nodeIds, request, (id) => and(onNode(id), where));
+}
+
+export async function operationCountsOfNodes(reader: Reader, ids: readonly string[]): Promise<Map<string, number>> {
+  return countsBelow(reader, operations, ids, onNode);
+}
+
+export async function operationCountsOfClusters(reader: Reader, ids: readonly string[]): Promise<Map<string, number>> {
+  return countsBelow(reader, operations, ids, (id) => ofCluster(id));
+}
+
+/** Operations that were requested for each cluster, or on its members of that time, newest first. */
+export async function operationsOfClusters(
+  reader: Reader,
+  clusterIds: readonly string[],
+  request: PageRequest,
+): Promise<Map<string, Page<OperationRow>>> {
+  return operationsBelow(reader, clusterIds, request, (id) => ofCluster(id, request));
+}
+
+async function operationsBelow(
+  reader: Reader,
+  ids: readonly string[],
+  request: PageRequest,
+  below: (id: SQL) => SQL | undefined,
+): Promise<Map<string, Page<OperationRow>>> {
+  const { orderBy } = pageClauses(request, NEWEST);
+  const rows = await rowsBelow(reader, operations, ids, { below, orderBy, limit: request.limit + 1 });
+  return pagesOf(rows, (found) => cutPage(found, request));
+}
+
+/** The condition of a filter. With `page`, it may leave out operations that are not on the page. */
+function matching(filter: OperationFilter | undefined, page?: PageRequest): SQL | undefined {
+  const condition = operationCondition(filter);
+  if (filter?.clusterId !== undefined)
+    return and(
+      sql`exists (select from clusters where id = ${filter.clusterId})`,
+      ofCluster(sql`${filter.clusterId}`, page, condition),
+    );
+  return and(condition, page && pageClauses(page, NEWEST).where);
+}
+
+/**
+ * The operations of a cluster, or those of a page. They are in two lists: those that were requested for it, and those
+ * that were requested in another way. The page is read from each list by its index, and then cut from both.
+ */
+function ofCluster(clusterId: SQL, page?: PageRequest, condition?: SQL): SQL {
+  const joined = condition
+    ? sql`${operationClusters} join ${operations} on ${operations.id} = ${operationClusters.operationId}`
+    : sql`${operationClusters}`;
+  const requested = page && pageClauses(page, NEWEST);
+  const others = page && pageClauses(page, NEWEST_OTHERS);
+  const way = sql.raw(page?.fromEnd ? "asc" : "desc");
+  const first = (orderBy: readonly SQL[] = []) =>
+    page ? sql`order by ${sql.join([...orderBy], sql`, `)} limit ${page.limit + 1}::int` : sql``;
+  return sql`${operations.id} in (
+    select listed.id from (
+      (select ${operations.id}, ${operations.createdAt} from ${operations}
+        where ${and(eq(operations.clusterId, clusterId), condition, requested?.where)} ${first(requested?.orderBy)})
+      union all
+      (select ${operationClusters.operationId}, ${operationClusters.createdAt} from ${joined}
+        where ${and(eq(operationClusters.clusterId, clusterId), condition, others?.where)} ${first(others?.orderBy)})
+    ) listed (id, created_at) ${first([sql`created_at ${way}`, sql`id ${way}`])})`;
+}
+
+/**
+ * Unfinished operations that change the state of nodes of each cluster. `stopping`: whether an interrupt was requested.
+ */
+export async function workOnClusters(
+  reader: Reader,
+  clusterIds: readonly string[],
+): Promise<{ clusterId: string; operationId: string; kind: OperationKind; stopping: boolean }[]> {
+  if (clusterIds.length === 0) return [];
+  const rows = await reader.execute<{
+    clusterId: string;
+    operationId: string;
+    kind: OperationKind;
+    stopping: boolean;
+  }>(sql`
+    select distinct n.cluster_id as "clusterId", o.id as "operationId", o.kind, coalesce(o.interrupt, r.interrupt) is not null as stopping
+    from nodes n join runs r on r.node_id = n.id and r.finished_at is null and r.moves_state join operations o on o.id = r.operation_id
+    where n.cluster_id in (${sql.join(
+      clusterIds.map((id) => sql`${id}::uuid`),
+      sql`, `,
+    )})`);
+  return [...rows];
+}
+
+/** Unfinished operations on nodes of a cluster, newest first. */
+export async function unfinishedOperationsOfCluster(reader: Reader, clusterId: string): Promise<OperationRow[]> {
+  return reader
+    .select()
+    .from(operations)
+    .where(
+      and(
+        sql`${operations.finishedAt} is null`,
+        sql`${operations.id} in (select r.operation_id from runs r join nodes n on n.id = r.node_id where n.cluster_id = ${clusterId}::uuid and r.finished_at is null)`,
+      ),
+    )
+    .orderBy(desc(operations.createdAt));
+}

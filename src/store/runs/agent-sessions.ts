@@ -1,0 +1,240 @@
+/** Sessions of the agent that machines boot from a ramdisk. */
+import { and, desc, eq, isNotNull, isNull, sql } from "drizzle-orm";
+import { inArrayParam } from "../postgres/array-parameter.ts";
+import type { Reader, Tx } from "../postgres/database.ts";
+import type { AgentIdentity, StoredJson, StoredTask, TaskIdentity } from "../records.ts";
+import { agentSessions, attempts, nodeMacs, runs } from "../tables.ts";
+
+export type AgentSessionRow = typeof agentSessions.$inferSelect;
+
+/** A session, its run, and the attempt for which its task was assigned. */
+export interface AgentSessionView {
+  readonly session: AgentSessionRow;
+  readonly run: Pick<
+    typeof runs.$inferSelect,
+    | "id"
+    | "nodeName"
+    | "operationId"
+    | "state"
+    | "position"
+    | "interrupt"
+    | "interruptMode"
+    | "interruptFailure"
+    | "leftAs"
+  >;
+  /** Null if no task is assigned. */
+  readonly attempt: Pick<typeof attempts.$inferSelect, "state" | "part" | "failure"> | null;
+  /** It was closed or replaced, its run has finished, or it is too old. */
+  readonly isOver: boolean;
+  /** Seconds since its last stored contact; null: there was none. */
+  readonly silentSeconds: number | null;
+}
+
+/** A session without an end of its own is over this long after its last contact: to overwrite a disk takes days. */
+const SILENCE_MAX = sql.raw("interval '24 hours'");
+
+const IS_OVER = sql<boolean>`(${agentSessions.endedAt} is not null or ${runs.finishedAt} is not null or coalesce(${agentSessions.seenAt}, ${agentSessions.openedAt}) < now() - ${SILENCE_MAX})`;
+
+const VIEW = {
+  session: agentSessions,
+  run: {
+    id: runs.id,
+    nodeName: runs.nodeName,
+    operationId: runs.operationId,
+    state: runs.state,
+    position: runs.position,
+    interrupt: runs.interrupt,
+    interruptMode: runs.interruptMode,
+    interruptFailure: runs.interruptFailure,
+    leftAs: runs.leftAs,
+  },
+  attemptState: attempts.state,
+  attemptPart: attempts.part,
+  attemptFailure: attempts.failure,
+  isOver: IS_OVER,
+  silentSeconds: sql<number | null>`extract(epoch from now() - ${agentSessions.seenAt})::float8`,
+};
+
+const ATTEMPT_OF_TASK = and(
+  eq(attempts.runId, agentSessions.runId),
+  eq(attempts.step, sql`(${agentSessions.task} ->> 'step')::int`),
+  eq(attempts.number, sql`(${agentSessions.task} ->> 'attempt')::int`),
+);
+
+/** A session as an agent or a machine names it. */
+export async function agentSessionById(reader: Reader, id: string): Promise<AgentSessionView | undefined> {
+  const [row] = await reader
+    .select(VIEW)
+    .from(agentSessions)
+    .innerJoin(runs, eq(runs.id, agentSessions.runId))
+    .leftJoin(attempts, ATTEMPT_OF_TASK)
+    .where(eq(agentSessions.id, id))
+    .limit(1);
+  if (!row) return undefined;
+  const { attemptState: state, attemptPart: part, attemptFailure: failure, ...view } = row;
+  return { ...view, attempt: state !== null && part !== null ? { state, part, failure } : null };
+}
+
+/** The newest session of a run. */
+export async function newestAgentSession(reader: Reader, runId: string): Promise<AgentSessionRow | undefined> {
+  return newestSession(reader, eq(agentSessions.runId, runId));
+}
+
+/** The newest session of a node, whichever run has opened it. */
+export async function newestSessionOfNode(reader: Reader, nodeId: string): Promise<AgentSessionRow | undefined> {
+  return newestSession(reader, eq(agentSessions.nodeId, nodeId));
+}
+
+async function newestSession(reader: Reader, of: ReturnType<typeof eq>): Promise<AgentSessionRow | undefined> {
+  const [row] = await reader
+    .select()
+    .from(agentSessions)
+    .where(of)
+    .orderBy(desc(agentSessions.openedAt), desc(agentSessions.id))
+    .limit(1);
+  return row;
+}
+
+/** The session of the node with one of the MACs that waits for an agent to boot over the network. */
+export async function sessionToBoot(reader: Reader, macs: readonly string[]): Promise<AgentSessionRow | undefined> {
+  if (macs.length === 0) return undefined;
+  const [row] = await reader
+    .select({ session: agentSessions })
+    .from(nodeMacs)
+    .innerJoin(agentSessions, eq(agentSessions.nodeId, nodeMacs.nodeId))
+    .innerJoin(runs, eq(runs.id, agentSessions.runId))
+    .where(
+      and(
+        inArrayParam(nodeMacs.mac, macs),
+        eq(agentSessions.medium, "NETWORK"),
+        isNull(agentSessions.instance),
+        isNull(agentSessions.endedAt),
+        sql`not ${IS_OVER}`,
+      ),
+    )
+    .limit(1);
+  return row?.session;
+}
+
+export interface NewAgentSession extends Pick<
+  AgentSessionRow,
+  "id" | "nodeId" | "runId" | "secretHash" | "medium" | "architecture" | "kernelArguments" | "network"
+> {}
+
+/** Opens a session, and ends the earlier one of its node. */
+export async function openAgentSession(tx: Tx, session: NewAgentSession): Promise<void> {
+  await endSessions(tx, eq(agentSessions.nodeId, session.nodeId));
+  // Two sessions of one transaction's time would have no order.
+  await tx.insert(agentSessions).values({ ...session, openedAt: sql`clock_timestamp()` });
+}
+
+/** Ends the open session of a run. */
+export async function closeAgentSession(tx: Tx, runId: string): Promise<void> {
+  await endSessions(tx, eq(agentSessions.runId, runId));
+}
+
+async function endSessions(tx: Tx, which: ReturnType<typeof eq>): Promise<void> {
+  await tx
+    .update(agentSessions)
+    .set({ endedAt: sql`now()`, task: null })
+    .where(and(which, isNull(agentSessions.endedAt)));
+}
+
+/** Ends the sessions of finished runs, and those that are too old, with their tasks. Returns their number. */
+export async function endSessionsOfEndedRuns(tx: Tx, limit: number): Promise<number> {
+  const stale = tx
+    .select({ id: agentSessions.id })
+    .from(agentSessions)
+    .innerJoin(runs, eq(runs.id, agentSessions.runId))
+    .where(and(isNull(agentSessions.endedAt), IS_OVER))
+    .limit(limit);
+  const ended = await tx
+    .update(agentSessions)
+    .set({ endedAt: sql`now()`, task: null })
+    .where(and(sql`${agentSessions.id} in ${stale}`, isNull(agentSessions.endedAt)))
+    .returning({ id: agentSessions.id });
+  return ended.length;
+}
+
+/** Fixes the agent of a session; false if it has one. */
+export async function fixAgent(tx: Tx, id: string, instance: string, agent: AgentIdentity): Promise<boolean> {
+  const rows = await tx
+    .update(agentSessions)
+    .set({ instance, agent, contactAt: sql`now()`, seenAt: sql`now()` })
+    .where(and(eq(agentSessions.id, id), isNull(agentSessions.instance), isNull(agentSessions.endedAt)))
+    .returning({ id: agentSessions.id });
+  return rows.length > 0;
+}
+
+/** Notes a contact of the agent. */
+export async function noteSeen(tx: Tx, id: string, agent: AgentIdentity): Promise<void> {
+  await tx
+    .update(agentSessions)
+    .set({ agent, seenAt: sql`now()` })
+    .where(eq(agentSessions.id, id));
+}
+
+/** Counts a request of another agent, and returns the number. */
+export async function countStranger(tx: Tx, id: string): Promise<number> {
+  const [row] = await tx
+    .update(agentSessions)
+    .set({ strangers: sql`${agentSessions.strangers} + 1` })
+    .where(eq(agentSessions.id, id))
+    .returning({ strangers: agentSessions.strangers });
+  return row?.strangers ?? 0;
+}
+
+/** Notes that the script or the medium was fetched. A new secret replaces that of an agent that has not come yet. */
+export async function noteBoot(tx: Tx, id: string, secretHash?: string): Promise<boolean> {
+  const first = sql`coalesce(${agentSessions.scriptAt}, now())`;
+  const rows = await tx
+    .update(agentSessions)
+    .set({ scriptAt: first, ...(secretHash !== undefined && { secretHash }) })
+    .where(
+      and(
+        eq(agentSessions.id, id),
+        isNull(agentSessions.endedAt),
+        secretHash === undefined ? isNull(agentSessions.scriptAt) : isNull(agentSessions.instance),
+      ),
+    )
+    .returning({ id: agentSessions.id });
+  return rows.length > 0;
+}
+
+export async function noteKernel(tx: Tx, id: string): Promise<void> {
+  await tx
+    .update(agentSessions)
+    .set({ kernelAt: sql`now()` })
+    .where(and(eq(agentSessions.id, id), isNull(agentSessions.kernelAt), isNull(agentSessions.endedAt)));
+}
+
+/** Notes the DHCP lease of a machine whose agent has not come yet. */
+export async function noteLease(tx: Tx, mac: string): Promise<void> {
+  const node = sql`(select ${nodeMacs.nodeId} from ${nodeMacs} where ${nodeMacs.mac} = ${mac})`;
+  await tx
+    .update(agentSessions)
+    .set({ dhcpAt: sql`now()` })
+    .where(and(sql`${agentSessions.nodeId} = ${node}`, isNull(agentSessions.endedAt), isNull(agentSessions.dhcpAt)));
+}
+
+/** Null ends the task. */
+export async function putTask(tx: Tx, id: string, task: StoredTask | null, lastTask?: TaskIdentity): Promise<void> {
+  await tx
+    .update(agentSessions)
+    .set({ task, ...(lastTask && { lastTask }) })
+    .where(eq(agentSessions.id, id));
+}
+
+export async function putHomeHash(tx: Tx, id: string, homeHash: string): Promise<void> {
+  await tx.update(agentSessions).set({ homeHash }).where(eq(agentSessions.id, id));
+}
+
+/** Stores the report of the installed system; false if there is one. */
+export async function putHome(tx: Tx, id: string, home: StoredJson): Promise<boolean> {
+  const rows = await tx
+    .update(agentSessions)
+    .set({ home, homeAt: sql`now()` })
+    .where(and(eq(agentSessions.id, id), isNull(agentSessions.homeAt), isNotNull(agentSessions.homeHash)))
+    .returning({ id: agentSessions.id });
+  return rows.length > 0;
+}

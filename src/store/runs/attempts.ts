@@ -1,0 +1,197 @@
+/** Attempts at the steps of runs, with progress and result. */
+import { and, asc, desc, eq, isNull, lte, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import { inArrayParam } from "../postgres/array-parameter.ts";
+import { runStatement } from "../postgres/statements.ts";
+import type { Reader, Tx } from "../postgres/database.ts";
+import { bulkUpdate, bulkInsert, rowsText } from "../postgres/bulk.ts";
+import type { Failure, StoredJson } from "../records.ts";
+import { attempts, runs } from "../tables.ts";
+
+export type AttemptRow = typeof attempts.$inferSelect;
+
+/** A new attempt. step-durations.ts looks for it by label, driver and the node's model. */
+export interface NewAttempt {
+  readonly runId: string;
+  readonly step: number;
+  readonly number: number;
+  readonly timeoutSeconds: number;
+  /** `interface.name`. */
+  readonly label: string;
+  readonly driver: string;
+  readonly model: string | null;
+}
+
+const BEGIN_EACH = bulkInsert(attempts, [
+  "runId",
+  "step",
+  "number",
+  "label",
+  "driver",
+  "model",
+  "state",
+  "startedAt",
+  "deadlineAt",
+]);
+
+/** The row of a new attempt. `now`: by the database's clock. */
+export function newAttempt({ timeoutSeconds, ...attempt }: NewAttempt, now: Date): AttemptRow {
+  return {
+    ...attempt,
+    state: "RUNNING",
+    entries: 1,
+    startedAt: now,
+    deadlineAt: new Date(now.getTime() + timeoutSeconds * 1000),
+    finishedAt: null,
+    memo: null,
+    callback: null,
+    output: null,
+    failure: null,
+    progressPercent: null,
+    progressMessage: null,
+    part: "RUN",
+    driverTries: null,
+    recoveries: 0,
+  };
+}
+
+export async function beginAttempts(tx: Tx, rows: readonly AttemptRow[]): Promise<void> {
+  if (rows.length > 0) await runStatement(tx, BEGIN_EACH, [rowsText(rows)]);
+}
+
+const CHANGEABLE_FIELDS = [
+  "state",
+  "entries",
+  "deadlineAt",
+  "finishedAt",
+  "memo",
+  "callback",
+  "output",
+  "failure",
+  "part",
+  "driverTries",
+  "progressPercent",
+  "progressMessage",
+  "recoveries",
+] as const;
+
+/** A change by the worker that claimed the run. */
+export type ClaimedAttemptChange = { readonly [Field in (typeof CHANGEABLE_FIELDS)[number]]?: AttemptRow[Field] };
+
+const CHANGE_CLAIMED = bulkUpdate(attempts, { key: ["runId", "step", "number"], fields: CHANGEABLE_FIELDS });
+
+/** Changes attempts of locked runs, each in its own way. */
+export async function changeClaimedAttempts(
+  tx: Tx,
+  changes: readonly (Pick<AttemptRow, "runId" | "step" | "number"> & { readonly change: ClaimedAttemptChange })[],
+): Promise<void> {
+  if (changes.length === 0) return;
+  await runStatement(tx, CHANGE_CLAIMED, [rowsText(changes), changes.map(({ runId }) => runId)]);
+}
+
+/** Ends or parks an attempt. */
+export async function updateAttempt(
+  tx: Tx,
+  { runId, step, number }: AttemptRow,
+  change: {
+    readonly state?: AttemptRow["state"];
+    readonly memo?: StoredJson;
+    readonly output?: StoredJson;
+    readonly failure?: Failure;
+    readonly callback?: StoredJson;
+    readonly part?: AttemptRow["part"];
+    readonly progressPercent?: number;
+    readonly progressMessage?: string | null;
+    readonly ended?: true;
+  },
+): Promise<void> {
+  const { ended, ...fields } = change;
+  await tx
+    .update(attempts)
+    .set({ ...fields, ...(ended && { finishedAt: sql`now()` }) })
+    .where(attemptIs(runId, step, number));
+}
+
+/** Ends the unfinished attempts of runs. */
+export async function abortAttempts(tx: Tx, runIds: readonly string[]): Promise<void> {
+  if (runIds.length === 0) return;
+  await tx
+    .update(attempts)
+    .set({ state: "ABORTED", finishedAt: sql`now()` })
+    .where(and(inArrayParam(attempts.runId, runIds), isNull(attempts.finishedAt)));
+}
+
+function attemptIs(runId: string, step: number, number: number): SQL | undefined {
+  return and(eq(attempts.runId, runId), eq(attempts.step, step), eq(attempts.number, number));
+}
+
+/** An attempt, and whether its deadline has passed by the database's clock. */
+export type TimedAttempt = AttemptRow & { readonly expired: boolean };
+
+/** The newest attempt at one step of a run. */
+export async function latestAttempt(reader: Reader, runId: string, step: number): Promise<TimedAttempt | undefined> {
+  const [row] = await reader
+    .select({ attempt: attempts, expired: EXPIRED })
+    .from(attempts)
+    .where(and(eq(attempts.runId, runId), eq(attempts.step, step)))
+    .orderBy(desc(attempts.number))
+    .limit(1);
+  return row && { ...row.attempt, expired: row.expired };
+}
+
+const EXPIRED = sql<boolean>`${lte(attempts.deadlineAt, sql`now()`)}`;
+
+/** The newest attempt at the step that each run is at. */
+export async function attemptsUnderWay(reader: Reader, runIds: readonly string[]): Promise<Map<string, TimedAttempt>> {
+  if (runIds.length === 0) return new Map();
+  const rows = await reader
+    .select({ attempt: attempts, expired: EXPIRED })
+    .from(attempts)
+    .innerJoin(runs, and(eq(runs.id, attempts.runId), eq(runs.position, attempts.step)))
+    .where(inArrayParam(runs.id, runIds))
+    .orderBy(asc(attempts.number));
+  return new Map(rows.map(({ attempt, expired }) => [attempt.runId, { ...attempt, expired }]));
+}
+
+/** All attempts of some runs, in the order they were made. */
+export async function attemptsOf(reader: Reader, runIds: readonly string[]): Promise<AttemptRow[]> {
+  if (runIds.length === 0) return [];
+  return reader
+    .select()
+    .from(attempts)
+    .where(inArrayParam(attempts.runId, runIds))
+    .orderBy(asc(attempts.runId), asc(attempts.step), asc(attempts.number));
+}
+
+/** Results of steps, each from its last success: in the run, or in the runs that it restarts. */
+export async function latestOutputs(
+  reader: Reader,
+  runId: string,
+  labels: readonly string[],
+): Promise<{ readonly label: string; readonly output: StoredJson }[]> {
+  const rows = await reader.execute<{ label: string; output: StoredJson }>(sql`
+    with recursive chain as (
+      select id, restart_of, 0 as age from runs where id = ${runId}
+      union all
+      select r.id, r.restart_of, age + 1 from runs r join chain on r.id = chain.restart_of
+    )
+    select distinct on (label) label, output from ${attempts} join chain on chain.id = ${attempts.runId}
+    where ${inArrayParam(attempts.label, labels)} and state = 'SUCCEEDED'
+    order by label, age, number desc`);
+  return [...rows];
+}
+
+/** Succeeded steps by run, which a restart skips. */
+export async function succeededSteps(reader: Reader, runIds: readonly string[]): Promise<Map<string, Set<number>>> {
+  if (runIds.length === 0) return new Map();
+  const rows = await reader
+    .select({ runId: attempts.runId, step: attempts.step })
+    .from(attempts)
+    .where(and(inArrayParam(attempts.runId, runIds), eq(attempts.state, "SUCCEEDED")));
+  const found = new Map<string, Set<number>>();
+  for (const { runId, step } of rows) {
+    const steps = found.get(runId) ?? new Set<number>();
+    found.set(runId, steps.add(step));
+  }
+  return found;
+}

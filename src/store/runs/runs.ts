@@ -1,0 +1,279 @@
+/**
+ * Runs: an operation's work on one node each. The worker that claimed a run holds its fencing token, and each write
+ * checks it.
+ */
+import { and, asc, eq, gt, isNull, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { FinalRunState, RunState, Interrupt } from "../../lifecycle/operation-states.ts";
+import { inArrayParam } from "../postgres/array-parameter.ts";
+import { runStatement } from "../postgres/statements.ts";
+import type { Reader, Tx } from "../postgres/database.ts";
+import { bulkUpdate, rowsText } from "../postgres/bulk.ts";
+import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
+import type { NumberedRequest, Page } from "../postgres/pagination.ts";
+import { LEASE } from "./run-claims.ts";
+import { operations, runs } from "../tables.ts";
+
+export type RunRow = typeof runs.$inferSelect;
+
+/** `leg` of a run whose node has entered no leg yet. */
+export const UNTOUCHED = -1;
+
+/** Values, or SQL for times by the database's clock. */
+export type RunChange = {
+  readonly [Field in keyof Omit<RunRow, "id" | "revision" | "updatedAt">]?: RunRow[Field] | SQL;
+};
+
+const CHANGEABLE_FIELDS = [
+  ...([
+    "state",
+    "leg",
+    "position",
+    "fence",
+    "owner",
+    "generation",
+    "openGeneration",
+    "startedAt",
+    "finishedAt",
+    "failure",
+    "errors",
+    "leftAs",
+    "interruptFailure",
+  ] as const),
+  ...(["wakeAt", "waitReason", "waitingSince", "waitFor", "slotPhase", "slotController"] as const),
+  ...(["dueAt", "priority", "stopUntil"] as const),
+] as const;
+
+/** A change by the worker that claimed the run. */
+export type ClaimedRunChange = { readonly [Field in (typeof CHANGEABLE_FIELDS)[number]]?: RunRow[Field] };
+
+const CHANGE_CLAIMED = bulkUpdate(runs, {
+  key: ["id"],
+  fields: CHANGEABLE_FIELDS,
+  also: [
+    "revision = runs.revision + 1",
+    "updated_at = clock_timestamp()",
+    // A run that is written often need not be renewed, and one whose lock was held for long could not be. One that no
+    // replica executes any more has no lease.
+    `lease_until = case when case when given.change ? 'owner' then given.change ->> 'owner' else runs.owner end is not null then clock_timestamp() + ${LEASE} end`,
+  ],
+});
+
+/** Changes locked runs, each in its own way. */
+export async function changeClaimedRuns(
+  tx: Tx,
+  changes: readonly { readonly id: string; readonly change: ClaimedRunChange }[],
+): Promise<void> {
+  if (changes.length > 0) await runStatement(tx, CHANGE_CLAIMED, [rowsText(changes), changes.map(({ id }) => id)]);
+}
+
+export async function updateRun(tx: Tx, id: string, change: RunChange): Promise<void> {
+  await updateRuns(tx, [id], change);
+}
+
+/** Changes several runs in the same way. */
+export async function updateRuns(tx: Tx, ids: readonly string[], change: RunChange): Promise<void> {
+  if (ids.length === 0) return;
+  await tx
+    .update(runs)
+    .set({ ...(change as Partial<RunRow>), revision: sql`${runs.revision} + 1`, updatedAt: sql`clock_timestamp()` })
+    .where(inArrayParam(runs.id, ids));
+}
+
+/** Records an interrupt on runs, now by the database's clock. */
+export async function interruptRuns(
+  tx: Tx,
+  ids: readonly string[],
+  interrupt: RunChange & {
+    readonly interrupt: Interrupt;
+    readonly interruptBy: string;
+    readonly interruptReason: string | null;
+  },
+): Promise<void> {
+  await updateRuns(tx, ids, { ...interrupt, interruptAt: sql`now()` });
+}
+
+/** Fields that the end of a run clears: its claim, waits, deadlines and slots. */
+export const ENDED = {
+  dueAt: null,
+  owner: null,
+  stopUntil: null,
+  wakeAt: null,
+  waitReason: null,
+  waitingSince: null,
+  waitFor: null,
+  slotPhase: null,
+  slotController: null,
+  openGeneration: null,
+} as const;
+
+/** Ends runs. Their fencing tokens rise, so that a worker that claimed one cannot write any more. */
+export async function finishRuns(
+  tx: Tx,
+  ids: readonly string[],
+  state: FinalRunState,
+  change: RunChange = {},
+): Promise<void> {
+  await updateRuns(tx, ids, {
+    ...change,
+    ...ENDED,
+    leaseUntil: null,
+    state,
+    finishedAt: sql`now()`,
+    fence: sql`${runs.fence} + 1`,
+  });
+}
+
+export async function runsByIds(reader: Reader, ids: readonly string[]): Promise<RunRow[]> {
+  return ids.length === 0 ? [] : reader.select().from(runs).where(inArrayParam(runs.id, ids));
+}
+
+/** The runs of one operation, or of one node. */
+export type RunsOf = { readonly operationId: string } | { readonly nodeId: string };
+
+/** Up to `limit` runs after one. The version differs after each change of the row. */
+export async function runVersionsAfter(
+  reader: Reader,
+  of: RunsOf,
+  after: RunRow | null,
+  limit: number,
+): Promise<{ id: string; version: string }[]> {
+  const isOne = "operationId" in of ? eq(runs.operationId, of.operationId) : eq(runs.nodeId, of.nodeId);
+  return reader
+    .select({ id: runs.id, version: sql<string>`${runs}.xmin::text` })
+    .from(runs)
+    .where(and(isOne, after ? gt(runs.id, after.id) : undefined))
+    .orderBy(asc(runs.id))
+    .limit(limit);
+}
+
+export async function unfinishedRuns(reader: Reader, nodeIds: readonly string[]): Promise<RunRow[]> {
+  if (nodeIds.length === 0) return [];
+  return reader
+    .select()
+    .from(runs)
+    .where(and(inArrayParam(runs.nodeId, nodeIds), isNull(runs.finishedAt)));
+}
+
+/** Kind of the unfinished operation of each busy node. `isEnding`: an abort or a failure is ending its run. */
+export async function busyNodes(reader: Reader, nodeIds: readonly string[]) {
+  if (nodeIds.length === 0) return [];
+  return reader
+    .select({
+      nodeId: runs.nodeId,
+      operationId: runs.operationId,
+      kind: operations.kind,
+      isEnding: sql<boolean>`(${runs.interrupt} is not distinct from 'ABORT' or ${runs.interruptFailure} is not null)`,
+      hostGroup: runs.hostGroup,
+    })
+    .from(runs)
+    .innerJoin(operations, eq(operations.id, runs.operationId))
+    .where(and(inArrayParam(runs.nodeId, nodeIds), isNull(runs.finishedAt)));
+}
+
+/**
+ * The newest run of each node that changes its state and is not a clean-up: a change of power or an inspection in place
+ * does not hide unfinished work from a restart. Runs of the given operation always count.
+ */
+export async function newestWork(
+  reader: Reader,
+  nodeIds: readonly string[],
+  operationId: string | null,
+): Promise<RunRow[]> {
+  if (nodeIds.length === 0) return [];
+  return reader
+    .select()
+    .from(runs)
+    .where(
+      sql`${runs.id} in (select distinct on (node_id) id from runs where ${inArrayParam(runs.nodeId, nodeIds)} and purpose = 'WORK' and (moves_state or operation_id = ${operationId}::uuid) order by node_id, created_at desc, id)`,
+    );
+}
+
+/** Of these runs' nodes, those that their operation cleaned up afterwards, by run. */
+export async function cleanedUpAfter(reader: Reader, runIds: readonly string[]): Promise<Set<string>> {
+  if (runIds.length === 0) return new Set();
+  const rows = await reader
+    .select({ id: runs.id })
+    .from(runs)
+    .where(
+      sql`${inArrayParam(runs.id, runIds)} and exists (select from runs undone where undone.operation_id = ${runs.operationId} and undone.node_id = ${runs.nodeId} and undone.purpose = 'CLEAN_UP')`,
+    );
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** Runs of an operation in the order of the request. */
+export async function runsOfOperation(
+  reader: Reader,
+  operationId: string,
+  purpose?: RunRow["purpose"],
+): Promise<RunRow[]> {
+  return reader
+    .select()
+    .from(runs)
+    .where(and(eq(runs.operationId, operationId), purpose && eq(runs.purpose, purpose)))
+    .orderBy(asc(runs.ordinal), asc(runs.createdAt));
+}
+
+export interface RunsOfOperation {
+  readonly states?: readonly RunState[] | undefined;
+}
+
+export interface OperationRuns extends NumberedRequest, RunsOfOperation {}
+
+const belowOperation =
+  ({ states }: RunsOfOperation) =>
+  (operation: SQL) =>
+    and(sql`${runs.operationId} = ${operation}`, states && inArrayParam(runs.state, states));
+
+export async function runCountsOf(
+  reader: Reader,
+  operationIds: readonly string[],
+  asked: RunsOfOperation,
+): Promise<Map<string, number>> {
+  return countsBelow(reader, runs, operationIds, belowOperation(asked));
+}
+
+/** A page of each operation's runs in the order of the request; clean-up runs follow the work. */
+export async function runsPages(
+  reader: Reader,
+  operationIds: readonly string[],
+  request: OperationRuns,
+): Promise<Map<string, Page<RunRow>>> {
+  const { where, orderBy } = numberedClauses(request, runs.ordinal);
+  const rows = await rowsBelow(reader, runs, operationIds, {
+    below: (operation) => and(belowOperation(request)(operation), where),
+    orderBy,
+    limit: request.limit + 1,
+  });
+  return pagesOf(rows, (found) => cutNumbered(found, request));
+}
+
+/** Nodes of each operation's clean-up runs. */
+export async function cleanedUpNodes(
+  reader: Reader,
+  operationIds: readonly string[],
+): Promise<{ operationId: string; nodeId: string }[]> {
+  if (operationIds.length === 0) return [];
+  return reader
+    .select({ operationId: runs.operationId, nodeId: runs.nodeId })
+    .from(runs)
+    .where(and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "CLEAN_UP")));
+}
+
+/** Interrupts and fencing tokens of claimed runs. `overdue`: the timeout of a stop has passed. */
+export async function interruptsOf(
+  reader: Reader,
+  ids: readonly string[],
+): Promise<(Pick<RunRow, "id" | "interrupt" | "interruptMode" | "fence"> & { readonly overdue: boolean })[]> {
+  if (ids.length === 0) return [];
+  return reader
+    .select({
+      id: runs.id,
+      interrupt: runs.interrupt,
+      interruptMode: runs.interruptMode,
+      fence: runs.fence,
+      overdue: sql<boolean>`${runs.interruptFailure} is not null`,
+    })
+    .from(runs)
+    .where(inArrayParam(runs.id, ids));
+}
