@@ -14,6 +14,7 @@ const tool = (command: string, help: string): Tool => ({ command: command.split(
 
 export const TOOLS: Readonly<Record<string, Tool>> = {
   language: tool("docs/check-language.ts", "finds words in code and docs that the project does not use"),
+  budgets: tool("docs/check-budgets.ts", "counts the lines of code against budgets.txt; `--all` lists them"),
   "schema-changes": tool("docs/schema/changes.ts", "lists the changes of the schema since the last release"),
   migration: tool("drizzle/generate.ts", "writes a migration named `--name <what>` from the tables"),
 
