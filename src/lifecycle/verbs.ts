@@ -10,7 +10,7 @@ import type { NodeEvent, NodeState, Phase } from "./node-states.ts";
 /** The properties of a verb apart from its route. */
 interface Verb {
   readonly description: string;
-  /** What the description of its mutation adds, after the states from which it is allowed. */
+  /** Sentence that the description of its mutation has after the states from which it is allowed. */
   readonly note?: string;
   /** Its mutation. A verb that takes no members of its own has one made of this table. */
   readonly mutation: string;

@@ -5,7 +5,7 @@
 import lifecycle from "./lifecycle.json" with { type: "json" };
 import { AT_REST } from "./rules.ts";
 
-/** What the rules say of each verb apart from its phases and its end. */
+/** The rules of each verb apart from its phases and its end. */
 const VERBS = {
   MANAGE: { mutation: "manageNodes", inMaintenance: true },
   INSPECT: { mutation: "inspectNodes", inMaintenance: true },
