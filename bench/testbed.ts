@@ -11,11 +11,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
-import { createEngine } from "../src/engine/engine.ts";
-import { createRegistry } from "../src/drivers/registry.ts";
-import { createLog } from "../src/log.ts";
-import { createNotifier } from "../src/store/postgres/notifier.ts";
-import { migrateDatabase, openDatabase } from "../src/store/postgres/database.ts";
+import { migrateDatabase } from "../src/store/postgres/database.ts";
 import type { Connection } from "../src/store/postgres/database.ts";
 import { startEmbedded } from "../src/store/postgres/embedded.ts";
 
@@ -56,7 +52,7 @@ export async function openTestbed(): Promise<Testbed> {
   const urlOf = (name: string) => `postgres://${socket.user}@127.0.0.1:${port}/${name}`;
   const admin = postgres(urlOf("postgres"), { max: 1, onnotice: () => {} });
   await admin`create database ${admin(TEMPLATE)}`;
-  await fill({ url: urlOf(TEMPLATE) });
+  await migrateDatabase({ url: urlOf(TEMPLATE) });
 
   return {
     folder,
@@ -93,16 +89,6 @@ export async function end(child: ChildProcess): Promise<void> {
   const timer = setTimeout(() => child.kill("SIGKILL"), END_MS);
   await ended;
   clearTimeout(timer);
-}
-
-/** Migrations, and what the first start of an engine records. */
-async function fill(connection: Connection): Promise<void> {
-  await migrateDatabase(connection);
-  await using database = await openDatabase({ connection, connectionsMax: 2 });
-  await using notifier = await createNotifier(database, () => {});
-  await using registry = createRegistry([]);
-  const engine = await createEngine({ database, registry, notifier, log: createLog("silent"), concurrency: 1 });
-  await engine[Symbol.asyncDispose]();
 }
 
 /** CPU time of a process and of all its children, including those that have ended. */

@@ -365,8 +365,7 @@ CREATE TABLE "site" (
 	"policy" jsonb NOT NULL,
 	"revision" integer DEFAULT 1 NOT NULL,
 	"updated_at" timestamp(3) with time zone DEFAULT now() NOT NULL,
-	"updated_by" text,
-	"identities_at" timestamp(3) with time zone
+	"updated_by" text
 );
 --> statement-breakpoint
 CREATE TABLE "step_log" (

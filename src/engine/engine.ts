@@ -46,7 +46,6 @@ import { clearMaintenance, clearRetired, setMaintenance, setRetired } from "./in
 import type { NewNode } from "./inventory/node-settings.ts";
 import { reportPresence } from "./inventory/presence.ts";
 import type { PresenceEvent, PresenceReported, ReportedNode } from "./inventory/presence.ts";
-import { recordKnownIdentities } from "./inventory/known-identities.ts";
 import { registerNodes } from "./inventory/register-nodes.ts";
 import { startRetention } from "./inventory/retention.ts";
 import { createRunbook, deleteRunbook, updateRunbook } from "./inventory/runbooks.ts";
@@ -175,7 +174,6 @@ const DRAIN_MS = 5_000;
 
 export async function createEngine(options: EngineOptions): Promise<Engine> {
   const parts = await createParts(options);
-  await recordKnownIdentities(parts.context);
   const { claims, dueOperations, runner, prober, nodeProbes, powerReader, slots, agents, context } = parts;
   const { database, log, endCalls, drainMs = DRAIN_MS } = options;
   const closers: { close(): void | Promise<void> }[] = [];

@@ -23,11 +23,6 @@ export async function changeSite(tx: Tx, policy: SitePolicy, by: string): Promis
   await tx.update(site).set({ policy, updatedBy: by, updatedAt: sql`now()`, revision: sql`${site.revision} + 1` });
 }
 
-/** The identities of nodes that an older release has stored are recorded. */
-export async function noteIdentitiesRecorded(tx: Tx): Promise<void> {
-  await tx.update(site).set({ identitiesAt: sql`now()` });
-}
-
 /** Whether automatic cleaning runs on a node: its own setting overrides the site's. */
 export function cleansAutomatically(policy: SitePolicy, node: { readonly automaticCleaning: boolean | null }): boolean {
   return node.automaticCleaning ?? policy.automaticCleaning ?? true;

@@ -559,8 +559,6 @@ export const site = pgTable("site", {
   revision: integer("revision").notNull().default(1),
   updatedAt: at("updated_at").notNull().default(now),
   updatedBy: text("updated_by"),
-  /** When the identities of nodes that an older release had stored were recorded; null: they were not yet. */
-  identitiesAt: at("identities_at"),
 });
 
 /** Named lists of clean steps. */

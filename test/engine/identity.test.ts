@@ -313,18 +313,3 @@ describe("work", () => {
     expect(ostler.entered(first)).not.toContain("clean.erase_disks");
   });
 });
-
-test("nodes of an older release that are one machine are marked at the first start, which does not fail", async () => {
-  const [a, b] = await registered(fake({ controller: unique("bmc") }), fake({ controller: unique("bmc") }));
-  if (!a || !b) throw new Error("Two nodes are registered.");
-  const settings = JSON.stringify({ fake: { controller: "old-bmc" } });
-  await ostler.test
-    .sql`update nodes set settings = ${settings}::text::jsonb, controller = 'old-bmc' where id in (${a.id}, ${b.id})`;
-  await ostler.test.sql`delete from node_identities`;
-  await ostler.test.sql`update site set identities_at = null`;
-  await ostler.another();
-  expect(await conflictOf(a)).toMatchObject({ kind: "CONTROLLER", value: "old-bmc", nodeName: b.name });
-  expect(await conflictOf(b)).toMatchObject({ kind: "CONTROLLER", nodeName: a.name });
-  await changeNode(ostler.engine, ALICE, a.id, { sharedController: true });
-  expect([await conflictOf(a), await conflictOf(b)]).toEqual([null, null]);
-});

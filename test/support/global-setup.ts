@@ -9,11 +9,7 @@ import { join } from "node:path";
 import postgres from "postgres";
 import type { Sql } from "postgres";
 import type { TestProject } from "vitest/node";
-import { createRegistry } from "../../src/drivers/registry.ts";
-import { createEngine } from "../../src/engine/engine.ts";
-import { createLog } from "../../src/log.ts";
-import { createNotifier } from "../../src/store/postgres/notifier.ts";
-import { migrateDatabase, openDatabase } from "../../src/store/postgres/database.ts";
+import { migrateDatabase } from "../../src/store/postgres/database.ts";
 import type { Connection } from "../../src/store/postgres/database.ts";
 import { startEmbedded } from "../../src/store/postgres/embedded.ts";
 import { prepareTemplate } from "./spare-databases.ts";
@@ -55,7 +51,7 @@ export default async function setUp(project: TestProject): Promise<() => Promise
   const url = given ?? `postgres://ostler@127.0.0.1:${started?.port}/postgres`;
   const admin = postgres(url, { max: 1, onnotice: () => {} });
   await admin`create database ${admin(template)}`;
-  await fill({ url: urlOf(url, template) });
+  await migrateDatabase({ url: urlOf(url, template) });
   const restoration = started && (await keepSpares(admin, urlOf(url, template)));
   project.provide("server", { socket: started?.socket ?? null, url, template, restoration });
   return async () => {
@@ -117,16 +113,6 @@ async function startThrowAway() {
       rmSync(folder, { recursive: true, force: true });
     },
   };
-}
-
-/** Migrations, and what the first start of an engine records. */
-async function fill(connection: Connection): Promise<void> {
-  await migrateDatabase(connection);
-  await using database = await openDatabase({ connection, connectionsMax: 2 });
-  await using notifier = await createNotifier(database, () => {});
-  await using registry = createRegistry([]);
-  const engine = await createEngine({ database, registry, notifier, log: createLog("silent"), concurrency: 1 });
-  await engine[Symbol.asyncDispose]();
 }
 
 /** Lets test databases be used again. */

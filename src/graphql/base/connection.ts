@@ -183,7 +183,7 @@ function cursorFrom(position: string, at: string | undefined): LogCursor {
   return { position: Number(position), at: at === undefined ? null : new Date(Number.parseInt(at, 36)) };
 }
 
-/** Reads a cursor of the log of transitions; earlier releases sent the position alone. */
+/** Reads a cursor of the log of transitions. */
 export function logCursorOf(cursor: string | null | undefined): LogCursor | undefined {
   if (cursor == null) return undefined;
   const [, position, at] = LOG_CURSOR.exec(cursor) ?? [];

@@ -43,8 +43,8 @@ export async function appendTransitions(tx: Tx, rows: readonly NewTransition[]):
 
 /**
  * A position in the log, and the commit time of the transition there, which identifies the log: one that was restored
- * from a backup assigns positions again, at other times. `at` is null before the first transition, where the transition
- * is deleted, and in cursors of earlier releases.
+ * from a backup assigns positions again, at other times. `at` is null before the first transition, and where the
+ * transition is deleted.
  */
 export interface LogCursor {
   readonly position: number;
