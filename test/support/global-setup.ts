@@ -10,7 +10,6 @@ import postgres from "postgres";
 import type { Sql } from "postgres";
 import type { TestProject } from "vitest/node";
 import { migrateDatabase } from "../../src/store/postgres/database.ts";
-import type { Connection } from "../../src/store/postgres/database.ts";
 import { startEmbedded } from "../../src/store/postgres/embedded.ts";
 import { prepareTemplate } from "./spare-databases.ts";
 import type { Restoration } from "./spare-databases.ts";
