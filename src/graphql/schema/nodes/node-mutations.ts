@@ -188,7 +188,7 @@ builder.mutationField("setRetired", (t) =>
     type: marksPayload("setRetired"),
     ...needs("OPERATE"),
     description:
-      "Retire nodes until `clearRetired`. Retired nodes refuse to be commissioned, deployed or updated, and end MANAGEABLE after a tear-down. Starts and stops no work.",
+      "Retire nodes until `clearRetired`. Retired nodes refuse to be commissioned, deployed or redeployed, and end MANAGEABLE after a tear-down. Starts and stops no work.",
     args: { input: t.arg({ type: SetRetiredInput, required: true, description: "Nodes and reason." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.setRetired(callerOf(context), nodeSelector(input.nodes), input.reason),
