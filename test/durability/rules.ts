@@ -611,8 +611,10 @@ export function flawsOfFault(
   let expected: boolean | null = node.fault === "CLEAN_UP_FAILED";
   let isBusy = node.fault === "MACHINE_BUSY";
   for (const run of runs) {
-    // It hides a clean-up that fails, and ends with the first phase that changes the machine.
-    if (run.transitions.some(({ event }) => CHANGING.has(event))) isBusy = false;
+    // It hides a clean-up that fails. A phase that changes the machine, or a change of power that may cut it, ends it:
+    // only work that a person has forced gets there.
+    const cutsPower = run.attempts.some(({ step }) => CUTTING.has(labelOf(run, step)));
+    if (cutsPower || run.transitions.some(({ event }) => CHANGING.has(event))) isBusy = false;
     if (hasRepaired(run)) expected = false;
     expected = faultAtEnd(run, expected);
     if (run.leftAs?.mayBeWorking) isBusy = true;
@@ -628,6 +630,7 @@ export function flawsOfFault(
 
 /** Events that lead a node into a phase that changes its machine. */
 const CHANGING: ReadonlySet<string> = new Set(["clean", "deploy", "undeploy"]);
+const CUTTING: ReadonlySet<string> = new Set(["power.power_off", "power.reboot"]);
 
 /** Whether a whole verification or cleaning has succeeded, of which this run did a part. */
 function hasRepaired({ plan, attempts }: RunAccount): boolean {
