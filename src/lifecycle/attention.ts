@@ -1,6 +1,6 @@
 /** Reasons for which nodes need a person: their kinds and limits, a sentence about each cause, and its remedy. */
+import { ERROR_REMEDY } from "../errors.ts";
 import type { ErrorCode } from "../errors.ts";
-import { REMEDIES } from "./remedies.ts";
 import type { PowerChange } from "./verbs.ts";
 
 /** Actions that a node may accept or refuse. */
@@ -126,7 +126,7 @@ export function causeText(
 }
 
 export function remedyOf({ kind, code }: Pick<AttentionCause, "kind" | "code">): string {
-  return code === null ? ATTENTION_KINDS[kind].remedy : REMEDIES[code];
+  return code === null ? ATTENTION_KINDS[kind].remedy : ERROR_REMEDY[code];
 }
 
 /** Actions to propose: one that follows from the cause, or the first one that the oldest node accepts. */

@@ -11,7 +11,8 @@ import { ask, runIdOf } from "./graphql-request.ts";
 import { START, obey } from "./control.ts";
 import { clock, record } from "./records.ts";
 import type { Answer, NodeAnswer, Refusal } from "./records.ts";
-import { inputTypeOf } from "../support/input-type.ts";
+import { documentOf, isInterrupt } from "./verbs.ts";
+import type { Verb } from "./verbs.ts";
 
 const COMMAND = z.discriminatedUnion("do", [
   START.extend({ nodes: z.number(), clients: z.number() }),
@@ -39,35 +40,6 @@ const INTERRUPTED_NODES_MAX = 60;
 /** Nodes that one request takes out of maintenance. */
 const CLEARING_BATCH = 50;
 const CLUSTER = "arena";
-const WORK =
-  "operation { uuid } replayed results { ref accepted abortEffect run { id } error { code message } } errors { code message }";
-const CHANGE = "errors { code message }";
-
-/** For each mutation the fields of its answer. */
-const VERBS = {
-  registerNodes: CHANGE,
-  createCluster: CHANGE,
-  commissionNodes: WORK,
-  deployNodes: WORK,
-  undeployNodes: WORK,
-  decommissionNodes: WORK,
-  cleanNodes: WORK,
-  provideNodes: WORK,
-  inspectNodes: WORK,
-  manageNodes: WORK,
-  setPower: WORK,
-  setBootDevice: WORK,
-  abort: WORK,
-  withdrawAbort: WORK,
-  stop: WORK,
-  restart: WORK,
-  setMaintenance: CHANGE,
-  clearMaintenance: CHANGE,
-  reportPresence: CHANGE,
-  updateCluster: CHANGE,
-} as const;
-type Verb = keyof typeof VERBS;
-
 interface Mutation {
   readonly verb: Verb;
   readonly input: Readonly<Record<string, unknown>>;
@@ -80,7 +52,7 @@ interface WorkAnswer {
   readonly results?: readonly {
     readonly ref: string;
     readonly accepted: boolean;
-    readonly abortEffect: NodeAnswer["effect"];
+    readonly abortEffect?: NodeAnswer["effect"];
     readonly run: { readonly id: string } | null;
     readonly error: Refusal | null;
   }[];
@@ -127,7 +99,7 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
     try {
       const { data, errors, status } = await ask<Readonly<Record<string, WorkAnswer | null>>>(
         urls[replica] ?? "",
-        `mutation ($input: ${inputTypeOf(verb)}!) { ${verb}(input: $input) { ${VERBS[verb]} } }`,
+        documentOf(verb),
         { input },
         TIMEOUT_MS,
       );
@@ -140,14 +112,14 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
             id,
             ok: true,
             operationId: given.operation?.uuid ?? null,
-            replayed: given.replayed ?? null,
+            replayed: given.replayed ?? (isInterrupt(verb) ? false : null),
             refusals: given.errors.map(shortened),
             results: (given.results ?? []).map(({ ref, accepted, abortEffect, run, error }) => ({
               node: ref,
               accepted,
               runId: run && runIdOf(run.id),
               refusal: error && shortened(error),
-              effect: abortEffect,
+              effect: abortEffect ?? null,
             })),
           }
         : {

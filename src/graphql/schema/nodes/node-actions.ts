@@ -2,6 +2,7 @@
  * `Node.actions`: for each action, whether it would be accepted for a node now. The decisions are those of the
  * mutations; the rows that they need are read for all nodes of a list together, and only for the actions asked for.
  */
+import { ERROR_REMEDY } from "../../../errors.ts";
 import type { Refusal } from "../../../errors.ts";
 import {
   clusterLocks,
@@ -15,7 +16,6 @@ import {
   stepUnderWay,
 } from "../../../engine/views.ts";
 import type { AbortEffect } from "../../../lifecycle/interrupts.ts";
-import { REMEDIES } from "../../../lifecycle/remedies.ts";
 import type { PowerChange } from "../../../lifecycle/verbs.ts";
 import type { NodeRow } from "../../../store/nodes/nodes.ts";
 import type { RunRow } from "../../../store/runs/runs.ts";
@@ -64,7 +64,7 @@ const ActionVerdictRef = builder.objectRef<ActionVerdict>("ActionVerdict").imple
     remedy: t.string({
       nullable: true,
       description: "What to do about the refusal, in general; null if the action is allowed.",
-      resolve: ({ refusal }) => refusal && REMEDIES[refusal.code],
+      resolve: ({ refusal }) => refusal && ERROR_REMEDY[refusal.code],
     }),
     abortEffect: t.expose("effect", {
       type: AbortEffectEnum,
