@@ -12,7 +12,7 @@ import { printTable, shown } from "./figures.ts";
 import { mutate, request } from "./request.ts";
 import { startServed } from "./service.ts";
 import type { Served } from "./service.ts";
-import { cpuMs, cpuMsOfTree, end, memoryMbOfTree } from "./testbed.ts";
+import { cpuMs, cpuMsOfChildren, end, memoryMbOfTree } from "./testbed.ts";
 import type { Testbed } from "./testbed.ts";
 
 const SIMULATOR = fileURLToPath(new URL("../packages/bmc-simulator/src/main.ts", import.meta.url));
@@ -212,7 +212,7 @@ async function measured(service: Served, work: () => Promise<void>): Promise<Cos
 
 /** CPU time of the service and its drivers' processes. */
 function allCpuMs(pid: number): number | null {
-  const [own, others] = [cpuMs(pid), cpuMsOfTree(pid)];
+  const [own, others] = [cpuMs(pid), cpuMsOfChildren(pid)];
   return own === null || others === null ? null : own + others;
 }
 

@@ -12,7 +12,7 @@ import { sampleOf, withPeak } from "./process-memory.ts";
 import { mutate, request } from "./request.ts";
 import { nodeArgsOf, startServed } from "./service.ts";
 import type { Served } from "./service.ts";
-import { cpuMs, cpuMsOfTree, memoryMbOfTree, pssMb } from "./testbed.ts";
+import { cpuMs, cpuMsOfChildren, memoryMbOfTree, pssMb } from "./testbed.ts";
 import type { Testbed } from "./testbed.ts";
 
 export interface PassOptions {
@@ -293,9 +293,9 @@ export async function readCounters({ service, sql, postmaster }: Build) {
     wal: Number(row?.["wal"]),
     session: Number(row?.["pid"]),
     service: own,
-    postgres: (cpuMsOfTree(postmaster) ?? Number.NaN) + (cpuMs(postmaster) ?? 0) - asking,
+    postgres: (cpuMsOfChildren(postmaster) ?? Number.NaN) + (cpuMs(postmaster) ?? 0) - asking,
     // The postmaster is a child of the service as well.
-    drivers: (cpuMsOfTree(service.pid) ?? Number.NaN) - (cpuMs(postmaster) ?? 0),
+    drivers: (cpuMsOfChildren(service.pid) ?? Number.NaN) - (cpuMs(postmaster) ?? 0),
   };
 }
 

@@ -70,7 +70,7 @@ export async function openTestbed(): Promise<Testbed> {
         },
       };
     },
-    postgresCpuMs: () => cpuMsOfTree(server.pid),
+    postgresCpuMs: () => cpuMsOfChildren(server.pid),
     watch: (child) => void children.push(child),
     async [Symbol.asyncDispose]() {
       await Promise.all(children.map(end));
@@ -91,8 +91,8 @@ export async function end(child: ChildProcess): Promise<void> {
   clearTimeout(timer);
 }
 
-/** CPU time of a process and of all its children, including those that have ended. */
-export function cpuMsOfTree(parent: number): number | null {
+/** CPU time of all children of a process, including those that have ended. */
+export function cpuMsOfChildren(parent: number): number | null {
   if (!existsSync(`/proc/${parent}/stat`)) return null;
   const pids = readdirSync("/proc").filter((entry) => /^\d+$/.test(entry));
   return pids.reduce((sum, pid) => {

@@ -3,7 +3,7 @@
  *
  *     node worker-calls.ts <checkout> <JSON of WorkerLoad>
  */
-import { readFileSync, readdirSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import type { Call, StepCall } from "../src/drivers/driver.ts";
@@ -11,7 +11,7 @@ import type * as Loading from "../src/drivers/load.ts";
 import type * as Pools from "../src/drivers/isolation/pool.ts";
 import type { Dispatched } from "../src/drivers/isolation/dispatch.ts";
 import type * as Logs from "../src/log.ts";
-import { pssMb, statOf } from "./testbed.ts";
+import { cpuMsOfChildren, pssMb } from "./testbed.ts";
 
 export interface WorkerLoad {
   readonly calls: number;
@@ -32,7 +32,6 @@ export interface WorkerCost {
 }
 
 const SAMPLE_MS = 100;
-const TICK_MS = 10;
 
 const [, , checkout = "", loadText = ""] = process.argv;
 const load = JSON.parse(loadText) as WorkerLoad;
@@ -43,22 +42,6 @@ const { createLog } = (await of("src/log.ts")) as typeof Logs;
 
 function workers(): string[] {
   return readFileSync(`/proc/self/task/${process.pid}/children`, "utf8").trim().split(/\s+/).filter(Boolean);
-}
-
-/** CPU of the workers, including those that have ended, in ms. */
-function workersCpu(): number {
-  const ended = statOf(String(process.pid));
-  const present = readdirSync("/proc")
-    .filter((pid) => /^\d+$/.test(pid))
-    .map(statOf)
-    .filter((fields) => Number(fields[1]) === process.pid);
-  return (
-    TICK_MS *
-    [Number(ended[13]) + Number(ended[14]), ...present.map((fields) => Number(fields[11]) + Number(fields[12]))].reduce(
-      (sum, ticks) => sum + ticks,
-      0,
-    )
-  );
 }
 
 const log = createLog("silent");
@@ -108,7 +91,7 @@ const look = () => {
   );
 };
 const timer = setInterval(look, SAMPLE_MS);
-const [start, cpu, cpuOfWorkers] = [performance.now(), process.cpuUsage(), workersCpu()];
+const [start, own, ofWorkers] = [performance.now(), process.cpuUsage(), cpuMsOfChildren(process.pid) ?? 0];
 await Promise.all(
   Array.from({ length: load.atOnce }, async () => {
     while (left > 0) {
@@ -118,13 +101,14 @@ await Promise.all(
   }),
 );
 const seconds = (performance.now() - start) / 1_000;
-const { user, system } = process.cpuUsage(cpu);
+const { user, system } = process.cpuUsage(own);
+const workersCpuMs = (cpuMsOfChildren(process.pid) ?? 0) - ofWorkers;
 look();
 clearInterval(timer);
 const cost: WorkerCost = {
   seconds,
   serviceCpuMs: (user + system) / 1_000,
-  workersCpuMs: workersCpu() - cpuOfWorkers,
+  workersCpuMs,
   peakMb,
   peakWorkers,
 };

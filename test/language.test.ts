@@ -79,6 +79,7 @@ test.each([
   expect(rulesIn(text)).toEqual([]);
 });
 
+// The sample has to hold words that the check finds.
 test("the language check flags prose and programs in Markdown, but not inline code", () => {
   expect(rulesIn("The field `wish` was told.\n\n```ts\nnobody();\n```\n", "docs/page.md")).toEqual(["tell", "nobody"]);
 });

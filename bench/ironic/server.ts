@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
 import { startEmbedded } from "../../src/store/postgres/embedded.ts";
-import { cpuMs, cpuMsOfTree, end, freePort, memoryMbOfTree } from "../testbed.ts";
+import { cpuMs, cpuMsOfChildren, end, freePort, memoryMbOfTree } from "../testbed.ts";
 import type { Testbed } from "../testbed.ts";
 
 /** `one`: API and conductor in one process, as in Metal3. `two`: as services of their own, with JSON RPC. */
@@ -83,8 +83,8 @@ export async function startIronic(testbed: Testbed, layout: Layout): Promise<Iro
     url,
     sql,
     cpu: () => ({
-      service: pids.reduce((sum, pid) => sum + (cpuMs(pid) ?? 0) + (cpuMsOfTree(pid) ?? 0), 0),
-      postgres: (cpuMs(server.pid) ?? 0) + (cpuMsOfTree(server.pid) ?? 0) - (cpuMs(Number(session?.["pid"])) ?? 0),
+      service: pids.reduce((sum, pid) => sum + (cpuMs(pid) ?? 0) + (cpuMsOfChildren(pid) ?? 0), 0),
+      postgres: (cpuMs(server.pid) ?? 0) + (cpuMsOfChildren(server.pid) ?? 0) - (cpuMs(Number(session?.["pid"])) ?? 0),
     }),
     memoryMb: () => [server.pid, ...pids].reduce((sum, pid) => sum + (memoryMbOfTree(pid) ?? 0), 0),
     [Symbol.asyncDispose]: () => opened.disposeAsync(),

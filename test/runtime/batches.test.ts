@@ -1,6 +1,6 @@
 /** Batches: what is added together is worked on together, and nothing waits for a slow batch. */
-import { setImmediate as nextTurn, setTimeout as delay } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { expect, test, vi } from "vitest";
 import { Batches } from "../../src/runtime/batches.ts";
 
 function recorded(
@@ -54,12 +54,25 @@ test("batch has no two entries with one key, and at most its size", async () => 
 });
 
 test("batch that is slow is not waited for, but counts", async () => {
-  const { batches, add, end } = recorded({ slowMs: 5 });
-  for (const entry of ["a", "b", "c"]) {
-    add(entry);
-    await delay(50);
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  try {
+    const { batches, add, end } = recorded({ slowMs: 100 });
+    add("a");
+    await nextTurn();
+    add("b");
+    await nextTurn();
+    vi.advanceTimersByTime(99);
+    expect(batches).toEqual(["a"]);
+    vi.advanceTimersByTime(1);
+    expect(batches).toEqual(["a", "b"]);
+    // Both are slow now, and there are as many as may be.
+    add("c");
+    await nextTurn();
+    vi.advanceTimersByTime(100);
+    expect(batches).toEqual(["a", "b"]);
+    await end();
+    expect(batches).toEqual(["a", "b", "c"]);
+  } finally {
+    vi.useRealTimers();
   }
-  expect(batches).toEqual(["a", "b"]);
-  await end();
-  expect(batches).toEqual(["a", "b", "c"]);
 });
