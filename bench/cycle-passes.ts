@@ -27,16 +27,7 @@ export interface PassOptions {
 /** The checkout of this build. */
 export const THIS_CHECKOUT = new URL("../", import.meta.url).pathname;
 
-/** Mutations, with their input types. */
-const VERBS = {
-  manageNodes: "ManageNodesInput",
-  inspectNodes: "InspectNodesInput",
-  provideNodes: "ProvideNodesInput",
-  commissionNodes: "CommissionNodesInput",
-  deployNodes: "DeployNodesInput",
-  undeployNodes: "UndeployNodesInput",
-} as const;
-type Verb = keyof typeof VERBS;
+type Verb = "manageNodes" | "inspectNodes" | "provideNodes" | "commissionNodes" | "deployNodes" | "undeployNodes";
 export const MODES = ["bulk", "single"] as const;
 export type Mode = (typeof MODES)[number];
 
@@ -153,17 +144,31 @@ export async function enroll(build: Build, passes: Passes): Promise<void> {
 
 /** The verbs of a cycle, which all builds have. */
 export async function verbsOf(builds: readonly Build[]): Promise<readonly Verb[]> {
-  const has = await Promise.all(builds.map(async ({ service }) => (await mutationsOf(service)).has("provideNodes")));
+  const has = await Promise.all(builds.map(async ({ service }) => (await inputTypes(service)).has("provideNodes")));
   const provide = has.every(Boolean) ? "provideNodes" : "commissionNodes";
   return ["manageNodes", "inspectNodes", provide, "deployNodes", "undeployNodes"];
 }
 
-async function mutationsOf(service: Served): Promise<ReadonlySet<string>> {
-  const { __schema: schema } = await request<{ __schema: { mutationType: { fields: readonly { name: string }[] } } }>(
+interface MutationField {
+  readonly name: string;
+  readonly args: readonly { readonly type: { readonly ofType: { readonly name: string } } }[];
+}
+
+const inputTypesOf = new WeakMap<Served, Promise<ReadonlyMap<string, string>>>();
+
+/** The input types of the mutations of a build, which may have other names than those of this one. */
+function inputTypes(service: Served): Promise<ReadonlyMap<string, string>> {
+  const known = inputTypesOf.get(service) ?? readInputTypes(service);
+  inputTypesOf.set(service, known);
+  return known;
+}
+
+async function readInputTypes(service: Served): Promise<ReadonlyMap<string, string>> {
+  const { __schema: schema } = await request<{ __schema: { mutationType: { fields: readonly MutationField[] } } }>(
     service,
-    "{ __schema { mutationType { fields { name } } } }",
+    "{ __schema { mutationType { fields { name args { type { ofType { name } } } } } } }",
   );
-  return new Set(schema.mutationType.fields.map(({ name }) => name));
+  return new Map(schema.mutationType.fields.map(({ name, args: [input] }) => [name, input?.type.ofType.name ?? ""]));
 }
 
 function nameOf(index: number): string {
@@ -275,7 +280,7 @@ async function cycleEach({ service, sql }: Build, { nodes, verbs, inFlight }: Pa
 async function submit(service: Served, verb: Verb, nodes: object): Promise<string> {
   const data = await mutate<{ work: { operation: { uuid: string } } }>(
     service,
-    `mutation ($input: ${VERBS[verb]}!) { work: ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
+    `mutation ($input: ${(await inputTypes(service)).get(verb)}!) { work: ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
     { input: { nodes, ...(verb === "commissionNodes" && { until: "AVAILABLE" }) } },
     AbortSignal.timeout(REQUEST_MS),
   );

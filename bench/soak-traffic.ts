@@ -6,6 +6,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { WebSocket } from "ws";
 import { mutate, request } from "./request.ts";
+import { inputTypeOf } from "../test/support/input-type.ts";
 
 export interface Traffic {
   /** Action → number of times it was done. */
@@ -62,10 +63,10 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
   let newest = "";
 
   /** Requests work; returns the operation, or null if it was refused. */
-  async function requestWork(verb: string, inputType: string, input: object): Promise<string | null> {
+  async function requestWork(verb: string, input: object): Promise<string | null> {
     const data = await request<Record<string, Payload>>(
       { url },
-      `mutation Request($input: ${inputType}!) { ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
+      `mutation Request($input: ${inputTypeOf(verb)}!) { ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
       { input },
     );
     const id = data[verb]?.operation?.uuid ?? null;
@@ -87,26 +88,21 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
   }
 
   async function cycle(names: readonly string[]): Promise<void> {
-    const id = await requestWork("commissionNodes", "CommissionNodesInput", {
+    const id = await requestWork("commissionNodes", {
       nodes: { names },
       acceptance: "BEST_EFFORT",
       onFailure: "LEAVE",
     });
     const dice = Math.random();
     await delay(Math.random() * 10 * STEP_MS);
-    if (dice < ABORTED)
-      await requestWork("abort", "AbortInput", { work: { names: names.slice(0, GROUP / 4) }, mode: "AFTER_STEP" });
+    if (dice < ABORTED) await requestWork("abort", { work: { names: names.slice(0, GROUP / 4) }, mode: "AFTER_STEP" });
     else if (dice < ABORTED + STOPPED && id !== null) {
-      await requestWork("stop", "StopInput", { work: { operationId: id } });
+      await requestWork("stop", { work: { operationId: id } });
       await ended(id);
-      await ended(
-        await requestWork("restart", "RestartInput", { work: { operationId: id }, acceptance: "BEST_EFFORT" }),
-      );
+      await ended(await requestWork("restart", { work: { operationId: id }, acceptance: "BEST_EFFORT" }));
     }
     await ended(id);
-    await ended(
-      await requestWork("decommissionNodes", "DecommissionNodesInput", { nodes: { names }, acceptance: "BEST_EFFORT" }),
-    );
+    await ended(await requestWork("decommissionNodes", { nodes: { names }, acceptance: "BEST_EFFORT" }));
     note("cycles");
   }
 

@@ -2,6 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { ask } from "../support/ask.ts";
 import type { Chance } from "./lab.ts";
+import { inputTypeOf } from "../support/input-type.ts";
 
 /** These nodes keep their labels, their cluster and their flags, and are never deleted. */
 export const STEADY = "steady-";
@@ -20,7 +21,7 @@ interface Payload {
   readonly errors: readonly { readonly message: string }[];
 }
 
-type Request = readonly [field: string, input: string, value: object];
+type Request = readonly [mutation: string, input: object];
 
 const REGISTERED_AT_ONCE = 200;
 const WRITERS = 3;
@@ -28,14 +29,13 @@ const WRITERS = 3;
 const UNANSWERED_MS = 50;
 const MOVED_MAX = 12;
 
-const payload = (field: string, input: string) =>
-  `mutation ($input: ${input}!) { payload: ${field}(input: $input) { errors { message } } }`;
-
-async function send(url: string, [field, input, value]: Request): Promise<Payload> {
-  const { payload: answer } = await ask<{ payload: Payload }>(url, payload(field, input), {
-    variables: { input: value },
-  });
-  return answer;
+async function send(url: string, [mutation, input]: Request): Promise<Payload> {
+  const { payload } = await ask<{ payload: Payload }>(
+    url,
+    `mutation ($input: ${inputTypeOf(mutation)}!) { payload: ${mutation}(input: $input) { errors { message } } }`,
+    { variables: { input } },
+  );
+  return payload;
 }
 
 function registration(name: string, group: string) {
@@ -52,8 +52,8 @@ export async function registerFleet(url: string, { nodes, steady }: { nodes: num
     ...Array.from({ length: nodes }, (_, index) => registration(`node-${index}`, index % 2 === 0 ? "a" : "b")),
   ];
   for (let from = 0; from < all.length; from += REGISTERED_AT_ONCE)
-    await must(url, ["registerNodes", "RegisterNodesInput", { nodes: all.slice(from, from + REGISTERED_AT_ONCE) }]);
-  await must(url, ["createCluster", "CreateClusterInput", { name: CLUSTER }]);
+    await must(url, ["registerNodes", { nodes: all.slice(from, from + REGISTERED_AT_ONCE) }]);
+  await must(url, ["createCluster", { name: CLUSTER }]);
 }
 
 async function must(url: string, request: Request): Promise<void> {
@@ -81,24 +81,21 @@ class Requests {
     const number = String((this.#made += 1));
     return random.weighed<() => Request>([
       [3, () => this.#relabel(nodes)],
-      [2, () => ["updateNodes", "UpdateNodesInput", { nodes: { names: this.#any() }, description: `round ${number}` }]],
-      [
-        2,
-        () => ["updateNodes", "UpdateNodesInput", { nodes: { names: [random.one(this.#names)] }, hostGroup: number }],
-      ],
-      [2, () => ["setMaintenance", "SetMaintenanceInput", { nodes, reason: `round ${number}` }]],
-      [2, () => ["clearMaintenance", "ClearMaintenanceInput", { nodes }]],
-      [1, () => ["setRetired", "SetRetiredInput", { nodes, reason: "old" }]],
-      [1, () => ["clearRetired", "ClearRetiredInput", { nodes }]],
-      [2, () => ["updateCluster", "UpdateClusterInput", { cluster: { name: CLUSTER }, add: nodes }]],
-      [2, () => ["updateCluster", "UpdateClusterInput", { cluster: { name: CLUSTER }, remove: nodes }]],
-      [3, () => ["setPower", "SetPowerInput", { ...work, action: random.one(["ON", "OFF", "REBOOT"]) }]],
-      [1, () => ["readPower", "ReadPowerInput", { nodes }]],
-      [2, () => ["manageNodes", "ManageNodesInput", work]],
-      [2, () => ["inspectNodes", "InspectNodesInput", { ...work, nodes: { names: this.#any() } }]],
-      [2, () => ["provideNodes", "ProvideNodesInput", work]],
-      [1, () => ["abort", "AbortInput", { work: { nodes } }]],
-      [2, () => ["reportPresence", "ReportPresenceInput", this.#presence(nodes.names)]],
+      [2, () => ["updateNodes", { nodes: { names: this.#any() }, description: `round ${number}` }]],
+      [2, () => ["updateNodes", { nodes: { names: [random.one(this.#names)] }, hostGroup: number }]],
+      [2, () => ["setMaintenance", { nodes, reason: `round ${number}` }]],
+      [2, () => ["clearMaintenance", { nodes }]],
+      [1, () => ["setRetired", { nodes, reason: "old" }]],
+      [1, () => ["clearRetired", { nodes }]],
+      [2, () => ["updateCluster", { cluster: { name: CLUSTER }, add: nodes }]],
+      [2, () => ["updateCluster", { cluster: { name: CLUSTER }, remove: nodes }]],
+      [3, () => ["setPower", { ...work, action: random.one(["ON", "OFF", "REBOOT"]) }]],
+      [1, () => ["readPower", { nodes }]],
+      [2, () => ["manageNodes", work]],
+      [2, () => ["inspectNodes", { ...work, nodes: { names: this.#any() } }]],
+      [2, () => ["provideNodes", work]],
+      [1, () => ["abort", { work: nodes }]],
+      [2, () => ["reportPresence", this.#presence(nodes.names)]],
       [1, () => this.#register(number)],
       [1, () => this.#delete()],
     ])();
@@ -112,7 +109,7 @@ class Requests {
   #relabel(nodes: object): Request {
     const value = this.#random.one(["a", "b", null]);
     const change = value === null ? { removeLabels: ["group"] } : { setLabels: [{ key: "group", value }] };
-    return ["updateNodes", "UpdateNodesInput", { nodes, ...change }];
+    return ["updateNodes", { nodes, ...change }];
   }
 
   #presence(names: readonly string[]): object {
@@ -124,24 +121,24 @@ class Requests {
     const names = Array.from({ length: this.#random.whole(1, 3) }, (_, index) => `late-${number}-${index}`);
     this.#names.push(...names);
     const nodes = names.map((name) => registration(name, this.#random.one(["a", "b"])));
-    return ["registerNodes", "RegisterNodesInput", { nodes }];
+    return ["registerNodes", { nodes }];
   }
 
   /** Names stay known: requests for a deleted node are refused. */
   #delete(): Request {
     const name = this.#random.one(this.#names);
-    return ["deleteNodes", "DeleteNodesInput", { nodes: { names: [name] } }];
+    return ["deleteNodes", { nodes: { names: [name] } }];
   }
 }
 
 async function resumeWork(url: string): Promise<void> {
-  await send(url, ["clearMaintenance", "ClearMaintenanceInput", { nodes: { filter: { maintenance: true } } }]);
+  await send(url, ["clearMaintenance", { nodes: { filter: { maintenance: true } } }]);
   const { nodes } = await ask<{ nodes: { nodes: readonly { name: string }[] } }>(
     url,
     "{ nodes(filter: { presences: [DISAPPEARED] }, first: 500) { nodes { name } } }",
   );
   const event = "DISCOVERED";
-  if (nodes.nodes.length > 0) await must(url, ["reportPresence", "ReportPresenceInput", { event, nodes: nodes.nodes }]);
+  if (nodes.nodes.length > 0) await must(url, ["reportPresence", { event, nodes: nodes.nodes }]);
 }
 
 export function startWriters(

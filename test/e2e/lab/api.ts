@@ -5,6 +5,7 @@ import { WebSocket } from "ws";
 import { ask } from "../../support/ask.ts";
 import { eventually } from "../../support/eventually.ts";
 import type { Service } from "./service.ts";
+import { inputTypeOf } from "../../support/input-type.ts";
 
 interface Refusal {
   readonly code: string;
@@ -68,9 +69,9 @@ const TRANSITION = "cursor nodeName from to at";
 export interface Api {
   query<Data>(text: string, variables?: Readonly<Record<string, unknown>>): Promise<Data>;
   /** Sends a mutation with one input; throws what it was refused with. */
-  mutate<Payload>(name: string, inputType: string, input: unknown, fields: string): Promise<Payload>;
+  mutate<Payload>(name: string, input: unknown, fields: string): Promise<Payload>;
   /** Requests work, and returns the UUID of its operation. */
-  work(verb: string, inputType: string, input: unknown): Promise<string>;
+  work(verb: string, input: unknown): Promise<string>;
   operation(uuid: string): Promise<Operation>;
   /** Waits until an operation has ended. */
   end(uuid: string, withinMs: number): Promise<Operation>;
@@ -81,9 +82,9 @@ export interface Api {
 
 export function createApi(service: Service): Api {
   const query: Api["query"] = (text, variables = {}) => ask(service.url, text, { variables });
-  const mutate = async <Payload>(name: string, inputType: string, input: unknown, fields: string) => {
+  const mutate = async <Payload>(name: string, input: unknown, fields: string) => {
     const data = await query<Record<string, Payload & { readonly errors: readonly Refusal[] }>>(
-      `mutation ($input: ${inputType}!) { ${name}(input: $input) { ${fields} errors { code message } } }`,
+      `mutation ($input: ${inputTypeOf(name)}!) { ${name}(input: $input) { ${fields} errors { code message } } }`,
       { input },
     );
     const payload = data[name];
@@ -102,10 +103,9 @@ export function createApi(service: Service): Api {
   return {
     query,
     mutate,
-    async work(verb, inputType, input) {
+    async work(verb, input) {
       const payload = await mutate<{ readonly operation: { readonly uuid: string } | null }>(
         verb,
-        inputType,
         input,
         "operation { uuid }",
       );

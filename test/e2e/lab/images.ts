@@ -66,5 +66,5 @@ export async function registerImages(
     { ...common, ...large, name: "large", url: server.url("good", LARGE) },
     { ...common, ...large, name: "known-large", url: server.url("good", LARGE), diskBytes: LARGE_BYTES },
   ];
-  await api.mutate("registerImages", "RegisterImagesInput", { images }, "images { id }");
+  await api.mutate("registerImages", { images }, "images { id }");
 }

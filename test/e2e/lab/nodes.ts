@@ -25,12 +25,7 @@ export async function discover(api: Api, machines: readonly LabMachine[]): Promi
       const result = found.find(({ address }) => address === login.address);
       if (!result?.node)
         throw new Error(`${name} was not found: ${result?.state ?? "-"} ${result?.failure?.message ?? ""}`);
-      await api.mutate(
-        "updateNodes",
-        "UpdateNodesInput",
-        { nodes: { names: [result.node.name] }, name },
-        "changedCount",
-      );
+      await api.mutate("updateNodes", { nodes: { names: [result.node.name] }, name }, "changedCount");
     }
   }
 }
@@ -44,7 +39,7 @@ async function probe(api: Api, machines: readonly LabMachine[]): Promise<readonl
       ? { redfish: { username, password, fingerprint } }
       : { ipmi: { username, password, port, cipherSuite: 3 } };
   const addresses = machines.map(({ login }) => login.address);
-  const uuid = await api.work("discoverNodes", "DiscoverNodesInput", { addresses, driver, namePrefix: "found-" });
+  const uuid = await api.work("discoverNodes", { addresses, driver, namePrefix: "found-" });
   const query = `query ($id: ID!) { operation(id: $id) { finishedAt discoveries(first: 100) { edges { node { address state node { name } failure { message } } } } } }`;
   return eventually(
     "the discovery ends",
@@ -93,12 +88,7 @@ export async function giveAgent(
   ];
   // An IPMI BMC does not report the MAC by which the machine is known when it boots over the network.
   const own = machine.bmc === "IPMI" ? { driver: { ipmi: { bootMode: machine.firmware } }, macs: [machine.mac] } : {};
-  await api.mutate(
-    "updateNodes",
-    "UpdateNodesInput",
-    { nodes: { names: [machine.name] }, interfaces, ...own },
-    "changedCount",
-  );
+  await api.mutate("updateNodes", { nodes: { names: [machine.name] }, interfaces, ...own }, "changedCount");
 }
 
 /** Brings nodes to AVAILABLE without starting their machines: the driver `fake` takes all steps. */
@@ -112,15 +102,15 @@ export async function makeAvailable(api: Api, machines: readonly LabMachine[]): 
   for (const machine of machines.filter(({ name }) => [...installed, ...others].includes(name))) {
     const { name } = machine;
     const interfaces = [{ kinds: WHOLE, driver: fakeOf(machine) }];
-    await api.mutate("updateNodes", "UpdateNodesInput", { nodes: { names: [name] }, interfaces }, "changedCount");
+    await api.mutate("updateNodes", { nodes: { names: [name] }, interfaces }, "changedCount");
   }
-  const work = async (verb: string, inputType: string, names: readonly string[], terms: object) => {
+  const work = async (verb: string, names: readonly string[], terms: object) => {
     if (names.length === 0) return;
-    const ended = await api.end(await api.work(verb, inputType, { nodes: { names }, ...terms }), COMMISSION_MS);
+    const ended = await api.end(await api.work(verb, { nodes: { names }, ...terms }), COMMISSION_MS);
     if (ended.state !== "SUCCEEDED") throw new Error(`${verb} has prepared nothing: ${describeEnd(ended)}`);
   };
-  await work("undeployNodes", "UndeployNodesInput", installed, {});
-  await work("commissionNodes", "CommissionNodesInput", others, { until: "AVAILABLE" });
+  await work("undeployNodes", installed, {});
+  await work("commissionNodes", others, { until: "AVAILABLE" });
 }
 
 /** Brings a node, whatever an earlier scenario has left, to the beginning of a life: ENROLLED or DECOMMISSIONED. */
@@ -128,10 +118,7 @@ export async function makeUnused(api: Api, machine: LabMachine): Promise<void> {
   const { name } = machine;
   if (["ENROLLED", "DECOMMISSIONED"].includes((await api.node(name)).state)) return;
   await makeAvailable(api, [machine]);
-  const ended = await api.end(
-    await api.work("decommissionNodes", "DecommissionNodesInput", { nodes: { names: [name] } }),
-    COMMISSION_MS,
-  );
+  const ended = await api.end(await api.work("decommissionNodes", { nodes: { names: [name] } }), COMMISSION_MS);
   if (ended.state !== "SUCCEEDED") throw new Error(`decommissionNodes has prepared nothing: ${describeEnd(ended)}`);
 }
 
@@ -139,5 +126,5 @@ export async function makeUnused(api: Api, machine: LabMachine): Promise<void> {
 export async function switchOff(api: Api, machines: readonly LabMachine[]): Promise<void> {
   const names = machines.filter(({ vm }) => vm.pid() !== null).map(({ name }) => name);
   if (names.length === 0) return;
-  await api.end(await api.work("setPower", "SetPowerInput", { nodes: { names }, action: "OFF" }), COMMISSION_MS);
+  await api.end(await api.work("setPower", { nodes: { names }, action: "OFF" }), COMMISSION_MS);
 }

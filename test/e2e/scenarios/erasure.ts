@@ -61,7 +61,7 @@ async function clean(lab: Lab, machine: LabMachine, files: readonly string[]) {
   await switchOff(api, [machine]);
   for (const file of files) fill(file);
   const nodes = { names: [machine.name] };
-  const uuid = await api.work("commissionNodes", "CommissionNodesInput", {
+  const uuid = await api.work("commissionNodes", {
     nodes,
     until: "AVAILABLE",
     onFailure: "LEAVE",

@@ -27,7 +27,7 @@ export function deploy(
   image: string,
   terms: object = {},
 ): Promise<string> {
-  return api.work("deployNodes", "DeployNodesInput", {
+  return api.work("deployNodes", {
     nodes: { names },
     image: { name: image },
     variables: { ssh_keys: [key.publicKey] },
@@ -47,7 +47,7 @@ export async function abortsWhileWriting(lab: Lab): Promise<void> {
   const before = await storedBytes(machine);
   await eventually("the disk grows", async () => (await storedBytes(machine)) > before, ABORT_MS);
   const began = performance.now();
-  await api.mutate("abort", "AbortInput", { work: { names: [machine.name] }, reason: "e2e" }, "__typename");
+  await api.mutate("abort", { work: { names: [machine.name] }, reason: "e2e" }, "__typename");
   const last = await lastGrowth(machine, began);
   report.check("an abort while writing: the disk does not change after 2 s", last <= QUIET_MS, `${last.toFixed(0)} ms`);
   const ended = await api.end(uuid, ABORT_MS);
@@ -89,7 +89,7 @@ export async function stopsBetweenNodes(lab: Lab): Promise<void> {
   const counted = lab.images.requests.length;
   const uuid = await deploy(lab, names, "moved", { maxParallel: 1 });
   await eventually(`${first.name} is ACTIVE`, async () => (await api.node(first.name)).state === "ACTIVE", INSTALL_MS);
-  await api.mutate("stop", "StopInput", { work: { operationId: uuid }, reason: "e2e" }, "__typename");
+  await api.mutate("stop", { work: { operationId: uuid }, reason: "e2e" }, "__typename");
   const stopped = await api.end(uuid, BOOT_MS);
   const state = (await api.node(second.name)).state;
   report.check(
@@ -98,7 +98,7 @@ export async function stopsBetweenNodes(lab: Lab): Promise<void> {
     `${second.name} is ${state}, ${describeEnd(stopped)}`,
   );
   const starts = first.starts.length;
-  const restarted = await api.work("restart", "RestartInput", { work: { operationId: uuid } });
+  const restarted = await api.work("restart", { work: { operationId: uuid } });
   const ended = await api.end(restarted, INSTALL_MS);
   report.check(
     "after the restart both are ACTIVE",
@@ -121,16 +121,11 @@ export async function stopsBeforeTheCall(lab: Lab): Promise<void> {
   const counted = lab.images.requests.length;
   const uuid = await deploy(lab, [machine.name], "good");
   await api.working(uuid, machine.name, "await_call_home", 0, INSTALL_MS);
-  await api.mutate(
-    "stop",
-    "StopInput",
-    { work: { operationId: uuid }, timeoutSeconds: 1, reason: "e2e" },
-    "__typename",
-  );
+  await api.mutate("stop", { work: { operationId: uuid }, timeoutSeconds: 1, reason: "e2e" }, "__typename");
   const stopped = await api.end(uuid, BOOT_MS);
   const between = (await api.node(machine.name)).state;
   const starts = machine.starts.length;
-  const restarted = await api.work("restart", "RestartInput", { work: { operationId: uuid } });
+  const restarted = await api.work("restart", { work: { operationId: uuid } });
   const ended = await api.end(restarted, INSTALL_MS);
   const { state } = await api.node(machine.name);
   report.check(

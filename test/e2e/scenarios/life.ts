@@ -30,7 +30,7 @@ async function install(lab: Lab, machines: readonly LabMachine[]): Promise<void>
   const names = machines.map(({ name }) => name);
   const before = new Map(names.map((name) => [name, transitions.statesOf(name).length]));
   const began = performance.now();
-  const uuid = await api.work("commissionNodes", "CommissionNodesInput", {
+  const uuid = await api.work("commissionNodes", {
     nodes: { names },
     image: { name: "good" },
     variables: { ssh_keys: [key.publicKey] },
@@ -83,12 +83,12 @@ async function lookInside({ api, report, key }: Lab, machine: LabMachine): Promi
 async function removeSystems(lab: Lab, machines: readonly LabMachine[]): Promise<void> {
   const { api, report } = lab;
   const names = machines.map(({ name }) => name);
-  const end = async (verb: string, input: string) => {
+  const end = async (verb: string) => {
     const began = performance.now();
-    const ended = await api.end(await api.work(verb, input, { nodes: { names } }), ERASE_MS);
+    const ended = await api.end(await api.work(verb, { nodes: { names } }), ERASE_MS);
     return { ended, seconds: ((performance.now() - began) / 1000).toFixed(1) };
   };
-  const undeployed = await end("undeployNodes", "UndeployNodesInput");
+  const undeployed = await end("undeployNodes");
   for (const machine of machines) {
     const { state } = await api.node(machine.name);
     report.check(
@@ -99,7 +99,7 @@ async function removeSystems(lab: Lab, machines: readonly LabMachine[]): Promise
     await checkEmptyDisk(lab, machine);
   }
   await refusesLargeImage(lab, machines);
-  const decommissioned = await end("decommissionNodes", "DecommissionNodesInput");
+  const decommissioned = await end("decommissionNodes");
   for (const { name, vm } of machines) {
     const { state } = await api.node(name);
     // The agent switches its machine off within seconds of the end of its operation.
@@ -115,7 +115,7 @@ async function removeSystems(lab: Lab, machines: readonly LabMachine[]): Promise
 /** The disks are known from the inventory, so nothing is started. */
 async function refusesLargeImage({ api, report }: Lab, machines: readonly LabMachine[]): Promise<void> {
   const input = { nodes: { names: machines.map(({ name }) => name) }, image: { name: "known-large" } };
-  const answer = await api.work("deployNodes", "DeployNodesInput", input).catch((error: unknown) => String(error));
+  const answer = await api.work("deployNodes", input).catch((error: unknown) => String(error));
   report.check(
     "an image that is larger than the disks is refused before anything starts",
     /IMAGE_UNFIT/.test(answer),

@@ -45,7 +45,7 @@ export async function hidesSecrets(lab: Lab): Promise<void> {
   ]);
   await makeUnused(api, machine);
   await giveAgent(api, machine, WHOLE);
-  const uuid = await api.work("commissionNodes", "CommissionNodesInput", {
+  const uuid = await api.work("commissionNodes", {
     nodes: { names: [name] },
     image: { name: "good" },
     userData: `#cloud-config\nwrite_files:\n  - path: /etc/canary\n    content: ${userData}\n`,
@@ -61,10 +61,7 @@ export async function hidesSecrets(lab: Lab): Promise<void> {
   if (home !== null) secrets.set("call home", home);
   const onDisk = await searchFiles([machine.vm.files.disk], formsOf(userData));
   report.check("the user data is on the disk", onDisk.length === 1);
-  const erased = await api.end(
-    await api.work("undeployNodes", "UndeployNodesInput", { nodes: { names: [name] } }),
-    ERASE_MS,
-  );
+  const erased = await api.end(await api.work("undeployNodes", { nodes: { names: [name] } }), ERASE_MS);
   report.check(`${name} is undeployed`, erased.state === "SUCCEEDED", describeEnd(erased));
   const plan = await planOf(lab, name, `#cloud-config\n# ${userData}\n`);
   checkText(lab, secrets, "the plan of a deployment", plan);
@@ -102,7 +99,7 @@ async function searchScripts(lab: Lab, secrets: Secrets): Promise<void> {
     await giveAgent(api, machine, WHOLE);
   }
   const nodes = { names: waiting.map(({ name }) => name) };
-  const uuid = await api.work("commissionNodes", "CommissionNodesInput", { nodes, until: "AVAILABLE" });
+  const uuid = await api.work("commissionNodes", { nodes, until: "AVAILABLE" });
   const scripts = new Map<string, string>();
   for (const { name, mac } of waiting) {
     const fetched = async () => {
@@ -120,7 +117,7 @@ async function searchScripts(lab: Lab, secrets: Secrets): Promise<void> {
     const others = new Map([...secrets].filter(([what]) => what !== `session of ${own}`));
     checkText(lab, others, `the boot script for ${mac}, except its own`, script);
   }
-  await api.mutate("abort", "AbortInput", { work: nodes, reason: "e2e" }, "__typename");
+  await api.mutate("abort", { work: nodes, reason: "e2e" }, "__typename");
   await api.end(uuid, ERASE_MS);
 }
 

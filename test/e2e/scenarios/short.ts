@@ -15,7 +15,7 @@ export async function installOne(lab: Lab): Promise<void> {
   await makeAvailable(api, [machine]);
   await giveAgent(api, machine, DEPLOY_ONLY);
   const began = performance.now();
-  const uuid = await api.work("deployNodes", "DeployNodesInput", {
+  const uuid = await api.work("deployNodes", {
     nodes: { names: [name] },
     image: { name: "good" },
     variables: { ssh_keys: [key.publicKey] },
@@ -27,10 +27,7 @@ export async function installOne(lab: Lab): Promise<void> {
   if (state !== "ACTIVE") throw new Error("The next checks need an installed system.");
   const hostName = (await overSsh(key, machine.address, "hostname")).trim();
   report.check(`the key that was given logs in to ${name} over SSH`, hostName === name, hostName);
-  const erased = await api.end(
-    await api.work("undeployNodes", "UndeployNodesInput", { nodes: { names: [name] } }),
-    ERASE_MS,
-  );
+  const erased = await api.end(await api.work("undeployNodes", { nodes: { names: [name] } }), ERASE_MS);
   report.check(`${name} is undeployed`, (await api.node(name)).state === "AVAILABLE", describeEnd(erased));
   await checkEmptyDisk(lab, machine);
 }
