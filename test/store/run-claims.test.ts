@@ -1,6 +1,6 @@
 /** The statements that claim runs: their order, their limits, and what they leave alone. */
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { PRIORITY, claimDueRuns, claimLostRuns, releaseClaims, renewLeases } from "../../src/store/runs/run-claims.ts";
+import { PRIORITY, claimDueRuns, releaseClaims, renewLeases, reviveLostRuns } from "../../src/store/runs/run-claims.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest } from "../support/builders.ts";
 
@@ -62,13 +62,19 @@ test("claim whose lease is over before it was begun is taken by another, and the
   expect(await renewLeases(ostler.database.claims, first ? [first] : [])).toEqual([]);
 });
 
-test("lost run is claimed with its owner, unless this replica executes it", async () => {
+test("lost runs are claimed before new ones and keep their owner, unless this replica executes them", async () => {
   const [taken] = await claim(1);
-  await set(0, "owner = 'dead', due_at = null, lease_until = now() - interval '1 second'");
-  const lost = (except: readonly string[]) => claimLostRuns(ostler.database.claims, { limit: 5, except, upSeconds: 0 });
-  expect(await lost([taken?.id ?? ""])).toEqual([]);
-  expect(ordinals(await lost([]))).toEqual(["0"]);
-  expect(await lost([])).toEqual([]);
+  await set(0, "owner = 'here', due_at = null, lease_until = now() - interval '1 second'");
+  for (const ordinal of [4, 5])
+    await set(ordinal, "owner = 'dead', due_at = null, lease_until = now() - interval '1 second'");
+  await reviveLostRuns(ostler.database.claims, { except: [taken?.id ?? ""], upSeconds: 0 });
+  expect(ordinals(await claim(2))).toEqual(["4", "5"]);
+  expect(ordinals(await claim(10))).toEqual(["1", "2", "3"]);
+  expect(await ostler.test.sql`select owner from runs where ordinal in (0, 4, 5) order by ordinal`).toEqual([
+    { owner: "here" },
+    { owner: "dead" },
+    { owner: "dead" },
+  ]);
 });
 
 test("release makes a run due again, and leaves one that was parked meanwhile or is claimed by another", async () => {

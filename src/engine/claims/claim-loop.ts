@@ -15,10 +15,10 @@ import { withTimeout } from "../../runtime/timeout.ts";
 import {
   PRIORITY,
   claimDueRuns,
-  claimLostRuns,
   isWorkUnattended,
   reclaimWork,
   releaseClaims,
+  reviveLostRuns,
 } from "../../store/runs/run-claims.ts";
 import type { Claim } from "../../store/runs/run-claims.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
@@ -185,7 +185,7 @@ export class ClaimLoop {
     if (now >= this.#lostAt && leases.mayExpire) {
       this.#lostAt = now + LOST_EVERY_MS;
       const except = leases.claims.map(({ id }) => id);
-      await this.#take(concurrency, (limit) => claimLostRuns(reader, { limit, except, upSeconds: AMNESTY_SECONDS }));
+      await reviveLostRuns(reader, { except, upSeconds: AMNESTY_SECONDS });
     }
     const more = await this.#take(concurrency, (limit) => claimDueRuns(reader, { limit }));
     if (now < this.#endingsAt || leases.claims.length < concurrency) return more;

@@ -50,31 +50,27 @@ export async function claimDueRuns(
 }
 
 /**
- * Claims runs whose replica has not renewed its lease. `except`: runs that this replica executes and has to renew. None
- * while the server has been up for a short time, in which live replicas could not renew theirs. A start in the future
- * is one after which the clock was set back: that time need not pass.
+ * Makes runs due whose replica has not renewed its lease, before new ones: a full queue must not delay them. They keep
+ * their owner, by which the claimant knows that the process before it was lost. `except`: runs that this replica
+ * executes and has to renew. None while the server has been up for a short time, in which live replicas could not renew
+ * their leases. A start in the future is one after which the clock was set back: that time need not pass.
  */
-export async function claimLostRuns(
+export async function reviveLostRuns(
   reader: Reader,
-  {
-    limit,
-    except,
-    upSeconds,
-  }: { readonly limit: number; readonly except: readonly string[]; readonly upSeconds: number },
-): Promise<Claim[]> {
-  const { rows } = await runStatement(
+  { except, upSeconds }: { readonly except: readonly string[]; readonly upSeconds: number },
+): Promise<void> {
+  await runStatement(
     reader,
     `with lost as materialized (
        select id from runs
        where owner is not null and lease_until <= now() and id <> all($1::uuid[])
-         and abs(extract(epoch from now() - pg_postmaster_start_time())) > $3::float8
-       order by lease_until limit $2 for no key update skip locked
+         and abs(extract(epoch from now() - pg_postmaster_start_time())) > $2::float8
+       for no key update skip locked
      )
-     update runs set fence = fence + 1, lease_until = now() + ${LEASE} from lost where runs.id = lost.id
-     returning runs.id, runs.fence`,
-    [except, limit, upSeconds],
+     update runs set lease_until = null, due_at = now(), priority = greatest(priority, ${PRIORITY.woken})
+     from lost where runs.id = lost.id`,
+    [except, upSeconds],
   );
-  return rows.map(claimOf);
 }
 
 /** Renews the leases of claims, and returns those that are still held. Skips locked runs: their writers renew them. */
