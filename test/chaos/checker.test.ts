@@ -1740,6 +1740,20 @@ test("a step of a driver may be interrupted before its entry only by a fault whe
   expect(await messages(3_000)).toMatch(/interrupted without an entry/);
 });
 
+test("a step whose failure could not be stored counts as given up only if it was entered less often than R-713 says", async () => {
+  const messages = async (entries: number) => {
+    const results = await resultsOf((made) => {
+      set(planned(made, 0), { retries: 3 });
+      set(leaveOf(made, enters(made, "n5")[0] as Enter), { how: "retry" });
+      fail(made, "run-n5-42000", failure("INTERRUPTED", "x"));
+      set(row(made, "attempts", { run_id: "run-n5-42000" }), { entries });
+    });
+    return results.flatMap(({ first }) => first.map(({ message }) => message)).join("\n");
+  };
+  expect(await messages(3)).not.toMatch(/was given up after/);
+  expect(await messages(2)).toMatch(/was given up after 1 tries/);
+});
+
 describe("refusal for a failed clean-up", () => {
   const is = { presence: null, fault: "CLEAN_UP_FAILED", inMaintenance: false, isProtected: false, isRetired: false };
   const mayBe = (kind: "DEPLOY" | "COMMISSION" | null, states: readonly string[]) =>

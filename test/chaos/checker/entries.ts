@@ -4,6 +4,7 @@
  * them, so its record is complete. It does not know whether a returned result was stored: the process may have died
  * first. An entry that succeeded may therefore be repeated if and only if a fault hit its process.
  */
+import { RECOVERIES_MAX } from "./failures.ts";
 import { checkOneRunANode } from "./log.ts";
 import { Findings } from "./findings.ts";
 import { TOLERANCE_MS, isDrivers, shown, stepOf, wasImpaired, waitOf } from "./history.ts";
@@ -227,7 +228,15 @@ function checkTries(history: History, tries: readonly AttemptRow[], findings: Fi
     );
   const run = history.runs.get(last.runId);
   const isInterrupted = (run?.interrupt ?? history.operations.get(run?.operationId ?? "")?.interrupt ?? null) !== null;
-  if (last.state === "FAILED" && endOf(last) === "retry" && last.number <= step.retries && !isInterrupted) {
+  // R-713: its result could not be stored, so nothing decided about it. failures.ts judges the end of the attempt.
+  const isAbandoned = last.failure?.code === "INTERRUPTED" && last.entries >= RECOVERIES_MAX;
+  if (
+    last.state === "FAILED" &&
+    endOf(last) === "retry" &&
+    last.number <= step.retries &&
+    !isInterrupted &&
+    !isAbandoned
+  ) {
     findings.violation(
       "lost",
       `Step ${last.step} (${last.label}) of run ${last.runId} was given up after ${last.number} tries; it may be tried ${step.retries + 1} times.`,

@@ -193,7 +193,7 @@ function hadNoDatabase({ faults, options }: History, { name, started, ended }: L
 }
 
 /** Entries that end their processes after which a step is not entered again. */
-const RECOVERIES_MAX = 3;
+export const RECOVERIES_MAX = 3;
 const OUTAGE_MS = 60_000;
 /** A failure may be caused by an outage up to this long after it, in milliseconds. */
 const AFTERMATH_MS = 15_000;
