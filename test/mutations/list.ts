@@ -119,9 +119,9 @@ export const MUTATIONS: readonly Mutation[] = [
     id: "M13",
     breaks: "a claim raises the fence, so that an earlier owner cannot write",
     file: "src/store/runs/run-claims.ts",
-    from: "update runs set fence = fence + 1, lease_until = now() + ${LEASE} from lost",
-    to: "update runs set fence = fence + 0, lease_until = now() + ${LEASE} from lost",
-    tests: ["test/engine/takeover.test.ts", "test/engine/sweep.test.ts", "test/engine/replicas.test.ts"],
+    from: "update runs set fence = fence + 1, lease_until = now() + ${LEASE} from due",
+    to: "update runs set fence = fence + 0, lease_until = now() + ${LEASE} from due",
+    tests: ["test/store/run-claims.test.ts", "test/engine/takeover.test.ts", "test/engine/sweep.test.ts"],
   },
   {
     id: "M14",
