@@ -9,7 +9,7 @@ import postgres from "postgres";
 import { socketFolderOf } from "../src/store/postgres/embedded-folder.ts";
 import { USER, passwordOf } from "../src/store/postgres/embedded-setup.ts";
 import { sampleOf, withPeak } from "./process-memory.ts";
-import { mutate, request } from "./request.ts";
+import { inputTypes, mutate } from "./request.ts";
 import { nodeArgsOf, startServed } from "./service.ts";
 import type { Served } from "./service.ts";
 import { cpuMs, cpuMsOfChildren, memoryMbOfTree, pssMb } from "./testbed.ts";
@@ -147,28 +147,6 @@ export async function verbsOf(builds: readonly Build[]): Promise<readonly Verb[]
   const has = await Promise.all(builds.map(async ({ service }) => (await inputTypes(service)).has("provideNodes")));
   const provide = has.every(Boolean) ? "provideNodes" : "commissionNodes";
   return ["manageNodes", "inspectNodes", provide, "deployNodes", "undeployNodes"];
-}
-
-interface MutationField {
-  readonly name: string;
-  readonly args: readonly { readonly type: { readonly ofType: { readonly name: string } } }[];
-}
-
-const inputTypesOf = new WeakMap<Served, Promise<ReadonlyMap<string, string>>>();
-
-/** The input types of the mutations of a build, which may have other names than those of this one. */
-function inputTypes(service: Served): Promise<ReadonlyMap<string, string>> {
-  const known = inputTypesOf.get(service) ?? readInputTypes(service);
-  inputTypesOf.set(service, known);
-  return known;
-}
-
-async function readInputTypes(service: Served): Promise<ReadonlyMap<string, string>> {
-  const { __schema: schema } = await request<{ __schema: { mutationType: { fields: readonly MutationField[] } } }>(
-    service,
-    "{ __schema { mutationType { fields { name args { type { ofType { name } } } } } } }",
-  );
-  return new Map(schema.mutationType.fields.map(({ name, args: [input] }) => [name, input?.type.ofType.name ?? ""]));
 }
 
 function nameOf(index: number): string {

@@ -10,12 +10,11 @@ import { fileURLToPath } from "node:url";
 import { median, printTable, shown } from "./figures.ts";
 import { PARTS, processesOf, sampleOf, totalMb, withPeak } from "./process-memory.ts";
 import type { Part, Sample } from "./process-memory.ts";
-import { mutate, request } from "./request.ts";
+import { inputTypes, mutate, request } from "./request.ts";
 import { nodeArgsOf, startServed } from "./service.ts";
 import type { Served } from "./service.ts";
 import { cpuMs, statOf } from "./testbed.ts";
 import type { Testbed } from "./testbed.ts";
-import { inputTypeOf } from "../test/support/input-type.ts";
 
 export interface MemoryOptions {
   readonly nodes: number;
@@ -154,7 +153,7 @@ async function measurePass({ service }: Build, names: readonly string[]): Promis
 async function completed(service: Served, verb: (typeof VERBS)[number], names: readonly string[]): Promise<void> {
   const { work } = await mutate<{ work: { operation: { id: string } } }>(
     service,
-    `mutation ($input: ${inputTypeOf(verb)}!) { work: ${verb}(input: $input) { operation { id } errors { code message } } }`,
+    `mutation ($input: ${(await inputTypes(service)).get(verb)}!) { work: ${verb}(input: $input) { operation { id } errors { code message } } }`,
     { input: { nodes: { names } } },
   );
   for (;;) {

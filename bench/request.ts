@@ -20,6 +20,28 @@ export async function request<Data>(
   return answer.data;
 }
 
+interface MutationField {
+  readonly name: string;
+  readonly args: readonly { readonly type: { readonly ofType: { readonly name: string } } }[];
+}
+
+const inputTypesOf = new WeakMap<object, Promise<ReadonlyMap<string, string>>>();
+
+/** The input types of the mutations of a build, which may have other names than those of this one. */
+export function inputTypes(service: { readonly url: string }): Promise<ReadonlyMap<string, string>> {
+  const known = inputTypesOf.get(service) ?? readInputTypes(service);
+  inputTypesOf.set(service, known);
+  return known;
+}
+
+async function readInputTypes(service: { readonly url: string }): Promise<ReadonlyMap<string, string>> {
+  const { __schema: schema } = await request<{ __schema: { mutationType: { fields: readonly MutationField[] } } }>(
+    service,
+    "{ __schema { mutationType { fields { name args { type { ofType { name } } } } } } }",
+  );
+  return new Map(schema.mutationType.fields.map(({ name, args: [input] }) => [name, input?.type.ofType.name ?? ""]));
+}
+
 /** As `request`, for mutations that select `errors`: also throws if there are any. */
 export async function mutate<Data extends object>(...given: Parameters<typeof request>): Promise<Data> {
   const data = await request<Data>(...given);

@@ -1,5 +1,6 @@
 /**
- * Child of the subject `workers`: makes calls with the pool of a checkout, and reports what they cost.
+ * Child of the subject `workers`: makes calls with the pool of a checkout, and reports what they cost. The
+ * checkout has to know the field `dispatch` of a call; an older one takes nested calls for outer ones.
  *
  *     node worker-calls.ts <checkout> <JSON of WorkerLoad>
  */

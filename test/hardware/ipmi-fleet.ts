@@ -314,9 +314,12 @@ async function failsOnlyOnBadNodes({ good, locked, dead, api }: Fixture): Promis
         { input },
       )
     ).updateNodes.errors;
-  const refusals = await update({ node: { id: lockedNode?.id }, driver: { ipmi: { password: locked.bmc.password } } });
+  const refusals = await update({
+    nodes: { ids: [lockedNode?.id] },
+    driver: { ipmi: { password: locked.bmc.password } },
+  });
   // Without the password: an omitted secret is kept.
-  refusals.push(...(await update({ node: { id: deadNode?.id }, driver: { ipmi: IMPATIENT } })));
+  refusals.push(...(await update({ nodes: { ids: [deadNode?.id] }, driver: { ipmi: IMPATIENT } })));
   dead.bmc.thaw();
   const repaired = await api.end(await api.work("commissionNodes", { nodes: { names: [locked.name, dead.name] } }));
   check(
