@@ -21,10 +21,11 @@ import type { Replica } from "./lab.ts";
 
 const { values } = parseArgs({
   options: {
-    from: { type: "string", default: commitOfFirstMigration() ?? "HEAD" },
+    from: { type: "string", default: commitOfFirstMigration() ?? "" },
     nodes: { type: "string", default: "1000" },
   },
 });
+if (values.from === "") throw new Error("The history is not in this clone: name the older release with --from.");
 const NODES = Number(values.nodes);
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 /** Files that a replica needs; its packages are linked. */
