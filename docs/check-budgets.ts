@@ -1,6 +1,6 @@
 /**
  * `npm run tool -- budgets`: counts the lines of code, without blanks and comments, of each directory in budgets.txt,
- * and fails for one that has more than its budget. A line of that file is raised in a commit of its own, which says
+ * and fails for one that has more than its budget or no code. A line of that file is raised in a commit of its own, which says
  * what it bought.
  */
 import { globSync, readFileSync } from "node:fs";
@@ -20,6 +20,10 @@ const budgets = readFileSync(join(ROOT, "budgets.txt"), "utf8")
 
 for (const { directory, budget, lines } of budgets) {
   if (process.argv.includes("--all")) console.log(`${directory}: ${lines} of ${budget}`);
+  if (lines === 0) {
+    process.exitCode = 1;
+    console.error(`budgets.txt names ${directory}, which has no code. Correct the name, or remove the line.`);
+  }
   if (lines > budget) {
     process.exitCode = 1;
     console.error(
