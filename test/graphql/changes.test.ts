@@ -16,9 +16,9 @@ const release = { version: "1.2.0", schema: parsedSchema(RELEASED) };
 const since = (change: (text: string) => string, ...texts: string[]) =>
   changesSince(release, parsedSchema(change(RELEASED)), texts);
 
-test("the schema has no breaking change since the last release without a decision", async () => {
+test("the schema has no breaking change since the last release without a decision", async ({ skip }) => {
   const last = lastRelease();
-  if (last === null) return;
+  if (last === null) return skip("nothing has been released");
   const { refused, undone } = changesSince(last, buildSchema(await describeDrivers()), allDecisions());
   expect({ refused, undone }).toEqual({ refused: [], undone: [] });
 });
