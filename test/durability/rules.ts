@@ -630,7 +630,12 @@ export function flawsOfFault(
 
 /** Events that lead a node into a phase that changes its machine. */
 const CHANGING: ReadonlySet<string> = new Set(["clean", "deploy", "undeploy"]);
-const CUTTING: ReadonlySet<string> = new Set(["power.power_off", "power.reboot"]);
+const CUTTING: ReadonlySet<string> = new Set([
+  "power.power_off",
+  "power.soft_power_off",
+  "power.reboot",
+  "power.soft_reboot",
+]);
 
 /** Whether a whole verification or cleaning has succeeded, of which this run did a part. */
 function hasRepaired({ plan, attempts }: RunAccount): boolean {
