@@ -1,6 +1,6 @@
 /**
  * The baseline for the engine: a loop in one process that writes the same rows as the engine and does nothing else. It
- * uses the same tables at the same points, with one transaction per step boundary, but has no queue, locks, fences,
+ * uses the same tables at the same points, with one transaction per step boundary, but has no claims, locks, fences,
  * interrupts or drivers. It reads the runs that admission has stored.
  */
 import { randomUUID } from "node:crypto";

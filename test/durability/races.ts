@@ -67,7 +67,6 @@ const GRACE_MS = 200;
 const DEAF_MS = 450;
 const ENDS_WITHIN_MS = 60_000;
 const POLL_MS = 12;
-/** Jobs that were woken twice end on their own after a moment. */
 /** One defect fails many races: this number of histories is enough. */
 const FAULTS_MAX = 10;
 

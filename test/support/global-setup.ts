@@ -1,6 +1,6 @@
 /**
- * Once for the whole of `vitest run`: a throw-away PostgreSQL, and in it a template database with all migrations and
- * the first start of an engine, from which each test file clones its own. At the end everything is gone again.
+ * Once for the whole of `vitest run`: a throw-away PostgreSQL, and in it a template database with all migrations,
+ * from which each test file clones its own. At the end everything is gone again.
  */
 import { existsSync, mkdtempSync, readdirSync, rmSync, statfsSync } from "node:fs";
 import { createServer } from "node:net";
