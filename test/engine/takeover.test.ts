@@ -6,7 +6,10 @@ import type { TestGate, TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnyCall } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
-import { claimDueRuns } from "../../src/store/runs/run-claims.ts";
+import { claimRun } from "../../src/engine/execution/claim/claim.ts";
+import type { ClaimParts, ClaimReads } from "../../src/engine/execution/claim/claim.ts";
+import { OpenLedger } from "../../src/engine/execution/commit/ledger.ts";
+import type { Transaction } from "../../src/engine/transaction.ts";
 import { lockRun } from "../../src/store/runs/run-locks.ts";
 import { runStatement } from "../../src/store/postgres/statements.ts";
 
@@ -155,19 +158,17 @@ describe("claim of a parked run", () => {
     await ostler.operationEnds(id);
   });
 
-  test("claim leaves a parked run whose wait was extended while it was locked, and the step is entered on time", async () => {
+  test.each([
+    ["whose start was withdrawn after the claim", { state: "QUEUED", isDue: false }, {}],
+    ["whose wait was extended after the claim", { state: "RUNNING", isDue: false }, {}],
+    ["that an interrupt woke which was withdrawn", { state: "HOLDING", isDue: true }, { dueAt: null }],
+  ] as const)("claim leaves a run %s", async (_what, changes, noted) => {
     const { id, runId } = await parkedRun();
-    await ostler.database.transaction(async (tx) => {
-      await lockRun(tx, runId);
-      await runStatement(tx, "update runs set due_at = now() where id = $1", [runId]);
-      // The claim skips the locked run, and looks again after the commit, which extends the wait.
-      await runStatement(tx, "update runs set due_at = now() + interval '10 minutes' where id = $1", [runId]);
-    });
-    const claimed = await claimDueRuns(ostler.database.reader, { limit: 10 });
-    expect(claimed).toEqual([]);
-    expect(entries).toHaveLength(1);
-    expect(await ostler.engine.receiveCallback(token(), { ok: true })).toBe("TAKEN");
-    await entered(2);
+    const run = await ostler.database.transaction((tx) => lockRun(tx, runId));
+    if (!run) throw new Error("The run is gone.");
+    const ledger = new OpenLedger({} as Transaction, { ...run, ...changes }, true);
+    expect(await claimRun({} as ClaimParts, ledger, run, {} as ClaimReads)).toEqual({ kind: "RELEASE" });
+    expect(ledger.notes).toMatchObject({ run: noted, hops: [], begun: [], end: null });
     await ostler.engine.abort(ALICE, { work: { operationId: id } });
     await ostler.operationEnds(id);
   });
