@@ -1,7 +1,7 @@
 /**
  * `npm run tool -- budgets`: counts the lines of code, without blanks and comments, of each directory in budgets.txt,
- * and fails for one that has more than its budget or no code. A line of that file is raised in a commit of its own, which says
- * what it bought.
+ * and fails for one that has more than its budget, or no code. A line of that file is raised in a commit of its own,
+ * which says what it bought.
  */
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";

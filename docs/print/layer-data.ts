@@ -30,7 +30,10 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     packages: ["dataloader"],
     node: true,
   },
-  "src/errors.ts": { purpose: "The closed list of refusal codes, each with its HTTP status.", node: true },
+  "src/errors.ts": {
+    purpose: "The closed list of refusal codes, each with its HTTP status and its remedy.",
+    node: true,
+  },
   "src/log.ts": {
     purpose: "The log, through pino: JSON lines, or short lines for people.",
     node: true,
@@ -45,7 +48,7 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
   },
   "src/lifecycle": {
     purpose: "Pure decisions: states, transitions, routes, admission, interrupts, waves. No input or output.",
-    types: ["src/errors.ts"],
+    files: ["src/errors.ts"],
   },
   "src/drivers": {
     purpose: "The driver contract, and the processes in which drivers run.",
