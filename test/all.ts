@@ -62,7 +62,7 @@ const vitest = (project: string, ...files: readonly string[]) => [VITEST, "run",
 const FAST: Part = { name: "fast", about: "npm test", command: vitest("fast*"), short: vitest("fast*") };
 
 /**
- * One file for each way in which engine and feed use the connection: claims, notifier, group commit, lease, stream, log.
+ * One file for each way in which engine and feed use the connection: claims, notifier, batches, lease, stream, log.
  */
 const TCP_SAMPLE = [
   "test/store/",

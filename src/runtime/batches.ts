@@ -9,7 +9,7 @@ export interface BatchesOptions<Entry> {
   readonly slowMs: number;
   /** Batches at a time, slow ones included. */
   readonly concurrency: number;
-  /** Entries with the same key are never in one batch: changes of one run follow each other. Default: no two have one. */
+  /** Entries with the same key are never in one batch: changes of one run follow each other. Default: no keys. */
   readonly keyOf?: (entry: Entry) => unknown;
   /** Never rejects. */
   readonly work: (batch: readonly Entry[]) => Promise<void>;
