@@ -1,14 +1,21 @@
 /** The simulated Redfish BMC, as a client sees it. Other clients judge it with `npm run tool -- bmc-check`. */
+import { readFileSync } from "node:fs";
 import { connect } from "node:tls";
 import { createServer } from "node:http";
 import { once } from "node:events";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { PRESET_NAMES, startBmc, startFleet } from "../../packages/bmc-simulator/src/index.ts";
+import { PRESET_NAMES, QUIRKS, startBmc, startFleet } from "../../packages/bmc-simulator/src/index.ts";
 import type { BmcSettings, SimulatedBmc } from "../../packages/bmc-simulator/src/index.ts";
 import { eventually } from "../support/eventually.ts";
 
 const ROOT = "/redfish/v1";
 const TIMING = { powerOnMs: 20, powerOffMs: 20, shutdownMs: 20, bootMs: 20, taskMs: 50, restartMs: 50 };
+
+test("README of the simulated BMC describes every quirk", () => {
+  const readme = readFileSync(new URL("../../packages/bmc-simulator/README.md", import.meta.url), "utf8");
+  const rows = Object.entries(QUIRKS).map(([name, { about }]) => `| \`${name}\` | ${about} |`);
+  expect(rows.filter((row) => !readme.includes(row))).toEqual([]);
+});
 
 describe("simulated BMC", () => {
   test.each(PRESET_NAMES)("every link of a %s BMC leads to a resource [R-350]", async (traits) => {

@@ -101,6 +101,8 @@ export interface BmcState {
   erasing: readonly string[];
   /** Tasks are at their own place only: there are no monitors and no jobs. */
   tasksMoved: boolean;
+  /** How often quirks have acted that act a number of times. */
+  quirkCounts: Record<string, number>;
   /** Time (ms) until which the BMC restarts. */
   restartingUntil: number;
 }
@@ -147,6 +149,7 @@ export function newState(account: { readonly userName: string; readonly password
     account: { ...account },
     erasing: [],
     tasksMoved: false,
+    quirkCounts: {},
     restartingUntil: 0,
   };
 }

@@ -1,6 +1,6 @@
 /**
- * Serves one request of one BMC. The order: faults that replace the answer, the delay, the restart of the BMC, the
- * login, the route, If-Match, the handler, the form of the answer.
+ * Serves one request of one BMC. The order: faults that replace the answer, the delay, the restart of the BMC, its
+ * quirks, the login, the route, If-Match, the handler, the form of the answer.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
@@ -9,6 +9,8 @@ import { BODIES, LOGIN_PAGE, answeredByFault, resetConnection, sendBody } from "
 import type { Fault } from "./faults.ts";
 import { latencyOf } from "./latency.ts";
 import { queried } from "./query.ts";
+import { quirkAnswer, shownByQuirks } from "./quirks.ts";
+import type { QuirkRequest } from "./quirks.ts";
 import { shaped, spelledLink, withLinks } from "./render.ts";
 import { ROOT, isBody, messageBody, notFound, refuse } from "./resource.ts";
 import type { Answer, Body, Call, Handler, Route } from "./resource.ts";
@@ -68,7 +70,19 @@ async function answerRequest(bmc: Bmc, exchange: Exchange, { raw, login }: Recei
     return send(bmc, exchange, { status: 200, body: BODIES.page, headers: { "Content-Type": "text/html" } });
   const isPush = method === "POST" && target === push;
   if (!isPush && !isBelowRoot(target)) return send(bmc, exchange, notFound(target));
-  const path = target.slice(ROOT.length);
+  const body = parsedBody(raw, request);
+  if (body === null) return send(bmc, exchange, refuse(400, "MalformedJSON", "The body is not a JSON object."));
+  const asked: QuirkRequest = {
+    bmc,
+    method,
+    path: target.slice(ROOT.length),
+    url: request.url ?? "/",
+    body,
+    ifMatch: request.headers["if-match"],
+  };
+  const quirk = quirkAnswer(asked);
+  if ("status" in quirk) return send(bmc, exchange, quirk);
+  const { path } = quirk;
   const isLogin = method === "POST" && path.toLowerCase() === "/sessionservice/sessions";
   const isPublic = PUBLIC.includes(path.toLowerCase()) && (method === "GET" || method === "HEAD");
   if (login.kind === "none" && !isLogin && !isPublic) return send(bmc, exchange, unauthorized(bmc));
@@ -79,8 +93,6 @@ async function answerRequest(bmc: Bmc, exchange: Exchange, { raw, login }: Recei
     return openStream(bmc, exchange);
   const match = routerOf(bmc.traits).match(path);
   if (match === null) return send(bmc, exchange, notFound(target));
-  const body = parsedBody(raw, request);
-  if (body === null) return send(bmc, exchange, refuse(400, "MalformedJSON", "The body is not a JSON object."));
   const call: Call = {
     bmc,
     path: match.path,
@@ -90,7 +102,9 @@ async function answerRequest(bmc: Bmc, exchange: Exchange, { raw, login }: Recei
     contentType: request.headers["content-type"] ?? "",
     sessionId: login.kind === "session" ? login.id : null,
   };
-  send(bmc, exchange, await routed(call, match, exchange));
+  const answer = await routed(call, match, exchange);
+  const isShown = method === "GET" && answer.status === 200 && isBody(answer.body);
+  send(bmc, exchange, isShown ? { ...answer, body: shownByQuirks(asked, answer.body) } : answer);
 }
 
 const isBelowRoot = (target: string) => target === ROOT || target.startsWith(`${ROOT}/`);
@@ -156,7 +170,8 @@ function etagRefusal(call: Call, route: Route, ifMatch: string | undefined): Ans
   if (etags === "none" || current === null) return null;
   if (ifMatch === undefined)
     return etags === "required" ? refuse(428, "PreconditionRequired", "The request needs a header If-Match.") : null;
-  if (ifMatch === "*" || ifMatch === shaped(call.bmc.traits, current)["@odata.etag"]) return null;
+  const etag = String(shaped(call.bmc.traits, current)["@odata.etag"]);
+  if (ifMatch === "*" || ifMatch.replace(/^W\//, "") === etag.replace(/^W\//, "")) return null;
   return refuse(412, "PreconditionFailed", "The resource has changed: its ETag does not match If-Match.");
 }
 

@@ -3,6 +3,7 @@
  * preset bundles the traits of one of them. Clients are expected to follow what the BMC reports about itself.
  */
 import type { LatencyName } from "./latency.ts";
+import type { QuirkName } from "./quirks.ts";
 
 export type ResetType =
   | "On"
@@ -129,6 +130,8 @@ export interface Traits {
   readonly secureBoot: boolean;
   /** Optional members that are missing, as `ComputerSystem.MemorySummary`. */
   readonly omits: readonly string[];
+  /** Behaviours beside the specification, by their names in quirks.ts. */
+  readonly quirks: readonly QuirkName[];
   readonly latency: LatencyName;
 }
 
@@ -185,6 +188,7 @@ const REFERENCE: Traits = {
   logsOn: "both",
   secureBoot: true,
   omits: [],
+  quirks: [],
   latency: "openbmc",
 };
 
