@@ -627,11 +627,15 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-391",
-        rule: "A boot device is set for the next start or for every start, in the requested boot mode, and read back.",
+        rule: "A boot device is set for the next start or for every start, in the requested boot mode, and read back; what differs is sent once more in full.",
       },
       {
         id: "R-392",
-        rule: "Inspection reads the machine through its BMC, and reports links that lead to nothing in `unread`.",
+        rule: "Inspection reads the machine through its BMC; what cannot be read stands in `unread` with its reason, and only the system itself must be readable.",
+      },
+      {
+        id: "R-780",
+        rule: "A refused change is sent again as the BMC's messages tell: with or without parameters, at another resource, after the self-test, with another ETag; what is so already is done.",
       },
       {
         id: "R-393",
@@ -655,7 +659,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A BMC that accepts connections and does not answer is a TIMEOUT, with the statement whether it may have had an effect.",
       },
       { id: "R-399", rule: "The address of an image appears in no error and in no log." },
-      { id: "R-400", rule: "BIOS settings are in effect when their step ends, and are sent once." },
+      {
+        id: "R-400",
+        rule: "BIOS settings are in effect when their step ends; they are sent once, and once more if the machine then reports others.",
+      },
       {
         id: "R-401",
         rule: "BIOS settings are checked against the machine's registry, and nothing is changed if one does not fit.",

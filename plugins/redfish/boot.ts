@@ -1,7 +1,7 @@
 /** The boot source of the next start, or of every start (DSP0268, ComputerSystem.Boot). */
 import type { BootDevice, BootOptions, BootOverride } from "../../src/drivers/driver.ts";
 import type { RedfishCall } from "./connection.ts";
-import { unsupported } from "./error.ts";
+import { RedfishError, unsupported } from "./error.ts";
 import { waitUntil } from "./poll.ts";
 import { at, link, text, texts } from "./resource.ts";
 import type { Resource } from "./resource.ts";
@@ -30,28 +30,56 @@ export async function setBootDevice(
   const boot = at(system.resource, "Boot");
   const target = oneOf(service, boot, "BootSourceOverrideTarget", TARGETS[device]);
   const enabled = oneOf(service, boot, "BootSourceOverrideEnabled", [persistent ? "Continuous" : "Once"]);
-  const wanted = mode ?? call.settings.bootMode;
-  const bootMode =
-    wanted === undefined
-      ? undefined
-      : oneOf(service, boot, "BootSourceOverrideMode", [wanted === "UEFI" ? "UEFI" : "Legacy"]);
-  // A mode that is set already is left out, as some BMCs refuse to be sent it.
-  const sendsMode = bootMode !== undefined && text(boot, "BootSourceOverrideMode") !== bootMode;
-  const change = {
+  const wanted = {
     BootSourceOverrideTarget: target,
     BootSourceOverrideEnabled: enabled,
-    ...(sendsMode && { BootSourceOverrideMode: bootMode }),
+    ...modeOf(service, boot, mode ?? call.settings.bootMode),
   };
+  const { BootSourceOverrideMode: bootMode, ...withoutMode } = wanted;
   const holder = await bootResource(service, system);
-  await service.patch(holder.path, { Boot: change }, `set the boot device to ${target}`);
-  call.log(`BMC ${service.bmc}: boot device ${target}, ${enabled}${bootMode === undefined ? "" : `, ${bootMode}`}.`);
-  await waitUntil(call, {
-    seconds: APPLIED_SECONDS,
-    read: async () => at(await service.get(holder.path, "boot device"), "Boot"),
-    isReached: (now) => Object.entries(change).every(([name, value]) => now[name] === undefined || now[name] === value),
-    describe: (now = {}) =>
-      `BMC ${service.bmc} accepted the boot device ${target}, but reports ${text(now, "BootSourceOverrideTarget") ?? "none"} (${text(now, "BootSourceOverrideEnabled") ?? "unknown"}); set it again, or restart the BMC.`,
-  });
+  const send = async (change: Resource) => {
+    const task = `set the boot device to ${target}`;
+    const { path } = await service.patch(holder.path, { Boot: change }, task, { optional: ["BootSourceOverrideMode"] });
+    return path;
+  };
+  const differences = (now: Resource) =>
+    Object.entries(wanted).filter(([name, value]) => now[name] !== undefined && now[name] !== value);
+  const readBack = (path: string, seconds: number, isReached: (now: Resource) => boolean) =>
+    waitUntil(call, {
+      seconds,
+      read: async () => at(await service.get(path, "boot device"), "Boot"),
+      isReached,
+      describe: (now = {}) => {
+        const reported = Object.keys(wanted).map((name) => text(now, name) ?? "nothing");
+        return `BMC ${service.bmc} accepted the boot device ${Object.values(wanted).join(", ")}, but reports ${reported.join(", ")}; set it again, or restart the BMC.`;
+      },
+    });
+  // A mode that is set already is left out, as some BMCs refuse to be sent it; others then return to their own.
+  const isSet = text(boot, "BootSourceOverrideMode") === bootMode;
+  const path = await send(isSet ? withoutMode : wanted);
+  const half = Math.min(APPLIED_SECONDS, (call.deadline.getTime() - Date.now()) / 2000);
+  const now = await readBack(path, half, (read) =>
+    differences(read).every(([name]) => isSet && !(name in withoutMode)),
+  ).catch(onlyTimeout);
+  if (!now || differences(now).length > 0)
+    await readBack(await send(wanted), APPLIED_SECONDS, (read) => differences(read).length === 0);
+  call.log(`BMC ${service.bmc}: boot device ${Object.values(wanted).join(", ")}.`);
+}
+
+function onlyTimeout(error: unknown): undefined {
+  if (!(error instanceof RedfishError) || error.kind !== "TIMEOUT") throw error;
+}
+
+/** The firmware mode as the machine names it; nothing for a machine that reports none, and so cannot be asked for one. */
+function modeOf(
+  service: RedfishService,
+  boot: Resource,
+  mode: BootOptions["mode"],
+): { readonly BootSourceOverrideMode?: string } {
+  if (mode === undefined || text(boot, "BootSourceOverrideMode") === undefined) return {};
+  return {
+    BootSourceOverrideMode: oneOf(service, boot, "BootSourceOverrideMode", [mode === "UEFI" ? "UEFI" : "Legacy"]),
+  };
 }
 
 export async function readBootDevice(service: RedfishService, settings: RedfishSettings): Promise<BootOverride> {

@@ -85,7 +85,7 @@ export function connect(call: RedfishCall): Connection {
       const answer = await exchangeAt(given, url);
       const location = answer.header("location");
       const isRedirect = answer.status >= 300 && answer.status < 400 && location !== undefined;
-      if (!isRedirect || given.method !== "GET") return answer;
+      if (!isRedirect || (given.method !== "GET" && !isMoved(answer, given, new URL(location, url)))) return answer;
       if (redirects === REDIRECTS_MAX) throw misdirected(settings, "redirects without end");
       url = urlOf(settings, origin, new URL(location, url).href);
     }
@@ -118,6 +118,11 @@ export function isRefusal(answer: HttpAnswer): boolean {
   const body = resourceOf(answer.body) ?? {};
   if (status === 503) return answer.header("retry-after") !== undefined || isError(body);
   return status >= 500 && status !== 502 && status !== 504 && saysWhy(body);
+}
+
+/** Whether a change was not made, and can be sent to another place of the service; a page, as of a login, is none. */
+function isMoved({ status }: HttpAnswer, { body }: HttpRequest, { pathname }: URL): boolean {
+  return status !== 303 && pathname.startsWith("/redfish/") && !(body instanceof Readable);
 }
 
 /** Seconds to wait before a busy BMC is asked again; undefined if it has answered. */

@@ -18,7 +18,7 @@ export interface FoundDrives {
 
 export async function findDrives(service: RedfishService, system: Located): Promise<FoundDrives> {
   const chassis = (await machineChassis(service, system)).map(({ resource }) => resource);
-  const before = new Set(service.missing);
+  const before = new Set(service.unread.keys());
   const collections: string[] = [];
   const membersOf = (path: string | undefined, what: string) => {
     if (path !== undefined) collections.push(path);
@@ -44,7 +44,7 @@ export async function findDrives(service: RedfishService, system: Located): Prom
     drives: found
       .filter(isInstalled)
       .filter((one, index, all) => all.findIndex((other) => isSame(one, other)) === index),
-    unread: service.missing.filter((path) => !before.has(path) && !collections.includes(path)),
+    unread: [...service.unread.keys()].filter((path) => !before.has(path) && !collections.includes(path)),
   };
 }
 

@@ -2,6 +2,7 @@
 import type { DriverMemory, InspectInterface, StepCall, StepResult } from "../../src/drivers/driver.ts";
 import { readComponents, readIdentity, unhealthy } from "./inventory.ts";
 import { withService } from "./service.ts";
+import type { RedfishService } from "./service.ts";
 import type { RedfishSettings } from "./settings.ts";
 import { asResult } from "./step-result.ts";
 
@@ -29,16 +30,17 @@ export function redfishInspect(memory: DriverMemory | undefined): InspectInterfa
 }
 
 async function readInventory(call: StepCall<RedfishSettings>, memory: DriverMemory | undefined): Promise<StepResult> {
-  return withService(call, memory, async (service) => {
+  const read = async (service: RedfishService): Promise<StepResult> => {
     const identity = await readIdentity(service, call.settings);
     call.progress(30, "the machine's identity is read");
     const components = await readComponents(service, call.settings, (percent, what) => call.progress(percent, what));
     const inventory = { ...identity, ...components };
     for (const line of unhealthy(inventory).slice(0, LINES_MAX)) call.log(line);
-    const { missing } = service;
-    if (missing.length === 0) return { kind: "done", output: inventory };
-    const some = missing.slice(0, LINES_MAX).join(", ");
-    call.log(`The BMC links to ${missing.length} resources that it does not have: ${some}`);
-    return { kind: "done", output: { ...inventory, unread: missing } };
-  });
+    const unread = [...service.unread].map(([path, reason]) => ({ path, reason, health: "UNKNOWN" }));
+    if (unread.length === 0) return { kind: "done", output: inventory };
+    call.log(`${unread.length} resources of the BMC could not be read:`);
+    for (const { path, reason } of unread.slice(0, LINES_MAX)) call.log(`${path}: ${reason}`);
+    return { kind: "done", output: { ...inventory, unread } };
+  };
+  return withService(call, memory, read, { isPartial: true });
 }

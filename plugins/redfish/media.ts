@@ -14,6 +14,7 @@ import { readTask, taskFailure } from "./task.ts";
 type MediaCall = RedfishCall<RedfishSettings>;
 
 const INSERT_SECONDS = 180;
+const OPTICAL: readonly string[] = ["CD", "DVD"];
 
 /** The URL may contain a secret, so it is removed from what the BMC answers. */
 export async function insertMedium(
@@ -43,14 +44,20 @@ async function insert(
   const offered = action(drive.resource, "VirtualMedia.InsertMedia");
   const task = "insert a virtual medium";
   const whole = { Image: url, Inserted: true, WriteProtected: writeProtected };
+  const refused = {
+    seconds: INSERT_SECONDS,
+    optional: ["Inserted", "WriteProtected"],
+    spare: {
+      TransferProtocolType: new URL(url).protocol.slice(0, -1).toUpperCase(),
+      MediaType: texts(drive.resource, "MediaTypes")?.find((type) => OPTICAL.includes(type)) ?? OPTICAL[0],
+      TransferMethod: "Stream",
+    },
+    isDone: async () => text(await service.get(drive.path, "virtual medium"), "Image") === url,
+  };
   if (offered) {
-    const outcome = await service.post(offered.target, whole, task, INSERT_SECONDS).catch((error: unknown) => {
-      // Some BMCs refuse parameters that they do not know; the image alone is required.
-      if (!(error instanceof RedfishError) || error.status !== 400) throw error;
-      return service.post(offered.target, { Image: url }, task, INSERT_SECONDS);
-    });
+    const outcome = await service.post(offered.target, whole, task, refused);
     await finish(service, call, outcome, task);
-  } else await finish(service, call, await service.patch(drive.path, whole, task), task);
+  } else await finish(service, call, await service.patch(drive.path, whole, task, refused), task);
   await waitUntil(call, {
     seconds: INSERT_SECONDS,
     read: () => service.get(drive.path, "virtual medium"),
@@ -71,7 +78,9 @@ async function ejectFrom(service: RedfishService, call: MediaCall, { path }: Loc
   const eject = action(await service.get(path, "virtual medium"), "VirtualMedia.EjectMedia");
   const task = "eject the virtual medium";
   const outcome = eject
-    ? await service.post(eject.target, {}, task)
+    ? await service.post(eject.target, {}, task, {
+        isDone: async () => isEmpty(await service.get(path, "virtual medium")),
+      })
     : await service.patch(path, { Image: null, Inserted: false }, task);
   await finish(service, call, outcome, task);
   await waitUntil(call, {
@@ -114,5 +123,5 @@ export async function opticalDrive(service: RedfishService, settings: RedfishSet
 
 function isOptical(drive: Resource): boolean {
   const types = texts(drive, "MediaTypes");
-  return types === undefined || types.some((type) => type === "CD" || type === "DVD");
+  return types === undefined || types.some((type) => OPTICAL.includes(type));
 }

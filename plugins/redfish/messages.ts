@@ -1,5 +1,5 @@
 /** Messages of error responses and tasks (DSP0266, 8.6), and what they say about the operation that was asked for. */
-import { at, isResource, items, text } from "./resource.ts";
+import { at, isResource, items, text, texts } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 
 /** The resource in the body of an answer; undefined if it is not a JSON object. */
@@ -35,8 +35,14 @@ export function reportsError(body: Resource): boolean {
   );
 }
 
+/** All texts and arguments of the messages. */
+export function messageWords(body: Resource): string {
+  const args = extendedInfo(body).flatMap((info) => texts(info, "MessageArgs") ?? []);
+  return [...messagesOf(body), ...args].join(" ");
+}
+
 /** The messages without registry and version, as "PropertyValueNotInList". */
-function messageKeys(body: Resource): string[] {
+export function messageKeys(body: Resource): string[] {
   const ids = extendedInfo(body).flatMap((info) => text(info, "MessageId") ?? text(info, "MessageID") ?? []);
   const code = text(at(body, "error"), "code");
   return (ids.length > 0 ? ids : code === undefined ? [] : [code]).map((id) => id.split(".").at(-1) ?? id);

@@ -7,6 +7,8 @@ import type { DriverMemory } from "../../src/drivers/driver.ts";
 import { connect, isRefusal } from "./connection.ts";
 import type { Connection, HttpAnswer, HttpRequest, RedfishCall } from "./connection.ts";
 import { RedfishError } from "./error.ts";
+import { pause } from "./poll.ts";
+import { conditionsOf, holds, remedyOf } from "./refusal.ts";
 import { messagesOf, resourceOf } from "./messages.ts";
 import { at, boolean, items, link, number, text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
@@ -17,9 +19,30 @@ import { bmcName } from "../bmc-settings.ts";
 /** The answer to a change or an action. */
 export interface Outcome {
   readonly status: number;
+  /** Where the BMC has made the change. */
+  readonly path: string;
   readonly body: Resource;
   /** Where the BMC reports the progress of a task, on its own address; empty if it has finished. */
   readonly tasks: string[];
+}
+
+interface Change {
+  readonly method: "PATCH" | "POST";
+  readonly path: string;
+  readonly body: Resource;
+  readonly task: string;
+}
+
+/** What helps with a refused change. */
+export interface IfRefused {
+  /** Values of members that some BMCs require. */
+  readonly spare?: Resource;
+  /** Members that some BMCs do not take. */
+  readonly optional?: readonly string[];
+  /** Whether the machine already is as asked. Default: for a PATCH, whether the resource has the values. */
+  readonly isDone?: () => Promise<boolean>;
+  /** Limit of each request. Default: that of the connection. */
+  readonly seconds?: number;
 }
 
 export interface Upload {
@@ -34,9 +57,20 @@ export interface Upload {
 const SERVICE_ROOT = "/redfish/v1/";
 /** Logins for one request: the session that another process has opened may have ended too. */
 const LOGINS_MAX = 2;
-const ETAG_TRIES = 3;
+/** For a change that the BMC cannot make yet: the self-test of a machine takes minutes. */
+const NOT_NOW_SECONDS = 300;
+const NOT_NOW_WAIT_MAX = 15;
 const MEMBERS_MAX = 10_000;
+const PART_TRIES = 2;
+const SILENT_PARTS_MAX = 4;
 const READS_AT_ONCE = 4;
+
+interface ServiceOptions {
+  /** Resources that cannot be read are left out and listed in `unread`, as long as the BMC answers. */
+  readonly isPartial: boolean;
+}
+
+const WHOLE: ServiceOptions = { isPartial: false };
 
 export class RedfishService {
   readonly #call: RedfishCall;
@@ -46,12 +80,15 @@ export class RedfishService {
   #authenticator: Authenticator | undefined;
   /** Of each resource that was read; undefined if it has none. */
   readonly #etags = new Map<string, string | undefined>();
-  readonly #missing = new Set<string>();
+  readonly #unread = new Map<string, string>();
+  readonly #isPartial: boolean;
+  #silentParts = 0;
 
-  constructor(call: RedfishCall, memory: DriverMemory | undefined) {
+  constructor(call: RedfishCall, memory: DriverMemory | undefined, { isPartial }: ServiceOptions = WHOLE) {
     this.#call = call;
     this.#connection = connect(call);
     this.#memory = memory;
+    this.#isPartial = isPartial;
   }
 
   /** The BMC's address and port, for messages. */
@@ -59,9 +96,9 @@ export class RedfishService {
     return bmcName(this.#call.settings);
   }
 
-  /** Paths of resources that others link to, and that the BMC does not have. */
-  get missing(): readonly string[] {
-    return [...this.#missing];
+  /** Resources that others link to, and that could not be read, with the reason: by their paths. */
+  get unread(): ReadonlyMap<string, string> {
+    return this.#unread;
   }
 
   /** Whether the machine may have been changed through this service. */
@@ -106,28 +143,43 @@ export class RedfishService {
     return body;
   }
 
-  /** Reads a resource that may be missing. */
+  /** Reads a resource that may be missing; a part that cannot be read otherwise is left out of a partial reading too. */
   async find(path: string | undefined, what: string): Promise<Resource | undefined> {
     if (path === undefined) return undefined;
-    try {
-      return await this.get(path, what);
-    } catch (error) {
-      if (!(error instanceof RedfishError) || !MISSING.has(error.status ?? 0)) throw error;
-      this.#missing.add(path);
-      return undefined;
+    for (let tries = 1; ; tries += 1) {
+      try {
+        const found = await this.get(path, what);
+        if (hasContent(found)) return found;
+        throw this.#flaw(`was asked to report its ${what}, and reports no value at ${path}`);
+      } catch (error) {
+        if (!(error instanceof RedfishError)) throw error;
+        const isMissing = MISSING.has(error.status ?? 0);
+        if (!isMissing && !this.#canLeaveOut(error)) throw error;
+        if (!isMissing && error.retryable && tries < PART_TRIES) continue;
+        this.#unread.set(
+          path,
+          isMissing ? `The BMC links to it and does not have it (${error.status}).` : error.message,
+        );
+        return undefined;
+      }
     }
+  }
+
+  /** Whether a failure is of one part. A BMC that does not answer several parts does not answer at all. */
+  #canLeaveOut({ kind, status }: RedfishError): boolean {
+    if (!this.#isPartial || kind === "UNREACHABLE" || kind === "AUTHENTICATION") return false;
+    if (kind === "TIMEOUT" || (kind === "OTHER" && status === undefined)) this.#silentParts += 1;
+    return this.#silentParts <= SILENT_PARTS_MAX;
   }
 
   /** The members of a collection, over all its pages; none if it is missing. */
   async members(path: string | undefined, what: string): Promise<Resource[]> {
     if (path === undefined) return [];
     const expanded = (await this.#canExpand()) ? await this.#pages(`${path}?$expand=.($levels=1)`, what) : undefined;
-    const listed = expanded ?? (await this.#pages(path, what));
-    if (listed === undefined) this.#missing.add(path);
-    // A BMC can leave members unexpanded: they have nothing but their link.
-    const isExpanded = (item: Resource) => Object.keys(item).some((name) => !name.startsWith("@odata."));
-    const read = async (item: Resource) => (isExpanded(item) ? item : this.find(text(item, "@odata.id"), what));
-    return (await inTurns(listed ?? [], read)).filter((item) => item !== undefined);
+    const listed = expanded ?? (await this.#pages(path, what)) ?? [];
+    // A BMC can leave members unexpanded, or without their values.
+    const read = async (item: Resource) => (hasContent(item) ? item : this.find(text(item, "@odata.id"), what));
+    return (await inTurns(listed, read)).filter((item) => item !== undefined);
   }
 
   /** Reads resources; missing ones are left out. */
@@ -136,36 +188,67 @@ export class RedfishService {
   }
 
   /** Changes a resource, on the condition of its ETag if it has one. */
-  async patch(path: string, change: Resource, task: string): Promise<Outcome> {
-    if (!this.#etags.has(path)) await this.find(path, "resource before a change");
-    for (let tries = 1; ; tries += 1) {
-      const etag = this.#etags.get(path);
-      const answer = await this.#send({
-        method: "PATCH",
-        path,
-        headers: { ...JSON_BODY, ...(etag !== undefined && { "if-match": etag }) },
-        body: JSON.stringify(change),
-        task,
-      });
-      const isStale = answer.status === 412 || answer.status === 428;
-      if (!isStale || tries === ETAG_TRIES) return this.#outcome(task, answer);
-      this.#etags.delete(path);
-      await this.get(path, "resource before a change");
-      // Some BMCs refuse every ETag that they have sent themselves, but accept a change of any state.
-      if (tries === ETAG_TRIES - 1) this.#etags.set(path, "*");
+  async patch(path: string, body: Resource, task: string, refused: IfRefused = {}): Promise<Outcome> {
+    const isDone = async () => holds(await this.get(path, "resource after a refusal"), body);
+    return this.#change({ method: "PATCH", path, body, task }, { isDone, ...refused });
+  }
+
+  async post(path: string, body: Resource, task: string, refused: IfRefused = {}): Promise<Outcome> {
+    return this.#change({ method: "POST", path, body, task }, refused);
+  }
+
+  /** Sends a change, and after a refusal again as its messages tell; the last refusal is reported. */
+  async #change(given: Change, { spare = {}, optional = [], isDone, seconds }: IfRefused): Promise<Outcome> {
+    const end = Math.min(this.#call.deadline.getTime(), Date.now() + NOT_NOW_SECONDS * 1000);
+    const tried = new Set<string>();
+    let change = given;
+    for (let wait = 1; ;) {
+      tried.add(JSON.stringify([change.path, change.body]));
+      const answer = await this.#sendChange(change, seconds);
+      if (answer.status < 300 || !isRefusal(answer)) return this.#outcome(change, answer);
+      const canBeDone = !NO_STATE.has(answer.status) && isDone !== undefined;
+      if (canBeDone && (await isDone())) return { status: 200, path: change.path, body: {}, tasks: [] };
+      const remedy = remedyOf(answer, { ...change, spare, optional });
+      if (remedy?.kind === "WAIT" && Date.now() + wait * 1000 < end) {
+        await pause(wait, this.#call.signal);
+        wait = Math.min(wait * 2, NOT_NOW_WAIT_MAX);
+        continue;
+      }
+      if (remedy?.kind === "BODY") change = { ...change, body: remedy.body };
+      if (remedy?.kind === "PATH") change = { ...change, path: remedy.path ?? (await this.#pendingOf(change.path)) };
+      if (tried.has(JSON.stringify([change.path, change.body]))) return this.#outcome(change, answer);
     }
   }
 
-  async post(path: string, body: Resource, task: string, seconds?: number): Promise<Outcome> {
-    const request = { method: "POST", path, headers: JSON_BODY, body: JSON.stringify(body), task } as const;
-    return this.#outcome(task, await this.#send({ ...request, ...(seconds !== undefined && { seconds }) }));
+  async #sendChange({ method, path, body, task }: Change, seconds: number | undefined): Promise<HttpAnswer> {
+    const request = { method, path, body: JSON.stringify(body), task, ...(seconds !== undefined && { seconds }) };
+    if (method === "POST") return this.#send({ ...request, headers: JSON_BODY });
+    if (!this.#etags.has(path)) await this.find(path, "resource before a change");
+    let conditions = [this.#etags.get(path)];
+    for (let tries = 0; ; tries += 1) {
+      const etag = conditions[tries];
+      const headers = { ...JSON_BODY, ...(etag !== undefined && { "if-match": etag }) };
+      const answer = await this.#send({ ...request, headers });
+      const isStale = answer.status === 412 || answer.status === 428;
+      if (isStale && tries === 0) {
+        await this.get(path, "resource before a change");
+        conditions = [etag, ...conditionsOf(this.#etags.get(path))];
+      }
+      if (!isStale || tries === conditions.length - 1) return answer;
+    }
+  }
+
+  /** Where a resource has its settings for the next start; the resource itself if it has none. */
+  async #pendingOf(path: string): Promise<string> {
+    const resource = await this.find(path, "resource before a change");
+    return link(at(resource, "@Redfish.Settings"), "SettingsObject") ?? path;
   }
 
   /** Sends a body that can be read once, so the login is checked before. */
   async upload(path: string, { body, length, type, task, seconds }: Upload): Promise<Outcome> {
     await this.checkLogin();
     const headers = { "content-type": type, "content-length": String(length) };
-    return this.#outcome(task, await this.#send({ method: "POST", path, headers, body, task, seconds }));
+    return this.#outcome({ path, task }, await this.#send({ method: "POST", path, headers, body, task, seconds }));
   }
 
   /** Throws AUTHENTICATION if the BMC refuses the login. */
@@ -174,7 +257,7 @@ export class RedfishService {
   }
 
   async remove(path: string, task: string): Promise<Outcome> {
-    return this.#outcome(task, await this.#send({ method: "DELETE", path, task }));
+    return this.#outcome({ path, task }, await this.#send({ method: "DELETE", path, task }));
   }
 
   /** Asks for a resource, and returns whatever answers. */
@@ -224,14 +307,10 @@ export class RedfishService {
     const seen = new Set<string>();
     for (let next: string | undefined = path; next !== undefined && !seen.has(next);) {
       seen.add(next);
-      let page: Resource;
-      try {
-        page = await this.get(next, what);
-      } catch (error) {
-        const status = error instanceof RedfishError ? error.status : undefined;
-        if (status === undefined || !(path.includes("$expand") || MISSING.has(status))) throw error;
-        return undefined;
-      }
+      const page: Resource | undefined = await (path.includes("$expand")
+        ? this.get(next, what).catch(onlyAnswered)
+        : this.find(next, what));
+      if (page === undefined) return path.includes("$expand") || members.length === 0 ? undefined : members;
       members.push(...items(page, "Members"));
       if (members.length > MEMBERS_MAX) throw this.#flaw(`lists more than ${MEMBERS_MAX} members of ${path}`);
       next = text(page, "Members@odata.nextLink") ?? text(page, "@odata.nextLink");
@@ -239,7 +318,7 @@ export class RedfishService {
     return members;
   }
 
-  #outcome(task: string, answer: HttpAnswer): Outcome {
+  #outcome({ path, task }: Pick<Change, "path" | "task">, answer: HttpAnswer): Outcome {
     if (answer.status >= 300) {
       const { kind, retryable, status, message } = this.#refusal(task, answer);
       const effect = isRefusal(answer) ? "NONE" : "UNKNOWN";
@@ -251,7 +330,7 @@ export class RedfishService {
     const body = resourceOf(answer.body) ?? {};
     const named = [answer.header("location"), text(body, "@odata.id"), text(body, "TaskMonitor")];
     const tasks = answer.status === 202 ? named.flatMap((one) => this.#ownPath(one) ?? []) : [];
-    return { status: answer.status, body, tasks: [...new Set(tasks)] };
+    return { status: answer.status, path, body, tasks: [...new Set(tasks)] };
   }
 
   /** The path of a link on the BMC's own address: behind a gateway, a BMC can link to the address that it knows. */
@@ -285,6 +364,22 @@ export class RedfishService {
   }
 }
 
+/** Whether a resource has a value beside its name: some BMCs answer with nothing else. */
+function hasContent(resource: Resource): boolean {
+  return Object.entries(resource).some(
+    ([name, value]) => !name.startsWith("@odata.") && name !== "Id" && name !== "Name" && isValue(value),
+  );
+}
+
+function isValue(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return value !== null && value !== "";
+  return Object.values(value).some(isValue);
+}
+
+function onlyAnswered(error: unknown): undefined {
+  if (!(error instanceof RedfishError) || error.status === undefined) throw error;
+}
+
 /** Reads each item, a few at a time, as BMCs answer slowly to many requests at once. */
 async function inTurns<Item, Result>(all: readonly Item[], read: (item: Item) => Promise<Result>): Promise<Result[]> {
   const results: Result[] = [];
@@ -298,8 +393,9 @@ export async function withService<Result>(
   call: RedfishCall,
   memory: DriverMemory | undefined,
   work: (service: RedfishService) => Promise<Result>,
+  options?: ServiceOptions,
 ): Promise<Result> {
-  const service = new RedfishService(call, memory);
+  const service = new RedfishService(call, memory, options);
   try {
     return await work(service);
   } finally {
@@ -307,6 +403,8 @@ export async function withService<Result>(
   }
 }
 
+/** Statuses that say nothing about the state of the machine. */
+const NO_STATE: ReadonlySet<number> = new Set([401, 403, 404, 429]);
 const JSON_BODY = { "content-type": "application/json" };
 const MISSING: ReadonlySet<number> = new Set([404, 405, 410, 501]);
 

@@ -67,11 +67,21 @@ describe("Redfish step apply_bios_settings", () => {
     expect(lab.bmc.state.bios).toEqual(pending);
   });
 
-  test("settings that never take effect fail the step with their names", async () => {
+  test("a setting that changes with another one is sent once more [R-400]", async () => {
+    await using lab = await redfishLab({ traits: { quirks: ["bios-side-effect"] } });
+    const settings = { SriovGlobalEnable: "Enabled", LogicalProc: "Enabled" };
+    expect(await lab.step("apply_bios_settings", { settings })).toMatchObject({ kind: "done" });
+    expect(lab.bmc.state.bios).toMatchObject(settings);
+  });
+
+  test("settings that never take effect are sent once more, and then fail the step with their names [R-400]", async () => {
     await using lab = await redfishLab();
     const settings = { SriovGlobalEnable: "Enabled" };
     const memo = { changed: ["SriovGlobalEnable"], task: "", checks: 180 };
-    expect(await lab.enter("apply_bios_settings", { settings }, { memo })).toMatchObject({
+    const again = await lab.enter("apply_bios_settings", { settings }, { memo });
+    expect(again).toMatchObject({ kind: "wait", memo: { resent: true, checks: 0 } });
+    lab.bmc.state.bios = {};
+    expect(await lab.enter("apply_bios_settings", { settings }, { memo: { ...memo, resent: true } })).toMatchObject({
       kind: "failed",
       reason: expect.stringContaining("still reports other values of: SriovGlobalEnable"),
     });

@@ -215,6 +215,98 @@ describe("Redfish power by the reset types that a machine offers", () => {
   });
 });
 
+describe("Redfish driver and a refusal that says what to do", () => {
+  const BOOT = { device: "PXE", persistent: false } as const;
+
+  test.each([
+    ["refused-during-post", "reference"],
+    ["boot-at-settings", "reference"],
+    ["refuses-own-etags", "reference"],
+    ["strong-etags-only", "ilo-like"],
+    ["refuses-same-values", "reference"],
+    ["first-boot-change-lost", "reference"],
+    ["post-moves", "reference"],
+  ] as const)("BMC with the quirk %s takes a boot device, also a second time [R-780]", async (quirk, preset) => {
+    await using lab = await redfishLab({ traits: { ...PRESETS[preset], quirks: [quirk] } });
+    const { driver, call, bmc } = lab;
+    for (let times = 0; times < 2; times += 1) {
+      await driver.power.setBootDevice?.(call({ seconds: 6 }), BOOT.device, BOOT);
+      expect(bmc.state.boot).toMatchObject({ target: "Pxe", enabled: "Once" });
+    }
+    await driver.power.set(call(), "ON");
+    expect(bmc.state.bootedFrom).toBe("Pxe");
+  });
+
+  test.each(["media-needs-parameters", "media-takes-image-only"] as const)(
+    "BMC with the quirk %s takes a medium [R-780]",
+    async (quirk) => {
+      await using lab = await redfishLab({ traits: { quirks: [quirk] } });
+      await lab.driver.media?.insert(lab.call(), "http://10.0.0.1/a.iso", { writeProtected: true });
+      expect(Object.values(lab.bmc.state.media).map(({ image }) => image)).toEqual(["http://10.0.0.1/a.iso"]);
+    },
+  );
+
+  test("BMC that never leaves its self-test is reported with its own words, before the deadline [R-780]", async () => {
+    await using lab = await redfishLab({ traits: { quirks: ["refused-during-post"] } });
+    lab.bmc.state.quirkCounts["refused-during-post"] = -1_000;
+    await expect(lab.driver.power.setBootDevice?.(lab.call({ seconds: 2 }), "PXE", BOOT)).rejects.toMatchObject({
+      kind: "REFUSED",
+      message: expect.stringContaining("Unable to modify while the system is in POST"),
+    });
+  });
+
+  test("BMC whose boot mode changes by itself is asked once more, with the mode [R-391]", async () => {
+    await using lab = await redfishLab({ traits: { quirks: ["mode-resets"] } });
+    await lab.driver.power.setBootDevice?.(lab.call(), "PXE", { persistent: false, mode: "UEFI" });
+    expect(lab.bmc.state.boot).toMatchObject({ target: "Pxe", mode: "UEFI" });
+    expect(lab.logged.at(-1)).toContain("Pxe, Once, UEFI");
+  });
+});
+
+describe("Redfish inspection of a machine with parts that cannot be read", () => {
+  const inspected = async (traits: Partial<Traits>) => {
+    await using lab = await redfishLab({ traits });
+    const result = await lab.step("read_inventory");
+    if (result.kind !== "done") throw new Error(JSON.stringify(result));
+    return result.output as Readonly<Record<string, readonly Readonly<Record<string, unknown>>[]>>;
+  };
+
+  test("a drive that fails stands in unread with the reason, and the others are read [R-392]", async () => {
+    const { disks, unread } = await inspected({ quirks: ["drive-fails"] });
+    expect(disks).toHaveLength(3);
+    expect(unread).toEqual([
+      {
+        path: expect.stringMatching(/\/Drives\/Disk\.1$/),
+        reason: expect.stringContaining("refused (500): Internal error."),
+        health: "UNKNOWN",
+      },
+    ]);
+  });
+
+  test("members that $expand returns without values are read by their links", async () => {
+    const { disks, memoryModules, networkInterfaces, unread } = await inspected({ quirks: ["expand-is-empty"] });
+    expect([disks, memoryModules, unread].map((list) => list?.length)).toEqual([4, 8, undefined]);
+    expect(networkInterfaces?.every(({ mac }) => typeof mac === "string")).toBe(true);
+  });
+
+  test("a part without any value stands in unread", async () => {
+    const { memoryModules, unread } = await inspected({ quirks: ["memory-is-empty"] });
+    expect(memoryModules).toHaveLength(7);
+    expect(unread).toMatchObject([{ reason: expect.stringContaining("reports no value at") }]);
+  });
+
+  test("a system that cannot be read, or a BMC that stops answering, fails the inspection [R-392]", async () => {
+    await using lab = await redfishLab();
+    lab.bmc.faults.set([{ kind: "answer", status: 500, body: "error", path: "/Systems/1", method: "GET" }]);
+    expect(await lab.step("read_inventory")).toMatchObject({ kind: "failed" });
+    lab.bmc.faults.set([
+      { kind: "reset", path: "/Memory" },
+      { kind: "reset", path: "/Processors" },
+    ]);
+    expect(await lab.step("read_inventory")).toMatchObject({ kind: "failed" });
+  });
+});
+
 describe("Redfish boot devices", () => {
   test.each([
     ["UEFI", "UEFI"],

@@ -50,7 +50,8 @@ async function apply(service: RedfishService, call: CleanCall<Args>): Promise<St
   const attributes = new Map(biosAttributes(bios).map((one) => [one.name, one]));
   const memo = memoSchema.safeParse(call.memo).data;
   const names = Object.keys(settings).filter((name) => attributes.get(name)?.value !== settings[name]);
-  if (memo) return follow(service, call, memo, names);
+  const isOther = (name: string) => attributes.has(name) && !memo?.changed.includes(name);
+  if (memo) return follow(service, call, memo, { missing: names, others: names.filter(isOther) });
   if (names.length === 0) return { kind: "done", output: { changed: [] } };
   const flaws = Object.entries(settings).flatMap(([name, value]) => flawOf(bios, attributes.get(name), name, value));
   if (flaws.length > 0)
@@ -61,7 +62,7 @@ async function apply(service: RedfishService, call: CleanCall<Args>): Promise<St
   // The answer was lost. The settings for the next start show whether the BMC has the change.
   if (task === null) return { kind: "wait", seconds: POLL_SECONDS, memo: "SENT" };
   call.log(`BIOS settings for the next start: ${names.join(", ")}.`);
-  return restartFor(service, call, { changed: names, task, checks: 0, restarted: false });
+  return restartFor(service, call, { changed: names, task, checks: 0, restarted: false, resent: false });
 }
 
 /** The BMC's task; null if it is not known whether the BMC has made the change. */
@@ -95,12 +96,12 @@ async function restartFor(service: RedfishService, call: CleanCall<Args>, memo: 
   return wait({ ...memo, restarted: mayCut && (await restart(call)) });
 }
 
-/** Waits until the machine has started with the new values, and the BMC's task has ended. */
+/** Waits until the machine has started with the new values, and the BMC's task has ended. `others`: were not sent. */
 async function follow(
   service: RedfishService,
   call: CleanCall<Args>,
   memo: Memo,
-  missing: readonly string[],
+  { missing, others }: { readonly missing: readonly string[]; readonly others: readonly string[] },
 ): Promise<StepResult> {
   if (!memo.restarted && missing.length > 0) return restartFor(service, call, memo);
   const tasks = await readTasks(service, call, memo.task.length === 0 ? {} : { BIOS: memo.task });
@@ -110,9 +111,21 @@ async function follow(
   const activity = memo.task.length > 0 && !isGone ? "NONE" : await activityOf(service, call.settings);
   const hasEnded = activity === "NONE" || activity === "UNREPORTED";
   if (missing.length === 0 && hasEnded) return { kind: "done", output: { changed: memo.changed } };
+  // Settings that were not sent can change with those that were; and a machine can take a change, and not make it.
+  const mayResend = others.length > 0 || memo.checks >= CHECKS_MAX / 2;
+  if (hasEnded && mayResend && !memo.resent) return resend(service, call, memo);
   if (memo.checks < CHECKS_MAX || !hasEnded) return wait({ ...memo, checks: memo.checks + 1 });
   const reason = `The machine was restarted, but still reports other values of: ${missing.join(", ")}.`;
   return failed(reason, activity === "NONE");
+}
+
+/** Sends all settings once more, and restarts the machine again. */
+async function resend(service: RedfishService, call: CleanCall<Args>, memo: Memo): Promise<StepResult> {
+  const { settings } = call.args;
+  const task = await send(service, call, await findBios(service, call.settings), settings);
+  call.log("The machine reports other BIOS settings than it was sent: all are sent once more.");
+  const changed = Object.keys(settings);
+  return restartFor(service, call, { ...memo, changed, task: task ?? [], checks: 0, resent: true, restarted: false });
 }
 
 function wait(memo: Memo, seconds = POLL_SECONDS): StepResult {
@@ -140,6 +153,7 @@ const memoSchema = lazySchema((z) =>
     task: locationsSchema.zod,
     checks: z.int().min(0),
     restarted: z.boolean().default(true),
+    resent: z.boolean().default(false),
   }),
 );
 

@@ -224,12 +224,9 @@ async function send(
     // In the form that was checked: BMCs read other notations of a host in their own way.
     const body = { ImageURI: new URL(url).href, ...(protocols?.includes(protocol) && { TransferProtocol: protocol }) };
     const target = text(software, "@odata.id");
-    if (target === undefined) return service.post(simple.target, body, what);
-    return service.post(simple.target, { ...body, Targets: [target] }, what).catch((error: unknown) => {
-      // Some BMCs find the component in the image, and refuse targets.
-      if (!(error instanceof RedfishError) || error.status !== 400) throw error;
-      return service.post(simple.target, body, what);
-    });
+    // Some BMCs find the component in the image, and refuse targets.
+    const refused = { optional: ["Targets"], spare: { TransferProtocol: protocol } };
+    return service.post(simple.target, { ...body, ...(target !== undefined && { Targets: [target] }) }, what, refused);
   }
   const push = text(resource, "MultipartHttpPushUri");
   if (push === undefined) throw unsupported(service.bmc, "offers neither SimpleUpdate nor a multipart upload.");
