@@ -131,6 +131,8 @@ export const REQUEST_ERRORS = {
     "The connection or the service has reached its limit of concurrent requests. Nothing was done; try again later.",
   DATABASE_UNAVAILABLE:
     "The service does not reach its database. Send the request again later; a mutation may have taken effect, so send it with the same idempotency key.",
+  TIMEOUT:
+    "The service has cancelled a read of its database that took too long. Ask for less, or send the request again later.",
   SHUTTING_DOWN:
     "The process shut down before the request was answered. The request may have taken effect: send it again with the same idempotency key.",
   INTERNAL: "Unexpected error in the service. The log has the cause under `requestId`.",

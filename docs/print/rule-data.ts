@@ -1214,6 +1214,12 @@ export const RULES: readonly RuleSection[] = [
     title: "Timeouts",
     rules: [
       {
+        id: "R-781",
+        rule: "Isolation level, limits of time and formats of values are set in every session, whatever the defaults of the role and the database; behind a pooler, which takes no settings, a wrong isolation level is refused at the start.",
+      },
+      { id: "R-782", rule: "A statement that the service cancelled itself is TIMEOUT." },
+      { id: "R-783", rule: "A replica whose database takes no writes is not ready." },
+      {
         id: "R-141",
         rule: "A step has its declared time for each attempt, including waits; if it exceeds the time, the attempt fails with TIMEOUT.",
       },

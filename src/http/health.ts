@@ -52,11 +52,14 @@ export async function serveHealth(
  */
 const THERE_MS = 3_000;
 
+/** Whether the database answers and accepts writes: a standby, or a role that may only read, does not. */
 async function isThere({ reader }: HealthParts["database"]): Promise<boolean> {
-  const asked = reader.execute("select 1").then(
-    () => true,
-    () => false,
-  );
+  const asked = reader
+    .execute<{ writable: boolean }>("select current_setting('transaction_read_only') = 'off' as writable")
+    .then(
+      ([row]) => row?.writable === true,
+      () => false,
+    );
   return withinTime(THERE_MS, asked, false);
 }
 

@@ -2,7 +2,9 @@
 import { afterAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { Driver } from "../../src/drivers/driver.ts";
-import { withoutValues } from "../../src/graphql/base/error-masking.ts";
+import { maskError, withoutValues } from "../../src/graphql/base/error-masking.ts";
+import { createLog } from "../../src/log.ts";
+import { StatementTimeoutError } from "../../src/store/postgres/workarounds/statement-queue.ts";
 import { aDriver } from "../support/driver.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
@@ -21,6 +23,14 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 const PASSWORD = "pw-that-must-not-come-back";
 const PIN = "90417365";
 const settings = { password: PASSWORD };
+
+test("a statement that was cancelled, or waited too long for a connection, is TIMEOUT and not INTERNAL [R-782]", () => {
+  const cancelled = Object.assign(new Error("canceling statement due to statement timeout"), { code: "57014" });
+  for (const cause of [cancelled, new StatementTimeoutError(10)]) {
+    const { extensions } = maskError(new Error("Failed query", { cause }), "r1", createLog("silent"));
+    expect(extensions).toMatchObject({ code: "TIMEOUT", http: { status: 504 } });
+  }
+});
 
 describe("a message without values", () => {
   test.each([

@@ -213,6 +213,16 @@ describe("paths of the service", () => {
     expect((await fetch(`${failing.url}/livez`)).status).toBe(200);
   });
 
+  test("readiness fails while the database takes no writes, as a standby [R-783]", async () => {
+    await using standby = await serviceUnderTest({ started: false });
+    const [row] = [
+      ...(await standby.database.bounded.execute("select current_setting('transaction_read_only') as only")),
+    ];
+    expect(row).toEqual({ only: "off" });
+    await standby.database.bounded.execute("set default_transaction_read_only = on");
+    expect((await fetch(`${standby.url}/readyz`)).status).toBe(503);
+  });
+
   test("readiness checks the connections that serve requests", async () => {
     await using half = await serviceUnderTest({ started: false });
     vi.spyOn(half.database.bounded, "execute").mockRejectedValue(new Error("lost"));

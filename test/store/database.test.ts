@@ -114,6 +114,51 @@ test("a new connection sends no statement of its own: a read of its types, lost 
   expect(texts).toHaveLength(1);
 });
 
+test("settings that the code relies on hold in every session, whatever the defaults of the role and the database are [R-781]", async () => {
+  await using given = await testDatabase();
+  const [row] = await given.sql`select current_database() as name`;
+  const name = given.sql(String(row?.["name"]));
+  for (const setting of [
+    "default_transaction_isolation = 'serializable'",
+    "default_transaction_read_only = on",
+    "lock_timeout = 1234",
+    "DateStyle = 'German'",
+  ])
+    await given.sql`alter database ${name} set ${given.sql.unsafe(setting)}`;
+  await using database = await openDatabase({ connection: given.connection });
+  const shown = sql`select current_setting('transaction_isolation') as isolation, current_setting('transaction_read_only') as only, now()::date::text as today, current_setting('lock_timeout') as wait`;
+  for (const rows of [
+    await database.reader.execute(shown),
+    await database.bounded.execute(shown),
+    await database.claims.execute(shown),
+  ])
+    expect([...rows]).toMatchObject([
+      { isolation: "read committed", only: "off", today: expect.stringMatching(/^\d{4}-/), wait: "0" },
+    ]);
+  await given.sql`alter database ${name} reset all`;
+});
+
+test("database whose triggers do not run is refused with the remedy [R-781]", async () => {
+  await using given = await testDatabase();
+  const [row] = await given.sql`select current_database() as name`;
+  const name = given.sql(String(row?.["name"]));
+  await given.sql`alter database ${name} set session_replication_role = replica`;
+  await expect(openDatabase({ connection: given.connection })).rejects.toThrow(
+    "set session_replication_role = 'origin'",
+  );
+  await given.sql`alter database ${name} reset all`;
+});
+
+test("connections that the database allows are those that the pools are compared with", async () => {
+  await using given = await testDatabase();
+  const [row] = await given.sql`select current_database() as name`;
+  const name = given.sql(String(row?.["name"]));
+  await given.sql`alter database ${name} connection limit 7`;
+  await using database = await openDatabase({ connection: given.connection });
+  expect(database.serverConnectionsMax).toBe(7);
+  await given.sql`alter database ${name} connection limit -1`;
+});
+
 test("pooler is not detected without one", async () => {
   await using given = await testDatabase();
   await using database = await openDatabase({ connection: given.connection, connectionsMax: 20 });

@@ -5,7 +5,7 @@
 import { GraphQLError } from "graphql";
 import { REQUEST_ERRORS } from "../../errors.ts";
 import type { Log } from "../../log.ts";
-import { isConnectionLoss } from "../../store/postgres/connection-errors.ts";
+import { isConnectionLoss, isOutOfTime } from "../../store/postgres/connection-errors.ts";
 
 /** An error as the caller may see it. */
 export function maskError(error: unknown, requestId: string, log: Log): GraphQLError {
@@ -13,6 +13,10 @@ export function maskError(error: unknown, requestId: string, log: Log): GraphQLE
   if (isConnectionLoss(error)) {
     log.warn({ err: error, requestId }, "a request failed because the database is unreachable");
     return databaseUnavailable(error instanceof GraphQLError ? error.path : undefined);
+  }
+  if (isOutOfTime(error)) {
+    log.warn({ err: error, requestId }, "a request failed because a statement took too long");
+    return outOfTime(error instanceof GraphQLError ? error.path : undefined);
   }
   log.error({ err: error, requestId }, "unexpected error");
   const path = error instanceof GraphQLError ? (error.path ?? null) : null;
@@ -32,6 +36,14 @@ export function databaseUnavailable(path?: GraphQLError["path"]): GraphQLError {
     { path: path ?? null, extensions: { code: "DATABASE_UNAVAILABLE" } },
   );
   return withStatus(error, { spec: true, status: UNAVAILABLE, headers: { "retry-after": String(RETRY_SECONDS) } });
+}
+
+function outOfTime(path: GraphQLError["path"]): GraphQLError {
+  const message = "The database took too long. Ask for less at a time, or send the request again later.";
+  return withStatus(new GraphQLError(message, { path: path ?? null, extensions: { code: "TIMEOUT" } }), {
+    spec: true,
+    status: 504,
+  });
 }
 
 /** Whether an error is for the caller: it was created as a GraphQL error and does not wrap another exception. */

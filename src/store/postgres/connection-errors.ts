@@ -1,9 +1,14 @@
 /** Classifies errors of the database: rejected by the server, or caused by a lost connection. */
 
+import { StatementTimeoutError } from "./workarounds/statement-queue.ts";
+
 /** SQLSTATE of an error, looked for along the chain of causes; undefined if the server did not reject anything. */
 export function sqlState(error: unknown): string | undefined {
   return codesOf(error).find((code) => /^[0-9A-Z]{5}$/.test(code));
 }
+
+/** SQLSTATE of a statement that the server has cancelled. */
+const QUERY_CANCELED = "57014";
 
 /** SQLSTATE of a server that rejects writes: a standby, or a primary that became one. */
 export const READ_ONLY = "25006";
@@ -37,6 +42,11 @@ const LOSS_CODES = new Set([
 /** True if a statement failed because the database was unreachable, so that a retry may succeed. */
 export function isConnectionLoss(error: unknown): boolean {
   return codesOf(error).some((code) => LOSS_CODES.has(code) || code.startsWith("08"));
+}
+
+/** True if a statement of ours took longer than it may, or waited too long for a connection. */
+export function isOutOfTime(error: unknown): boolean {
+  return codesOf(error).some((code) => code === QUERY_CANCELED || code === StatementTimeoutError.code);
 }
 
 /** Name of the constraint that a write violated; undefined for other errors. */

@@ -36,7 +36,7 @@ export interface Database extends AsyncDisposable {
   readonly pools: Pools;
   /** True if the server is reached through a pooler. */
   readonly isPooled: boolean;
-  /** `max_connections` of the server. */
+  /** How many connections the role may open to the database. */
   readonly serverConnectionsMax: number;
   /**
    * Runs `work` in a transaction and commits it. Serialization failures and deadlocks run it again, up to five times,
@@ -185,7 +185,9 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed) {
   const hasGenericPlans = prepare && !isPooled;
   // A pooler rejects settings that it does not know, and would pass a session's settings on to other clients. Behind
   // one, the statement queue cancels statements, and a snapshot sets its timeout inside the transaction.
+  const hasOwnSettings = !isPooled;
   const timeouts = {
+    hasOwnSettings,
     ...(!isPooled && { statementSeconds: readSeconds, idleSeconds: IDLE_SECONDS }),
     silentSeconds: readSeconds + SILENT_SECONDS,
     unusedSeconds,
@@ -196,6 +198,7 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed) {
       connect(connection, {
         max: pools.writers,
         prepare,
+        hasOwnSettings,
         silentSeconds: writeSeconds,
         unusedSeconds,
         hasGenericPlans,
@@ -207,6 +210,7 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed) {
     claimSql: connect(connection, {
       max: pools.claims,
       prepare,
+      hasOwnSettings,
       silentSeconds: CLAIM_SECONDS,
       unusedSeconds,
       hasGenericPlans,
@@ -229,6 +233,7 @@ function connectListener(
   return connect(listenAt, {
     max: 1,
     prepare: false,
+    hasOwnSettings: false,
     silentSeconds: writeSeconds,
     more: {
       onnotify: (_channel: string, payload: string) => onNotify(payload),
@@ -241,7 +246,7 @@ function connectListener(
 
 /** Applies all pending migrations; see migrations.ts. */
 export async function migrateDatabase(connection: Connection, onTry?: (tried: number) => void): Promise<Migrated> {
-  await using sql = disposable(connect(connection, { max: 1, prepare: false }));
+  await using sql = disposable(connect(connection, { max: 1, prepare: false, hasOwnSettings: false }));
   await probe(sql);
   return await migrateBy(sql, undefined, onTry);
 }
@@ -252,6 +257,8 @@ export function connectionsTaken({ pools }: Database, serves: boolean): number {
 }
 
 async function inspect(connection: Connection): Promise<Probed> {
-  await using sql = disposable(connect(connection, { max: 1, prepare: false, silentSeconds: READ_SECONDS }));
+  await using sql = disposable(
+    connect(connection, { max: 1, prepare: false, hasOwnSettings: false, silentSeconds: READ_SECONDS }),
+  );
   return await probe(sql);
 }

@@ -5,12 +5,13 @@
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { Sql } from "postgres";
+import { SESSION_SETTINGS } from "./connect.ts";
 import { isConnectionLoss } from "./connection-errors.ts";
 
 export interface Probed {
   /** True if a pooler shares the server's connections. */
   readonly isPooled: boolean;
-  /** `max_connections` of the server. */
+  /** How many connections the role may open to the database. */
   readonly connectionsMax: number;
 }
 
@@ -19,14 +20,33 @@ const RETRY_MS = 1_000;
 
 /** `sql`: a connection without settings, which a pooler might reject. */
 export async function probe(sql: Sql): Promise<Probed> {
-  const query = sql`select pg_backend_pid() as pid, current_setting('server_version_num')::int as version, current_setting('max_connections')::int as most`;
+  const query = sql`
+    select pg_backend_pid() as pid, current_setting('server_version_num')::int as version,
+      least(
+        current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
+        (select nullif(rolconnlimit, -1) from pg_roles where rolname = current_user),
+        (select nullif(datconnlimit, -1) from pg_database where datname = current_database())
+      ) as most,
+      current_setting('default_transaction_isolation') as isolation,
+      current_setting('session_replication_role') as replication`;
   const [row] = await query;
   const version = Number(row?.["version"]);
   if (version < SERVER_VERSION_MIN)
     throw new Error(`Ostler needs PostgreSQL 15 or later; this server is ${Math.floor(version / 10_000)}.`);
   // The types of postgres.js do not show which connection a statement was sent on.
   const { state } = query as unknown as { readonly state: { readonly pid: number } | null };
-  return { isPooled: state !== null && state.pid !== Number(row?.["pid"]), connectionsMax: Number(row?.["most"]) };
+  const isPooled = state !== null && state.pid !== Number(row?.["pid"]);
+  const { default_transaction_isolation: isolation } = SESSION_SETTINGS;
+  if (isPooled && row?.["isolation"] !== isolation) throw wrong("default_transaction_isolation", isolation);
+  // In another role the triggers, which count nodes and note changes, do not run.
+  if (row?.["replication"] !== "origin") throw wrong("session_replication_role", "origin");
+  return { isPooled, connectionsMax: Number(row?.["most"]) };
+}
+
+function wrong(setting: string, needed: string): Error {
+  return new Error(
+    `Ostler needs the setting ${setting} = '${needed}', and the role or the database has another: alter role … set ${setting} = '${needed}'.`,
+  );
 }
 
 /**

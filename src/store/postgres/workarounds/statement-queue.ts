@@ -25,6 +25,8 @@ interface Statement {
 
 /** A statement waited too long for a connection. It was not sent. */
 export class StatementTimeoutError extends Error {
+  static readonly code = "STATEMENT_TIMEOUT";
+  readonly code = StatementTimeoutError.code;
   constructor(seconds: number) {
     super(`The statement waited ${seconds} s for a connection. Retry later, or raise OSTLER_DB_POOL.`);
     this.name = "StatementTimeoutError";
