@@ -27,6 +27,9 @@ export interface DiskFacts {
   readonly wwn: string | null;
   readonly model: string | null;
   readonly kind: DiskKind | null;
+  /** PCI address of the controller. */
+  readonly controller: string | null;
+  readonly slot: number | null;
   readonly sizeBytes: number | null;
 }
 
@@ -37,6 +40,8 @@ export interface RootDiskHints {
   readonly wwn?: string;
   readonly model?: string;
   readonly kind?: DiskKind;
+  readonly controller?: string;
+  readonly slot?: number;
   readonly minimumBytes?: number;
   readonly maximumBytes?: number;
 }
@@ -90,10 +95,12 @@ function sizeMismatch(image: ImageFacts, { disks, rootDisk }: MachineFacts): Mis
 export function mayHold(disk: DiskFacts, hints: RootDiskHints | null): boolean {
   if (!hints) return true;
   const { minimumBytes = 0, maximumBytes = Number.POSITIVE_INFINITY } = hints;
-  const isSame = (name: "path" | "serial" | "wwn" | "kind") =>
+  const isSame = (name: "path" | "serial" | "wwn" | "kind" | "controller") =>
     hints[name] === undefined || disk[name] === null || disk[name].toLowerCase() === hints[name].toLowerCase();
   const hasModel =
     hints.model === undefined || disk.model === null || disk.model.toLowerCase().includes(hints.model.toLowerCase());
   const hasSize = disk.sizeBytes === null || (disk.sizeBytes >= minimumBytes && disk.sizeBytes <= maximumBytes);
-  return isSame("path") && isSame("serial") && isSame("wwn") && isSame("kind") && hasModel && hasSize;
+  const hasSlot = hints.slot === undefined || disk.slot === null || disk.slot === hints.slot;
+  const hasNames = (["path", "serial", "wwn", "kind", "controller"] as const).every(isSame);
+  return hasNames && hasModel && hasSlot && hasSize;
 }

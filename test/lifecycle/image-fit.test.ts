@@ -16,6 +16,8 @@ const anImage = (more: Partial<ImageFacts> = {}): ImageFacts => ({
 });
 const aDisk = (more: Partial<DiskFacts> = {}): DiskFacts => ({
   path: null,
+  controller: null,
+  slot: null,
   serial: null,
   wwn: null,
   model: null,
@@ -81,6 +83,10 @@ test.each<[RootDiskHints | null, Partial<DiskFacts>, boolean]>([
   [{ minimumBytes: 100 * GB, maximumBytes: 100 * GB }, {}, true],
   [{ path: "/dev/sda" }, { path: "/dev/sdb" }, false],
   [{ wwn: "0x5" }, { wwn: "0x5" }, true],
+  [{ controller: "0000:3B:00.0", slot: 0 }, { controller: "0000:3b:00.0", slot: 0 }, true],
+  [{ controller: "0000:3b:00.0" }, { controller: "0000:03:00.0" }, false],
+  [{ slot: 0 }, { slot: 1 }, false],
+  [{ slot: 0 }, {}, true],
 ])("hints %j allow a disk %j: %s", (hints, disk, allowed) => {
   expect(mayHold(aDisk(disk), hints)).toBe(allowed);
 });

@@ -60,21 +60,23 @@ function disksIn(inventory: JsonObject | null): MachineFacts["disks"] {
     wwn: textOf(disk["wwn"]),
     model: textOf(disk["model"]),
     kind: kindOf(disk["kind"]),
+    controller: textOf(disk["controller"]),
+    slot: countOf(disk["slot"]),
     sizeBytes: countOf(disk["sizeBytes"]),
   }));
 }
 
 function hintsOf(hints: JsonObject): RootDiskHints {
   const kind = kindOf(hints["kind"]);
-  const texts = (["path", "serial", "wwn", "model"] as const).flatMap((name) => {
+  const texts = (["path", "serial", "wwn", "model", "controller"] as const).flatMap((name) => {
     const text = textOf(hints[name]);
     return text === null ? [] : [[name, text]];
   });
-  const sizes = (["minimumBytes", "maximumBytes"] as const).flatMap((name) => {
-    const size = countOf(hints[name]);
-    return size === null ? [] : [[name, size]];
+  const numbers = (["minimumBytes", "maximumBytes", "slot"] as const).flatMap((name) => {
+    const number = countOf(hints[name]);
+    return number === null ? [] : [[name, number]];
   });
-  return { ...Object.fromEntries([...texts, ...sizes]), ...(kind && { kind }) };
+  return { ...Object.fromEntries([...texts, ...numbers]), ...(kind && { kind }) };
 }
 
 function textOf(value: StoredJson | undefined): string | null {

@@ -45,6 +45,9 @@ type Disk struct {
 	// ReadOnly: the kernel refuses to write.
 	ReadOnly bool
 	USB      bool
+	// Removable: it can leave the machine by itself, as a memory card does. Bays for disks do not count.
+	Removable bool
+	Place     Place
 	// Medium: a CD drive, a floppy drive, or a medium that the BMC shows. It holds no data of the machine.
 	Medium bool
 }
@@ -68,7 +71,7 @@ func All() []Disk { return listBelow(sysBlock) }
 func BuiltIn() []Disk { return builtIn(All()) }
 
 // List returns the disks that a system can be installed on.
-func List() []Disk { return writable(BuiltIn()) }
+func List() []Disk { return installable(BuiltIn()) }
 
 func builtIn(all []Disk) []Disk {
 	var kept []Disk
@@ -80,10 +83,10 @@ func builtIn(all []Disk) []Disk {
 	return singlePath(kept)
 }
 
-func writable(disks []Disk) []Disk {
+func installable(disks []Disk) []Disk {
 	var kept []Disk
 	for _, disk := range disks {
-		if !disk.ReadOnly {
+		if !disk.ReadOnly && !disk.Removable {
 			kept = append(kept, disk)
 		}
 	}
@@ -157,6 +160,9 @@ func read(root, name string) (Disk, bool) {
 		disk.Vendor = "" // of PCI, not of the disk
 	}
 	disk.Kind, disk.Protocol = kindOf(disk, text(folder, "queue/rotational") == "1", hardware)
+	// The kernel calls disks removable whose port can be hot-plugged.
+	disk.Removable = disk.USB || text(folder, "device/type") == "SD" || text(folder, "removable") == "1" && disk.Protocol == "SCSI"
+	disk.Place = placeOf(folder, hardware, pciSlots)
 	return disk, true
 }
 

@@ -53,7 +53,7 @@ func TestListReadsKindsAndSerialsAndListsADiskOfTwoPathsOnce(t *testing.T) {
 }
 
 func TestSelect(t *testing.T) {
-	disks := writable(builtIn(sample(t)))
+	disks := installable(builtIn(sample(t)))
 	for _, test := range []struct {
 		hints *Hints
 		want  string
@@ -96,7 +96,7 @@ func TestTheOnlyDiskNeedsNoHints(t *testing.T) {
 func TestEveryBlockDeviceWithASizeIsListed(t *testing.T) {
 	root := machine(t, map[string]map[string]string{
 		"sda":          {"size": "2097152", "ro": "1", "device/model": "WORN SSD", "device/serial": "WORN"},
-		"sdb":          {"size": "2097152", "removable": "1", "device/model": "External AHCI port"},
+		"sdb":          {"size": "2097152", "removable": "1", "device/vendor": "ATA", "device/model": "External AHCI port"},
 		"sdc":          {"size": "2097152", "device/model": "One path", "device/serial": "P", "device/wwid": "naa.5000000000000003"},
 		"sdd":          {"size": "2097152", "device/model": "Two paths", "device/serial": "P", "device/wwid": "naa.5000000000000003"},
 		"sde":          {"size": "0", "removable": "1", "device/model": "Card reader"},
@@ -105,7 +105,8 @@ func TestEveryBlockDeviceWithASizeIsListed(t *testing.T) {
 		"loop0":        {"size": "2097152"},
 		"md0":          {"size": "2097152"},
 		"nvme0c0n1":    {"size": "2097152", "hidden": "1"},
-		"mmcblk0":      {"size": "2097152", "device/name": "eMMC"},
+		"mmcblk0":      {"size": "2097152", "device/name": "eMMC", "device/type": "MMC"},
+		"mmcblk1":      {"size": "2097152", "device/name": "SD card", "device/type": "SD"},
 		"mmcblk0boot0": {"size": "8192", "ro": "1"},
 	})
 	names := func(disks []Disk) string {
@@ -116,13 +117,13 @@ func TestEveryBlockDeviceWithASizeIsListed(t *testing.T) {
 		return strings.Join(list, " ")
 	}
 	all := listBelow(root)
-	if got := names(all); got != "sda sdb sdc sdd sr0 vda mmcblk0" {
+	if got := names(all); got != "sda sdb sdc sdd sr0 vda mmcblk0 mmcblk1" {
 		t.Errorf("got %s", got)
 	}
-	if got := names(builtIn(all)); got != "sda sdb sdc vda mmcblk0" {
+	if got := names(builtIn(all)); got != "sda sdb sdc vda mmcblk0 mmcblk1" {
 		t.Errorf("disks of the machine: got %s", got)
 	}
-	if got := names(writable(builtIn(all))); got != "sdb sdc vda mmcblk0" {
+	if got := names(installable(builtIn(all))); got != "sdb sdc vda mmcblk0" {
 		t.Errorf("disks for a system: got %s", got)
 	}
 	if !all[0].ReadOnly || all[1].ReadOnly {

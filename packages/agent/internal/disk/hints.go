@@ -15,11 +15,14 @@ const (
 
 // Hints say which disk is meant. All that are given must match.
 type Hints struct {
-	Path         string `json:"path,omitempty"`
-	Serial       string `json:"serial,omitempty"`
-	WWN          string `json:"wwn,omitempty"`
-	Model        string `json:"model,omitempty"`
-	Kind         string `json:"kind,omitempty"`
+	Path   string `json:"path,omitempty"`
+	Serial string `json:"serial,omitempty"`
+	WWN    string `json:"wwn,omitempty"`
+	Model  string `json:"model,omitempty"`
+	Kind   string `json:"kind,omitempty"`
+	// Controller is the PCI address of the controller, and Slot the number of the bay or port at it.
+	Controller   string `json:"controller,omitempty"`
+	Slot         *int   `json:"slot,omitempty"`
 	MinimumBytes uint64 `json:"minimumBytes,omitempty"`
 	MaximumBytes uint64 `json:"maximumBytes,omitempty"`
 }
@@ -47,7 +50,9 @@ func Select(disks []Disk, hints *Hints) (Disk, error) {
 }
 
 func (h Hints) match(disk Disk) bool {
-	return (h.Path == "" || h.Path == disk.Path || h.Path == disk.Name) &&
+	return (h.Path == "" || h.Path == disk.Path || h.Path == disk.Name || disk.Place.has(h.Path)) &&
+		(h.Controller == "" || strings.EqualFold(h.Controller, disk.Place.Controller)) &&
+		(h.Slot == nil || *h.Slot == disk.Place.Slot) &&
 		(h.Serial == "" || strings.EqualFold(strings.TrimSpace(h.Serial), disk.Serial)) &&
 		(h.WWN == "" || NormalWWN(h.WWN) == disk.WWN) &&
 		(h.Model == "" || strings.Contains(strings.ToLower(disk.Model), strings.ToLower(strings.TrimSpace(h.Model)))) &&
@@ -59,11 +64,14 @@ func (h Hints) match(disk Disk) bool {
 func (h Hints) String() string {
 	var parts []string
 	for _, part := range []struct{ name, value string }{
-		{"path", h.Path}, {"serial", h.Serial}, {"wwn", h.WWN}, {"model", h.Model}, {"kind", h.Kind},
+		{"path", h.Path}, {"serial", h.Serial}, {"wwn", h.WWN}, {"model", h.Model}, {"kind", h.Kind}, {"controller", h.Controller},
 	} {
 		if part.value != "" {
 			parts = append(parts, part.name+" "+part.value)
 		}
+	}
+	if h.Slot != nil {
+		parts = append(parts, fmt.Sprintf("slot %d", *h.Slot))
 	}
 	if h.MinimumBytes > 0 {
 		parts = append(parts, fmt.Sprintf("at least %d bytes", h.MinimumBytes))

@@ -61,7 +61,11 @@ func disks(ctx context.Context) []any {
 		view := compact(map[string]any{
 			"id": each.Name, "name": each.Path, "kind": each.Kind, "protocol": each.Protocol, "sizeBytes": each.Bytes,
 			"manufacturer": each.Vendor, "model": each.Model, "serial": each.Serial, "firmwareVersion": each.Firmware, "wwn": each.WWN,
+			"controller": each.Place.Controller, "byPath": each.Place.ByPath(),
 		})
+		if each.Place.Slot >= 0 {
+			view["slot"] = each.Place.Slot
+		}
 		if each.Kind != disk.Virtual {
 			result, err := command.Output(ctx, "smartctl", "--json", "--health", each.Path)
 			if passed, known := parseHealth(result.Stdout); err == nil && known {
