@@ -164,11 +164,15 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-032", rule: "A failed cleaning ends an update." },
       {
         id: "R-033",
-        rule: "`setMaintenance` sets a flag, in any state, and starts no work; until `clearMaintenance`, all verbs are refused except a change of power or boot device, an inspection and `manageNodes`.",
+        rule: "`setMaintenance` sets a flag, in any state, and starts no work; until `clearMaintenance`, all verbs are refused except a change of power or boot device, an inspection, `manageNodes`, `undeployNodes` and `decommissionNodes`.",
+      },
+      {
+        id: "R-784",
+        rule: "Work that takes a node in maintenance out of service does not wait for the end of it, and checks before cleaning that the machine answers; if not, an `undeployNodes` fails, and a `decommissionNodes` ends without cleaning.",
       },
       {
         id: "R-034",
-        rule: "Maintenance does not freeze a step: the step ends, and the run is PAUSED_BY_MAINTENANCE before the next one, unless it only verifies, inspects or changes power.",
+        rule: "Maintenance does not freeze a step: the step ends, and the run is PAUSED_BY_MAINTENANCE before the next one, unless it only verifies, inspects or changes power, or was requested in maintenance.",
       },
       {
         id: "R-171",

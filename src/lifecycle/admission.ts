@@ -86,7 +86,7 @@ export type Verdict =
   | { readonly admitted: true; readonly route: Route }
   | { readonly admitted: false; readonly refusal: Refusal };
 
-const FOR_REPAIR = NODE_VERBS.filter((verb) => verbOf(verb).isForRepair);
+const IN_MAINTENANCE = NODE_VERBS.filter((verb) => verbOf(verb).worksInMaintenance);
 
 /** Phases that leave the disks of a machine alone. */
 const HARMLESS_PHASES: ReadonlySet<LegPhase> = new Set(["verify", "inspect", "power"]);
@@ -97,10 +97,14 @@ export function isDestructive(phase: LegPhase): boolean {
 }
 
 /**
- * Whether a run pauses while its node is in maintenance: some phase of it changes disks or puts the node in service.
+ * Whether a run pauses while its node is in maintenance: some phase of it changes disks or puts the node in service,
+ * and it was not requested for a node in maintenance, which then leaves.
  */
-export function pausesInMaintenance({ legs }: Pick<Route, "legs">): boolean {
-  return legs.some(({ phase }) => isDestructive(phase));
+export function pausesInMaintenance({
+  legs,
+  inMaintenance,
+}: Pick<Route, "legs"> & { readonly inMaintenance?: true }): boolean {
+  return inMaintenance !== true && legs.some(({ phase }) => isDestructive(phase));
 }
 
 /** Why a node is busy whose run is being ended. */
@@ -126,11 +130,11 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
       { operationId },
     );
   }
-  const { isDestructive: destroys = false, putsInService = false, isForRepair = false } = verbOf(request.verb);
-  if (node.inMaintenance && !isForRepair) {
+  const { isDestructive: destroys = false, putsInService = false, worksInMaintenance = false } = verbOf(request.verb);
+  if (node.inMaintenance && !worksInMaintenance) {
     return refuse(
       "IN_MAINTENANCE",
-      `Node ${node.name} is in maintenance, which allows only ${FOR_REPAIR.join(", ")}. End the maintenance with clearMaintenance first.`,
+      `Node ${node.name} is in maintenance, which allows only ${IN_MAINTENANCE.join(", ")}. End the maintenance with clearMaintenance first.`,
     );
   }
   if (node.isProtected && endsWhatRuns(request)) {

@@ -20,8 +20,8 @@ interface Verb {
   readonly isDestructive?: true;
   /** Retired nodes refuse it. */
   readonly putsInService?: true;
-  /** Nodes in maintenance accept it: an operator needs it to repair a machine. */
-  readonly isForRepair?: true;
+  /** Nodes in maintenance accept it: an operator needs it to repair a machine, or to give it up. */
+  readonly worksInMaintenance?: true;
   /** A failure cleans up all nodes of the operation, unless the request has another policy. */
   readonly cleansUpAll?: true;
   /** A cluster on which only such work is unfinished is REMOVING. */
@@ -49,14 +49,14 @@ export const OPERATION_KINDS = {
     description: "Verify power and credentials; ends MANAGEABLE.",
     mutation: "manageNodes",
     takes: [],
-    isForRepair: true,
+    worksInMaintenance: true,
   },
   INSPECT: {
     description: "Collect the inventory.",
     note: "Also allowed from AVAILABLE and ACTIVE, without a state change, if the driver inspects without a reboot.",
     mutation: "inspectNodes",
     takes: [],
-    isForRepair: true,
+    worksInMaintenance: true,
   },
   CLEAN: {
     description: "Run clean steps.",
@@ -92,6 +92,7 @@ export const OPERATION_KINDS = {
     mutation: "undeployNodes",
     takes: [],
     isDestructive: true,
+    worksInMaintenance: true,
     takesOutOfCluster: true,
   },
   REDEPLOY: {
@@ -107,19 +108,20 @@ export const OPERATION_KINDS = {
     mutation: "decommissionNodes",
     takes: [],
     isDestructive: true,
+    worksInMaintenance: true,
     takesOutOfCluster: true,
   },
   POWER: {
     description: "Change the power state.",
     mutation: "setPower",
     takes: ["action", "timeoutSeconds"],
-    isForRepair: true,
+    worksInMaintenance: true,
   },
   BOOT_DEVICE: {
     description: "Set the boot device.",
     mutation: "setBootDevice",
     takes: ["device", "persistent", "mode"],
-    isForRepair: true,
+    worksInMaintenance: true,
   },
   DISCOVER: { description: "Find machines at addresses and register them.", mutation: "discoverNodes", takes: [] },
 } as const satisfies Record<string, Verb>;

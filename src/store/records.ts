@@ -101,6 +101,8 @@ export interface Plan {
   readonly legs: readonly { readonly phase: LegPhase; readonly enter: readonly NodeEvent[] }[];
   readonly finish: readonly NodeEvent[];
   readonly bestEffort: boolean;
+  /** It was made for a node in maintenance, and does not wait for the end of it. */
+  readonly inMaintenance?: true;
   readonly steps: readonly PlannedStep[];
 }
 

@@ -349,3 +349,33 @@ describe("run paused by maintenance", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 });
+
+describe("departure of a node in maintenance", () => {
+  const DEAF = { "power.read": { fail: "the BMC is silent" } };
+
+  async function leaving(kind: "UNDEPLOY" | "DECOMMISSION", scripts: Readonly<Record<string, Script>>) {
+    const node = await ostler.aNode().in("ACTIVE").scripted(scripts).made();
+    await setMaintenance([node], "broken");
+    const id = await ostler.begin(kind, [node]);
+    const ended = await ostler.operationEnds(id);
+    const steps = await ostler.steps(await ostler.run(id, node));
+    const begun = steps.filter(({ attempts }) => attempts.length > 0).map(({ name }) => name);
+    return { state: ended.state, node: await ostler.nodeState(node), begun };
+  }
+
+  test("departure of a machine that answers cleans it, without a wait for the end of maintenance [R-784]", async () => {
+    expect(await leaving("UNDEPLOY", {})).toMatchObject({
+      state: "SUCCEEDED",
+      node: "AVAILABLE",
+      begun: ["deploy.remove_system", "power.verify", "clean.erase_metadata", "clean.erase_disks"],
+    });
+  });
+
+  test("departure of a machine that does not answer stops before cleaning; decommissioned, it leaves [R-784]", async () => {
+    const undeployed = await leaving("UNDEPLOY", DEAF);
+    expect(undeployed).toMatchObject({ state: "FAILED", node: "UNDEPLOY_FAILED" });
+    const decommissioned = await leaving("DECOMMISSION", DEAF);
+    expect(decommissioned).toMatchObject({ state: "SUCCEEDED_WITH_ERRORS", node: "DECOMMISSIONED" });
+    for (const { begun } of [undeployed, decommissioned]) expect(begun.at(-1)).toBe("power.verify");
+  });
+});

@@ -111,7 +111,8 @@ class SharedPlans {
     // A requested cleaning takes place even if automatic cleaning is disabled.
     const chosen = chosenSteps(submission);
     const automaticCleaning = submission.kind === "CLEAN" || cleansAutomatically(policy, node);
-    const key = JSON.stringify([node.driver, node.borrowed, node.fallbacks, route, automaticCleaning]);
+    const inMaintenance = node.maintenanceSince !== null;
+    const key = JSON.stringify([node.driver, node.borrowed, node.fallbacks, route, automaticCleaning, inMaintenance]);
     const fresh = this.#fresh.get(key);
     // Refusals are not shared, because they name the node.
     const planned = fresh
@@ -122,6 +123,7 @@ class SharedPlans {
           composition,
           policy,
           automaticCleaning,
+          inMaintenance,
           chosen,
           rules: this.#basis.rules,
           options: submission.options,

@@ -19,6 +19,7 @@ import {
   POWER_STEPS,
   POWER_TITLES,
   SOFT_OFF_TIMEOUT,
+  VERIFY_STEP,
   WAIT_STEP,
   isReserved,
   powerChangeOf,
@@ -31,6 +32,8 @@ export interface PlanRequest extends CatalogueBasis {
   readonly route: Route;
   /** The rules for addresses in the arguments of the chosen list; absent: none. */
   readonly rules?: AddressRules;
+  /** The node is in maintenance: its machine may be broken, and is cleaned only if it answers. */
+  readonly inMaintenance?: boolean;
   /** Replaces the automatic list of one phase. */
   readonly chosen?: ChosenList | undefined;
   /** Options of a change of power or boot device. */
@@ -55,16 +58,29 @@ const WAIT_MARGIN = 60;
 const HOLD_TIMEOUT = 100 * 365 * 86_400;
 
 export async function planSteps(request: PlanRequest): Promise<PlanVerdict> {
-  const { route } = request;
+  const { route, composition, inMaintenance = false } = request;
   const steps: PlannedStep[] = [];
   const refusals: Refusal[] = [];
   for (const [leg, { phase }] of route.legs.entries()) {
+    const before = route.legs[leg - 1];
+    if (inMaintenance && phase === "clean")
+      steps.push(verification(composition, before ? { leg: leg - 1, phase: before.phase } : { leg, phase }));
     const found = await stepsOfLeg(request, { leg, phase });
     if ("refusals" in found) refusals.push(...found.refusals);
     else steps.push(...found.steps);
   }
   if (refusals.length > 0) return { refusals };
-  return { plan: { legs: route.legs, finish: route.finish, bestEffort: route.bestEffort, steps } };
+  const { legs, finish, bestEffort } = route;
+  return { plan: { legs, finish, bestEffort, ...(inMaintenance && { inMaintenance }), steps } };
+}
+
+function verification(composition: Composition, leg: Leg): PlannedStep {
+  return engineStep(leg, powerOwner(composition), {
+    name: VERIFY_STEP,
+    title: "Check power and credentials",
+    timeoutSeconds: VERIFY_TIMEOUT,
+    idempotent: true,
+  });
 }
 
 type Found = { readonly steps: readonly PlannedStep[] } | { readonly refusals: readonly Refusal[] };
@@ -77,16 +93,7 @@ async function stepsOfLeg(request: PlanRequest, leg: Leg): Promise<Found> {
   if (chosen?.phase === leg.phase) return chosenSteps(request, chosen, leg);
   switch (leg.phase) {
     case "verify":
-      return {
-        steps: [
-          engineStep(leg, powerOwner(composition), {
-            name: "verify",
-            title: "Check power and credentials",
-            timeoutSeconds: VERIFY_TIMEOUT,
-            idempotent: true,
-          }),
-        ],
-      };
+      return { steps: [verification(composition, leg)] };
     case "power":
       return { steps: [stepOfVerb(request, leg)] };
     default:

@@ -25,6 +25,13 @@ export const POWER_STEPS: Readonly<Record<PowerChange, string>> = {
   SOFT_REBOOT: "soft_reboot",
 };
 
+/** Reads the power, which proves that the BMC answers and accepts the login. No list of steps may name it. */
+export const VERIFY_STEP = "verify";
+
+export function isVerification(step: Pick<PlannedStep, "interface" | "name">): boolean {
+  return step.interface === "power" && step.name === VERIFY_STEP;
+}
+
 export const BOOT_STEP = "boot_device";
 export const BOOT_TITLE = "Set the boot device";
 

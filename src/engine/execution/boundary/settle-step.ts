@@ -13,7 +13,7 @@ import { lockNodes } from "../../../store/nodes/nodes.ts";
 import type { Failure, PlannedStep, StoredJson } from "../../../store/records.ts";
 import type { RunRow } from "../../../store/runs/runs.ts";
 import { nextPosition } from "../../plans/plan.ts";
-import { isReservedWait } from "../../plans/reserved-steps.ts";
+import { isReservedWait, isVerification } from "../../plans/reserved-steps.ts";
 import type { AbortedMachine } from "../call/abort-machine.ts";
 import { enterAgain, parked, passBoundary } from "./boundary.ts";
 import { RELEASE, changeNode, describeFault, moveNode, notePower, toFailure } from "../claim/claimed-run.ts";
@@ -203,5 +203,8 @@ export async function settleAbort(
   const passed = { errors: [...run.errors, failure], interruptFailure: null };
   ledger.changeRun(passed);
   const passing = { ...context, claimed: { ...claimed, run: { ...run, ...passed } } };
-  return passBoundary(passing, nextPosition(plan, attempt.step + 1));
+  // A machine that does not answer is not cleaned, and leaves all the same.
+  const failed = plan.steps[attempt.step];
+  const next = failed && isVerification(failed) ? plan.steps.length : nextPosition(plan, attempt.step + 1);
+  return passBoundary(passing, next);
 }

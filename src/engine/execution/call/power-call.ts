@@ -8,7 +8,7 @@ import type { Log } from "../../../log.ts";
 import { mustNotBeCut } from "../../../lifecycle/touches.ts";
 import type { BootDeviceName } from "../../../lifecycle/verbs.ts";
 import type { BootModeName } from "../../../lifecycle/verbs.ts";
-import { BOOT_STEP, DRIVER_BOOT_DEVICE, powerChangeOf } from "../../plans/reserved-steps.ts";
+import { BOOT_STEP, DRIVER_BOOT_DEVICE, isVerification, powerChangeOf } from "../../plans/reserved-steps.ts";
 import type { DriverTry } from "../../../store/records.ts";
 import { CallTimeoutError, withDeadline } from "./call-deadline.ts";
 import type { CallBasis, StepBasis } from "./driver-call.ts";
@@ -96,7 +96,7 @@ export async function runPowerStep(
   const { step } = basis;
   const power = nodePower({ ...basis, lane: "STEP" }, signal, seen);
   const change = powerChangeOf(step);
-  if (step.phase === "verify") await power.read();
+  if (isVerification(step)) await power.read();
   else if (step.name === BOOT_STEP) {
     const { device, persistent, mode } = step.args;
     await power.setBootDevice(DRIVER_BOOT_DEVICE[device as BootDeviceName], {
