@@ -56,7 +56,7 @@ export async function nodeGroups(reader: Reader, { filter, by, first }: NodeGrou
   const named = by.map((key, index) =>
     isCluster(key)
       ? sql`(select ${clusters.name} from ${clusters} where ${clusters.id} = ${keys[index]}) as ${names[index]}`
-      : sql`${keys[index]} as ${names[index]}`,
+      : sql`${keys[index]}::text as ${names[index]}`,
   );
   const cluster = keys[by.findIndex(isCluster)] ?? sql`null::uuid`;
   const places = sql.join(

@@ -106,7 +106,7 @@ function equals(name: TextColumn): Condition<string> {
 }
 
 /** Nodes with the value of a declared field. */
-function declaredIs(name: FilteredColumn): Condition<string | boolean> {
+function declaredIs(name: FilteredColumn): Condition<string | boolean | number> {
   const { otherwise } = declared(name);
   return {
     sql: (value) =>
