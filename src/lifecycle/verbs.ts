@@ -240,7 +240,7 @@ export function route(verb: OperationKind, state: NodeState, options: RouteOptio
     case "INSPECT":
       if (state === "MANAGEABLE" || state === "INSPECT_FAILED") return travel(state, ["inspect"], ["done"]);
       return options.inspectsWithoutReboot && (state === "AVAILABLE" || state === "ACTIVE")
-        ? inPlace("inspect", state)
+        ? inPlace(["inspect"], state)
         : null;
     case "CLEAN":
       return clean(state, options);
@@ -265,7 +265,7 @@ export function route(verb: OperationKind, state: NodeState, options: RouteOptio
     }
     case "POWER":
     case "BOOT_DEVICE":
-      return isAtRest(state) ? inPlace("power", state) : null;
+      return isAtRest(state) ? inPlace(["power"], state) : null;
     case "DISCOVER":
       return null;
   }
@@ -308,8 +308,8 @@ export function cleanUpRoute(state: NodeState): Route | null {
     : null;
 }
 
-function inPlace(phase: LegPhase, state: NodeState): Route {
-  return { legs: [{ phase, enter: [] }], finish: [], target: state, bestEffort: false };
+function inPlace(phases: readonly LegPhase[], state: NodeState): Route {
+  return { legs: phases.map((phase) => ({ phase, enter: [] })), finish: [], target: state, bestEffort: false };
 }
 
 /**
@@ -359,8 +359,8 @@ export function resumeRoute(
       : null;
   }
   if (earlier.legs.every((leg) => leg.enter.length === 0) && earlier.finish.length === 0) {
-    const phase = earlier.legs[0]?.phase;
-    return phase && isAtRest(state) ? { route: inPlace(phase, state), firstLeg: 0 } : null;
+    const phases = earlier.legs.slice(firstLeg).map(({ phase }) => phase);
+    return isAtRest(state) ? { route: inPlace(phases, state), firstLeg } : null;
   }
   const phases = earlier.legs.map((leg) => leg.phase).filter((phase): phase is Phase => phase !== "power");
   const open = phases.map((phase) => entryOf(state, phase) !== undefined);

@@ -44,7 +44,9 @@ function submit(context: Context, kind: OperationKind, input: NodeWork, own: Own
 for (const kind of NODE_VERBS) {
   const { mutation, description, note, takes } = verbOf(kind);
   if (takes.length > 0) continue;
-  const allowed = `Allowed from ${allowedStates(kind).join(", ")}.`;
+  const states = allowedStates(kind);
+  if (states.length === 0) throw new Error(`${kind} has no route from any state without options; see routes.ts.`);
+  const allowed = `Allowed from ${states.join(", ")}.`;
   builder.mutationField(mutation, (t) =>
     t.field({
       type: verbPayload(mutation),
