@@ -55,7 +55,7 @@ const FILTERS: { readonly [Field in Streamed]-?: NodeFilter & { readonly [Given 
   or: { or: [{ hostGroup: "8" }, { labels: { rack: "8" } }, { model: "other" }] },
   not: { not: { not: { presence: ["UNSEEN"], labels: { rack: "7" } } } },
 };
-const DECLARED = FILTERED_COLUMNS.map((name) => [name, { [name]: otherValue(name) } as NodeFilter] as const);
+const DECLARED = FILTERED_COLUMNS.map((name): [string, NodeFilter] => [name, { [name]: otherValue(name) }]);
 /** Facts before a change by another name than those of a node. */
 const RECORDED: Readonly<Record<string, string>> = { maintenanceSince: "maintenance", retiredReason: "retired" };
 /** Known without the facts before a change. */

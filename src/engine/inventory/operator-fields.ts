@@ -12,14 +12,16 @@ const CHECKS: { readonly [Column in OperatorColumn]?: (value: string, path: read
 
 /** The flaws of the fields in the input at `path`. */
 export function operatorFieldFlaws(fields: OperatorFields, path: readonly string[]): Refusal[] {
-  return OPERATOR_COLUMNS.flatMap((column): Refusal[] => {
-    const value: string | boolean | number | null | undefined = fields[column];
-    const { range } = declared(column);
-    if (typeof value === "number" && range && (value < range[0] || value > range[1])) {
-      const message = `${column} is ${value}; use a whole number from ${range[0]} to ${range[1]}.`;
-      return [{ code: "INVALID_INPUT", message, path: [...path, column] }];
-    }
-    if (typeof value !== "string") return [];
+  return OPERATOR_COLUMNS.flatMap((column) => {
+    const value = fields[column];
+    if (typeof value !== "string") return rangeFlaws(column, value, path);
     return CHECKS[column]?.(value, path) ?? textFlaws(column, value, DESCRIPTION_LENGTH_MAX, path);
   });
+}
+
+function rangeFlaws(column: OperatorColumn, value: unknown, path: readonly string[]): Refusal[] {
+  const [least = -Infinity, most = Infinity] = declared(column).range ?? [];
+  if (typeof value !== "number" || (value >= least && value <= most)) return [];
+  const message = `${column} is ${value}; use a whole number from ${least} to ${most}.`;
+  return [{ code: "INVALID_INPUT", message, path: [...path, column] }];
 }

@@ -1,7 +1,7 @@
 /**
  * The filter of nodes, each condition written once: its SQL beside its test in memory. Lists take the SQL. Streams take
- * the test, so that thousands of them, each with its own filter, are decided from one read (node-facts.ts). The test
- * `test/store/node-filter.test.ts` compares both over all conditions and random combinations.
+ * the test, so that thousands of them, each with its own filter, are decided from one read (node-facts.ts). The
+ * tests `test/graphql/node-lists.test.ts` (SQL) and `test/store/node-filter.test.ts` (memory) have the same cases.
  */
 import { and, eq, gte, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
