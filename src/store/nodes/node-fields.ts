@@ -34,7 +34,7 @@ interface DeclaredField {
   readonly filter?: string;
   /** Description of the input, if operators set the field: at registration and with updateNodes. */
   readonly operator?: string;
-  /** Of an Int that operators set: the smallest and the largest value. */
+  /** The smallest and the largest value that operators may set, of an Int. */
   readonly range?: readonly [number, number];
 }
 
