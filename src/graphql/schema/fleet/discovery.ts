@@ -32,7 +32,7 @@ import {
 import { UserErrorRef } from "../../base/errors.ts";
 import { refusalFields } from "../../base/payload.ts";
 import { DriverRef, FailureRef, NodeRef, OperationRef } from "../../base/refs.ts";
-import { ClusterRefInput, LabelInput, clusterChoice } from "../selectors.ts";
+import { ClusterRefInput, LabelInput, clusterChoice, labelsOf } from "../selectors.ts";
 
 const DiscoveryStateEnum = builder.enumType("DiscoveryState", {
   description: "Result of probing an address. New values may be added.",
@@ -216,10 +216,6 @@ builder.mutationField("discoverNodes", (t) =>
       }),
   }),
 );
-
-function labelsOf(labels: readonly { readonly key: string; readonly value: string }[] | null | undefined) {
-  return labels ? Object.fromEntries(labels.map(({ key, value }) => [key, value])) : undefined;
-}
 
 // ---- reportPresence
 

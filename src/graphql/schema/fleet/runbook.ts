@@ -29,14 +29,7 @@ export const StepInput = builder.inputType("StepInput", {
 
 /** A list of steps as the engine takes it; undefined if none was given. */
 export function stepChoices(
-  steps:
-    | readonly {
-        readonly interface?: StepChoice["interface"] | null | undefined;
-        readonly name: string;
-        readonly args?: unknown;
-      }[]
-    | null
-    | undefined,
+  steps: readonly (typeof StepInput.$inferInput)[] | null | undefined,
   usual: "clean" | "deploy" = "clean",
 ): StepChoice[] | undefined {
   return steps?.map(({ interface: from, name, args }) => ({

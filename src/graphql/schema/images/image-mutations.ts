@@ -7,7 +7,7 @@ import { callerOf } from "../../base/context.ts";
 import { ArchitectureEnum, BootModeEnum, ChecksumAlgorithmEnum, ImageFormatEnum } from "../../base/enums.ts";
 import { refusalFields } from "../../base/payload.ts";
 import { ImageRef, ImageRefInput, imageChoice } from "./image.ts";
-import { LabelInput } from "../selectors.ts";
+import { LabelInput, labelsOf } from "../selectors.ts";
 
 const imagesRefused = (t: OutputFields<ImagesEdited>) =>
   refusalFields(t, "Every reason why the request was refused; empty if it succeeded.");
@@ -146,9 +146,6 @@ const DeleteImagesInput = builder.inputType("DeleteImagesInput", {
     }),
   }),
 });
-
-const labelsOf = (labels: readonly { readonly key: string; readonly value: string }[] | null | undefined) =>
-  labels ? Object.fromEntries(labels.map(({ key, value }) => [key, value])) : undefined;
 
 builder.mutationField("registerImages", (t) =>
   t.field({

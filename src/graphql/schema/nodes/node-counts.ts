@@ -3,7 +3,6 @@ import { countStream } from "../../../feed/kinds/count-stream.ts";
 import type { CountUpdate } from "../../../feed/kinds/count-stream.ts";
 import { labelKeysInUse, labelValuesInUse, nodeGroups } from "../../../store/nodes/node-counts.ts";
 import type { CountKey, LabelKeyUse, LabelValueUse, NodeGroup, NodeGroups } from "../../../store/nodes/node-counts.ts";
-import type { CountedField } from "../../../store/nodes/node-fields.ts";
 import type { NodeFilter } from "../../../store/nodes/node-filter.ts";
 import { builder, needs } from "../../base/builder.ts";
 import type { FieldArgs } from "../../base/builder.ts";
@@ -114,13 +113,8 @@ function upTo(first: number, most: number): number {
   return first;
 }
 
-interface CountKeyShape {
-  readonly field?: CountedField | null | undefined;
-  readonly label?: string | null | undefined;
-}
-
 /** The keys of a request. Throws if there are none, too many, or one twice. */
-function countKeys(by: readonly CountKeyShape[]): CountKey[] {
+function countKeys(by: readonly (typeof NodeCountKeyInput.$inferInput)[]): CountKey[] {
   if (by.length === 0) throw badInput("`by` is empty. Name at least one field or label to count by.");
   if (by.length > KEYS_MAX)
     throw badInput(`\`by\` has ${by.length} entries; use up to ${KEYS_MAX}, or several counts in one request.`);

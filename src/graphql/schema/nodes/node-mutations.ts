@@ -12,7 +12,7 @@ import { payloadName, refusalFields } from "../../base/payload.ts";
 import { NodeRef } from "../../base/refs.ts";
 import { InterfacesFromInput, interfacesOf } from "./interfaces-from.ts";
 import { RefusedNodeRef } from "../work/node-work.ts";
-import { ClusterRefInput, LabelInput, NodeSelectorInput, clusterChoice, nodeSelector } from "../selectors.ts";
+import { ClusterRefInput, LabelInput, NodeSelectorInput, clusterChoice, labelsOf, nodeSelector } from "../selectors.ts";
 const changedNodes = (t: OutputFields<Edited>) => ({
   nodes: t.field({
     type: [NodeRef],
@@ -106,7 +106,7 @@ builder.mutationField("registerNodes", (t) =>
           name: node.name,
           ...chosenDriver(node.driver),
           interfaces: interfacesOf(node.interfaces),
-          labels: node.labels ? Object.fromEntries(node.labels.map(({ key, value }) => [key, value])) : undefined,
+          labels: labelsOf(node.labels),
           cluster: node.cluster ? clusterChoice(node.cluster) : undefined,
           macs: given(node.macs),
         })),

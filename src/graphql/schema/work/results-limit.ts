@@ -15,13 +15,14 @@ import { uuidOrNone } from "../../base/ids.ts";
 import { LIMITS, beyond } from "../../base/request-limits.ts";
 import { hasResults, valuesOf } from "../../execution/cost.ts";
 import { workSelector } from "../selectors.ts";
+import type { WorkSelectorShape } from "../selectors.ts";
 
 type Resolver = GraphQLFieldResolver<unknown, Context, Record<string, unknown>>;
 
 /** The input of a mutation, or of `plan`: its selectors and lists of nodes. */
 interface NodesInput {
-  readonly nodes?: unknown;
-  readonly work?: unknown;
+  readonly nodes?: WorkSelectorShape | unknown[];
+  readonly work?: WorkSelectorShape;
   readonly revisions?: unknown;
 }
 
