@@ -23,6 +23,9 @@ type SchemaTypes = (typeof builder)["$inferSchemaTypes"];
 /** `t` in the fields of an input type, for functions that make fields which several inputs share. */
 export type InputFields = PothosSchemaTypes.InputFieldBuilder<SchemaTypes, "InputObject">;
 
+/** An input type, for functions that make fields of several of them. */
+export type InputRef<Shape> = PothosSchemaTypes.InputObjectRef<SchemaTypes, Shape>;
+
 /** `t` in the fields of an object or an interface, for functions that make fields which several types share. */
 export type OutputFields<Shape> = Omit<
   PothosSchemaTypes.ObjectFieldBuilder<SchemaTypes, Shape>,

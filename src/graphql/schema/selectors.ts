@@ -287,7 +287,7 @@ interface PlainSelectorShape {
   all?: boolean | null | undefined;
 }
 
-interface NodeSelectorShape extends PlainSelectorShape {
+export interface NodeSelectorShape extends PlainSelectorShape {
   pick?: typeof NodePickInput.$inferInput | null | undefined;
 }
 

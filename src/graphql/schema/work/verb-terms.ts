@@ -83,7 +83,7 @@ export const workFields = (t: InputFields) => ({
 });
 
 /** The values of `termFields` as resolvers receive them. */
-type TermsInput = InputShapeFromFields<ReturnType<typeof termFields>>;
+export type TermsInput = InputShapeFromFields<ReturnType<typeof termFields>>;
 
 /** The terms of a restart that null drops, as resolvers receive them. */
 export function keptTermsOf({ onFailure, waves, maxParallel }: TermsInput) {
