@@ -38,6 +38,11 @@ export function loaderOf<Found, Absent>(
   );
 }
 
+/** The rows of these keys, in their order, without those that do not exist. */
+export async function existing<Row>(loader: DataLoader<string, Row | null>, keys: readonly string[]): Promise<Row[]> {
+  return (await Promise.all(keys.map((key) => loader.load(key)))).filter((row) => row !== null);
+}
+
 export type Below = <Asked, Found>(
   question: Question<Asked, Found>,
   parent: string,

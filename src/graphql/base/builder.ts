@@ -26,6 +26,9 @@ export type InputFields = PothosSchemaTypes.InputFieldBuilder<SchemaTypes, "Inpu
 /** An input type, for functions that make fields of several of them. */
 export type InputRef<Shape> = PothosSchemaTypes.InputObjectRef<SchemaTypes, Shape>;
 
+/** An object type, for functions that make fields of several of them. */
+export type ObjectRef<Shape> = PothosSchemaTypes.ObjectRef<SchemaTypes, Shape>;
+
 /** `t` in the fields of an object or an interface, for functions that make fields which several types share. */
 export type OutputFields<Shape> = Omit<
   PothosSchemaTypes.ObjectFieldBuilder<SchemaTypes, Shape>,

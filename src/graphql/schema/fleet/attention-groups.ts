@@ -4,6 +4,7 @@ import type { Proposal } from "../../../lifecycle/attention.ts";
 import { NODE_STATES } from "../../../lifecycle/node-states.ts";
 import type { AttentionGroup } from "../../../store/nodes/attention.ts";
 import type { OperationRow } from "../../../store/operations/operations.ts";
+import { existing } from "../../base/batching.ts";
 import { builder, enumValues } from "../../base/builder.ts";
 import type { FieldArgs } from "../../base/builder.ts";
 import { badInput } from "../../base/connection.ts";
@@ -199,10 +200,7 @@ export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup")
       type: [NodeRef],
       description:
         "The nodes that have needed a person longest, as many as `nodesMax` allows; first those in `openCount`.",
-      resolve: async ({ nodeIds }, _args, { load }) => {
-        const found = await Promise.all(nodeIds.map((id) => load.node.load(id)));
-        return found.filter((node) => node !== null);
-      },
+      resolve: ({ nodeIds }, _args, { load }) => existing(load.node, nodeIds),
     }),
     operation: t.field({
       type: OperationRef,

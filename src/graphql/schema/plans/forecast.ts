@@ -6,6 +6,7 @@ import type { ForecastEntry, InterruptForecast, SubmitAnswer } from "../../../en
 import type { WavesForecast } from "../../../engine/scheduling/waves.ts";
 import { refusalGroups } from "../../../engine/views.ts";
 import { WORK_EFFECTS } from "../../../lifecycle/forecast.ts";
+import { existing } from "../../base/batching.ts";
 import { builder, enumValues, wholeSeconds } from "../../base/builder.ts";
 import type { Context } from "../../base/context.ts";
 import { MachinePartEnum, NodeStateEnum, RunStateEnum, WaveStateEnum } from "../../base/enums.ts";
@@ -258,10 +259,7 @@ const WavesForecastRef = builder.objectRef<WavesForecast>("WavesForecast").imple
       type: [NodeRef],
       description: "The first nodes that start, or with haltWaves that would not start, in the order of the request.",
       args: exampleArgs(t.arg),
-      resolve: async ({ counts: { nodeIds } }, { first }, { load }) => {
-        const found = await Promise.all(examplesOf(nodeIds, first).map((id) => load.node.load(id)));
-        return found.filter((node) => node !== null);
-      },
+      resolve: ({ counts: { nodeIds } }, { first }, { load }) => existing(load.node, examplesOf(nodeIds, first)),
     }),
   }),
 });

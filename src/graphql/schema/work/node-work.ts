@@ -1,6 +1,7 @@
 /** Answers of verbs, and of abort, stop and restart: one result per node, and the operations. */
 import type { NodeAnswer, SubmitAnswer } from "../../../engine/input/answers.ts";
 import type { AbortEffect } from "../../../lifecycle/interrupts.ts";
+import { existing } from "../../base/batching.ts";
 import { builder } from "../../base/builder.ts";
 import type { OutputFields } from "../../base/builder.ts";
 import { AbortEffectEnum } from "../../base/enums.ts";
@@ -178,11 +179,8 @@ const allOperations = (t: OutputFields<SubmitAnswer>, description: string) => ({
   operations: t.field({
     type: [OperationRef],
     description: `${description} Empty for a refused request.`,
-    resolve: async ({ operationId, operationIds }, _args, { load }) => {
-      const ids = operationIds ?? (operationId === null ? [] : [operationId]);
-      const found = await Promise.all(ids.map((id) => load.operation.load(id)));
-      return found.filter((operation) => operation !== null);
-    },
+    resolve: ({ operationId, operationIds }, _args, { load }) =>
+      existing(load.operation, operationIds ?? (operationId === null ? [] : [operationId])),
   }),
 });
 

@@ -7,6 +7,7 @@ import type { OperationRow } from "../../../store/operations/operations.ts";
 import type { Failure, Waves } from "../../../store/records.ts";
 import { runCountsOf, runsPages } from "../../../store/runs/runs.ts";
 import { transitionCountsOfOperations, transitionsOfOperations } from "../../../store/log/transitions.ts";
+import { existing } from "../../base/batching.ts";
 import { builder, given, needs } from "../../base/builder.ts";
 import {
   connectionOf,
@@ -158,11 +159,7 @@ builder.objectType(OperationRef, {
     restartOf: t.field({
       type: [OperationRef],
       description: `Operations that this one restarts, newest first: several if they made the same request. The first ${RESTARTED_MAX} of them; empty if it is not a restart.`,
-      resolve: async (operation, _args, { load }) => {
-        const ids = restartedBy(operation).slice(0, RESTARTED_MAX);
-        const found = await Promise.all(ids.map((id) => load.operation.load(id)));
-        return found.filter((earlier) => earlier !== null);
-      },
+      resolve: (operation, _args, { load }) => existing(load.operation, restartedBy(operation).slice(0, RESTARTED_MAX)),
     }),
     createdAt: t.expose("createdAt", { type: "DateTime", description: "Time when it was accepted." }),
     startedAt: t.expose("startedAt", {
