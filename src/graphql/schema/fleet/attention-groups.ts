@@ -7,7 +7,7 @@ import type { OperationRow } from "../../../store/operations/operations.ts";
 import { existing } from "../../base/batching.ts";
 import { builder, enumValues } from "../../base/builder.ts";
 import type { FieldArgs } from "../../base/builder.ts";
-import { badInput } from "../../base/connection.ts";
+import { sizeWithin } from "../../base/connection.ts";
 import type { Context } from "../../base/context.ts";
 import { ErrorCodeEnum, NodeStateEnum } from "../../base/enums.ts";
 import { globalId } from "../../base/ids.ts";
@@ -40,9 +40,7 @@ interface GroupLimits {
 }
 
 export function groupLimits({ first, nodesMax }: GroupLimits): GroupLimits {
-  if (first < 1 || first > GROUPS_MAX) throw badInput(`\`first\` is ${first}; use 1 to ${GROUPS_MAX}.`);
-  if (nodesMax < 1 || nodesMax > NODES_MAX) throw badInput(`\`nodesMax\` is ${nodesMax}; use 1 to ${NODES_MAX}.`);
-  return { first, nodesMax };
+  return { first: sizeWithin(GROUPS_MAX, "first", first), nodesMax: sizeWithin(NODES_MAX, "nodesMax", nodesMax) };
 }
 
 export const AttentionKindEnum = builder.enumType("AttentionKind", {

@@ -6,7 +6,7 @@ import type { CountKey, LabelKeyUse, LabelValueUse, NodeGroup, NodeGroups } from
 import type { NodeFilter } from "../../../store/nodes/node-filter.ts";
 import { builder, needs } from "../../base/builder.ts";
 import type { FieldArgs } from "../../base/builder.ts";
-import { badInput } from "../../base/connection.ts";
+import { badInput, sizeWithin } from "../../base/connection.ts";
 import { logCursorText } from "../../base/log-cursor.ts";
 import { CountedFieldEnum } from "../../base/enums.ts";
 import { ClusterRef } from "../../base/refs.ts";
@@ -108,11 +108,6 @@ const NodeCountsRef = builder.objectRef<NodeGroups & { readonly by: readonly Cou
   }),
 });
 
-function upTo(first: number, most: number): number {
-  if (first < 1 || first > most) throw badInput(`\`first\` is ${first}; use 1 to ${most}.`);
-  return first;
-}
-
 /** The keys of a request. Throws if there are none, too many, or one twice. */
 function countKeys(by: readonly (typeof NodeCountKeyInput.$inferInput)[]): CountKey[] {
   if (by.length === 0) throw badInput("`by` is empty. Name at least one field or label to count by.");
@@ -152,7 +147,7 @@ builder.queryField("nodeCounts", (t) =>
     },
     resolve: async (_root, args, { services }) => {
       const by = countKeys(args.by);
-      const request = { filter: nodeFilter(args.filter), by, first: upTo(args.first, GROUPS_MAX) };
+      const request = { filter: nodeFilter(args.filter), by, first: sizeWithin(GROUPS_MAX, "first", args.first) };
       return { ...(await nodeGroups(services.database.reader, request)), by };
     },
   }),
@@ -177,7 +172,7 @@ builder.subscriptionField("nodeCountChanges", (t) =>
       countStream(services, {
         filter: streamFilter(args.filter),
         by: countKeys(args.by),
-        first: upTo(args.first, GROUPS_MAX),
+        first: sizeWithin(GROUPS_MAX, "first", args.first),
       }),
     resolve: (update) => update,
     extensions: { ...needs("READ").extensions, eventKey },
@@ -215,7 +210,12 @@ const LabelKeyUseRef = builder.objectRef<LabelKeyRow>("LabelKeyUse").implement({
         }),
       },
       resolve: async ({ key, filter }, { first }, { load }) => [
-        ...(await load.below(labelValuesInUse, key, { filter, first: upTo(first, LABEL_VALUES_MAX) }, [])),
+        ...(await load.below(
+          labelValuesInUse,
+          key,
+          { filter, first: sizeWithin(LABEL_VALUES_MAX, "first", first) },
+          [],
+        )),
       ],
     }),
   }),
@@ -253,7 +253,7 @@ builder.queryField("labelKeys", (t) =>
     },
     resolve: async (_root, args, { services }) => {
       const filter = nodeFilter(args.filter);
-      const first = upTo(args.first, LABEL_KEYS_MAX);
+      const first = sizeWithin(LABEL_KEYS_MAX, "first", args.first);
       const { keys, keyCount } = await labelKeysInUse(services.database.reader, { filter, first });
       return { keys: keys.map((key) => ({ ...key, filter })), keyCount };
     },

@@ -41,14 +41,14 @@ async function effectGroups(
   { entries, timeoutSeconds }: InterruptForecast,
   context: Context,
 ): Promise<readonly EffectGroup[]> {
-  const endOf = await endTimes(entries, context);
-  const groups = Map.groupBy(entries, ({ answer: _answer, count: _count, step, ...same }) =>
+  const timed = await Promise.all(entries.map(async (entry) => [entry, await endTime(entry, context)] as const));
+  const groups = Map.groupBy(timed, ([{ answer: _answer, count: _count, step, ...same }]) =>
     JSON.stringify([same, step?.label]),
   );
   const made = [...groups.values()].flatMap((same): EffectGroup[] => {
-    const timed = same.map((entry) => [entry, endOf(entry)] as const).toSorted(([, a], [, b]) => order(a) - order(b));
-    const [first] = timed;
-    return first ? [{ entries: timed, one: first[0], timeoutSeconds }] : [];
+    const sorted = same.toSorted(([, a], [, b]) => order(a) - order(b));
+    const [first] = sorted;
+    return first ? [{ entries: sorted, one: first[0], timeoutSeconds }] : [];
   });
   const rank = ({ one: { effect }, entries: [first] }: EffectGroup) =>
     effect === "NONE" || effect === "CONTINUES" ? Number.POSITIVE_INFINITY : order(first?.[1] ?? AT_ONCE);
@@ -69,32 +69,16 @@ function countOf({ entries }: EffectGroup): number {
   return entries.reduce((sum, [{ count }]) => sum + count, 0);
 }
 
-/** When runs end that wait for a step, from the durations of earlier attempts and the time that it has taken. */
-async function endTimes(
-  entries: readonly ForecastEntry[],
-  { load }: Context,
-): Promise<(entry: ForecastEntry) => EndTime> {
-  const kinds = new Map(
-    entries.flatMap(({ step }) => {
-      if (!step) return [];
-      const { driver, label, model } = step;
-      return [[JSON.stringify([driver, label, model]), { driver, label, model }] as const];
-    }),
-  );
-  const keys = [...kinds.keys()];
-  const found = await load.history.loadMany([...kinds.values()]);
-  const histories = new Map(keys.map((key, index) => [key, found[index]]));
-  return ({ effect, step }) => {
-    if (!step || effect === "NOW" || effect === "BEFORE_START") return AT_ONCE;
-    const { driver, label, model, elapsedSeconds, leftSeconds } = step;
-    const history = histories.get(JSON.stringify([driver, label, model]));
-    if (history instanceof Error) throw history;
-    const left = (seconds: number | undefined) =>
-      seconds === undefined || seconds <= elapsedSeconds ? null : Math.min(seconds - elapsedSeconds, leftSeconds);
-    const upper = left(history?.p90Seconds);
-    // A step that has taken longer than usual is expected to end like the slow ones.
-    return { expected: left(history?.medianSeconds) ?? upper, upper, deadline: leftSeconds };
-  };
+/** When a run ends that waits for a step, from the durations of earlier attempts and the time that it has taken. */
+async function endTime({ effect, step }: ForecastEntry, { load }: Context): Promise<EndTime> {
+  if (!step || effect === "NOW" || effect === "BEFORE_START") return AT_ONCE;
+  const { driver, label, model, elapsedSeconds, leftSeconds } = step;
+  const history = await load.history.load({ driver, label, model });
+  const left = (seconds: number | undefined) =>
+    seconds === undefined || seconds <= elapsedSeconds ? null : Math.min(seconds - elapsedSeconds, leftSeconds);
+  const upper = left(history?.p90Seconds);
+  // A step that has taken longer than usual is expected to end like the slow ones.
+  return { expected: left(history?.medianSeconds) ?? upper, upper, deadline: leftSeconds };
 }
 
 /** The latest of the runs of a group; null if that of one is unknown. */

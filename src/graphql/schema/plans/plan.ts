@@ -2,7 +2,6 @@
  * Plans: the query `plan`, and the planned target, point of no return and estimates of steps, runs and results.
  * Estimates use the durations of earlier attempts on this site; without any there is no estimate.
  */
-import { isHold, isReservedWait } from "../../../engine/views.ts";
 import type { VariableWarning } from "../../../engine/views.ts";
 import type { EffectiveVariable } from "../../../engine/input/variables.ts";
 import type { SubmitAnswer } from "../../../engine/input/answers.ts";
@@ -12,6 +11,7 @@ import { builder, needs } from "../../base/builder.ts";
 import { callerOf } from "../../base/context.ts";
 import type { Context } from "../../base/context.ts";
 import { NodeStateEnum, PowerOnFailureEnum, MachinePartEnum, VariableSourceEnum } from "../../base/enums.ts";
+import { stepHistory } from "./step-history.ts";
 import { UserErrorRef } from "../../base/errors.ts";
 import { RunRef } from "../../base/refs.ts";
 import { StepRef, stepsOf } from "../work/step.ts";
@@ -57,19 +57,9 @@ function toMilliseconds(seconds: number): number {
   return Math.round(seconds * 1000) / 1000;
 }
 
-/** Null without a history, and for a hold, which lasts until an operator releases it. */
-async function estimateOf({ planned, nodeId }: StepView, { load }: Context): Promise<StepHistory | null> {
-  if (isHold(planned)) return null;
-  if (isReservedWait(planned)) {
-    const seconds = Number(planned.args["seconds"]);
-    return { medianSeconds: seconds, p90Seconds: seconds, samples: 0, model: null };
-  }
-  const node = nodeId === null ? null : await load.node.load(nodeId);
-  return load.history.load({
-    driver: planned.driver,
-    label: `${planned.interface}.${planned.name}`,
-    model: node?.model ?? null,
-  });
+async function estimateOf({ planned, nodeId }: StepView, context: Context): Promise<StepHistory | null> {
+  const node = nodeId === null ? null : await context.load.node.load(nodeId);
+  return stepHistory(planned, node?.model ?? null, context);
 }
 
 /** The estimate of all steps that would run; null if one of them has none. */
