@@ -56,26 +56,24 @@ export function connectionType(name: string, row: RowRef<object>, isFollowed = f
     description: `Item of a page of ${name}.`,
     fields: (t) => ({
       cursor: t.exposeString("cursor", { description: "Cursor of this item." }),
-      node: t.field({ type: row, description: "The item.", resolve: ({ node }) => node }),
+      node: t.expose("node", { type: row, description: "The item." }),
     }),
   });
   return builder.objectRef<Connection<object>>(`${name}Connection`).implement({
     description: `Page of a list of ${name}.`,
     fields: (t) => ({
-      edges: t.field({
+      edges: t.expose("edges", {
         type: [edge],
         description: "Items of the page with their cursors.",
-        resolve: ({ edges }) => [...edges],
       }),
       nodes: t.field({
         type: [row],
         description: "Items of the page: the `node` of each edge.",
         resolve: ({ edges }) => edges.map(({ node }) => node),
       }),
-      pageInfo: t.field({
+      pageInfo: t.expose("pageInfo", {
         type: PageInfoRef,
         description: "Position of the page in the list.",
-        resolve: ({ pageInfo }) => pageInfo,
       }),
       totalCount: t.int({
         description: "Number of all items of the list, on this page or not. Counted only if selected.",

@@ -27,10 +27,9 @@ const changedNodes = (t: OutputFields<Edited>) => ({
 });
 
 const refusedNodes = (t: OutputFields<Edited>) => ({
-  results: t.field({
+  results: t.expose("results", {
     type: [RefusedNodeRef],
     description: "The nodes that were refused, in the order of the request; empty if the request succeeded.",
-    resolve: ({ results }) => [...results],
   }),
 });
 

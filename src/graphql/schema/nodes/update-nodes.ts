@@ -103,11 +103,10 @@ const NodeEditGroupRef = builder.objectRef<EditGroup>("NodeEditGroup").implement
           results.slice(0, EXAMPLES_MAX).flatMap(({ nodeId }) => nodeId ?? []),
         ),
     }),
-    error: t.field({
+    error: t.expose("refusal", {
       type: UserErrorRef,
       nullable: true,
       description: "Why they were refused, with the data of the first of them; null if they were not.",
-      resolve: ({ refusal }) => refusal,
     }),
   }),
 });
@@ -116,10 +115,9 @@ const NodeEditResultRef = builder.objectRef<EditAnswer>("NodeEditResult").implem
   description: "What a request to `updateNodes` does to one node, and why not.",
   fields: (t) => ({
     ...nodeFields(t, "The node after the request; null if it does not exist."),
-    outcome: t.field({
+    outcome: t.expose("outcome", {
       type: EditOutcomeEnum,
       description: "What the request does to the node; nothing is stored unless `stored` is true.",
-      resolve: ({ outcome }) => outcome,
     }),
     errors: t.field({
       type: [UserErrorRef],
@@ -137,9 +135,8 @@ const UpdateNodesPayloadRef = builder.objectRef<UpdatedNodes>("UpdateNodesPayloa
   description:
     "Answer to `updateNodes`. If the request was refused, or was a dry run, the counts and outcomes say what it would have done.",
   fields: (t) => ({
-    stored: t.boolean({
+    stored: t.exposeBoolean("isStored", {
       description: "Whether the changes are stored: false for a refused request and for a dry run.",
-      resolve: ({ isStored }) => isStored,
     }),
     nodes: t.field({
       type: [NodeRef],

@@ -52,10 +52,9 @@ export const StreamResetRef = builder.objectRef<Of<"reset">>("StreamReset").impl
       resolve: ({ cursor }) => logCursorText(cursor),
     }),
     // Not `reason`: `Transition.reason` is a String, and a query could not select both from the union.
-    code: t.field({
+    code: t.expose("reason", {
       type: StreamResetReasonEnum,
       description: "Reason. After CURSOR_EXPIRED, subscribe again with `snapshot: true`.",
-      resolve: ({ reason }) => reason,
     }),
   }),
 });

@@ -20,11 +20,10 @@ export function plannedSteps({ plan, nodeId }: NodeResult): StepView[] | null {
 
 /** Why a node was refused. */
 const errorFields = (t: OutputFields<NodeAnswer>) => ({
-  error: t.field({
+  error: t.expose("refusal", {
     type: UserErrorRef,
     nullable: true,
     description: "First reason why the node was refused; null if it was accepted.",
-    resolve: ({ refusal }) => refusal,
   }),
   errors: t.field({
     type: [UserErrorRef],
@@ -108,10 +107,9 @@ const WorkPayloadRef = builder.interfaceRef<SubmitAnswer>("WorkPayload").impleme
         "The operation; null for a refused request and for the dry run of a verb, and if a restart or an interrupt concerns several operations.",
       resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
     }),
-    results: t.field({
+    results: t.expose("results", {
       type: [NodeResultRef],
       description: "One result per node, in the order of the request.",
-      resolve: ({ results }) => [...results],
     }),
     acceptedCount: t.int({ description: ACCEPTED_COUNT, resolve: acceptedCount }),
     refusedCount: t.int({ description: REFUSED_COUNT, resolve: refusedCount }),
@@ -127,10 +125,9 @@ export const StartedWorkRef = builder.interfaceRef<SubmitAnswer>("StartedWorkPay
   description: "Answer to a request that starts work.",
   interfaces: [WorkPayloadRef],
   fields: (t) => ({
-    results: t.field({
+    results: t.expose("results", {
       type: [WorkResultRef],
       description: "One result per node, in the order of the request.",
-      resolve: ({ results }) => [...results],
     }),
     replayed: t.exposeBoolean("replayed", {
       description:
@@ -166,10 +163,9 @@ export function interruptPayload(mutation: string, result: typeof InterruptResul
     interfaces: [WorkPayloadRef, InterruptPayloadRef],
     fields: (t) => ({
       ...allOperations(t, "All operations whose work is meant."),
-      results: t.field({
+      results: t.expose("results", {
         type: [result],
         description: "One result per node, in the order of the request.",
-        resolve: ({ results }) => [...results],
       }),
     }),
   });
