@@ -96,9 +96,9 @@ builder.scalarType("ByteCount", {
   },
 });
 
-/** The scope that callers of a root field need. Required for every root field; schema.ts enforces it. */
-export function needs(scope: Scope): { readonly extensions: { readonly scope: Scope } } {
-  return { extensions: { scope } };
+/** The scope that callers of a root field need, and further extensions of it. schema.ts requires it of every one. */
+export function needs(scope: Scope, more: Readonly<Record<string, unknown>> = {}) {
+  return { extensions: { scope, ...more } };
 }
 
 /** The values of an enum from a table of name → description. */

@@ -158,7 +158,7 @@ const eventKey: EventKey<CountUpdate> = ({ key }) => key;
 builder.subscriptionField("nodeCountChanges", (t) =>
   t.field({
     type: NodeCountsRef,
-    ...needs("READ"),
+    ...needs("READ", { eventKey }),
     description:
       "The counts of `nodeCounts`: the present ones first, then again whenever they have changed, at most once a second. In large fleets, and with many different counts at a time, less often. After a disconnect, subscribe again: the first item has the present counts, so no cursor is needed.",
     args: {
@@ -175,7 +175,6 @@ builder.subscriptionField("nodeCountChanges", (t) =>
         first: sizeWithin(GROUPS_MAX, "first", args.first),
       }),
     resolve: (update) => update,
-    extensions: { ...needs("READ").extensions, eventKey },
   }),
 );
 

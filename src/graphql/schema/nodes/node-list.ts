@@ -110,7 +110,7 @@ builder.queryField("node", (t) =>
 builder.queryField("nodes", (t) =>
   t.field({
     type: NodeConnection,
-    extensions: { ...needs("READ").extensions, ...NODES_AS_TEXT },
+    ...needs("READ", NODES_AS_TEXT),
     description: "Nodes that match a filter; all nodes without one.",
     args: nodeListArgs(t.arg),
     resolve: (_root, args, context, info) => nodeList(args, context, listPlan(info)),

@@ -226,7 +226,7 @@ builder.queryField("plan", (t) =>
   t.field({
     type: PlanPayloadRef,
     // Drivers are asked, so the query reads without a snapshot (query-snapshot.ts).
-    extensions: { ...needs("READ").extensions, waits: true },
+    ...needs("READ", { waits: true }),
     description:
       "Plan of a verb, node by node: the steps in their order with an estimate of their duration and the point of no return, or the reason for a refusal. Same as the verb with `dryRun: true`: it writes nothing and blocks no other request.",
     args: { input: t.arg({ type: PlanInput, required: true, description: "Verb, with its input." }) },
