@@ -148,13 +148,13 @@ const NodeReadingRef = builder.objectRef<MachineAnswer>("NodeReading").implement
       type: [FirmwareComponentRef],
       nullable: true,
       description: "Components with firmware, at most 1000; null if they were not requested or could not be read.",
-      resolve: (answer) => mutable(valueOf(answer, "FIRMWARE")),
+      resolve: (answer) => valueOf(answer, "FIRMWARE"),
     }),
     bios: t.field({
       type: [BiosAttributeRef],
       nullable: true,
       description: "BIOS attributes, at most 5000; null if they were not requested or could not be read.",
-      resolve: (answer) => mutable(valueOf(answer, "BIOS")),
+      resolve: (answer) => valueOf(answer, "BIOS"),
     }),
     bootDevice: t.field({
       type: BootSettingRef,
@@ -178,10 +178,6 @@ const NodeReadingRef = builder.objectRef<MachineAnswer>("NodeReading").implement
     }),
   }),
 });
-
-function mutable<Item>(list: readonly Item[] | null): Item[] | null {
-  return list && [...list];
-}
 
 addMutation("readNodes", {
   scope: "OPERATE",

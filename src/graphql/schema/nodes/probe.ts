@@ -53,7 +53,7 @@ const FoundMachineRef = builder.objectRef<FoundMachine & Pick<ProbeAnswer, "driv
     abilities: t.field({
       type: [MachineAbilityRef],
       description: "What the driver can do with the machine; empty if that could not be read, see `abilitiesError`.",
-      resolve: ({ abilities }) => [...(abilities ?? [])],
+      resolve: ({ abilities }) => abilities ?? [],
     }),
     abilitiesError: t.expose("abilitiesRefusal", {
       type: UserErrorRef,

@@ -186,7 +186,7 @@ const InterruptForecastRef = builder.objectRef<Foreseen>("InterruptForecast").im
       type: [WorkEffectGroupRef],
       description:
         "Accepted nodes by effect: those that end first before the others, and those that do not end last. It covers the nodes that are not refused themselves, also if the request is refused as a whole.",
-      resolve: ({ forecast }, _args, context) => effectGroups(forecast, context).then((groups) => [...groups]),
+      resolve: ({ forecast }, _args, context) => effectGroups(forecast, context),
     }),
     refusals: t.field({
       type: [RefusalGroupRef],

@@ -170,12 +170,12 @@ builder.objectFields(WorkResultRef, (t) => ({
     type: [EffectiveVariableRef],
     description:
       "Variables that the drivers get, by name, each with the source of its value; empty for a refused node.",
-    resolve: ({ variables }) => [...(variables ?? [])],
+    resolve: ({ variables }) => variables ?? [],
   }),
   warnings: t.field({
     type: [VariableWarningRef],
     description: "Variables that no driver of the node declares; empty for a refused node.",
-    resolve: ({ warnings }) => [...(warnings ?? [])],
+    resolve: ({ warnings }) => warnings ?? [],
   }),
   estimate: t.field({
     type: EstimateRef,

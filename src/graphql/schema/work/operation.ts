@@ -4,7 +4,7 @@ import type { RunState } from "../../../lifecycle/operation-states.ts";
 import { countOperations, operationsPage } from "../../../store/operations/operation-lists.ts";
 import { restartedBy } from "../../../store/operations/operations.ts";
 import type { OperationRow } from "../../../store/operations/operations.ts";
-import type { Failure, Waves } from "../../../store/records.ts";
+import type { Waves } from "../../../store/records.ts";
 import { runCountsOf, runsPages } from "../../../store/runs/runs.ts";
 import { transitionCountsOfOperations, transitionsOfOperations } from "../../../store/log/transitions.ts";
 import { existing } from "../../base/batching.ts";
@@ -184,7 +184,7 @@ builder.objectFields(OperationRef, (t) => ({
   cleanUpFailures: t.field({
     type: [FailureRef],
     description: "Failures during the clean-up by the failure policy. The original failure is in `firstFailure`.",
-    resolve: ({ id }, _args, { load }) => load.cleanUpFailures.load(id) as Promise<Failure[]>,
+    resolve: ({ id }, _args, { load }) => load.cleanUpFailures.load(id),
   }),
   totalCount: t.exposeInt("totalCount", { description: "Number of nodes; for a discovery, number of addresses." }),
   finishedCount: t.int({

@@ -153,7 +153,7 @@ builder.objectFields(RunRef, (t) => ({
   rejectedCallbacks: t.field({
     type: [RejectedCallbackRef],
     description: "Rejected callbacks of the run, oldest first; at most 100 are recorded.",
-    resolve: async ({ id }, _args, { load }) => [...(await load.rejectedCallbacks.load(id))],
+    resolve: ({ id }, _args, { load }) => load.rejectedCallbacks.load(id),
   }),
   machineCondition: t.expose("leftAs", {
     type: MachineConditionRef,
