@@ -4,7 +4,6 @@
  */
 import type { Refusal } from "../../errors.ts";
 import { imageMismatches } from "../../lifecycle/image-fit.ts";
-import { verbOf } from "../../lifecycle/verbs.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { isUuid } from "../../runtime/uuid.ts";
@@ -28,15 +27,14 @@ export interface OperationImage {
 const IMAGE_PATH = ["input", "image"];
 
 /** The flaws of a request with an image or user data that do not depend on any image or node. */
-export function imageChoiceFlaws({ kind, options, image, userData, restarts }: Submission): Refusal[] {
+export function imageChoiceFlaws({ options, image, userData, restarts }: Submission): Refusal[] {
   if (restarts !== null) return [];
   const flaws = userDataFlaws(userData, ["input", "userData"]);
   const given = [image && "image", userData != null && "userData"].filter((name) => typeof name === "string");
-  if (verbOf(kind).takes.includes("image") && options.until !== "AVAILABLE") return flaws;
-  const why = kind === "COMMISSION" ? "A commission until AVAILABLE" : kind;
+  if (options.until !== "AVAILABLE") return flaws;
   return given.map((name) => ({
     code: "INVALID_INPUT",
-    message: `${why} installs nothing, so it takes no \`${name}\`. Remove it.`,
+    message: `A commission until AVAILABLE installs nothing, so it takes no \`${name}\`. Remove it.`,
     path: ["input", name],
   }));
 }

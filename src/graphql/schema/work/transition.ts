@@ -11,7 +11,7 @@ import {
 import type { Page } from "../../../store/postgres/pagination.ts";
 import type { LogCursor, TransitionFilter, TransitionRow } from "../../../store/log/transitions.ts";
 import { nodeCondition } from "../../../store/nodes/node-filter.ts";
-import { builder, given, needs } from "../../base/builder.ts";
+import { builder, givenMembers, needs } from "../../base/builder.ts";
 import {
   connectionType,
   connectionWith,
@@ -172,15 +172,10 @@ const TransitionFilterInput = builder.inputType("TransitionFilter", {
 });
 
 function transitionFilter(where: typeof TransitionFilterInput.$inferInput | null | undefined): TransitionFilter {
-  const operationId = where?.operationId;
+  const { operationId, ...plain } = where ?? {};
   return {
-    actors: given(where?.actors),
-    events: given(where?.events),
-    kinds: given(where?.kinds),
+    ...givenMembers(plain),
     operationId: operationId == null ? undefined : uuidOrNone(keyOf("Operation", operationId)),
-    text: given(where?.text),
-    since: given(where?.since),
-    until: given(where?.until),
   };
 }
 
