@@ -5,7 +5,7 @@ import type { Architecture, ImageFormat } from "../lifecycle/images.ts";
 import type { BootModeName, OperationKind } from "../lifecycle/verbs.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
-import { cutPage, pageClauses } from "./postgres/pagination.ts";
+import { pageClauses, pageOf } from "./postgres/pagination.ts";
 import type { Page, PageRequest } from "./postgres/pagination.ts";
 import { imageSecrets, images, nodes, operationSecrets, operations } from "./tables.ts";
 
@@ -66,14 +66,8 @@ function imageCondition(filter: ImageFilter): SQL | undefined {
 
 /** Images by name. */
 export async function imagesPage(reader: Reader, filter: ImageFilter, request: PageRequest): Promise<Page<ImageRow>> {
-  const { where, orderBy } = pageClauses(request, { column: images.name, id: images.id, descending: false });
-  const rows = await reader
-    .select()
-    .from(images)
-    .where(and(imageCondition(filter), where))
-    .orderBy(...orderBy)
-    .limit(request.limit + 1);
-  return cutPage(rows, request);
+  const page = pageClauses(request, { column: images.name, id: images.id, descending: false });
+  return pageOf(reader, images, imageCondition(filter), page);
 }
 
 export async function countImages(reader: Reader, filter: ImageFilter): Promise<number> {

@@ -1,12 +1,11 @@
 /** The log of state changes: written by the last statement of a transaction, read by position. */
 import { and, asc, desc, eq, gt, lt, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
-import type { PgColumn } from "drizzle-orm/pg-core";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import { positionBefore } from "./log-times.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
-import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
+import { countsBelow, numberedClauses, pagesBelow } from "../postgres/pagination.ts";
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import { containsText } from "../postgres/text-pattern.ts";
 import { feedPosition, operations, transitions } from "../tables.ts";
@@ -190,14 +189,14 @@ export async function countTransitions(reader: Reader, filter: TransitionFilter 
 }
 
 export async function transitionCountsOfNodes(reader: Reader, ids: readonly string[]): Promise<Map<string, number>> {
-  return countsBelow(reader, transitions, ids, (node) => sql`${transitions.nodeId} = ${node}`);
+  return countsBelow(reader, transitions, ids, transitions.nodeId);
 }
 
 export async function transitionCountsOfOperations(
   reader: Reader,
   ids: readonly string[],
 ): Promise<Map<string, number>> {
-  return countsBelow(reader, transitions, ids, (operation) => sql`${transitions.operationId} = ${operation}`);
+  return countsBelow(reader, transitions, ids, transitions.operationId);
 }
 
 /** A page of each node's transitions, by position. */
@@ -206,7 +205,8 @@ export async function transitionsOfNodes(
   nodeIds: readonly string[],
   request: NumberedRequest,
 ): Promise<Map<string, Page<TransitionRow>>> {
-  return transitionsBelow(reader, transitions.nodeId, nodeIds, request);
+  const page = numberedClauses(request, transitions.position);
+  return pagesBelow(reader, transitions, nodeIds, { below: transitions.nodeId, page });
 }
 
 /** A page of the transitions that each operation caused, by position. */
@@ -215,22 +215,8 @@ export async function transitionsOfOperations(
   operationIds: readonly string[],
   request: NumberedRequest,
 ): Promise<Map<string, Page<TransitionRow>>> {
-  return transitionsBelow(reader, transitions.operationId, operationIds, request);
-}
-
-async function transitionsBelow(
-  reader: Reader,
-  column: PgColumn,
-  parents: readonly string[],
-  request: NumberedRequest,
-): Promise<Map<string, Page<TransitionRow>>> {
-  const { where, orderBy } = numberedClauses(request, transitions.position);
-  const rows = await rowsBelow(reader, transitions, parents, {
-    below: (parent) => and(sql`${column} = ${parent}`, where),
-    orderBy,
-    limit: request.limit + 1,
-  });
-  return pagesOf(rows, (found) => cutNumbered(found, request));
+  const page = numberedClauses(request, transitions.position);
+  return pagesBelow(reader, transitions, operationIds, { below: transitions.operationId, page });
 }
 
 function condition(filter: TransitionFilter | undefined): SQL | undefined {

@@ -6,7 +6,7 @@ import { clusterCondition } from "./cluster-filter.ts";
 import type { ClusterFilter } from "./cluster-filter.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
-import { cutPage, pageClauses } from "../postgres/pagination.ts";
+import { pageClauses, pageOf } from "../postgres/pagination.ts";
 import type { Page, PageRequest } from "../postgres/pagination.ts";
 import { clusters, nodes, runs } from "../tables.ts";
 
@@ -30,14 +30,8 @@ export async function clustersPage(
   filter: ClusterFilter | undefined,
   request: PageRequest,
 ): Promise<Page<ClusterRow>> {
-  const { where, orderBy } = pageClauses(request, { column: clusters.name, id: clusters.id, descending: false });
-  const rows = await reader
-    .select()
-    .from(clusters)
-    .where(and(clusterCondition(filter), where))
-    .orderBy(...orderBy)
-    .limit(request.limit + 1);
-  return cutPage(rows, request);
+  const page = pageClauses(request, { column: clusters.name, id: clusters.id, descending: false });
+  return pageOf(reader, clusters, clusterCondition(filter), page);
 }
 
 export async function countClusters(reader: Reader, filter: ClusterFilter | undefined): Promise<number> {

@@ -5,8 +5,8 @@ import { inArrayParam } from "../postgres/array-parameter.ts";
 import { runStatement } from "../postgres/statements.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { bulkUpdate, bulkInsert, rowsText } from "../postgres/bulk.ts";
-import { countsBelow, cutPage, pageClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
-import type { Page, PageRequest } from "../postgres/pagination.ts";
+import { countsBelow, pageClauses, pageOf, pagesBelow } from "../postgres/pagination.ts";
+import type { Page, PageClauses, PageRequest } from "../postgres/pagination.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
 import type { NodeRow } from "./node-fields.ts";
@@ -102,24 +102,17 @@ export function naturalKey(name: string): string {
 
 export type NodeOrder = { readonly by: keyof typeof NODE_ORDERS; readonly descending: boolean };
 
+export function nodeClauses(request: PageRequest, { by, descending }: NodeOrder): PageClauses {
+  return pageClauses(request, { column: NODE_ORDERS[by].sql, id: nodes.id, descending });
+}
+
 export async function nodesPage(
   reader: Reader,
   filter: NodeFilter | undefined,
   order: NodeOrder,
   request: PageRequest,
 ): Promise<Page<NodeRow>> {
-  const { where, orderBy } = pageClauses(request, {
-    column: NODE_ORDERS[order.by].sql,
-    id: nodes.id,
-    descending: order.descending,
-  });
-  const rows = await reader
-    .select()
-    .from(nodes)
-    .where(and(nodeCondition(filter), where))
-    .orderBy(...orderBy)
-    .limit(request.limit + 1);
-  return cutPage(rows, request);
+  return pageOf(reader, nodes, nodeCondition(filter), nodeClauses(request, order));
 }
 
 export interface NodeListRequest {
@@ -134,17 +127,10 @@ export async function nodesPages(
   clusterIds: readonly string[],
   { filter, order, request }: NodeListRequest,
 ): Promise<Map<string, Page<NodeRow>>> {
-  const { where, orderBy } = pageClauses(request, {
-    column: NODE_ORDERS[order.by].sql,
-    id: nodes.id,
-    descending: order.descending,
+  return pagesBelow(reader, nodes, clusterIds, {
+    below: (cluster) => and(sql`${nodes.clusterId} = ${cluster}`, nodeCondition(filter)),
+    page: nodeClauses(request, order),
   });
-  const rows = await rowsBelow(reader, nodes, clusterIds, {
-    below: (cluster) => and(sql`${nodes.clusterId} = ${cluster}`, nodeCondition(filter), where),
-    orderBy,
-    limit: request.limit + 1,
-  });
-  return pagesOf(rows, (found) => cutPage(found, request));
 }
 
 /** Number of matching nodes in each cluster. */
@@ -373,21 +359,12 @@ export async function inventoriesPages(
   nodeIds: readonly string[],
   request: PageRequest,
 ): Promise<Map<string, Page<InventoryRow>>> {
-  const { where, orderBy } = pageClauses(request, {
-    column: inventories.takenAt,
-    id: inventories.id,
-    descending: true,
-  });
-  const rows = await rowsBelow(reader, inventories, nodeIds, {
-    below: (node) => and(sql`${inventories.nodeId} = ${node}`, where),
-    orderBy,
-    limit: request.limit + 1,
-  });
-  return pagesOf(rows, (found) => cutPage(found, request));
+  const order = { column: inventories.takenAt, id: inventories.id, descending: true };
+  return pagesBelow(reader, inventories, nodeIds, { below: inventories.nodeId, page: pageClauses(request, order) });
 }
 
 export async function inventoryCounts(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, number>> {
-  return countsBelow(reader, inventories, nodeIds, (node) => sql`${inventories.nodeId} = ${node}`);
+  return countsBelow(reader, inventories, nodeIds, inventories.nodeId);
 }
 
 export async function inventoriesByIds(reader: Reader, ids: readonly string[]): Promise<InventoryRow[]> {

@@ -60,7 +60,7 @@ export async function pastNodesPage(reader: Reader, request: PastStates, page: P
   const rows = await reader.execute<PastNode & Record<string, unknown>>(sql`
     with ${pastNodes(request)}
     select id, name, state, to_char(until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as until
-    from past where ${where ?? sql`true`} order by ${sql.join(orderBy, sql`, `)} limit ${page.limit + 1}::int`);
+    from past where ${where ?? sql`true`} order by ${sql.join([...orderBy], sql`, `)} limit ${page.limit + 1}::int`);
   return cutPage([...rows], page);
 }
 

@@ -4,7 +4,7 @@ import type { SQL } from "drizzle-orm";
 import type { RunState } from "../../lifecycle/operation-states.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
-import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
+import { countsBelow, numberedClauses, pagesBelow } from "../postgres/pagination.ts";
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import type { Failure, JsonObject } from "../records.ts";
 import { discoveries, discoverySecrets, nodes } from "../tables.ts";
@@ -161,13 +161,8 @@ export async function discoveriesPages(
   operationIds: readonly string[],
   request: DiscoveryAddresses,
 ): Promise<Map<string, Page<DiscoveryRow>>> {
-  const { where, orderBy } = numberedClauses(request, discoveries.ordinal);
-  const rows = await rowsBelow(reader, discoveries, operationIds, {
-    below: (operation) => and(belowDiscovery(request)(operation), where),
-    orderBy,
-    limit: request.limit + 1,
-  });
-  return pagesOf(rows, (found) => cutNumbered(found, request));
+  const page = numberedClauses(request, discoveries.ordinal);
+  return pagesBelow(reader, discoveries, operationIds, { below: belowDiscovery(request), page });
 }
 
 /** Failed and skipped addresses by discovery, in the order of the request. */

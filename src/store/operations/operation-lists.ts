@@ -6,7 +6,7 @@ import { onNode, operationCondition } from "./operation-filter.ts";
 import type { OperationFilter } from "./operation-filter.ts";
 import type { OperationRow } from "./operations.ts";
 import type { Reader } from "../postgres/database.ts";
-import { countsBelow, cutPage, pageClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
+import { countsBelow, pageClauses, pageOf, pagesBelow } from "../postgres/pagination.ts";
 import type { Page, PageRequest } from "../postgres/pagination.ts";
 import { operationClusters, operations } from "../tables.ts";
 
@@ -22,13 +22,7 @@ export async function operationsPage(
   filter: OperationFilter | undefined,
   request: PageRequest,
 ): Promise<Page<OperationRow>> {
-  const rows = await reader
-    .select()
-    .from(operations)
-    .where(matching(filter, request))
-    .orderBy(...pageClauses(request, NEWEST).orderBy)
-    .limit(request.limit + 1);
-  return cutPage(rows, request);
+  return pageOf(reader, operations, matching(filter, request), { ...pageClauses(request, NEWEST), where: undefined });
 }
 
 export async function countOperations(reader: Reader, filter: OperationFilter | undefined): Promise<number> {
@@ -93,8 +87,7 @@ export async function operationsOfNodes(
   nodeIds: readonly string[],
   request: PageRequest,
 ): Promise<Map<string, Page<OperationRow>>> {
-  const { where } = pageClauses(request, NEWEST);
-  return operationsBelow(reader, nodeIds, request, (id) => and(onNode(id), where));
+  return pagesBelow(reader, operations, nodeIds, { below: onNode, page: pageClauses(request, NEWEST) });
 }
 
 export async function operationCountsOfNodes(reader: Reader, ids: readonly string[]): Promise<Map<string, number>> {
@@ -111,18 +104,8 @@ export async function operationsOfClusters(
   clusterIds: readonly string[],
   request: PageRequest,
 ): Promise<Map<string, Page<OperationRow>>> {
-  return operationsBelow(reader, clusterIds, request, (id) => ofCluster(id, request));
-}
-
-async function operationsBelow(
-  reader: Reader,
-  ids: readonly string[],
-  request: PageRequest,
-  below: (id: SQL) => SQL | undefined,
-): Promise<Map<string, Page<OperationRow>>> {
-  const { orderBy } = pageClauses(request, NEWEST);
-  const rows = await rowsBelow(reader, operations, ids, { below, orderBy, limit: request.limit + 1 });
-  return pagesOf(rows, (found) => cutPage(found, request));
+  const page = { ...pageClauses(request, NEWEST), where: undefined };
+  return pagesBelow(reader, operations, clusterIds, { below: (id) => ofCluster(id, request), page });
 }
 
 /** The condition of a filter. With `page`, it may leave out operations that are not on the page. */

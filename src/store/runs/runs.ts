@@ -9,7 +9,7 @@ import { inArrayParam } from "../postgres/array-parameter.ts";
 import { runStatement } from "../postgres/statements.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { bulkUpdate, rowsText } from "../postgres/bulk.ts";
-import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
+import { countsBelow, numberedClauses, pagesBelow } from "../postgres/pagination.ts";
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import { LEASE } from "./run-claims.ts";
 import { operations, runs } from "../tables.ts";
@@ -239,13 +239,8 @@ export async function runsPages(
   operationIds: readonly string[],
   request: OperationRuns,
 ): Promise<Map<string, Page<RunRow>>> {
-  const { where, orderBy } = numberedClauses(request, runs.ordinal);
-  const rows = await rowsBelow(reader, runs, operationIds, {
-    below: (operation) => and(belowOperation(request)(operation), where),
-    orderBy,
-    limit: request.limit + 1,
-  });
-  return pagesOf(rows, (found) => cutNumbered(found, request));
+  const page = numberedClauses(request, runs.ordinal);
+  return pagesBelow(reader, runs, operationIds, { below: belowOperation(request), page });
 }
 
 /** Nodes of each operation's clean-up runs. */

@@ -3,7 +3,7 @@ import { and, asc, desc, eq, gt, sql } from "drizzle-orm";
 import { runStatement } from "../postgres/statements.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { bulkInsert, rowsText } from "../postgres/bulk.ts";
-import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
+import { countsBelow, numberedClauses, pagesBelow } from "../postgres/pagination.ts";
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import { stepLog } from "../tables.ts";
 
@@ -104,17 +104,12 @@ export async function logPages(
   runIds: readonly string[],
   request: NumberedRequest,
 ): Promise<Map<string, Page<StepLogRow>>> {
-  const { where, orderBy } = numberedClauses(request, stepLog.sequence);
-  const rows = await rowsBelow(reader, stepLog, runIds, {
-    below: (run) => and(sql`${stepLog.runId} = ${run}`, where),
-    orderBy,
-    limit: request.limit + 1,
-  });
-  return pagesOf(rows, (found) => cutNumbered(found, request));
+  const page = numberedClauses(request, stepLog.sequence);
+  return pagesBelow(reader, stepLog, runIds, { below: stepLog.runId, page });
 }
 
 export async function lineCounts(reader: Reader, runIds: readonly string[]): Promise<Map<string, number>> {
-  return countsBelow(reader, stepLog, runIds, (run) => sql`${stepLog.runId} = ${run}`);
+  return countsBelow(reader, stepLog, runIds, stepLog.runId);
 }
 
 /** Lines of a run after one of them, oldest first. */
