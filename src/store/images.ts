@@ -3,7 +3,7 @@ import { and, asc, eq, inArray, isNull, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { Architecture, ImageFormat } from "../lifecycle/images.ts";
 import type { BootModeName, OperationKind } from "../lifecycle/verbs.ts";
-import { inArrayParam } from "./postgres/array-parameter.ts";
+import { inArrayParam, rowsBy } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { pageClauses, pageOf } from "./postgres/pagination.ts";
 import type { Page, PageRequest } from "./postgres/pagination.ts";
@@ -27,13 +27,9 @@ export interface ImageFilter {
   readonly checksum?: string | undefined;
 }
 
-export async function imagesByIds(reader: Reader, ids: readonly string[]): Promise<ImageRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(images).where(inArrayParam(images.id, ids));
-}
+export const imagesByIds = rowsBy(images, images.id);
 
-export async function imagesByNames(reader: Reader, names: readonly string[]): Promise<ImageRow[]> {
-  return names.length === 0 ? [] : reader.select().from(images).where(inArrayParam(images.name, names));
-}
+export const imagesByNames = rowsBy(images, images.name);
 
 export async function imageByRef(reader: Reader, ref: ImageRef): Promise<ImageRow | undefined> {
   const [row] = "id" in ref ? await imagesByIds(reader, [ref.id]) : await imagesByNames(reader, [ref.name]);

@@ -3,6 +3,8 @@ import { and, asc, count, eq, inArray, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { RunState } from "../../lifecycle/operation-states.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
+import { countsByState } from "./operation-runs.ts";
+import { slicesOf } from "../postgres/bulk.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { countsBelow, numberedClauses, pagesBelow } from "../postgres/pagination.ts";
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
@@ -24,12 +26,9 @@ export type Found =
   | { readonly state: "REGISTERED" | "KNOWN"; readonly nodeId: string }
   | { readonly state: "FAILED"; readonly failure: Failure };
 
-const ROWS_A_STATEMENT = 1000;
-
 export async function insertDiscoveries(tx: Tx, operationId: string, addresses: readonly string[]): Promise<void> {
   const rows = addresses.map((address, ordinal) => ({ operationId, ordinal, address }));
-  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT)
-    await tx.insert(discoveries).values(rows.slice(from, from + ROWS_A_STATEMENT));
+  for (const slice of slicesOf(rows)) await tx.insert(discoveries).values(slice);
 }
 
 export async function putDiscoverySecrets(tx: Tx, operationId: string, settings: JsonObject): Promise<void> {
@@ -101,16 +100,7 @@ export async function discoveryCounts(
   reader: Reader,
   operationIds: readonly string[],
 ): Promise<Map<string, Partial<Record<DiscoveryState, number>>>> {
-  if (operationIds.length === 0) return new Map();
-  const rows = await reader
-    .select({ operationId: discoveries.operationId, state: discoveries.state, count: count() })
-    .from(discoveries)
-    .where(inArrayParam(discoveries.operationId, operationIds))
-    .groupBy(discoveries.operationId, discoveries.state);
-  const counts = new Map<string, Partial<Record<DiscoveryState, number>>>();
-  for (const { operationId, state, count: found } of rows)
-    counts.set(operationId, { ...counts.get(operationId), [state]: found });
-  return counts;
+  return countsByState(await discoveryStates(reader, operationIds));
 }
 
 const AS_RUN = {
@@ -126,14 +116,17 @@ export async function addressCounts(
   reader: Reader,
   operationIds: readonly string[],
 ): Promise<Map<string, Partial<Record<RunState, number>>>> {
-  const counts = new Map<string, Partial<Record<RunState, number>>>();
-  for (const [operationId, byState] of await discoveryCounts(reader, operationIds)) {
-    const sums: Partial<Record<RunState, number>> = {};
-    for (const state of Object.keys(byState) as DiscoveryState[])
-      sums[AS_RUN[state]] = (sums[AS_RUN[state]] ?? 0) + (byState[state] ?? 0);
-    counts.set(operationId, sums);
-  }
-  return counts;
+  const rows = await discoveryStates(reader, operationIds);
+  return countsByState(rows.map((row) => ({ ...row, state: AS_RUN[row.state] })));
+}
+
+async function discoveryStates(reader: Reader, operationIds: readonly string[]) {
+  if (operationIds.length === 0) return [];
+  return reader
+    .select({ operationId: discoveries.operationId, state: discoveries.state, count: count() })
+    .from(discoveries)
+    .where(inArrayParam(discoveries.operationId, operationIds))
+    .groupBy(discoveries.operationId, discoveries.state);
 }
 
 export interface AddressesOfDiscovery {

@@ -5,6 +5,7 @@ import type { OperationKind } from "../../lifecycle/verbs.ts";
 import { onNode, operationCondition } from "./operation-filter.ts";
 import type { OperationFilter } from "./operation-filter.ts";
 import type { OperationRow } from "./operations.ts";
+import { textArray } from "../postgres/array-parameter.ts";
 import type { Reader } from "../postgres/database.ts";
 import { countsBelow, pageClauses, pageOf, pagesBelow } from "../postgres/pagination.ts";
 import type { Page, PageRequest } from "../postgres/pagination.ts";
@@ -158,10 +159,7 @@ export async function workOnClusters(
   }>(sql`
     select distinct n.cluster_id as "clusterId", o.id as "operationId", o.kind, coalesce(o.interrupt, r.interrupt) is not null as stopping
     from nodes n join runs r on r.node_id = n.id and r.finished_at is null and r.moves_state join operations o on o.id = r.operation_id
-    where n.cluster_id in (${sql.join(
-      clusterIds.map((id) => sql`${id}::uuid`),
-      sql`, `,
-    )})`);
+    where n.cluster_id = any(${textArray(clusterIds)}::uuid[])`);
   return [...rows];
 }
 

@@ -7,36 +7,25 @@ import type { Reader, Tx } from "../postgres/database.ts";
 import type { RunRow } from "../runs/runs.ts";
 import { runs } from "../tables.ts";
 
-/** All QUEUED runs of an operation, locked; those that another transaction has locked are skipped. */
-export async function lockQueuedRuns(tx: Tx, operationId: string): Promise<RunRow[]> {
-  return tx
-    .select()
-    .from(runs)
-    .where(and(eq(runs.operationId, operationId), eq(runs.state, "QUEUED")))
-    .orderBy(asc(runs.ordinal))
-    .for("no key update", { skipLocked: true });
+/** Locks runs, in order; those that another transaction has locked are skipped. */
+function lockFree(tx: Tx, where: SQL | undefined) {
+  return tx.select().from(runs).where(where).orderBy(asc(runs.ordinal)).for("no key update", { skipLocked: true });
 }
 
-/**
- * QUEUED runs of the waves up to `wave` that wait neither for a capacity limit nor for a worker, in order, locked as
- * above.
- */
+/** All QUEUED runs of an operation, locked as above. */
+export async function lockQueuedRuns(tx: Tx, operationId: string): Promise<RunRow[]> {
+  return lockFree(tx, and(eq(runs.operationId, operationId), eq(runs.state, "QUEUED")));
+}
+
+/** QUEUED runs of the waves up to `wave` that wait neither for a capacity limit nor for a worker, locked as above. */
 export async function lockRunsToStart(tx: Tx, operationId: string, wave: number, limit: number): Promise<RunRow[]> {
-  return tx
-    .select()
-    .from(runs)
-    .where(
-      and(
-        eq(runs.operationId, operationId),
-        eq(runs.state, "QUEUED"),
-        lte(runs.wave, wave),
-        isNull(runs.waitFor),
-        isNull(runs.waitReason),
-      ),
-    )
-    .orderBy(asc(runs.ordinal))
-    .limit(limit)
-    .for("no key update", { skipLocked: true });
+  const isNew = and(eq(runs.state, "QUEUED"), isNull(runs.waitFor), isNull(runs.waitReason));
+  return lockFree(tx, and(eq(runs.operationId, operationId), isNew, lte(runs.wave, wave))).limit(limit);
+}
+
+/** Parked runs of an operation's work, locked as above. */
+export async function lockParkedRuns(tx: Tx, operationId: string): Promise<RunRow[]> {
+  return lockFree(tx, workOf(operationId, inArray(runs.state, ["WAITING", "HOLDING"])));
 }
 
 /**
@@ -84,15 +73,6 @@ export async function nextQueuedWave(tx: Reader, operationId: string, after: num
 /** Failed runs of an operation's work. */
 export async function countFailed(reader: Reader, operationId: string): Promise<number> {
   return reader.$count(runs, workOf(operationId, eq(runs.state, "FAILED")));
-}
-
-/** Parked runs of an operation's work, locked; those that another transaction has locked are skipped. */
-export async function lockParkedRuns(tx: Tx, operationId: string): Promise<RunRow[]> {
-  return tx
-    .select()
-    .from(runs)
-    .where(workOf(operationId, inArray(runs.state, ["WAITING", "HOLDING"])))
-    .for("no key update", { skipLocked: true });
 }
 
 /** Number of unfinished runs of an operation. */
@@ -178,9 +158,18 @@ export async function runStateCounts(
     .where(and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "WORK")))
     .groupBy(runs.operationId, runs.state)
     .orderBy(asc(runs.state));
-  const counts = new Map<string, Partial<Record<RunState, number>>>();
-  for (const { operationId, state, count } of rows)
-    counts.set(operationId, { ...counts.get(operationId), [state]: count });
+  return countsByState(rows);
+}
+
+/** The sums of each operation by state. */
+export function countsByState<State extends string>(
+  rows: readonly { readonly operationId: string; readonly state: State; readonly count: number }[],
+): Map<string, Partial<Record<State, number>>> {
+  const counts = new Map<string, Partial<Record<State, number>>>();
+  for (const { operationId, state, count } of rows) {
+    const known = counts.get(operationId);
+    counts.set(operationId, { ...known, [state]: (known?.[state] ?? 0) + count });
+  }
   return counts;
 }
 

@@ -2,7 +2,7 @@
 import { and, asc, eq, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { OperationState, Interrupt } from "../../lifecycle/operation-states.ts";
-import { inArrayParam } from "../postgres/array-parameter.ts";
+import { inArrayParam, rowsBy } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { bulkInsert, rowsText } from "../postgres/bulk.ts";
 import { runStatement } from "../postgres/statements.ts";
@@ -43,9 +43,7 @@ export function restartedBy({ restarts, restartOf }: Pick<OperationRow, "restart
   return restarts ?? (restartOf === null ? [] : [restartOf]);
 }
 
-export async function operationsByIds(reader: Reader, ids: readonly string[]): Promise<OperationRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(operations).where(inArrayParam(operations.id, ids));
-}
+export const operationsByIds = rowsBy(operations, operations.id);
 
 export async function operationByKey(
   reader: Reader,

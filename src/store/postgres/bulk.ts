@@ -57,6 +57,11 @@ export function bulkUpdate<Table extends PgTable>(
   ].join("\n");
 }
 
+/** Rows as an insert of Drizzle takes them at once: it makes each value a parameter, and a statement takes 65,534. */
+export function* slicesOf<Row>(rows: readonly Row[], size = 1000): Generator<Row[]> {
+  for (let from = 0; from < rows.length; from += size) yield rows.slice(from, from + size);
+}
+
 /**
  * The text of a statement that inserts rows. Its one parameter is a JSON list of them; fields that are not named get
  * their defaults.

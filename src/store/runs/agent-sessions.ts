@@ -1,5 +1,6 @@
 /** Sessions of the agent that machines boot from a ramdisk. */
 import { and, desc, eq, isNotNull, isNull, sql } from "drizzle-orm";
+import { pick } from "../../runtime/pick.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import type { AgentIdentity, StoredJson, StoredTask, TaskIdentity } from "../records.ts";
@@ -10,25 +11,27 @@ export type AgentSessionRow = typeof agentSessions.$inferSelect;
 /** A session, its run, and the attempt for which its task was assigned. */
 export interface AgentSessionView {
   readonly session: AgentSessionRow;
-  readonly run: Pick<
-    typeof runs.$inferSelect,
-    | "id"
-    | "nodeName"
-    | "operationId"
-    | "state"
-    | "position"
-    | "interrupt"
-    | "interruptMode"
-    | "interruptFailure"
-    | "leftAs"
-  >;
+  readonly run: Pick<typeof runs.$inferSelect, keyof typeof RUN>;
   /** Null if no task is assigned. */
-  readonly attempt: Pick<typeof attempts.$inferSelect, "state" | "part" | "failure"> | null;
+  readonly attempt: Pick<typeof attempts.$inferSelect, keyof typeof ATTEMPT> | null;
   /** It was closed or replaced, its run has finished, or it is too old. */
   readonly isOver: boolean;
   /** Seconds since its last stored contact; null: there was none. */
   readonly silentSeconds: number | null;
 }
+
+const RUN = pick(runs, [
+  "id",
+  "nodeName",
+  "operationId",
+  "state",
+  "position",
+  "interrupt",
+  "interruptMode",
+  "interruptFailure",
+  "leftAs",
+]);
+const ATTEMPT = pick(attempts, ["state", "part", "failure"]);
 
 /** A session without an end of its own is over this long after its last contact: to overwrite a disk takes days. */
 const SILENCE_MAX = sql.raw("interval '24 hours'");
@@ -37,20 +40,8 @@ const IS_OVER = sql<boolean>`(${agentSessions.endedAt} is not null or ${runs.fin
 
 const VIEW = {
   session: agentSessions,
-  run: {
-    id: runs.id,
-    nodeName: runs.nodeName,
-    operationId: runs.operationId,
-    state: runs.state,
-    position: runs.position,
-    interrupt: runs.interrupt,
-    interruptMode: runs.interruptMode,
-    interruptFailure: runs.interruptFailure,
-    leftAs: runs.leftAs,
-  },
-  attemptState: attempts.state,
-  attemptPart: attempts.part,
-  attemptFailure: attempts.failure,
+  run: RUN,
+  attempt: ATTEMPT,
   isOver: IS_OVER,
   silentSeconds: sql<number | null>`extract(epoch from now() - ${agentSessions.seenAt})::float8`,
 };
@@ -70,9 +61,7 @@ export async function agentSessionById(reader: Reader, id: string): Promise<Agen
     .leftJoin(attempts, ATTEMPT_OF_TASK)
     .where(eq(agentSessions.id, id))
     .limit(1);
-  if (!row) return undefined;
-  const { attemptState: state, attemptPart: part, attemptFailure: failure, ...view } = row;
-  return { ...view, attempt: state !== null && part !== null ? { state, part, failure } : null };
+  return row;
 }
 
 /** The newest session of a run. */

@@ -5,7 +5,7 @@ import { inArrayParam } from "../postgres/array-parameter.ts";
 import { runStatement } from "../postgres/statements.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { bulkUpdate, bulkInsert, rowsText } from "../postgres/bulk.ts";
-import type { Failure, StoredJson } from "../records.ts";
+import type { StoredJson } from "../records.ts";
 import { attempts, runs } from "../tables.ts";
 
 export type AttemptRow = typeof attempts.$inferSelect;
@@ -93,17 +93,7 @@ export async function changeClaimedAttempts(
 export async function updateAttempt(
   tx: Tx,
   { runId, step, number }: AttemptRow,
-  change: {
-    readonly state?: AttemptRow["state"];
-    readonly memo?: StoredJson;
-    readonly output?: StoredJson;
-    readonly failure?: Failure;
-    readonly callback?: StoredJson;
-    readonly part?: AttemptRow["part"];
-    readonly progressPercent?: number;
-    readonly progressMessage?: string | null;
-    readonly ended?: true;
-  },
+  change: ClaimedAttemptChange & { readonly ended?: true },
 ): Promise<void> {
   const { ended, ...fields } = change;
   await tx

@@ -77,12 +77,7 @@ export async function lockUnfinishedRuns(
   of: { readonly nodeIds: readonly string[] } | { readonly operationId: string },
   { skipLocked = false }: { readonly skipLocked?: boolean } = {},
 ): Promise<RunRow[]> {
-  const which =
-    "nodeIds" in of
-      ? of.nodeIds.length === 0
-        ? sql`false`
-        : inArrayParam(runs.nodeId, of.nodeIds)
-      : eq(runs.operationId, of.operationId);
+  const which = "nodeIds" in of ? inArrayParam(runs.nodeId, of.nodeIds) : eq(runs.operationId, of.operationId);
   return tx
     .select()
     .from(runs)

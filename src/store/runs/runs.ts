@@ -5,7 +5,7 @@
 import { and, asc, eq, gt, isNull, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, RunState, Interrupt } from "../../lifecycle/operation-states.ts";
-import { inArrayParam } from "../postgres/array-parameter.ts";
+import { inArrayParam, rowsBy } from "../postgres/array-parameter.ts";
 import { runStatement } from "../postgres/statements.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { bulkUpdate, rowsText } from "../postgres/bulk.ts";
@@ -124,9 +124,7 @@ export async function finishRuns(
   });
 }
 
-export async function runsByIds(reader: Reader, ids: readonly string[]): Promise<RunRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(runs).where(inArrayParam(runs.id, ids));
-}
+export const runsByIds = rowsBy(runs, runs.id);
 
 /** The runs of one operation, or of one node. */
 export type RunsOf = { readonly operationId: string } | { readonly nodeId: string };

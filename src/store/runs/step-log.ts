@@ -74,14 +74,7 @@ export async function logTails(
   const wanted = JSON.stringify(
     steps.map(({ runId, step, tail }, ordinal) => ({ ordinal, run_id: runId, step, tail })),
   );
-  const rows = await reader.execute<{
-    ordinal: number;
-    sequence: number;
-    attempt: number;
-    at: string;
-    text: string;
-    dropped: number | null;
-  }>(sql`
+  const rows = await reader.execute<Omit<StepLogRow, "runId" | "step" | "at"> & { ordinal: number; at: string }>(sql`
     select wanted.ordinal, line.sequence, line.attempt, line.at::text as at, line.text, line.dropped
     from jsonb_to_recordset(${wanted}::text::jsonb) as wanted(ordinal int, run_id uuid, step int, tail int)
     cross join lateral (
@@ -89,13 +82,18 @@ export async function logTails(
       where l.run_id = wanted.run_id and l.step = wanted.step order by l.sequence desc limit wanted.tail
     ) line
     order by wanted.ordinal, line.sequence`);
-  const tails = steps.map((): StepLogRow[] => []);
-  for (const { ordinal, sequence, attempt, at, text, dropped } of rows) {
-    const step = steps[ordinal];
-    if (step)
-      tails[ordinal]?.push({ runId: step.runId, step: step.step, sequence, attempt, at: new Date(at), text, dropped });
-  }
-  return tails;
+  const tails = Map.groupBy(rows, ({ ordinal }) => ordinal);
+  return steps.map(({ runId, step }, index) =>
+    (tails.get(index) ?? []).map(({ sequence, attempt, at, text, dropped }) => ({
+      runId,
+      step,
+      sequence,
+      attempt,
+      at: new Date(at),
+      text,
+      dropped,
+    })),
+  );
 }
 
 /** A page of each run's log. */
