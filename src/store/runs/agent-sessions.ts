@@ -1,5 +1,6 @@
 /** Sessions of the agent that machines boot from a ramdisk. */
 import { and, desc, eq, isNotNull, isNull, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
 import { pick } from "../../runtime/pick.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
@@ -74,7 +75,7 @@ export async function newestSessionOfNode(reader: Reader, nodeId: string): Promi
   return newestSession(reader, eq(agentSessions.nodeId, nodeId));
 }
 
-async function newestSession(reader: Reader, of: ReturnType<typeof eq>): Promise<AgentSessionRow | undefined> {
+async function newestSession(reader: Reader, of: SQL): Promise<AgentSessionRow | undefined> {
   const [row] = await reader
     .select()
     .from(agentSessions)
@@ -122,11 +123,8 @@ export async function closeAgentSession(tx: Tx, runId: string): Promise<void> {
   await endSessions(tx, eq(agentSessions.runId, runId));
 }
 
-async function endSessions(tx: Tx, which: ReturnType<typeof eq>): Promise<void> {
-  await tx
-    .update(agentSessions)
-    .set({ endedAt: sql`now()`, task: null })
-    .where(and(which, isNull(agentSessions.endedAt)));
+async function endSessions(tx: Tx, which: SQL): Promise<number> {
+  return changeSessions(tx, { endedAt: sql`now()`, task: null }, and(which, isNull(agentSessions.endedAt)));
 }
 
 /** Ends the sessions of finished runs, and those that are too old, with their tasks. Returns their number. */
@@ -137,30 +135,36 @@ export async function endSessionsOfEndedRuns(tx: Tx, limit: number): Promise<num
     .innerJoin(runs, eq(runs.id, agentSessions.runId))
     .where(and(isNull(agentSessions.endedAt), IS_OVER))
     .limit(limit);
-  const ended = await tx
+  return endSessions(tx, sql`${agentSessions.id} in ${stale}`);
+}
+
+/** Changes the sessions that match, and returns their number. */
+async function changeSessions(
+  tx: Tx,
+  change: { readonly [Field in keyof AgentSessionRow]?: AgentSessionRow[Field] | SQL },
+  which: SQL | undefined,
+): Promise<number> {
+  const rows = await tx
     .update(agentSessions)
-    .set({ endedAt: sql`now()`, task: null })
-    .where(and(sql`${agentSessions.id} in ${stale}`, isNull(agentSessions.endedAt)))
+    .set(change as Partial<AgentSessionRow>)
+    .where(which)
     .returning({ id: agentSessions.id });
-  return ended.length;
+  return rows.length;
+}
+
+function isOne(id: string, ...conditions: readonly SQL[]): SQL | undefined {
+  return and(eq(agentSessions.id, id), ...conditions);
 }
 
 /** Fixes the agent of a session; false if it has one. */
 export async function fixAgent(tx: Tx, id: string, instance: string, agent: AgentIdentity): Promise<boolean> {
-  const rows = await tx
-    .update(agentSessions)
-    .set({ instance, agent, contactAt: sql`now()`, seenAt: sql`now()` })
-    .where(and(eq(agentSessions.id, id), isNull(agentSessions.instance), isNull(agentSessions.endedAt)))
-    .returning({ id: agentSessions.id });
-  return rows.length > 0;
+  const isWaiting = isOne(id, isNull(agentSessions.instance), isNull(agentSessions.endedAt));
+  return (await changeSessions(tx, { instance, agent, contactAt: sql`now()`, seenAt: sql`now()` }, isWaiting)) > 0;
 }
 
 /** Notes a contact of the agent. */
 export async function noteSeen(tx: Tx, id: string, agent: AgentIdentity): Promise<void> {
-  await tx
-    .update(agentSessions)
-    .set({ agent, seenAt: sql`now()` })
-    .where(eq(agentSessions.id, id));
+  await changeSessions(tx, { agent, seenAt: sql`now()` }, isOne(id));
 }
 
 /** Counts a request of another agent, and returns the number. */
@@ -175,55 +179,35 @@ export async function countStranger(tx: Tx, id: string): Promise<number> {
 
 /** Notes that the script or the medium was fetched. A new secret replaces that of an agent that has not come yet. */
 export async function noteBoot(tx: Tx, id: string, secretHash?: string): Promise<boolean> {
-  const first = sql`coalesce(${agentSessions.scriptAt}, now())`;
-  const rows = await tx
-    .update(agentSessions)
-    .set({ scriptAt: first, ...(secretHash !== undefined && { secretHash }) })
-    .where(
-      and(
-        eq(agentSessions.id, id),
-        isNull(agentSessions.endedAt),
-        secretHash === undefined ? isNull(agentSessions.scriptAt) : isNull(agentSessions.instance),
-      ),
-    )
-    .returning({ id: agentSessions.id });
-  return rows.length > 0;
+  const scriptAt = sql`coalesce(${agentSessions.scriptAt}, now())`;
+  const isNew = isNull(secretHash === undefined ? agentSessions.scriptAt : agentSessions.instance);
+  const change = { scriptAt, ...(secretHash !== undefined && { secretHash }) };
+  return (await changeSessions(tx, change, isOne(id, isNull(agentSessions.endedAt), isNew))) > 0;
 }
 
 export async function noteKernel(tx: Tx, id: string): Promise<void> {
-  await tx
-    .update(agentSessions)
-    .set({ kernelAt: sql`now()` })
-    .where(and(eq(agentSessions.id, id), isNull(agentSessions.kernelAt), isNull(agentSessions.endedAt)));
+  const isNew = isOne(id, isNull(agentSessions.kernelAt), isNull(agentSessions.endedAt));
+  await changeSessions(tx, { kernelAt: sql`now()` }, isNew);
 }
 
 /** Notes the DHCP lease of a machine whose agent has not come yet. */
 export async function noteLease(tx: Tx, mac: string): Promise<void> {
   const node = sql`(select ${nodeMacs.nodeId} from ${nodeMacs} where ${nodeMacs.mac} = ${mac})`;
-  await tx
-    .update(agentSessions)
-    .set({ dhcpAt: sql`now()` })
-    .where(and(sql`${agentSessions.nodeId} = ${node}`, isNull(agentSessions.endedAt), isNull(agentSessions.dhcpAt)));
+  const isNew = and(isNull(agentSessions.endedAt), isNull(agentSessions.dhcpAt));
+  await changeSessions(tx, { dhcpAt: sql`now()` }, and(sql`${agentSessions.nodeId} = ${node}`, isNew));
 }
 
 /** Null ends the task. */
 export async function putTask(tx: Tx, id: string, task: StoredTask | null, lastTask?: TaskIdentity): Promise<void> {
-  await tx
-    .update(agentSessions)
-    .set({ task, ...(lastTask && { lastTask }) })
-    .where(eq(agentSessions.id, id));
+  await changeSessions(tx, { task, ...(lastTask && { lastTask }) }, isOne(id));
 }
 
 export async function putHomeHash(tx: Tx, id: string, homeHash: string): Promise<void> {
-  await tx.update(agentSessions).set({ homeHash }).where(eq(agentSessions.id, id));
+  await changeSessions(tx, { homeHash }, isOne(id));
 }
 
 /** Stores the report of the installed system; false if there is one. */
 export async function putHome(tx: Tx, id: string, home: StoredJson): Promise<boolean> {
-  const rows = await tx
-    .update(agentSessions)
-    .set({ home, homeAt: sql`now()` })
-    .where(and(eq(agentSessions.id, id), isNull(agentSessions.homeAt), isNotNull(agentSessions.homeHash)))
-    .returning({ id: agentSessions.id });
-  return rows.length > 0;
+  const isExpected = isOne(id, isNull(agentSessions.homeAt), isNotNull(agentSessions.homeHash));
+  return (await changeSessions(tx, { home, homeAt: sql`now()` }, isExpected)) > 0;
 }

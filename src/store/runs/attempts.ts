@@ -1,6 +1,5 @@
 /** Attempts at the steps of runs, with progress and result. */
 import { and, asc, desc, eq, isNull, lte, sql } from "drizzle-orm";
-import type { SQL } from "drizzle-orm";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import { runStatement } from "../postgres/statements.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
@@ -99,7 +98,7 @@ export async function updateAttempt(
   await tx
     .update(attempts)
     .set({ ...fields, ...(ended && { finishedAt: sql`now()` }) })
-    .where(attemptIs(runId, step, number));
+    .where(and(eq(attempts.runId, runId), eq(attempts.step, step), eq(attempts.number, number)));
 }
 
 /** Ends the unfinished attempts of runs. */
@@ -109,10 +108,6 @@ export async function abortAttempts(tx: Tx, runIds: readonly string[]): Promise<
     .update(attempts)
     .set({ state: "ABORTED", finishedAt: sql`now()` })
     .where(and(inArrayParam(attempts.runId, runIds), isNull(attempts.finishedAt)));
-}
-
-function attemptIs(runId: string, step: number, number: number): SQL | undefined {
-  return and(eq(attempts.runId, runId), eq(attempts.step, step), eq(attempts.number, number));
 }
 
 /** An attempt, and whether its deadline has passed by the database's clock. */
