@@ -125,12 +125,8 @@ export async function isFileOfImage(
   reader: Reader,
   { checksumAlgorithm, checksum }: Pick<ImageRow, "checksumAlgorithm" | "checksum">,
 ): Promise<boolean> {
-  const found = await reader
-    .select({ id: images.id })
-    .from(images)
-    .where(and(eq(images.checksum, checksum), eq(images.checksumAlgorithm, checksumAlgorithm), isNull(images.url)))
-    .limit(1);
-  return found.length > 0;
+  const isSame = and(eq(images.checksum, checksum), eq(images.checksumAlgorithm, checksumAlgorithm));
+  return (await reader.$count(images, and(isSame, isNull(images.url)))) > 0;
 }
 
 // ---- use

@@ -143,24 +143,20 @@ function ofCluster(clusterId: SQL, page?: PageRequest, condition?: SQL): SQL {
     ) listed (id, created_at) ${first([sql`created_at ${way}`, sql`id ${way}`])})`;
 }
 
-/**
- * Unfinished operations that change the state of nodes of each cluster. `stopping`: whether an interrupt was requested.
- */
-export async function workOnClusters(
-  reader: Reader,
-  clusterIds: readonly string[],
-): Promise<{ clusterId: string; operationId: string; kind: OperationKind; stopping: boolean }[]> {
+/** An unfinished operation that changes the state of nodes of a cluster. `stopping`: an interrupt was requested. */
+type ClusterWork = {
+  readonly clusterId: string;
+  readonly operationId: string;
+  readonly kind: OperationKind;
+  readonly stopping: boolean;
+};
+
+export async function workOnClusters(reader: Reader, clusterIds: readonly string[]): Promise<ClusterWork[]> {
   if (clusterIds.length === 0) return [];
-  const rows = await reader.execute<{
-    clusterId: string;
-    operationId: string;
-    kind: OperationKind;
-    stopping: boolean;
-  }>(sql`
+  return reader.execute<ClusterWork>(sql`
     select distinct n.cluster_id as "clusterId", o.id as "operationId", o.kind, coalesce(o.interrupt, r.interrupt) is not null as stopping
     from nodes n join runs r on r.node_id = n.id and r.finished_at is null and r.moves_state join operations o on o.id = r.operation_id
     where n.cluster_id = any(${textArray(clusterIds)}::uuid[])`);
-  return [...rows];
 }
 
 /** Unfinished operations on nodes of a cluster, newest first. */

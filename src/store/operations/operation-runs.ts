@@ -173,23 +173,9 @@ export function countsByState<State extends string>(
   return counts;
 }
 
-/** Runs of an operation's work that are equally far in the same plan. */
-export interface RunGroup {
-  readonly operationId: string;
-  readonly planHash: string;
-  readonly state: RunState;
-  readonly wave: number;
-  readonly position: number;
-  readonly count: number;
-  /** The runs among them whose node was cleaned up afterwards. */
-  readonly undone: number;
-}
-
-/** The runs of each operation's work, by how far they are. */
-export async function runGroups(reader: Reader, operationIds: readonly string[]): Promise<Map<string, RunGroup[]>> {
-  if (operationIds.length === 0) return new Map();
+function selectGroups(reader: Reader, operationIds: readonly string[]) {
   const isUndone = sql`exists (select from runs c where c.operation_id = ${runs.operationId} and c.node_id = ${runs.nodeId} and c.purpose = 'CLEAN_UP')`;
-  const rows = await reader
+  return reader
     .select({
       operationId: runs.operationId,
       planHash: runs.planHash,
@@ -197,12 +183,21 @@ export async function runGroups(reader: Reader, operationIds: readonly string[])
       wave: runs.wave,
       position: runs.position,
       count: sql<number>`count(*)::int`,
+      /** The runs among them whose node was cleaned up afterwards. */
       undone: sql<number>`count(*) filter (where ${runs.state} = 'SUCCEEDED' and ${isUndone})::int`,
     })
     .from(runs)
     .where(and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "WORK")))
     .groupBy(runs.operationId, runs.planHash, runs.state, runs.wave, runs.position);
-  return Map.groupBy(rows, ({ operationId }) => operationId);
+}
+
+/** Runs of an operation's work that are equally far in the same plan. */
+export type RunGroup = Readonly<Awaited<ReturnType<typeof selectGroups>>[number]>;
+
+/** The runs of each operation's work, by how far they are. */
+export async function runGroups(reader: Reader, operationIds: readonly string[]): Promise<Map<string, RunGroup[]>> {
+  if (operationIds.length === 0) return new Map();
+  return Map.groupBy(await selectGroups(reader, operationIds), ({ operationId }) => operationId);
 }
 
 /** Counts from which the outcome of an operation is derived. */

@@ -7,6 +7,7 @@
  */
 import { getColumns, getTableName } from "drizzle-orm";
 import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
+import { storableText } from "../../runtime/text.ts";
 
 type Fields<Table extends PgTable> = Extract<keyof Table["_"]["columns"], string>;
 
@@ -90,9 +91,7 @@ const UNSTORABLE = /\\u(0000|d[89a-f])/;
 export function rowsText(rows: readonly unknown[]): string {
   const text = JSON.stringify(rows);
   if (!UNSTORABLE.test(text)) return text;
-  return JSON.stringify(rows, (_, value: unknown) =>
-    typeof value === "string" ? value.toWellFormed().replaceAll("\0", "\uFFFD") : value,
-  );
+  return JSON.stringify(rows, (_, value: unknown) => (typeof value === "string" ? storableText(value) : value));
 }
 
 function valueOf(column: PgColumn, field: string): string {

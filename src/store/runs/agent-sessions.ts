@@ -9,18 +9,6 @@ import { agentSessions, attempts, nodeMacs, runs } from "../tables.ts";
 
 export type AgentSessionRow = typeof agentSessions.$inferSelect;
 
-/** A session, its run, and the attempt for which its task was assigned. */
-export interface AgentSessionView {
-  readonly session: AgentSessionRow;
-  readonly run: Pick<typeof runs.$inferSelect, keyof typeof RUN>;
-  /** Null if no task is assigned. */
-  readonly attempt: Pick<typeof attempts.$inferSelect, keyof typeof ATTEMPT> | null;
-  /** It was closed or replaced, its run has finished, or it is too old. */
-  readonly isOver: boolean;
-  /** Seconds since its last stored contact; null: there was none. */
-  readonly silentSeconds: number | null;
-}
-
 const RUN = pick(runs, [
   "id",
   "nodeName",
@@ -32,20 +20,10 @@ const RUN = pick(runs, [
   "interruptFailure",
   "leftAs",
 ]);
-const ATTEMPT = pick(attempts, ["state", "part", "failure"]);
-
 /** A session without an end of its own is over this long after its last contact: to overwrite a disk takes days. */
 const SILENCE_MAX = sql.raw("interval '24 hours'");
 
 const IS_OVER = sql<boolean>`(${agentSessions.endedAt} is not null or ${runs.finishedAt} is not null or coalesce(${agentSessions.seenAt}, ${agentSessions.openedAt}) < now() - ${SILENCE_MAX})`;
-
-const VIEW = {
-  session: agentSessions,
-  run: RUN,
-  attempt: ATTEMPT,
-  isOver: IS_OVER,
-  silentSeconds: sql<number | null>`extract(epoch from now() - ${agentSessions.seenAt})::float8`,
-};
 
 const ATTEMPT_OF_TASK = and(
   eq(attempts.runId, agentSessions.runId),
@@ -53,15 +31,30 @@ const ATTEMPT_OF_TASK = and(
   eq(attempts.number, sql`(${agentSessions.task} ->> 'attempt')::int`),
 );
 
-/** A session as an agent or a machine names it. */
-export async function agentSessionById(reader: Reader, id: string): Promise<AgentSessionView | undefined> {
-  const [row] = await reader
-    .select(VIEW)
+function selectView(reader: Reader, id: string) {
+  return reader
+    .select({
+      session: agentSessions,
+      run: RUN,
+      /** Null if no task is assigned. */
+      attempt: pick(attempts, ["state", "part", "failure"]),
+      /** It was closed or replaced, its run has finished, or it is too old. */
+      isOver: IS_OVER,
+      /** Seconds since its last stored contact; null: there was none. */
+      silentSeconds: sql<number | null>`extract(epoch from now() - ${agentSessions.seenAt})::float8`,
+    })
     .from(agentSessions)
     .innerJoin(runs, eq(runs.id, agentSessions.runId))
     .leftJoin(attempts, ATTEMPT_OF_TASK)
-    .where(eq(agentSessions.id, id))
-    .limit(1);
+    .where(eq(agentSessions.id, id));
+}
+
+/** A session, its run, and the attempt for which its task was assigned. */
+export type AgentSessionView = Awaited<ReturnType<typeof selectView>>[number];
+
+/** A session as an agent or a machine names it. */
+export async function agentSessionById(reader: Reader, id: string): Promise<AgentSessionView | undefined> {
+  const [row] = await selectView(reader, id);
   return row;
 }
 

@@ -173,10 +173,6 @@ export async function succeededSteps(reader: Reader, runIds: readonly string[]):
     .select({ runId: attempts.runId, step: attempts.step })
     .from(attempts)
     .where(and(inArrayParam(attempts.runId, runIds), eq(attempts.state, "SUCCEEDED")));
-  const found = new Map<string, Set<number>>();
-  for (const { runId, step } of rows) {
-    const steps = found.get(runId) ?? new Set<number>();
-    found.set(runId, steps.add(step));
-  }
-  return found;
+  const found = Map.groupBy(rows, ({ runId }) => runId);
+  return new Map([...found].map(([runId, steps]) => [runId, new Set(steps.map(({ step }) => step))]));
 }
