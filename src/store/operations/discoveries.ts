@@ -45,6 +45,10 @@ export async function deleteDiscoverySecrets(tx: Tx, operationId: string): Promi
   await tx.delete(discoverySecrets).where(eq(discoverySecrets.operationId, operationId));
 }
 
+function isQueued(operationId: string): SQL | undefined {
+  return and(eq(discoveries.operationId, operationId), eq(discoveries.state, "QUEUED"));
+}
+
 /** Addresses without a result, in the order of the request. The limit of a request bounds their number. */
 export async function queuedDiscoveries(
   reader: Reader,
@@ -53,7 +57,7 @@ export async function queuedDiscoveries(
   return reader
     .select({ ordinal: discoveries.ordinal, address: discoveries.address })
     .from(discoveries)
-    .where(and(eq(discoveries.operationId, operationId), eq(discoveries.state, "QUEUED")))
+    .where(isQueued(operationId))
     .orderBy(asc(discoveries.ordinal));
 }
 
@@ -62,9 +66,7 @@ export async function lockQueuedDiscovery(tx: Tx, operationId: string, ordinal: 
   const rows = await tx
     .select({ ordinal: discoveries.ordinal })
     .from(discoveries)
-    .where(
-      and(eq(discoveries.operationId, operationId), eq(discoveries.ordinal, ordinal), eq(discoveries.state, "QUEUED")),
-    )
+    .where(and(isQueued(operationId), eq(discoveries.ordinal, ordinal)))
     .for("no key update");
   return rows.length > 0;
 }
@@ -81,7 +83,7 @@ export async function skipQueuedDiscoveries(tx: Tx, operationId: string): Promis
   await tx
     .update(discoveries)
     .set({ state: "SKIPPED", finishedAt: sql`now()` })
-    .where(and(eq(discoveries.operationId, operationId), eq(discoveries.state, "QUEUED")));
+    .where(isQueued(operationId));
 }
 
 /** The first failure. */

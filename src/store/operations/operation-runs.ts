@@ -1,5 +1,5 @@
 /** The runs of operations, by how far they are: what waves, failure policies, interrupts and progress ask. */
-import { and, asc, eq, gt, inArray, isNull, lte, ne, or, sql } from "drizzle-orm";
+import { and, asc, eq, gt, inArray, isNotNull, isNull, lte, ne, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, RunCounts, RunState } from "../../lifecycle/operation-states.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
@@ -19,7 +19,7 @@ export async function lockQueuedRuns(tx: Tx, operationId: string): Promise<RunRo
 
 /** QUEUED runs of the waves up to `wave` that wait neither for a capacity limit nor for a worker, locked as above. */
 export async function lockRunsToStart(tx: Tx, operationId: string, wave: number, limit: number): Promise<RunRow[]> {
-  const isNew = and(eq(runs.state, "QUEUED"), isNull(runs.waitFor), isNull(runs.waitReason));
+  const isNew = and(eq(runs.state, "QUEUED"), WAITS_FOR_NOTHING);
   return lockFree(tx, and(eq(runs.operationId, operationId), isNew, lte(runs.wave, wave))).limit(limit);
 }
 
@@ -110,8 +110,7 @@ export async function steeredRuns(
     action,
   }: { readonly wave: number; readonly maxParallel: number | null; readonly action: "ADVANCE" | "HALT" | "RESUME" },
 ): Promise<SteeredRuns> {
-  const isStartable = sql`${runs.waitFor} is null and ${runs.waitReason} is null`;
-  const startable = and(QUEUED, lte(runs.wave, wave), isStartable);
+  const startable = and(QUEUED, lte(runs.wave, wave), WAITS_FOR_NOTHING);
   const withdrawn = and(QUEUED, eq(runs.waitReason, "CONCURRENCY"));
   const count = (condition: SQL | undefined) => sql<number>`(count(*) filter (where ${condition}))::int`;
   const [found] = await reader
@@ -120,8 +119,7 @@ export async function steeredRuns(
       withdrawn: count(withdrawn),
       active: count(and(isNull(runs.finishedAt), ne(runs.state, "QUEUED"))),
       queued: count(QUEUED),
-      // As `countStartedRuns`: those that wait for a worker or for a slot have started.
-      taken: count(and(isNull(runs.finishedAt), or(ne(runs.state, "QUEUED"), sql`not (${isStartable})`))),
+      taken: count(STARTED),
     })
     .from(runs)
     .where(workOf(operationId));
@@ -227,14 +225,7 @@ export async function finalCounts(
  * capacity limit.
  */
 export async function countStartedRuns(tx: Tx, operationId: string): Promise<number> {
-  return tx.$count(
-    runs,
-    and(
-      eq(runs.operationId, operationId),
-      sql`${runs.finishedAt} is null`,
-      sql`(${runs.state} <> 'QUEUED' or ${runs.waitFor} is not null or ${runs.waitReason} is not null)`,
-    ),
-  );
+  return tx.$count(runs, and(eq(runs.operationId, operationId), STARTED));
 }
 
 /** Whether a run of the operation is unfinished: one index look-up, unlike counting. */
@@ -244,6 +235,15 @@ export async function hasUnfinishedRun(tx: Tx, operationId: string): Promise<boo
 
 /** A run that has not started. The index of unfinished runs serves the condition. */
 const QUEUED = and(eq(runs.state, "QUEUED"), isNull(runs.finishedAt));
+
+/** Neither for a capacity limit nor for a worker. */
+const WAITS_FOR_NOTHING = and(isNull(runs.waitFor), isNull(runs.waitReason));
+
+/** An unfinished run that was started. It may still wait for a worker or for a slot. */
+const STARTED = and(
+  isNull(runs.finishedAt),
+  or(ne(runs.state, "QUEUED"), isNotNull(runs.waitFor), isNotNull(runs.waitReason)),
+);
 
 /** The operation's work, without its clean-ups. */
 function workOf(operationId: string, ...conditions: readonly (SQL | undefined)[]): SQL | undefined {
