@@ -9,7 +9,7 @@ import {
 } from "../../store/operations/discoveries.ts";
 import { takeStopsOver } from "../../store/operations/due-operations.ts";
 import {
-  finishOperation,
+  finishOperations,
   interruptOperation,
   lockOperation,
   noteFirstFailure,
@@ -127,9 +127,9 @@ export async function finishDiscovery(
   if (failure) await noteFirstFailure(tx, id, failure);
   const { REGISTERED = 0, KNOWN = 0, FAILED = 0, SKIPPED = 0 } = (await discoveryCounts(tx, [id])).get(id) ?? {};
   const skipped = interrupt === "ABORT" ? { aborted: SKIPPED, stopped: 0 } : { aborted: 0, stopped: SKIPPED };
-  await finishOperation(
+  await finishOperations(
     tx,
-    id,
+    [id],
     outcome(
       { succeeded: REGISTERED + KNOWN, succeededWithErrors: 0, failed: FAILED, ...skipped },
       { interrupt, cleanedUpAll: false },

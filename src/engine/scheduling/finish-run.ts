@@ -21,8 +21,7 @@ import {
   lockQueuedRuns,
 } from "../../store/operations/operation-runs.ts";
 import {
-  finishOperation,
-  finishSucceeded,
+  finishOperations,
   lockOperation,
   lockOperations,
   noteFirstFailure,
@@ -110,10 +109,8 @@ async function finishSettled(
   { observer }: FinishParts,
   operations: readonly OperationRow[],
 ): Promise<void> {
-  await finishSucceeded(
-    transaction.tx,
-    operations.map(({ id }) => id),
-  );
+  const ids = operations.map(({ id }) => id);
+  await finishOperations(transaction.tx, ids, "SUCCEEDED");
   for (const { id, userDataBytes } of operations)
     if (userDataBytes !== null) await deleteOperationUserData(transaction.tx, id);
   transaction.afterCommit(() => {
@@ -225,7 +222,7 @@ export async function finishWhenDone(transaction: Transaction, parts: FinishPart
     if (started > 0) return;
   }
   const state = outcome(counts, { interrupt: operation.interrupt, cleanedUpAll });
-  await finishOperation(transaction.tx, operationId, state);
+  await finishOperations(transaction.tx, [operationId], state);
   // A restart needs the secret; an operation whose runs all succeeded cannot be restarted.
   const isRestartable = counts.failed + counts.aborted + counts.stopped + counts.cleanUps > 0;
   if (operation.userDataBytes !== null && !isRestartable) await deleteOperationUserData(transaction.tx, operationId);
