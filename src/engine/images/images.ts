@@ -185,7 +185,8 @@ function positionOf({ path }: Refusal): number {
 export async function updateImage(
   context: EngineContext,
   _caller: Caller,
-  { image: ref, change }: { readonly image: ImageRef; readonly change: ImageChange },
+  ref: ImageRef,
+  change: ImageChange,
 ): Promise<ImagesEdited> {
   const flaws = changeFlaws(change);
   if (flaws.length > 0) return { imageIds: [], refusals: flaws };

@@ -68,7 +68,8 @@ export async function createCluster(
 export async function updateCluster(
   { transact }: EngineContext,
   _caller: Caller,
-  { cluster: ref, change }: { readonly cluster: ClusterRef; readonly change: ClusterChange },
+  ref: ClusterRef,
+  change: ClusterChange,
 ): Promise<ClusterEdited> {
   const flaws = [
     ...(change.name === undefined ? [] : nameFlaw(change.name, ["input", "name"])),
@@ -103,7 +104,8 @@ export async function updateCluster(
 export async function deleteCluster(
   { transact }: EngineContext,
   _caller: Caller,
-  { cluster: ref, ifRevision }: { readonly cluster: ClusterRef; readonly ifRevision: number | undefined },
+  ref: ClusterRef,
+  ifRevision: number | undefined,
 ): Promise<ClusterEdited> {
   return editCluster("", () =>
     transact(async (transaction) => {

@@ -13,15 +13,11 @@ import type { Caller, Transaction } from "../transaction.ts";
 import { changeNodes, refuseEdit } from "./change-nodes.ts";
 import type { Edited } from "./change-nodes.ts";
 
-export interface FlagRequest {
-  readonly nodes: NodeSelector;
-  readonly reason: string;
-}
-
 export async function setMaintenance(
   context: EngineContext,
   caller: Caller,
-  { nodes: selector, reason }: FlagRequest,
+  selector: NodeSelector,
+  reason: string,
 ): Promise<Edited> {
   const flaw = reasonFlaw("A maintenance", reason);
   if (flaw) return refuseEdit([flaw]);
@@ -56,7 +52,8 @@ export async function clearMaintenance(
 export async function setRetired(
   context: EngineContext,
   _caller: Caller,
-  { nodes: selector, reason }: FlagRequest,
+  selector: NodeSelector,
+  reason: string,
 ): Promise<Edited> {
   const flaw = reasonFlaw("A retirement", reason);
   if (flaw) return refuseEdit([flaw]);

@@ -50,7 +50,7 @@ export interface PresenceReported {
   readonly refusals: readonly Refusal[];
 }
 
-export interface PresenceReport {
+interface PresenceReport {
   readonly event: PresenceEvent;
   readonly nodes: readonly ReportedNode[];
 }
@@ -58,18 +58,19 @@ export interface PresenceReport {
 export async function reportPresence(
   context: EngineContext,
   caller: Caller,
-  report: PresenceReport,
+  event: PresenceEvent,
+  nodes: readonly ReportedNode[],
 ): Promise<PresenceReported> {
-  if (report.nodes.length === 0) {
+  if (nodes.length === 0) {
     const message = "An empty list reports nothing; name at least one node.";
     return { results: [], refusals: [{ code: "INVALID_INPUT", message, path: ["input", "nodes"] }] };
   }
   try {
-    const results = await context.transact((transaction) => takeReport(transaction, context, caller, report));
+    const results = await context.transact((transaction) => takeReport(transaction, context, caller, { event, nodes }));
     return { results, refusals: [] };
   } catch (error) {
     // Another request took one of the names between the check and the insert.
-    if (violatedConstraint(error)?.startsWith("nodes_name")) return reportPresence(context, caller, report);
+    if (violatedConstraint(error)?.startsWith("nodes_name")) return reportPresence(context, caller, event, nodes);
     throw error;
   }
 }

@@ -62,7 +62,8 @@ export async function createRunbook(
 export async function updateRunbook(
   { transact }: EngineContext,
   _caller: Caller,
-  { name, change }: { readonly name: string; readonly change: RunbookChange },
+  name: string,
+  change: RunbookChange,
 ): Promise<RunbookEdited> {
   return editRunbook(change, () =>
     transact(async (transaction) => {
@@ -81,7 +82,8 @@ export async function updateRunbook(
 export async function deleteRunbook(
   { transact }: EngineContext,
   _caller: Caller,
-  { name, ifRevision }: { readonly name: string; readonly ifRevision: number | undefined },
+  name: string,
+  ifRevision: number | undefined,
 ): Promise<RunbookEdited> {
   return editRunbook({}, () =>
     transact(async (transaction) => {
