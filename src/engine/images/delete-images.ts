@@ -13,10 +13,11 @@ import {
 } from "../../store/images.ts";
 import type { ImageRef, ImageRow } from "../../store/images.ts";
 import type { EngineContext } from "../context.ts";
+import { answerEdit, requireNone } from "../input/edits.ts";
 import { listed, nodesText } from "../input/name-rules.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { deleteImageFile, imageFileName } from "./image-files.ts";
-import { unknownImages } from "./images.ts";
+import { refuseImages, unknownImages } from "./images.ts";
 import type { ImagesEdited } from "./images.ts";
 
 export interface DeleteImagesRequest {
@@ -34,22 +35,11 @@ export async function deleteImages(
   _caller: Caller,
   { images, force = false }: DeleteImagesRequest,
 ): Promise<ImagesEdited> {
-  if (images.length === 0)
-    return {
-      imageIds: [],
-      refusals: [
-        {
-          code: "INVALID_INPUT",
-          message: "An empty list deletes nothing; name at least one image.",
-          path: ["input", "images"],
-        },
-      ],
-    };
-  try {
+  const remove = async () => {
+    if (images.length === 0) throw new RefusalError([NOTHING_NAMED]);
     const deleted = await context.transact(async (transaction) => {
       const rows = await lockNamed(transaction, images);
-      const uses = await usesOf(transaction, rows, force);
-      if (uses.length > 0) throw new RefusalError(uses);
+      requireNone(await usesOf(transaction, rows, force));
       await removeImages(
         transaction.tx,
         rows.map(({ id }) => id),
@@ -58,11 +48,15 @@ export async function deleteImages(
     });
     await deleteFiles(context, deleted);
     return { imageIds: deleted.map(({ id }) => id), refusals: [] };
-  } catch (error) {
-    if (error instanceof RefusalError) return { imageIds: [], refusals: error.refusals };
-    throw error;
-  }
+  };
+  return answerEdit<ImagesEdited>(remove, refuseImages);
 }
+
+const NOTHING_NAMED: Refusal = {
+  code: "INVALID_INPUT",
+  message: "An empty list deletes nothing; name at least one image.",
+  path: ["input", "images"],
+};
 
 async function lockNamed({ tx }: Transaction, refs: readonly ImageRef[]): Promise<ImageRow[]> {
   const named = await imagesByNames(

@@ -22,6 +22,7 @@ import type { ImageRef, ImageRow } from "../../store/images.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
+import { answerEdit, requireNone, requireRevision } from "../input/edits.ts";
 import { IMAGES_MAX, checksumFlaws, imageUrlFlaws, sizesFlaws, userDataBytes, userDataFlaws } from "./image-rules.ts";
 import { labelFlaws, nameFlaw } from "../input/name-rules.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
@@ -79,7 +80,7 @@ export async function registerImages(
       if (given.some(({ url }) => url === undefined)) await lockImageFiles(transaction.tx);
       const conflicts = [...(await takenNames(transaction, given)), ...(await missingFiles(context, given))];
       const refusals = [...flaws, ...conflicts].toSorted((a, b) => positionOf(a) - positionOf(b));
-      if (refusals.length > 0) return { imageIds: [], refusals };
+      if (refusals.length > 0) return refuseImages(refusals);
       const rows = given.map(rowOf);
       await insertImages(transaction.tx, rows);
       for (const [index, { userData }] of given.entries())
@@ -188,27 +189,21 @@ export async function updateImage(
   ref: ImageRef,
   change: ImageChange,
 ): Promise<ImagesEdited> {
-  const flaws = changeFlaws(change);
-  if (flaws.length > 0) return { imageIds: [], refusals: flaws };
-  try {
-    return await context.transact(async (transaction) => {
+  const edit = async () => {
+    requireNone(changeFlaws(change));
+    return context.transact(async (transaction) => {
       const image = await lockKnown(transaction, ref, change.ifRevision);
-      const conflicts = conflictsOf(image, change);
-      if (conflicts.length > 0) throw new RefusalError(conflicts);
+      requireNone(conflictsOf(image, change));
       await applyChange(transaction, image, change);
       return { imageIds: [image.id], refusals: [] };
     });
-  } catch (error) {
-    if (error instanceof RefusalError) return { imageIds: [], refusals: error.refusals };
-    if (violatedConstraint(error)?.startsWith("images_name"))
-      return {
-        imageIds: [],
-        refusals: [
-          { code: "INVALID_INPUT", message: `An image ${change.name} exists already.`, path: ["input", "name"] },
-        ],
-      };
-    throw error;
-  }
+  };
+  const unique = { constraint: "images_name", message: `An image ${change.name} exists already.` };
+  return answerEdit<ImagesEdited>(edit, refuseImages, unique);
+}
+
+export function refuseImages(refusals: readonly Refusal[]): ImagesEdited {
+  return { imageIds: [], refusals };
 }
 
 function changeFlaws({ name, description, url, labels, userData }: ImageChange): Refusal[] {
@@ -237,17 +232,11 @@ function conflictsOf({ name, url, format, sizeBytes }: ImageRow, change: ImageCh
 }
 
 async function applyChange({ tx }: Transaction, image: ImageRow, change: ImageChange): Promise<void> {
-  const { name, description, url, diskBytes, architecture, bootMode, labels, callsHome, userData } = change;
+  const { ifRevision: _, diskBytes, userData, ...fields } = change;
   const changed = changedFields<ImageRow>(image, {
-    ...(name !== undefined && { name }),
-    ...(description !== undefined && { description }),
-    ...(url !== undefined && { url }),
-    ...(diskBytes !== undefined && image.format !== "RAW" && { diskBytes }),
-    ...(architecture && { architecture }),
-    ...(bootMode !== undefined && { bootMode }),
-    ...(labels && { labels }),
-    ...(callsHome !== undefined && { callsHome }),
-    ...(userData !== undefined && { userDataBytes: userData === null ? null : userDataBytes(userData) }),
+    ...fields,
+    diskBytes: image.format === "RAW" ? undefined : diskBytes,
+    userDataBytes: typeof userData === "string" ? userDataBytes(userData) : userData,
   });
   const hasNewUserData = userData !== undefined && userData !== (await imageUserData(tx, image.id));
   if (hasNewUserData) await putImageUserData(tx, image.id, userData);
@@ -258,14 +247,8 @@ async function lockKnown({ tx }: Transaction, ref: ImageRef, ifRevision: number 
   const id = "id" in ref ? ref.id : (await imagesByNames(tx, [ref.name]))[0]?.id;
   const [image] = id !== undefined && isUuid(id) ? await lockImages(tx, [id], "CHANGE") : [];
   if (!image) throw new RefusalError([unknownImages([ref], ["input", "image"])]);
-  if (ifRevision === undefined || ifRevision === image.revision) return image;
-  throw new RefusalError([
-    {
-      code: "STALE_REVISION",
-      message: `Image ${image.name} is at revision ${image.revision}, not ${ifRevision}. Read it again and repeat the change.`,
-      path: ["input", "ifRevision"],
-    },
-  ]);
+  requireRevision(`Image ${image.name}`, image.revision, ifRevision);
+  return image;
 }
 
 export function unknownImages(refs: readonly ImageRef[], path: readonly string[]): Refusal {

@@ -11,6 +11,7 @@ import { isSameJson } from "../../runtime/canonical-json.ts";
 import { lockAllIdentities, nodesConcernedBy } from "../../store/nodes/node-identities.ts";
 import type { SitePolicy, StepPolicy } from "../../store/records.ts";
 import { changeSite, lockSite } from "../../store/site.ts";
+import { answerEdit, requireNone, requireRevision } from "../input/edits.ts";
 import { sharedValues } from "../input/machine-identities.ts";
 import { textFlaws } from "../input/size-limits.ts";
 import { LIMITED_PHASES } from "../scheduling/capacity-limits.ts";
@@ -53,33 +54,25 @@ export async function updateSite(
   caller: Caller,
   change: SiteChange,
 ): Promise<SiteEdited> {
-  const flaws = [...limitFlaws(change), ...sharedFlaws(change), ...(await stepFlaws(registry, change.steps ?? []))];
-  if (flaws.length === 0) flaws.push(...installFlaws(registry, change.steps ?? []));
-  if (flaws.length > 0) return { done: false, refusals: flaws };
-  return transact(async (transaction) => {
-    if (change.sharedIdentities !== undefined) await lockAllIdentities(transaction.tx);
-    const site = await lockSite(transaction.tx);
-    if (change.ifRevision !== undefined && change.ifRevision !== site.revision) {
-      return {
-        done: false,
-        refusals: [
-          {
-            code: "STALE_REVISION",
-            message: `The site's policy is at revision ${site.revision}, not ${change.ifRevision}. Read it again and repeat the change.`,
-            path: ["input", "ifRevision"],
-          },
-        ],
-      };
-    }
-    const policy = changed(site.policy, change);
-    if (!isSameJson(policy, site.policy)) await changeSite(transaction.tx, policy, caller.actor);
-    if (change.sharedIdentities !== undefined) {
-      const values = [site.policy, policy].flatMap(sharedValues);
-      await findConflicts(transaction.tx, await nodesConcernedBy(transaction.tx, values));
-    }
-    if (change.phaseLimits !== undefined || change.controllerLimit !== undefined) transaction.afterCommit(nudge);
-    return { done: true, refusals: [] };
-  });
+  const edit = async (): Promise<SiteEdited> => {
+    const rules = change.steps ?? [];
+    requireNone([...limitFlaws(change), ...sharedFlaws(change), ...(await stepFlaws(registry, rules))]);
+    requireNone(installFlaws(registry, rules));
+    return transact(async (transaction) => {
+      if (change.sharedIdentities !== undefined) await lockAllIdentities(transaction.tx);
+      const site = await lockSite(transaction.tx);
+      requireRevision("The site's policy", site.revision, change.ifRevision);
+      const policy = changed(site.policy, change);
+      if (!isSameJson(policy, site.policy)) await changeSite(transaction.tx, policy, caller.actor);
+      if (change.sharedIdentities !== undefined) {
+        const values = [site.policy, policy].flatMap(sharedValues);
+        await findConflicts(transaction.tx, await nodesConcernedBy(transaction.tx, values));
+      }
+      if (change.phaseLimits !== undefined || change.controllerLimit !== undefined) transaction.afterCommit(nudge);
+      return { done: true, refusals: [] };
+    });
+  };
+  return answerEdit(edit, (refusals) => ({ done: false, refusals }));
 }
 
 /** The policy with the change applied. */

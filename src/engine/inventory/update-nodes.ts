@@ -15,6 +15,7 @@ import { busyNodes } from "../../store/runs/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode, summaryOf } from "../input/answers.ts";
 import type { Acceptance, NodeAnswer } from "../input/answers.ts";
+import { staleRevision } from "../input/edits.ts";
 import { nodesText } from "../input/name-rules.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector, Selection } from "../input/node-selector.ts";
@@ -191,7 +192,13 @@ async function createDecision(
   const busy = patch.hostGroup === undefined ? [] : await busyNodes(tx, ids);
   const runs = new Map(busy.map((run) => [run.nodeId, run]));
   return async (node: NodeRow, revision: number | undefined) => {
-    if (revision !== undefined && revision !== node.revision) return { refusals: [staleRevision(node, revision)] };
+    if (revision !== undefined && revision !== node.revision) {
+      const stale = staleRevision(`Node ${node.name}`, node.revision, {
+        expected: revision,
+        path: ["input", "revisions"],
+      });
+      return { refusals: [{ ...stale, nodeId: node.id }] };
+    }
     const taken = groupFlaws(node, patch.hostGroup, runs.get(node.id));
     const patched = await patchedNode(registry, patch, { node, secrets: secrets.get(node.id) ?? {} });
     const refusals = [...taken, ...("refusals" in patched ? patched.refusals : [])];
@@ -248,13 +255,4 @@ function groupFlaws(
       path: ["input", "hostGroup"],
     },
   ];
-}
-
-function staleRevision({ id, name, revision }: Pick<NodeRow, "id" | "name" | "revision">, expected: number): Refusal {
-  return {
-    code: "STALE_REVISION",
-    message: `Node ${name} is at revision ${revision}, not ${expected}. Read it again and repeat the change.`,
-    nodeId: id,
-    path: ["input", "revisions"],
-  };
 }
