@@ -2,6 +2,7 @@
  * The image of a request: which one it is, what user data it comes with, whether a node's plan installs it, and whether
  * it fits the node's machine.
  */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { imageMismatches } from "../../lifecycle/image-fit.ts";
 import { verbOf } from "../../lifecycle/verbs.ts";
@@ -34,11 +35,9 @@ export function imageChoiceFlaws({ kind, options, image, userData, restarts }: S
   const given = [image && "image", userData != null && "userData"].filter((name) => typeof name === "string");
   if (verbOf(kind).takes.includes("image") && options.until !== "AVAILABLE") return flaws;
   const why = kind === "COMMISSION" ? "A commission until AVAILABLE" : kind;
-  return given.map((name) => ({
-    code: "INVALID_INPUT",
-    message: `${why} installs nothing, so it takes no \`${name}\`. Remove it.`,
-    path: ["input", name],
-  }));
+  return given.map((name) =>
+    invalidInput(`${why} installs nothing, so it takes no \`${name}\`. Remove it.`, ["input", name]),
+  );
 }
 
 /** The image and the user data of a submission. `keep`: so that the image is not deleted before the commit. */

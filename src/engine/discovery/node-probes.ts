@@ -8,6 +8,7 @@ import type { Ability, MachineCall } from "../../drivers/driver.ts";
 import type { Dispatched } from "../../drivers/isolation/dispatch.ts";
 import { validate } from "../../drivers/issues.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
+import { invalidInput } from "../../errors.ts";
 import type { ErrorCode, FailureKind, Refusal } from "../../errors.ts";
 import { mapConcurrently } from "../../runtime/concurrency.ts";
 import { sentence } from "../../runtime/text.ts";
@@ -147,7 +148,7 @@ export class NodeProbes {
         continue;
       }
       const { settings, secrets } = login;
-      const secretTexts = Object.values(secrets).filter((value) => typeof value === "string");
+      const secretTexts = Object.values(secrets);
       const redactor = createRedactor(secretTexts);
       const terms = { driver, driverName: driver.name, redactor, namePrefix: "" };
       const checked = await validate(driver.discover.settings, { ...settings, ...secrets });
@@ -257,5 +258,5 @@ interface AbilityRequest extends Omit<ProbedCall, "probed"> {
 }
 
 function invalid(message: string, member: keyof ProbeRequest): Refusal {
-  return { code: "INVALID_INPUT", message, path: ["input", member] };
+  return invalidInput(message, ["input", member]);
 }

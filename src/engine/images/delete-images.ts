@@ -1,5 +1,5 @@
 /** Deleting images, with the files that the service stores of them. */
-import { RefusalError } from "../../errors.ts";
+import { RefusalError, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import {
@@ -36,7 +36,8 @@ export async function deleteImages(
   { images, force = false }: DeleteImagesRequest,
 ): Promise<ImagesEdited> {
   const remove = async () => {
-    if (images.length === 0) throw new RefusalError([NOTHING_NAMED]);
+    if (images.length === 0)
+      throw new RefusalError([invalidInput("An empty list deletes nothing; name at least one image.", PATH)]);
     const deleted = await context.transact(async (transaction) => {
       const rows = await lockNamed(transaction, images);
       requireNone(await usesOf(transaction, rows, force));
@@ -52,11 +53,7 @@ export async function deleteImages(
   return answerEdit<ImagesEdited>(remove, refuseImages);
 }
 
-const NOTHING_NAMED: Refusal = {
-  code: "INVALID_INPUT",
-  message: "An empty list deletes nothing; name at least one image.",
-  path: ["input", "images"],
-};
+const PATH = ["input", "images"];
 
 async function lockNamed({ tx }: Transaction, refs: readonly ImageRef[]): Promise<ImageRow[]> {
   const named = await imagesByNames(
@@ -67,7 +64,7 @@ async function lockNamed({ tx }: Transaction, refs: readonly ImageRef[]): Promis
   const rows = await lockImages(tx, [...new Set(refs.map(idOf).filter(isUuid))], "DELETE");
   const known = new Set(rows.map(({ id }) => id));
   const unknown = refs.filter((ref) => !known.has(idOf(ref)));
-  if (unknown.length > 0) throw new RefusalError([unknownImages(unknown, ["input", "images"])]);
+  if (unknown.length > 0) throw new RefusalError([unknownImages(unknown, PATH)]);
   return rows;
 }
 
@@ -78,19 +75,18 @@ async function usesOf({ tx }: Transaction, rows: readonly ImageRow[], force: boo
   // Read after the operations: a run that ends in between has left its image on its node.
   const nodes = force ? new Map<string, never>() : await nodesWithImages(tx, ids, NODES_NAMED);
   return rows.flatMap(({ id, name }): Refusal[] => {
-    const path = ["input", "images"];
     const [first, ...others] = operations.get(id) ?? [];
     if (first) {
       const all = listed([first, ...others].map(({ kind, operationId }) => `${kind} ${operationId}`));
       const message = `Image ${name} is in use by unfinished operations: ${all}. Abort them, or wait for their end, before you delete the image.`;
-      return [{ code: "IN_USE", message, path, operationId: first.operationId }];
+      return [{ code: "IN_USE", message, path: PATH, operationId: first.operationId }];
     }
     const use = nodes.get(id);
     if (!use) return [];
     const rest = use.count - use.names.length;
     const names = `${use.names.join(", ")}${rest > 0 ? ` and ${rest.toLocaleString("en")} others` : ""}`;
     const message = `Image ${name} is installed on ${nodesText(use.count)}: ${names}. Repeat the request with \`force: true\` to delete the image; the nodes keep their systems.`;
-    return [{ code: "IN_USE", message, path, nodeId: use.firstId, nodes: { count: use.count, refs: use.names } }];
+    return [{ code: "IN_USE", message, path: PATH, nodeId: use.firstId, nodes: { count: use.count, refs: use.names } }];
   });
 }
 

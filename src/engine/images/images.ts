@@ -3,7 +3,7 @@
  * content is another image. User data is a secret: it is stored apart, and nothing returns it.
  */
 import { randomUUID } from "node:crypto";
-import { RefusalError } from "../../errors.ts";
+import { RefusalError, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { ChecksumAlgorithm, Architecture, ImageFormat } from "../../lifecycle/images.ts";
 import type { BootModeName } from "../../lifecycle/verbs.ts";
@@ -22,9 +22,9 @@ import type { ImageRef, ImageRow } from "../../store/images.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
-import { answerEdit, requireNone, requireRevision } from "../input/edits.ts";
+import { answerEdit, inOrderOfList, requireNone, requireRevision } from "../input/edits.ts";
 import { IMAGES_MAX, checksumFlaws, imageUrlFlaws, sizesFlaws, userDataBytes, userDataFlaws } from "./image-rules.ts";
-import { labelFlaws, nameFlaw } from "../input/name-rules.ts";
+import { labelFlaws, nameFlaw, repeatedNames } from "../input/name-rules.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { imageFileBytes, imageFileName } from "./image-files.ts";
@@ -74,12 +74,12 @@ export async function registerImages(
   caller: Caller,
   given: readonly NewImage[],
 ): Promise<ImagesEdited> {
-  const flaws = [...countFlaws(given), ...given.flatMap(newImageFlaws), ...repeatedNames(given)];
+  const flaws = [...countFlaws(given), ...given.flatMap(newImageFlaws), ...repeatedNames(given, ["input", "images"])];
   try {
     return await context.transact(async (transaction) => {
       if (given.some(({ url }) => url === undefined)) await lockImageFiles(transaction.tx);
       const conflicts = [...(await takenNames(transaction, given)), ...(await missingFiles(context, given))];
-      const refusals = [...flaws, ...conflicts].toSorted((a, b) => positionOf(a) - positionOf(b));
+      const refusals = inOrderOfList([...flaws, ...conflicts]);
       if (refusals.length > 0) return refuseImages(refusals);
       const rows = given.map(rowOf);
       await insertImages(transaction.tx, rows);
@@ -120,7 +120,7 @@ function countFlaws(given: readonly NewImage[]): Refusal[] {
     given.length === 0
       ? "An empty list registers nothing; give at least one image."
       : `A request registers at most ${IMAGES_MAX} images; this one has ${given.length}.`;
-  return [{ code: "INVALID_INPUT", message, path: ["input", "images"] }];
+  return [invalidInput(message, ["input", "images"])];
 }
 
 function newImageFlaws(image: NewImage, index: number): Refusal[] {
@@ -137,21 +137,12 @@ function newImageFlaws(image: NewImage, index: number): Refusal[] {
   ];
 }
 
-function repeatedNames(given: readonly NewImage[]): Refusal[] {
-  return given.flatMap(({ name }, index): Refusal[] => {
-    if (given.findIndex((other) => other.name === name) === index) return [];
-    const path = ["input", "images", String(index), "name"];
-    return [{ code: "INVALID_INPUT", message: `The name ${name} is given twice.`, path }];
-  });
-}
-
 async function takenNames({ tx }: Transaction, given: readonly NewImage[]): Promise<Refusal[]> {
   const taken = await imagesByNames(tx, given.map(({ name }) => name).filter(isStorable));
-  return taken.map(({ name }) => ({
-    code: "INVALID_INPUT",
-    message: `An image ${name} exists already.`,
-    path: ["input", "images", String(given.findIndex((image) => image.name === name)), "name"],
-  }));
+  return taken.map(({ name }) => {
+    const index = given.findIndex((image) => image.name === name);
+    return invalidInput(`An image ${name} exists already.`, ["input", "images", String(index), "name"]);
+  });
 }
 
 /** The refusals of images whose files the folder of the service lacks, or has with another size. */
@@ -161,7 +152,7 @@ async function missingFiles({ imageFolder }: EngineContext, given: readonly NewI
       const { algorithm, value } = checksum;
       if (url !== undefined || checksumFlaws(algorithm, value, []).length > 0) return [];
       const path = ["input", "images", String(index), "url"];
-      const refuse = (message: string): Refusal[] => [{ code: "INVALID_INPUT", message, path }];
+      const refuse = (message: string): Refusal[] => [invalidInput(message, path)];
       if (imageFolder === null) return refuse("This service stores no images. Give the url of the file.");
       const file = { checksumAlgorithm: algorithm, checksum: value.toLowerCase() };
       const bytes = await imageFileBytes(imageFolder, file);
@@ -173,11 +164,6 @@ async function missingFiles({ imageFolder }: EngineContext, given: readonly NewI
     }),
   );
   return found.flat();
-}
-
-/** Position in the request of the image that a refusal is about. */
-function positionOf({ path }: Refusal): number {
-  return Number(path?.[2] ?? 0);
 }
 
 // ---- update
@@ -218,17 +204,10 @@ function changeFlaws({ name, description, url, labels, userData }: ImageChange):
 
 /** The flaws of a change that depend on the image. */
 function conflictsOf({ name, url, format, sizeBytes }: ImageRow, change: ImageChange): Refusal[] {
-  const stored: Refusal[] =
-    url === null && change.url !== undefined
-      ? [
-          {
-            code: "INVALID_INPUT",
-            message: `The service stores the file of image ${name}, so the image has no url. Register another image for another address.`,
-            path: ["input", "url"],
-          },
-        ]
-      : [];
-  return [...stored, ...sizesFlaws({ format, sizeBytes, diskBytes: change.diskBytes }, ["input"])];
+  const flaws = sizesFlaws({ format, sizeBytes, diskBytes: change.diskBytes }, ["input"]);
+  if (url !== null || change.url === undefined) return flaws;
+  const message = `The service stores the file of image ${name}, so the image has no url. Register another image for another address.`;
+  return [invalidInput(message, ["input", "url"]), ...flaws];
 }
 
 async function applyChange({ tx }: Transaction, image: ImageRow, change: ImageChange): Promise<void> {

@@ -1,5 +1,5 @@
 /** The frame of a change of rows, such as clusters or images: it is carried out as a whole, or refused. */
-import { RefusalError } from "../../errors.ts";
+import { RefusalError, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 
@@ -20,9 +20,15 @@ export async function answerEdit<Answer>(
   } catch (error) {
     if (error instanceof RefusalError) return refuse(error.refusals);
     if (name && violatedConstraint(error)?.startsWith(name.constraint))
-      return refuse([{ code: "INVALID_INPUT", message: name.message, path: ["input", "name"] }]);
+      return refuse([invalidInput(name.message, ["input", "name"])]);
     throw error;
   }
+}
+
+/** The refusals of the items of a list, whose paths begin with `input`, the list and the position, in their order. */
+export function inOrderOfList(refusals: readonly Refusal[]): readonly Refusal[] {
+  const positionOf = ({ path }: Refusal) => Number(path?.[2] ?? 0);
+  return refusals.toSorted((a, b) => positionOf(a) - positionOf(b));
 }
 
 /** Throws the refusals if there are any. */

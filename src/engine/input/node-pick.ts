@@ -3,6 +3,7 @@
  * requests at the same moment none gets a node of the other.
  */
 import { setTimeout as delay } from "node:timers/promises";
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { countPickableNodes, lockPickableNodes, pickableNodes } from "../../store/nodes/pickable-nodes.ts";
 import type { NodeFilter } from "../../store/nodes/node-filter.ts";
@@ -31,8 +32,7 @@ export async function pickNodes(
   { count, filter }: NodePick,
   { path, lockIn }: { readonly path: readonly string[]; readonly lockIn: Tx | undefined },
 ): Promise<readonly NodeKey[] | Refusal> {
-  if (count < 1 || count > PICK_MAX)
-    return { code: "INVALID_INPUT", message: `Invalid count: use 1–${PICK_MAX} nodes.`, path: [...path, "count"] };
+  if (count < 1 || count > PICK_MAX) return invalidInput(`Invalid count: use 1–${PICK_MAX} nodes.`, [...path, "count"]);
   const picked = lockIn ? await lockPick(lockIn, { count, filter }) : await pickableNodes(reader, filter, count);
   if (picked.length === count) return picked;
   const available = await countPickableNodes(reader, filter);

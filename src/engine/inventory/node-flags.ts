@@ -1,4 +1,5 @@
 /** Flags of nodes: maintenance and retirement. They start no work and stop none. */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { beginMaintenance, changeNodeRows } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
@@ -79,9 +80,6 @@ export async function clearRetired(context: EngineContext, _caller: Caller, sele
 
 function reasonFlaw(what: string, reason: string): Refusal | null {
   if (reason.trim() !== "" && reason.length <= REASON_LENGTH_MAX && !hasControls(reason)) return null;
-  return {
-    code: "INVALID_INPUT",
-    message: `${what} needs a reason of 1–${REASON_LENGTH_MAX} characters on one line, without control characters.`,
-    path: ["input", "reason"],
-  };
+  const message = `${what} needs a reason of 1–${REASON_LENGTH_MAX} characters on one line, without control characters.`;
+  return invalidInput(message, ["input", "reason"]);
 }

@@ -2,6 +2,7 @@
  * A change that is applied to many nodes: its flaws, whatever the nodes are, and its effect on one node. Pure, except
  * for the checks of settings, which the drivers provide.
  */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { secretNames, shapeOf } from "../../drivers/settings-shape.ts";
@@ -88,7 +89,7 @@ function repeatedFlaws(member: string, names: readonly string[]): Refusal[] {
 }
 
 function invalid(message: string, path: readonly string[]): Refusal {
-  return { code: "INVALID_INPUT", message, path: ["input", ...path] };
+  return invalidInput(message, ["input", ...path]);
 }
 
 /** The change of one node; null if it already is as the patch wants it. */

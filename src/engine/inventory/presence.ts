@@ -2,6 +2,7 @@
  * Reports of monitoring: nodes that it has seen, or no longer sees. A report starts no work and disturbs none. Each
  * node has an answer of its own, and a refused node does not affect the others. A repeated report writes nothing.
  */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import { lockNodes, nodesByNames, changeNodeRows } from "../../store/nodes/nodes.ts";
@@ -63,7 +64,7 @@ export async function reportPresence(
 ): Promise<PresenceReported> {
   if (nodes.length === 0) {
     const message = "An empty list reports nothing; name at least one node.";
-    return { results: [], refusals: [{ code: "INVALID_INPUT", message, path: ["input", "nodes"] }] };
+    return { results: [], refusals: [invalidInput(message, ["input", "nodes"])] };
   }
   try {
     const results = await context.transact((transaction) => takeReport(transaction, context, caller, { event, nodes }));
@@ -172,11 +173,10 @@ async function firstSeen(
     };
   if (driver === undefined)
     return {
-      refusal: {
-        code: "INVALID_INPUT",
-        message: `Node ${name} is not registered. Name its driver to register it with this report, or use registerNodes.`,
-        path: [...path, "driver"],
-      },
+      refusal: invalidInput(
+        `Node ${name} is not registered. Name its driver to register it with this report, or use registerNodes.`,
+        [...path, "driver"],
+      ),
     };
   const prepared = await prepareSettings(registry, { name, driver, settings, labels }, path);
   const [flaw] = prepared.refusals;

@@ -1,6 +1,6 @@
 /** Registering nodes: all of a request or none. */
 import { randomUUID } from "node:crypto";
-import { RefusalError } from "../../errors.ts";
+import { RefusalError, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { pick } from "../../runtime/pick.ts";
 import { clustersByIds, clustersByNames } from "../../store/nodes/clusters.ts";
@@ -14,7 +14,9 @@ import type { NodeRow, Secrets } from "../../store/nodes/nodes.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { EngineContext } from "../context.ts";
 import { isUuid } from "../../runtime/uuid.ts";
+import { inOrderOfList } from "../input/edits.ts";
 import { sortedMacs } from "../input/mac-addresses.ts";
+import { repeatedNames } from "../input/name-rules.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { isStorable } from "../../runtime/json-values.ts";
 import type { Caller, Transaction } from "../transaction.ts";
@@ -32,17 +34,11 @@ export async function registerNodes(
   given: readonly NewNode[],
 ): Promise<Edited> {
   if (given.length === 0)
-    return refuseEdit([
-      {
-        code: "INVALID_INPUT",
-        message: "An empty list registers nothing; name at least one node.",
-        path: ["input", "nodes"],
-      },
-    ]);
+    return refuseEdit([invalidInput("An empty list registers nothing; name at least one node.", ["input", "nodes"])]);
   const prepared = await Promise.all(
     given.map((node, index) => prepareSettings(context.registry, node, ["input", "nodes", String(index)])),
   );
-  const flaws = [...prepared.flatMap((one) => one.refusals), ...repeatedNames(given)];
+  const flaws = [...prepared.flatMap((one) => one.refusals), ...repeatedNames(given, ["input", "nodes"])];
   try {
     return await context.transact(async (transaction) => {
       const macs = given.flatMap((node) =>
@@ -56,7 +52,7 @@ export async function registerNodes(
         ...(await macsTaken(transaction, given)),
         ...(await controllersTaken(transaction, given, prepared)),
       ];
-      const refusals = [...flaws, ...conflicts].toSorted((a, b) => positionOf(a) - positionOf(b));
+      const refusals = inOrderOfList([...flaws, ...conflicts]);
       if (refusals.length > 0) throw new RefusalError(refusals);
       const nodes = given.map((node, index) => {
         const clusterId = clusters.idOf(node.cluster);
@@ -172,23 +168,6 @@ export async function enrollNodes(
     });
   }
   return rows.map(({ id }) => id);
-}
-
-/** Position in the request of the node that a refusal is about. */
-function positionOf({ path }: Refusal): number {
-  return Number(path?.[2] ?? 0);
-}
-
-function repeatedNames(given: readonly NewNode[]): Refusal[] {
-  const seen = new Set<string>();
-  return given.flatMap(({ name }, index): Refusal[] => {
-    if (!seen.has(name)) {
-      seen.add(name);
-      return [];
-    }
-    const path = ["input", "nodes", String(index), "name"];
-    return [{ code: "INVALID_INPUT", message: `The name ${name} is given twice.`, path }];
-  });
 }
 
 function macsTaken({ tx }: Transaction, given: readonly NewNode[]): Promise<Refusal[]> {

@@ -3,7 +3,7 @@
  * they are used, because drivers and the site's policy change.
  */
 import { randomUUID } from "node:crypto";
-import { RefusalError } from "../../errors.ts";
+import { RefusalError, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import {
   deleteRunbook as removeRunbook,
@@ -114,13 +114,8 @@ function flawsOf({ name, description, steps }: RunbookChange): Refusal[] {
 
 function stepFlaws(step: StepChoice, path: readonly string[]): Refusal[] {
   if (!STEP_NAME.test(step.name)) {
-    return [
-      {
-        code: "INVALID_INPUT",
-        message: `Invalid step name ${JSON.stringify(step.name)}: use lower-case letters, digits and underscores; begin with a letter.`,
-        path: [...path, "name"],
-      },
-    ];
+    const message = `Invalid step name ${JSON.stringify(step.name)}: use lower-case letters, digits and underscores; begin with a letter.`;
+    return [invalidInput(message, [...path, "name"])];
   }
   return formFlaws(step, path, `Step ${stepLabel(step)}`);
 }

@@ -3,6 +3,7 @@
  * as a whole against the loaded drivers, and applies to plans that are made from then on; stored plans stay. Limits
  * also apply to runs that wait already, so the slot scheduler is nudged.
  */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { INTERFACES, stepsOf } from "../../drivers/interfaces.ts";
 import type { AnyDriver, AnyStep } from "../../drivers/interfaces.ts";
@@ -103,11 +104,7 @@ function policyOf({ step, driver, priority, forbidden }: StepRule): StepPolicy {
 // ---- limits
 
 function limitFlaws({ phaseLimits, controllerLimit }: SiteChange): Refusal[] {
-  const invalid = (path: readonly string[], message: string): Refusal => ({
-    code: "INVALID_INPUT",
-    message,
-    path: ["input", ...path],
-  });
+  const invalid = (path: readonly string[], message: string): Refusal => invalidInput(message, ["input", ...path]);
   const isLimit = (limit: number) => Number.isInteger(limit) && limit >= 1;
   const ofPhases = (phaseLimits ?? []).flatMap(({ phase, limit }, index, all) => {
     const path = ["phaseLimits", String(index)];
@@ -153,9 +150,7 @@ const IDENTITY_LENGTH_MAX = 128;
 function sharedFlaws({ sharedIdentities }: SiteChange): Refusal[] {
   const path = ["input", "sharedIdentities"];
   if ((sharedIdentities?.length ?? 0) > SHARED_IDENTITIES_MAX)
-    return [
-      { code: "INVALID_INPUT", message: `At most ${SHARED_IDENTITIES_MAX} values are stored; remove some.`, path },
-    ];
+    return [invalidInput(`At most ${SHARED_IDENTITIES_MAX} values are stored; remove some.`, path)];
   return (sharedIdentities ?? []).flatMap((text, index) =>
     textFlaws("value", text, IDENTITY_LENGTH_MAX).map((flaw) => ({ ...flaw, path: [...path, String(index)] })),
   );
@@ -208,11 +203,7 @@ async function ruleFlaws(
     );
   else if (priority != null && priority > 0)
     for (const message of await argumentFlaws(offers, rules, rule)) invalid("priority", message);
-  return flaws.map(({ field, message }) => ({
-    code: "INVALID_INPUT",
-    message,
-    path: ["input", "steps", String(index), field],
-  }));
+  return flaws.map(({ field, message }) => invalidInput(message, ["input", "steps", String(index), field]));
 }
 
 /** Refuses a policy that leaves a driver without a step that installs a system: its nodes could not be deployed. */
@@ -226,13 +217,8 @@ function installFlaws(registry: Registry, rules: readonly StepRule[]): Refusal[]
     const drivers = lost.filter((one) => one.label === label && (driver == null || one.driver === driver));
     if (drivers.length === 0) return [];
     const names = drivers.map((one) => one.driver).join(", ");
-    return [
-      {
-        code: "INVALID_INPUT",
-        message: `The step ${label} cannot be forbidden or disabled: without it nothing would install a system on nodes of driver ${names}. Leave such a step of the driver enabled.`,
-        path: ["input", "steps", String(index), "step"],
-      },
-    ];
+    const message = `The step ${label} cannot be forbidden or disabled: without it nothing would install a system on nodes of driver ${names}. Leave such a step of the driver enabled.`;
+    return [invalidInput(message, ["input", "steps", String(index), "step"])];
   });
 }
 

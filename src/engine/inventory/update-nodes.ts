@@ -2,6 +2,7 @@
  * One change of one node or many: name, drivers, settings, labels and flags. It starts no work and stops none. Each
  * node is decided before anything is written, in one transaction that locks the nodes in the order of their ids.
  */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { createYielding } from "../../runtime/yielding.ts";
@@ -106,7 +107,7 @@ function refused(refusals: readonly Refusal[]): UpdatedNodes {
 }
 
 function selectionFlaws({ nodes, revisions }: UpdateNodesRequest): Refusal[] {
-  const flaw = (message: string, path: readonly string[]): Refusal[] => [{ code: "INVALID_INPUT", message, path }];
+  const flaw = (message: string, path: readonly string[]) => [invalidInput(message, path)];
   if ((nodes === undefined) === (revisions === undefined))
     return flaw("Select the nodes by `nodes` or by `revisions`, not by both or neither.", ["input", "nodes"]);
   const path = ["input", "revisions"];
@@ -219,11 +220,8 @@ async function takenByOthers(tx: Transaction["tx"], node: NodeRow, { name, macs 
 }
 
 function notForMany(member: "name" | "macs", count: number): Refusal {
-  return {
-    code: "INVALID_INPUT",
-    message: `\`${member}\` belongs to one node, and the request selects ${nodesText(count)}. Select one, or leave it out.`,
-    path: ["input", member],
-  };
+  const message = `\`${member}\` belongs to one node, and the request selects ${nodesText(count)}. Select one, or leave it out.`;
+  return invalidInput(message, ["input", member]);
 }
 
 function otherCount(count: number, expected: number): Refusal {

@@ -7,6 +7,7 @@ import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
 import type { BiosAttribute, BootOverride, FirmwareComponent } from "../../drivers/driver.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import { biosOf, bootOverrideOf, consoleUrlOf, firmwareOf } from "../../drivers/machine-facts.ts";
+import { invalidInput } from "../../errors.ts";
 import type { ErrorCode, FailureKind, Refusal } from "../../errors.ts";
 import { createSequences, mapConcurrently } from "../../runtime/concurrency.ts";
 import { sentence } from "../../runtime/text.ts";
@@ -216,5 +217,5 @@ async function readWithin(
 }
 
 function refused(message: string, member: keyof ReadRequest): MachineAnswers {
-  return { answers: [], refusals: [{ code: "INVALID_INPUT", message, path: ["input", member] }] };
+  return { answers: [], refusals: [invalidInput(message, ["input", member])] };
 }

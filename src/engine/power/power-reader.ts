@@ -4,6 +4,7 @@
  */
 import { Deadline, leftUntil } from "../../drivers/deadline.ts";
 import type { PowerState } from "../../drivers/driver.ts";
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { mapConcurrently } from "../../runtime/concurrency.ts";
 import { sentence } from "../../runtime/text.ts";
@@ -67,7 +68,7 @@ export class PowerReader {
     const count = found.nodes.length;
     if (count > NODES_MAX) {
       const message = `The request selects ${count} nodes, and at most ${NODES_MAX} can be read at once. Select fewer, or read \`Node.powerState\`, which is updated regularly.`;
-      return { answers: [], refusals: [{ code: "INVALID_INPUT", message, path: ["input", "nodes"] }] };
+      return { answers: [], refusals: [invalidInput(message, ["input", "nodes"])] };
     }
     const nodeIds = found.nodes.map(({ nodeId }) => nodeId);
     await database.transaction((tx) => notePowerReads(tx, nodeIds));
