@@ -9,6 +9,7 @@ import { randomUUID } from "node:crypto";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import { lockNodes, nodesByIds } from "../../store/nodes/nodes.ts";
 import { readSite } from "../../store/site.ts";
+import { nodeIdsOf } from "../ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedRequest, refuseRequest } from "../input/answers.ts";
 import type { SubmitAnswer } from "../input/answers.ts";
@@ -115,7 +116,7 @@ async function admit(transaction: Transaction, context: EngineContext, admission
   const read = terms.dryRun ? nodesByIds : lockNodes;
   const rows = await read(
     tx,
-    selected.flatMap(({ selection }) => selection.nodes.map(({ nodeId }) => nodeId)),
+    selected.flatMap(({ selection }) => nodeIdsOf(selection.nodes)),
   );
   const nodes = new Map(rows.map((node) => [node.id, node]));
   // The request that held the locks may have been this one, sent twice. Without a second look it would be refused as

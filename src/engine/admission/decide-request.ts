@@ -2,6 +2,7 @@
 import type { Refusal } from "../../errors.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Plan, SitePolicy } from "../../store/records.ts";
+import { idsOf } from "../ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
@@ -74,7 +75,7 @@ export async function decidePart(
   const { image } = installed;
   const { kind, rollout } = submission;
   const part = { kind, waves: rollout.waves, maxParallel: rollout.maxParallel };
-  const imageChecks = await ImageChecks.of(tx, registry, { image, nodeIds: own.map(({ id }) => id) });
+  const imageChecks = await ImageChecks.of(tx, registry, { image, nodeIds: idsOf(own) });
   for (const { ref, nodeId } of selection.nodes) {
     const node = nodes.get(nodeId);
     const decision = decisions.get(nodeId);

@@ -25,6 +25,7 @@ import { lockFreeNodes } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { actorKey, keysInUse } from "../../store/operations/operations.ts";
 import { readSite } from "../../store/site.ts";
+import { idsOf } from "../ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedRequest } from "../input/answers.ts";
 import type { SubmitAnswer } from "../input/answers.ts";
@@ -146,13 +147,7 @@ async function acceptedOf(
   const prepared = await preparedParts(transaction, admissions);
   const nodes = await lockFreeNodes(tx, refsOfAll([...prepared.keys()]));
   const byRef = new Map(nodes.flatMap((node) => [[node.id, node] as const, [node.name, node] as const]));
-  const [busy, { policy }] = await Promise.all([
-    busyByNode(
-      tx,
-      nodes.map(({ id }) => id),
-    ),
-    readSite(tx),
-  ]);
+  const [busy, { policy }] = await Promise.all([busyByNode(tx, idsOf(nodes)), readSite(tx)]);
   const taken = new Set<string>();
   const accepted = new Map<NamedAdmission, Accepted>();
   const yieldWhenDue = createYielding();

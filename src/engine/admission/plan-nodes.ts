@@ -15,6 +15,7 @@ import type { Plan, PlannedStep, SitePolicy } from "../../store/records.ts";
 import { busyNodes, newestWork } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { cleansAutomatically } from "../../store/site.ts";
+import { idsOf } from "../ids.ts";
 import type { Provisioning } from "../input/agent-media.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
 import { agentFlaw } from "../plans/agent-check.ts";
@@ -63,7 +64,7 @@ export async function planNodes(
   basis: PlanBasis,
 ): Promise<Map<string, NodeDecision>> {
   const busy = basis.busy ?? (await busyByNode(reader, [...nodes.keys()]));
-  const uncleaned = [...nodes.values()].filter(({ state }) => state === "CLEAN_FAILED").map(({ id }) => id);
+  const uncleaned = idsOf([...nodes.values()].filter(({ state }) => state === "CLEAN_FAILED"));
   const failed = new Map((await newestWork(reader, uncleaned, null)).map(({ nodeId, target }) => [nodeId, target]));
   const plans = new SharedPlans(basis);
   const decisions = new Map<string, NodeDecision>();

@@ -16,6 +16,7 @@ import { plansByHashes } from "../../store/runs/plans.ts";
 import type { JsonObject } from "../../store/records.ts";
 import { cleanedUpNodes, newestWork } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
+import { idsOf, nodeIdsOf } from "../ids.ts";
 import type { EngineContext } from "../context.ts";
 import { refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { Acceptance, NodeAnswer, SubmitAnswer } from "../input/answers.ts";
@@ -124,7 +125,7 @@ async function prepareRestart(
   );
   const submissions = [...byRequest.values()].flatMap((alike): Submission[] => {
     const [newest] = alike;
-    const ids = new Set(alike.map(({ id }) => id));
+    const ids = new Set(idsOf(alike));
     const nodes = taken.filter(({ run }) => ids.has(run.operationId));
     return newest
       ? [
@@ -246,7 +247,7 @@ interface TakenNode {
  * nodes.
  */
 async function unfinishedWork(reader: Reader, { nodes: asked, operationId }: SelectedWork) {
-  const nodeIds = asked.map(({ nodeId }) => nodeId);
+  const nodeIds = nodeIdsOf(asked);
   const newest = new Map((await newestWork(reader, nodeIds, operationId)).map((run) => [run.nodeId, run]));
   const undone = new Set(
     (await cleanedUpNodes(reader, [...new Set([...newest.values()].map((run) => run.operationId))])).map(

@@ -12,6 +12,7 @@ import {
   operationsWithImages,
 } from "../../store/images.ts";
 import type { ImageRef, ImageRow } from "../../store/images.ts";
+import { idsOf } from "../ids.ts";
 import type { EngineContext } from "../context.ts";
 import { answerEdit, requireNone } from "../input/edits.ts";
 import { listed, nodesText } from "../input/name-rules.ts";
@@ -41,14 +42,11 @@ export async function deleteImages(
     const deleted = await context.transact(async (transaction) => {
       const rows = await lockNamed(transaction, images);
       requireNone(await usesOf(transaction, rows, force));
-      await removeImages(
-        transaction.tx,
-        rows.map(({ id }) => id),
-      );
+      await removeImages(transaction.tx, idsOf(rows));
       return rows;
     });
     await deleteFiles(context, deleted);
-    return { imageIds: deleted.map(({ id }) => id), refusals: [] };
+    return { imageIds: idsOf(deleted), refusals: [] };
   };
   return answerEdit<ImagesEdited>(remove, refuseImages);
 }
@@ -62,7 +60,7 @@ async function lockNamed({ tx }: Transaction, refs: readonly ImageRef[]): Promis
   );
   const idOf = (ref: ImageRef) => ("id" in ref ? ref.id : (named.find(({ name }) => name === ref.name)?.id ?? ""));
   const rows = await lockImages(tx, [...new Set(refs.map(idOf).filter(isUuid))], "DELETE");
-  const known = new Set(rows.map(({ id }) => id));
+  const known = new Set(idsOf(rows));
   const unknown = refs.filter((ref) => !known.has(idOf(ref)));
   if (unknown.length > 0) throw new RefusalError([unknownImages(unknown, PATH)]);
   return rows;
@@ -70,7 +68,7 @@ async function lockNamed({ tx }: Transaction, refs: readonly ImageRef[]): Promis
 
 /** A refusal for each image that is in use. Its row is locked, so no request for new work can name it meanwhile. */
 async function usesOf({ tx }: Transaction, rows: readonly ImageRow[], force: boolean): Promise<Refusal[]> {
-  const ids = rows.map(({ id }) => id);
+  const ids = idsOf(rows);
   const operations = Map.groupBy(await operationsWithImages(tx, ids), ({ imageId }) => imageId);
   // Read after the operations: a run that ends in between has left its image on its node.
   const nodes = force ? new Map<string, never>() : await nodesWithImages(tx, ids, NODES_NAMED);

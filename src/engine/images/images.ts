@@ -20,6 +20,7 @@ import {
 } from "../../store/images.ts";
 import type { ImageRef, ImageRow } from "../../store/images.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
+import { idsOf } from "../ids.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { answerEdit, inOrderOfList, requireNone, requireRevision } from "../input/edits.ts";
@@ -85,7 +86,7 @@ export async function registerImages(
       await insertImages(transaction.tx, rows);
       for (const [index, { userData }] of given.entries())
         if (userData !== undefined) await putImageUserData(transaction.tx, rows[index]?.id ?? "", userData);
-      return { imageIds: rows.map(({ id }) => id), refusals: [] };
+      return { imageIds: idsOf(rows), refusals: [] };
     });
   } catch (error) {
     // Another request took one of the names between the check and the insert.

@@ -9,6 +9,7 @@ import { countPickableNodes, lockPickableNodes, pickableNodes } from "../../stor
 import type { NodeFilter } from "../../store/nodes/node-filter.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { busyNodes } from "../../store/runs/runs.ts";
+import { idsOf, nodeIdsOf } from "../ids.ts";
 import { nodesText } from "./name-rules.ts";
 
 export interface NodePick {
@@ -52,11 +53,11 @@ async function lockPick(tx: Tx, { count, filter }: NodePick): Promise<readonly N
   const picked: NodeKey[] = [];
   const taken = new Set<string>();
   for (let tries = 1; ;) {
-    const except = [...picked.map(({ id }) => id), ...taken];
+    const except = [...idsOf(picked), ...taken];
     const found = await lockPickableNodes(tx, filter, { limit: count - picked.length, except });
     // Runs that were stored after the statement had begun.
-    const ids = found.map(({ id }) => id);
-    const busy = new Set((await busyNodes(tx, ids)).map(({ nodeId }) => nodeId));
+    const ids = idsOf(found);
+    const busy = new Set(nodeIdsOf(await busyNodes(tx, ids)));
     for (const node of found) {
       if (busy.has(node.id)) taken.add(node.id);
       else picked.push(node);

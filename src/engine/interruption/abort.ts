@@ -10,6 +10,7 @@ import type { Reader } from "../../store/postgres/database.ts";
 import { lockUnfinishedRuns } from "../../store/runs/run-locks.ts";
 import { updateRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
+import { idsOf } from "../ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";
 import { abortFlaws } from "../input/interrupt-request.ts";
@@ -100,11 +101,7 @@ async function recordAborts(
   const asked = runs.filter((run) => replacesInterrupt(run, mode));
   // A repeated abort is the same abort, but for the power: it was accepted, so it is obeyed.
   if (request.powerOff === true)
-    await updateRuns(
-      transaction.tx,
-      runs.filter((run) => !replacesInterrupt(run, mode)).map(({ id }) => id),
-      { powerOff: true },
-    );
+    await updateRuns(transaction.tx, idsOf(runs.filter((run) => !replacesInterrupt(run, mode))), { powerOff: true });
   await interruptLockedRuns(transaction, context, asked, {
     interrupt: {
       interrupt: "ABORT",

@@ -9,6 +9,7 @@ import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { keepReadOnly } from "../../store/postgres/transactions.ts";
 import { unfinishedRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
+import { nodeIdsOf } from "../ids.ts";
 import type { EngineContext } from "../context.ts";
 import { commonOperation, refuseRequest, summaryOf } from "../input/answers.ts";
 import type { InterruptForecast, NodeAnswer, SubmitAnswer } from "../input/answers.ts";
@@ -80,7 +81,7 @@ export async function interruptSelected<Answer extends NodeAnswer>(
   interruption: Interruption<Answer>,
 ): Promise<InterruptionAnswer<Answer>> {
   const { tx } = transaction;
-  const nodeIds = nodes.map(({ nodeId }) => nodeId);
+  const nodeIds = nodeIdsOf(nodes);
   const read = interruption.read ?? unfinishedRuns;
   const runs = request.dryRun ? await read(tx, nodeIds) : await interruption.lock(tx, nodeIds);
   const runOf = new Map(

@@ -19,6 +19,7 @@ import { changeClaimedRuns, finishRuns, interruptRuns } from "../../store/runs/r
 import type { RunRow } from "../../store/runs/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { faultChange } from "../../store/nodes/node-faults.ts";
+import { idsOf, nodeIdsOf } from "../ids.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { UNKNOWN_CONDITION, abortedFailure } from "../scheduling/abort-outcome.ts";
 import { settleMany } from "../scheduling/finish-run.ts";
@@ -53,21 +54,9 @@ export async function interruptLockedRuns(
 ): Promise<void> {
   const queued = runs.filter(({ state }) => state === "QUEUED");
   const forced = runs.filter((run) => interrupt.interruptMode === "FORCE" && !queued.includes(run));
-  await interruptRuns(
-    transaction.tx,
-    runs.map(({ id }) => id),
-    interrupt,
-  );
-  await finishRuns(
-    transaction.tx,
-    queued.map(({ id }) => id),
-    end,
-  );
-  await wakeRuns(
-    transaction.tx,
-    wake.filter((run) => !forced.includes(run)).map(({ id }) => id),
-    PRIORITY.ending,
-  );
+  await interruptRuns(transaction.tx, idsOf(runs), interrupt);
+  await finishRuns(transaction.tx, idsOf(queued), end);
+  await wakeRuns(transaction.tx, idsOf(wake.filter((run) => !forced.includes(run))), PRIORITY.ending);
   await forceEnds(transaction, forced, interrupt);
   for (const operationId of [...new Set([...queued, ...forced].map((run) => run.operationId))].toSorted())
     await settleMany(transaction, context, operationId);
@@ -121,7 +110,7 @@ async function forceEnds(
 ): Promise<void> {
   if (runs.length === 0) return;
   const { tx } = transaction;
-  const runIds = runs.map(({ id }) => id);
+  const runIds = idsOf(runs);
   const plans = await plansByHashes(tx, [...new Set(runs.map(({ planHash }) => planHash))]);
   const attempts = await attemptsUnderWay(tx, runIds);
   const nodes = await lockNodesOf(transaction, runs);
@@ -192,10 +181,7 @@ function forcedHops(
 }
 
 async function lockNodesOf(transaction: Transaction, runs: readonly RunRow[]): Promise<ReadonlyMap<string, NodeRow>> {
-  const nodes = await lockNodes(
-    transaction.tx,
-    runs.map(({ nodeId }) => nodeId),
-  );
+  const nodes = await lockNodes(transaction.tx, nodeIdsOf(runs));
   return new Map(nodes.map((node) => [node.id, node]));
 }
 
@@ -215,7 +201,7 @@ async function moveNodesOf(transaction: Transaction, { runs, nodes, event, cause
     const [first] = group;
     const state = first && nodes.get(first.nodeId)?.state;
     if (!first || !state) continue;
-    const nodeIds = group.map(({ nodeId }) => nodeId);
+    const nodeIds = nodeIdsOf(group);
     await move(
       transaction,
       nodeIds,

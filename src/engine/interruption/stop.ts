@@ -32,6 +32,7 @@ import { selectKnownNodes } from "../input/node-selector.ts";
 import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
 import { operationEnded, unknownOperation } from "../input/work-selector.ts";
 import { isUuid } from "../../runtime/uuid.ts";
+import { idsOf, nodeIdsOf } from "../ids.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { finishWhenDone } from "../scheduling/finish-run.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
@@ -205,11 +206,7 @@ function nodesStop(
       const stopped = accepted.flatMap(({ run }) => (run.finishedAt === null ? [run] : []));
       const notAborted = stopped.filter(({ interrupt }) => interrupt !== "ABORT");
       await interruptWholeOperations(transaction, caller, notAborted, { kind: "STOP", reason, seconds });
-      await limitStop(
-        transaction.tx,
-        notAborted.map(({ id }) => id),
-        seconds,
-      );
+      await limitStop(transaction.tx, idsOf(notAborted), seconds);
       const asked = stopped.filter(({ interrupt }) => interrupt === null);
       await interruptLockedRuns(transaction, context, asked, {
         interrupt: recorded,
@@ -236,7 +233,7 @@ async function withNewest(
   nodeIds: readonly string[],
   unfinished: readonly RunRow[],
 ): Promise<RunRow[]> {
-  const busy = new Set(unfinished.map(({ nodeId }) => nodeId));
+  const busy = new Set(nodeIdsOf(unfinished));
   const newest = await newestWork(
     reader,
     nodeIds.filter((nodeId) => !busy.has(nodeId)),
@@ -295,11 +292,7 @@ export async function stopTimeout(context: EngineContext, operationId: string): 
       await noteFirstFailure(transaction.tx, operationId, failure);
     }
     const parked = late.filter(({ state }) => state === "WAITING" || state === "HOLDING");
-    await wakeRuns(
-      transaction.tx,
-      parked.map(({ id }) => id),
-      PRIORITY.ending,
-    );
+    await wakeRuns(transaction.tx, idsOf(parked), PRIORITY.ending);
   });
   context.checkInterrupts();
 }

@@ -10,6 +10,7 @@ import { lockBegunRuns } from "../../store/runs/run-locks.ts";
 import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { updateRun } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
+import { idsOf, nodeIdsOf } from "../ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";
 import type { SubmitAnswer } from "../input/answers.ts";
@@ -40,11 +41,7 @@ export async function unhold(context: EngineContext, caller: Caller, request: In
     async carryOut(transaction, accepted) {
       const runs = accepted.map(({ run }) => run);
       await liftHolds(transaction, runs, { liftedBy: caller.actor, reason: request.reason ?? null });
-      await wakeRuns(
-        transaction.tx,
-        runs.map(({ id }) => id),
-        PRIORITY.woken,
-      );
+      await wakeRuns(transaction.tx, idsOf(runs), PRIORITY.woken);
     },
   });
 }
@@ -55,14 +52,8 @@ interface Lifting {
 }
 
 async function liftHolds(transaction: Transaction, runs: readonly RunRow[], lifting: Lifting): Promise<void> {
-  const attempts = await attemptsUnderWay(
-    transaction.tx,
-    runs.map(({ id }) => id),
-  );
-  const nodes = await lockNodes(
-    transaction.tx,
-    runs.map(({ nodeId }) => nodeId),
-  );
+  const attempts = await attemptsUnderWay(transaction.tx, idsOf(runs));
+  const nodes = await lockNodes(transaction.tx, nodeIdsOf(runs));
   const nodeOf = new Map(nodes.map((node) => [node.id, node]));
   for (const run of runs) {
     const attempt = attempts.get(run.id);

@@ -22,6 +22,7 @@ import type { PlannedStep } from "../../store/records.ts";
 import { countFailed } from "../../store/operations/operation-runs.ts";
 import { lockBegunRuns } from "../../store/runs/run-locks.ts";
 import { updateRuns } from "../../store/runs/runs.ts";
+import { idsOf } from "../ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
@@ -76,19 +77,15 @@ async function withdraw(
   accepted: readonly Accepted<Withdrawal>[],
 ): Promise<void> {
   const runs = accepted.map(({ run }) => run);
-  await updateRuns(
-    transaction.tx,
-    runs.map(({ id }) => id),
-    {
-      interrupt: null,
-      interruptBy: null,
-      interruptReason: null,
-      interruptAt: null,
-      interruptMode: null,
-      powerOff: null,
-      stopUntil: null,
-    },
-  );
+  await updateRuns(transaction.tx, idsOf(runs), {
+    interrupt: null,
+    interruptBy: null,
+    interruptReason: null,
+    interruptAt: null,
+    interruptMode: null,
+    powerOff: null,
+    stopUntil: null,
+  });
   const steps = new Map(accepted.map(({ run, answer }) => [run.id, answer.step]));
   await logPendingAbort(transaction, "abort_withdrawn", runs, {
     by: caller.actor,

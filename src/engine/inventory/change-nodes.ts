@@ -2,6 +2,7 @@
 import type { Refusal } from "../../errors.ts";
 import { lockNodes } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
+import { nodeIdsOf } from "../ids.ts";
 import type { EngineContext } from "../context.ts";
 import { refusedNode, summaryOf } from "../input/answers.ts";
 import type { NodeAnswer } from "../input/answers.ts";
@@ -34,7 +35,7 @@ export async function changeNodes(
   return context.transact(async (transaction) => {
     const found = await selectNodes(transaction.tx, selector, { lockIn: transaction.tx });
     if ("refusals" in found) return refuseEdit(found.refusals);
-    const nodeIds = found.nodes.map(({ nodeId }) => nodeId);
+    const nodeIds = nodeIdsOf(found.nodes);
     await lockFirst?.(transaction, nodeIds);
     const refused = await change(transaction, await lockNodes(transaction.tx, nodeIds));
     if (!refused) return { nodeIds, refusals: [], results: [] };

@@ -10,6 +10,7 @@ import {
 } from "../../store/nodes/clusters.ts";
 import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import { lockNodes, nodeKeys, changeNodeRows } from "../../store/nodes/nodes.ts";
+import { idsOf, nodeIdsOf } from "../ids.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { answerEdit, requireNone, requireRevision } from "../input/edits.ts";
@@ -85,15 +86,8 @@ export async function deleteCluster(
   return editCluster(context, {}, async (transaction) => {
     const cluster = await lockKnown(transaction, ref, ifRevision);
     const members = await nodeKeys(transaction.tx, { clusterId: cluster.id });
-    await lockNodes(
-      transaction.tx,
-      members.map(({ id }) => id),
-    );
-    await changeNodeRows(
-      transaction.tx,
-      members.map(({ id }) => id),
-      { clusterId: null },
-    );
+    await lockNodes(transaction.tx, idsOf(members));
+    await changeNodeRows(transaction.tx, idsOf(members), { clusterId: null });
     await removeCluster(transaction.tx, cluster.id);
     return null;
   });
@@ -134,10 +128,7 @@ async function addNodes(
 ): Promise<void> {
   const found = await selectNodes(transaction.tx, selector, { path, lockIn: transaction.tx });
   if ("refusals" in found) throw new RefusalError(found.refusals);
-  const nodes = await lockNodes(
-    transaction.tx,
-    found.nodes.map(({ nodeId }) => nodeId),
-  );
+  const nodes = await lockNodes(transaction.tx, nodeIdsOf(found.nodes));
   const elsewhere = nodes.filter((node) => node.clusterId !== null && node.clusterId !== clusterId);
   if (elsewhere.length > 0) {
     const names = elsewhere.map(({ name }) => name).toSorted();
@@ -152,20 +143,13 @@ async function addNodes(
       },
     ]);
   }
-  await changeNodeRows(
-    transaction.tx,
-    nodes.filter((node) => node.clusterId === null).map(({ id }) => id),
-    { clusterId },
-  );
+  await changeNodeRows(transaction.tx, idsOf(nodes.filter((node) => node.clusterId === null)), { clusterId });
 }
 
 async function removeNodes(transaction: Transaction, cluster: ClusterRow, selector: NodeSelector): Promise<void> {
   const found = await selectNodes(transaction.tx, selector, { path: ["input", "remove"], lockIn: transaction.tx });
   if ("refusals" in found) throw new RefusalError(found.refusals);
-  const nodes = await lockNodes(
-    transaction.tx,
-    found.nodes.map(({ nodeId }) => nodeId),
-  );
+  const nodes = await lockNodes(transaction.tx, nodeIdsOf(found.nodes));
   const others = nodes
     .filter((node) => node.clusterId !== cluster.id)
     .map(({ name }) => name)
@@ -174,9 +158,5 @@ async function removeNodes(transaction: Transaction, cluster: ClusterRow, select
     const message = `${listed(others)} ${others.length === 1 ? "is" : "are"} not in cluster ${cluster.name}.`;
     throw new RefusalError([missingNodes(others, message, ["input", "remove"])]);
   }
-  await changeNodeRows(
-    transaction.tx,
-    nodes.map(({ id }) => id),
-    { clusterId: null },
-  );
+  await changeNodeRows(transaction.tx, idsOf(nodes), { clusterId: null });
 }

@@ -7,6 +7,7 @@ import { lockAllIdentities } from "../../store/nodes/node-identities.ts";
 import { deleteNode } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { busyNodes } from "../../store/runs/runs.ts";
+import { idsOf } from "../ids.ts";
 import type { EngineContext } from "../context.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import type { Caller, Transaction } from "../transaction.ts";
@@ -17,7 +18,7 @@ import type { Edited } from "./change-nodes.ts";
 
 export async function deleteNodes(context: EngineContext, caller: Caller, selector: NodeSelector): Promise<Edited> {
   const change = async (transaction: Transaction, nodes: readonly NodeRow[]) => {
-    const ids = nodes.map(({ id }) => id);
+    const ids = idsOf(nodes);
     const busy = new Map((await busyNodes(transaction.tx, ids)).map((run) => [run.nodeId, run]));
     const clusterIds = new Set(nodes.flatMap(({ clusterId }) => clusterId ?? []));
     const refused = new Map(

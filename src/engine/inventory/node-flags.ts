@@ -10,6 +10,7 @@ import type { EngineContext } from "../context.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { REASON_LENGTH_MAX } from "../input/size-limits.ts";
 import { hasControls } from "../../runtime/text.ts";
+import { idsOf } from "../ids.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { changeNodes, refuseEdit } from "./change-nodes.ts";
 import type { Edited } from "./change-nodes.ts";
@@ -23,11 +24,7 @@ export async function setMaintenance(
   const flaw = reasonFlaw("A maintenance", reason);
   if (flaw) return refuseEdit([flaw]);
   return changeNodes(context, selector, (transaction, nodes) =>
-    beginMaintenance(
-      transaction.tx,
-      nodes.map(({ id }) => id),
-      { reason, by: caller.actor },
-    ),
+    beginMaintenance(transaction.tx, idsOf(nodes), { reason, by: caller.actor }),
   );
 }
 
@@ -38,7 +35,7 @@ export async function clearMaintenance(
   selector: NodeSelector,
 ): Promise<Edited> {
   const clear = async (transaction: Transaction, nodes: readonly NodeRow[]) => {
-    const ids = nodes.map(({ id }) => id);
+    const ids = idsOf(nodes);
     await extendParkedSteps(transaction.tx, ids);
     await changeNodeRows(transaction.tx, ids, { maintenanceReason: null, maintenanceSince: null, maintenanceBy: null });
     // A run that is about to pause reads the flag under the node's lock: it sees the flag cleared, or is found here.
@@ -59,22 +56,14 @@ export async function setRetired(
   const flaw = reasonFlaw("A retirement", reason);
   if (flaw) return refuseEdit([flaw]);
   return changeNodes(context, selector, (transaction, nodes) =>
-    changeNodeRows(
-      transaction.tx,
-      nodes.map(({ id }) => id),
-      { retiredReason: reason },
-    ),
+    changeNodeRows(transaction.tx, idsOf(nodes), { retiredReason: reason }),
   );
 }
 
 /** Puts retired nodes back in service. */
 export async function clearRetired(context: EngineContext, _caller: Caller, selector: NodeSelector): Promise<Edited> {
   return changeNodes(context, selector, (transaction, nodes) =>
-    changeNodeRows(
-      transaction.tx,
-      nodes.map(({ id }) => id),
-      { retiredReason: null },
-    ),
+    changeNodeRows(transaction.tx, idsOf(nodes), { retiredReason: null }),
   );
 }
 

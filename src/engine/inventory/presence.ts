@@ -9,6 +9,7 @@ import { lockNodes, nodesByNames, changeNodeRows } from "../../store/nodes/nodes
 import type { EngineContext } from "../context.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { lockValues } from "../../store/nodes/node-identities.ts";
+import { idsOf } from "../ids.ts";
 import { controllerRefusals } from "./controller-conflicts.ts";
 import type { GivenController } from "./controller-conflicts.ts";
 import { prepareSettings } from "./node-settings.ts";
@@ -137,11 +138,8 @@ async function refusedForControllers({ tx }: Transaction, entering: ReadonlyMap<
 async function updatePresence({ tx }: Transaction, event: PresenceEvent, reported: readonly ReportedNode[]) {
   const known = await nodesByNames(tx, [...new Set(reported.map(({ name }) => name))]);
   const differing = known.filter(({ presence }) => presence !== event);
-  const locked = await lockNodes(
-    tx,
-    differing.map(({ id }) => id),
-  );
-  const changed = locked.filter(({ presence }) => presence !== event).map(({ id }) => id);
+  const locked = await lockNodes(tx, idsOf(differing));
+  const changed = idsOf(locked.filter(({ presence }) => presence !== event));
   await changeNodeRows(tx, changed, { presence: event });
   // A node that was deleted between the read and the lock is not registered any more.
   const present = [...known.filter(({ presence }) => presence === event), ...locked];

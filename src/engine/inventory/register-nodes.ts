@@ -19,6 +19,7 @@ import { sortedMacs } from "../input/mac-addresses.ts";
 import { repeatedNames } from "../input/name-rules.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { isStorable } from "../../runtime/json-values.ts";
+import { idsOf } from "../ids.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { clusterLockRefusals } from "./cluster-lock.ts";
 import { controllerRefusals, findConflicts } from "./controller-conflicts.ts";
@@ -167,7 +168,7 @@ export async function enrollNodes(
       reason,
     });
   }
-  return rows.map(({ id }) => id);
+  return idsOf(rows);
 }
 
 function macsTaken({ tx }: Transaction, given: readonly NewNode[]): Promise<Refusal[]> {

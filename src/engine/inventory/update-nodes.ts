@@ -13,6 +13,7 @@ import { lockNodes, nodesByIds, nodesByNames, secretsOfNodes } from "../../store
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import { busyNodes } from "../../store/runs/runs.ts";
+import { nodeIdsOf } from "../ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode, summaryOf } from "../input/answers.ts";
 import type { Acceptance, NodeAnswer } from "../input/answers.ts";
@@ -112,7 +113,7 @@ function selectionFlaws({ nodes, revisions }: UpdateNodesRequest): Refusal[] {
     return flaw("Select the nodes by `nodes` or by `revisions`, not by both or neither.", ["input", "nodes"]);
   const path = ["input", "revisions"];
   if (revisions?.length === 0) return flaw("The list of nodes is empty; name at least one node.", path);
-  if (new Set(revisions?.map(({ nodeId }) => nodeId)).size < (revisions?.length ?? 0))
+  if (new Set(nodeIdsOf(revisions ?? [])).size < (revisions?.length ?? 0))
     return flaw("A node is named more than once. Name each with one revision.", path);
   return [];
 }
@@ -129,7 +130,7 @@ async function edit({ tx }: Transaction, context: EngineContext, request: Update
   if (request.expectedCount !== undefined && request.expectedCount !== count)
     return refused([otherCount(count, request.expectedCount)]);
   if (isUnique && count > 1) return refused([notForMany(name === undefined ? "macs" : "name", count)]);
-  const ids = selection.nodes.map(({ nodeId }) => nodeId).filter(isUuid);
+  const ids = nodeIdsOf(selection.nodes).filter(isUuid);
   // A dry run must not block other requests by locking the nodes.
   const rows = await (dryRun ? nodesByIds : lockNodes)(tx, ids);
   const nodes = new Map(rows.map((node) => [node.id, node]));

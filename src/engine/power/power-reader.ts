@@ -10,6 +10,7 @@ import { mapConcurrently } from "../../runtime/concurrency.ts";
 import { sentence } from "../../runtime/text.ts";
 import { notePowerReads } from "../../store/nodes/power.ts";
 import type { DriverTry } from "../../store/records.ts";
+import { nodeIdsOf } from "../ids.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { BackgroundPowerReader } from "./background-power-reader.ts";
@@ -70,7 +71,7 @@ export class PowerReader {
       const message = `The request selects ${count} nodes, and at most ${NODES_MAX} can be read at once. Select fewer, or read \`Node.powerState\`, which is updated regularly.`;
       return { answers: [], refusals: [invalidInput(message, ["input", "nodes"])] };
     }
-    const nodeIds = found.nodes.map(({ nodeId }) => nodeId);
+    const nodeIds = nodeIdsOf(found.nodes);
     await database.transaction((tx) => notePowerReads(tx, nodeIds));
     const all = new Deadline(REQUEST_MS);
     const answers = await mapConcurrently(CALLS_MAX, found.nodes, ({ ref, nodeId }) => this.#readNow(ref, nodeId, all));

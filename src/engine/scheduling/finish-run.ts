@@ -35,6 +35,7 @@ import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { UNTOUCHED, busyNodes, finishRuns, newestWork, runsOfOperation } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { cleansAutomatically, readSite } from "../../store/site.ts";
+import { idsOf, nodeIdsOf } from "../ids.ts";
 import type { EngineContext } from "../context.ts";
 import { ENGINE, startQueued } from "./start-runs.ts";
 import { waitOf } from "./capacity-limits.ts";
@@ -81,7 +82,7 @@ export async function applyRunEnds(
   const operations = await lockOperations(transaction.tx, [...byOperation.keys()]);
   const settled = [...operations.values()].filter((operation) => endsWith(operation, byOperation.get(operation.id)));
   await finishSettled(transaction, parts, settled);
-  const finished = new Set(settled.map(({ id }) => id));
+  const finished = new Set(idsOf(settled));
   for (const operationId of [...byOperation.keys()].filter((id) => !finished.has(id)).toSorted())
     await settleOperation(transaction, parts, operations.get(operationId), byOperation.get(operationId) ?? []);
 }
@@ -110,10 +111,7 @@ async function finishSettled(
   { observer }: FinishParts,
   operations: readonly OperationRow[],
 ): Promise<void> {
-  await finishSucceeded(
-    transaction.tx,
-    operations.map(({ id }) => id),
-  );
+  await finishSucceeded(transaction.tx, idsOf(operations));
   for (const { id, userDataBytes } of operations)
     if (userDataBytes !== null) await deleteOperationUserData(transaction.tx, id);
   transaction.afterCommit(() => {
@@ -189,21 +187,13 @@ async function startNext(
 /** Wakes the parked runs of an operation that its stop ends. */
 export async function wakeParked({ tx }: Transaction, operationId: string): Promise<void> {
   const stopped = await endedByStop(tx, await lockParkedRuns(tx, operationId));
-  await wakeRuns(
-    tx,
-    stopped.map(({ id }) => id),
-    PRIORITY.ending,
-  );
+  await wakeRuns(tx, idsOf(stopped), PRIORITY.ending);
 }
 
 /** Ends queued runs, whose nodes were never touched. */
 async function stopQueued(transaction: Transaction, operationId: string): Promise<void> {
   const queued = await lockQueuedRuns(transaction.tx, operationId);
-  await finishRuns(
-    transaction.tx,
-    queued.map(({ id }) => id),
-    "STOPPED",
-  );
+  await finishRuns(transaction.tx, idsOf(queued), "STOPPED");
 }
 
 /** Gives the operation its final state if all of its runs have ended; first cleans up if the failure policy says so. */
@@ -281,8 +271,8 @@ async function nodesToCleanUp(
 ): Promise<readonly NodeRow[]> {
   const runOf = new Map(failed.flatMap((run) => (run.leg === UNTOUCHED ? [] : [[run.nodeId, run]])));
   const nodes = await lockNodes(transaction.tx, [...runOf.keys()]);
-  const ids = nodes.map(({ id }) => id);
-  const busy = new Set((await busyNodes(transaction.tx, ids)).map(({ nodeId }) => nodeId));
+  const ids = idsOf(nodes);
+  const busy = new Set(nodeIdsOf(await busyNodes(transaction.tx, ids)));
   const newest = new Map((await newestWork(transaction.tx, ids, null)).map((run) => [run.nodeId, run.operationId]));
   return nodes.filter(
     ({ id, isProtected, faultKind, identityConflict }) =>

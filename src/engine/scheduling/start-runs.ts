@@ -11,6 +11,7 @@ import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { changeClaimedRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { readSite } from "../../store/site.ts";
+import { idsOf } from "../ids.ts";
 import type { EngineContext } from "../context.ts";
 import type { Transaction } from "../transaction.ts";
 import { waitOf } from "./capacity-limits.ts";
@@ -48,10 +49,6 @@ async function startPage(transaction: Transaction, parts: StartParts, queued: re
   });
   await changeClaimedRuns(transaction.tx, changes);
   const started = changes.filter(({ change }) => change.waitReason === "CONCURRENCY");
-  await wakeRuns(
-    transaction.tx,
-    started.map(({ id }) => id),
-    PRIORITY.new,
-  );
+  await wakeRuns(transaction.tx, idsOf(started), PRIORITY.new);
   if (started.length < queued.length) transaction.afterCommit(parts.nudge);
 }
