@@ -14,12 +14,7 @@ import { restartWork } from "./admission/restart.ts";
 import { createAgents } from "./agents/create-agents.ts";
 import type { EngineContext } from "./context.ts";
 import { discoverNodes } from "./discovery/discover.ts";
-import {
-  abortDiscovery,
-  selectedDiscovery,
-  stopDiscovery,
-  stopDiscoveryTimeout,
-} from "./discovery/interrupt-discovery.ts";
+import { interruptDiscovery, selectedDiscovery, stopDiscoveryTimeout } from "./discovery/interrupt-discovery.ts";
 import { NodeProbes } from "./discovery/node-probes.ts";
 import type { ProbeRequest } from "./discovery/node-probes.ts";
 import { Prober } from "./discovery/prober.ts";
@@ -229,13 +224,13 @@ function requestsOf(context: EngineContext, { reader }: Database) {
       const operationId = await selectedDiscovery(reader, request.work);
       return operationId === null
         ? abortWork(context, caller, request)
-        : abortDiscovery(context, caller, { operationId, request });
+        : interruptDiscovery(context, caller, operationId, { kind: "ABORT", request });
     },
     async stop(caller: Caller, request: StopRequest) {
       const operationId = await selectedDiscovery(reader, request.work);
       return operationId === null
         ? stopWork(context, caller, request)
-        : stopDiscovery(context, caller, { operationId, request });
+        : interruptDiscovery(context, caller, operationId, { kind: "STOP", request });
     },
     restart: handle(restartWork),
     withdrawAbort: handle(withdrawAbort),

@@ -32,10 +32,9 @@ import { stepLabel } from "../plans/plan.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
 import { interruptOf } from "../scheduling/waiting-runs.ts";
 import type { Caller, Transaction } from "../transaction.ts";
-import type { ForecastRun } from "./forecast.ts";
 import { interruptWork } from "./interrupt-runs.ts";
-import type { Accepted, Target } from "./interrupt-runs.ts";
-import { logPendingAbort } from "./record-interrupt.ts";
+import type { Accepted, Foreseen, Target } from "./interrupt-runs.ts";
+import { moveNodesOf } from "./record-interrupt.ts";
 import { stepUnderWay, stepsOfRuns } from "./step-under-way.ts";
 
 /** The answer for one node, with the step that the abort waits for. */
@@ -87,7 +86,7 @@ async function withdraw(
     stopUntil: null,
   });
   const steps = new Map(accepted.map(({ run, answer }) => [run.id, answer.step]));
-  await logPendingAbort(transaction, "abort_withdrawn", runs, {
+  await moveNodesOf(transaction, runs, "abort_withdrawn", {
     by: caller.actor,
     reason: request.reason ?? null,
     stepOf: ({ id }) => steps.get(id) ?? null,
@@ -129,19 +128,13 @@ async function interruptLeft(reader: Reader, operation: OperationRow): Promise<I
 }
 
 /** The work continues, unless a stop of the operation stays. */
-async function forecastWithdrawals(
-  reader: Reader,
-  accepted: readonly Accepted<Withdrawal>[],
-  runs: ReadonlyMap<string, ForecastRun>,
-): Promise<Forecast[]> {
+async function forecastWithdrawals(reader: Reader, accepted: readonly Foreseen<Withdrawal>[]): Promise<Forecast[]> {
   const operations = await operationsByIds(reader, [...new Set(accepted.map(({ run }) => run.operationId))]);
   const left = new Map<string, Interrupt | null>();
   for (const operation of operations) left.set(operation.id, await interruptLeft(reader, operation));
-  return accepted.flatMap(({ run }) => {
-    const found = runs.get(run.id);
-    if (!found) return [];
+  return accepted.map(({ run, found }) => {
     const interrupt = interruptOf({ interrupt: null, purpose: run.purpose }, left.get(run.operationId) ?? null);
-    return [interrupt === "STOP" ? stopForecast(found.facts) : continues(found.facts)];
+    return interrupt === "STOP" ? stopForecast(found.facts) : continues(found.facts);
   });
 }
 
