@@ -179,23 +179,18 @@ function chosenSteps({ kind, options, restarts }: Submission): PlanRequest["chos
 /** The route of a submission on a node, or why there is none. */
 export function routeFor(
   facts: ReturnType<typeof factsOf>,
-  {
-    kind,
-    options: { until, from, reinstall, steps, powerAction, force = false },
-  }: Pick<Submission, "kind" | "options">,
+  { kind, options }: Pick<Submission, "kind" | "options">,
   earlier: EarlierWork | null,
 ): { readonly route: Route } | { readonly refusal: Refusal } {
-  const options = {
-    ...(until && { until }),
-    ...(from && { from }),
-    ...(reinstall !== undefined && { reinstall }),
-    manualCleaning: steps !== undefined,
-    ...(powerAction && { powerAction }),
-  };
   const resumed = earlier && {
     resumed: resumeRoute(earlier.plan, facts.state, earlier.firstLeg)?.route ?? null,
     endedWith: earlier.run.failure?.code ?? null,
   };
-  const decision = judge(facts, { verb: kind, options, force, ...resumed });
+  const decision = judge(facts, {
+    verb: kind,
+    options: { ...options, manualCleaning: options.steps !== undefined },
+    force: options.force ?? false,
+    ...resumed,
+  });
   return decision.admitted ? { route: decision.route } : { refusal: decision.refusal };
 }
