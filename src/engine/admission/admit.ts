@@ -8,7 +8,7 @@
 import { hashOf } from "../../runtime/canonical-json.ts";
 import { lockNodes, nodesByIds } from "../../store/nodes/nodes.ts";
 import { readSite } from "../../store/site.ts";
-import { nodeIdsOf } from "../ids.ts";
+import { nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedRequest, refuseRequest } from "../input/answers.ts";
 import type { SubmitAnswer } from "../input/answers.ts";

@@ -2,7 +2,7 @@
 import type { Refusal } from "../../errors.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Plan, SitePolicy } from "../../store/records.ts";
-import { idsOf } from "../ids.ts";
+import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";

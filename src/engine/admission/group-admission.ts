@@ -25,7 +25,7 @@ import { lockFreeNodes } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { actorKey, keysInUse } from "../../store/operations/operations.ts";
 import { readSite } from "../../store/site.ts";
-import { idsOf } from "../ids.ts";
+import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedRequest } from "../input/answers.ts";
 import type { SubmitAnswer } from "../input/answers.ts";

@@ -6,7 +6,7 @@ import type { Reader } from "../../store/postgres/database.ts";
 import type { JsonObject } from "../../store/records.ts";
 import { operationByKey, operationsOfBatch } from "../../store/operations/operations.ts";
 import { runsOfOperation } from "../../store/runs/runs.ts";
-import { idsOf } from "../ids.ts";
+import { idsOf } from "../input/ids.ts";
 import { acceptedNode, answeredOperations, refuseRequest } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { fingerprint, isFingerprintOf } from "../input/secret-fingerprint.ts";

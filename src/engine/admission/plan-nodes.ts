@@ -15,7 +15,7 @@ import type { Plan, PlannedStep, SitePolicy } from "../../store/records.ts";
 import { busyNodes, newestWork } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { cleansAutomatically } from "../../store/site.ts";
-import { idsOf } from "../ids.ts";
+import { idsOf } from "../input/ids.ts";
 import type { Provisioning } from "../input/agent-media.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
 import { agentFlaw } from "../plans/agent-check.ts";

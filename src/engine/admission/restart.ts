@@ -16,7 +16,7 @@ import { plansByHashes } from "../../store/runs/plans.ts";
 import type { JsonObject } from "../../store/records.ts";
 import { cleanedUpNodes, newestWork } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
-import { idsOf, nodeIdsOf } from "../ids.ts";
+import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { Acceptance, NodeAnswer, SubmitAnswer } from "../input/answers.ts";

@@ -23,7 +23,6 @@ import {
 import type { Claim } from "../../store/runs/run-claims.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
 import type { Reader } from "../../store/postgres/database.ts";
-import { idsOf } from "../ids.ts";
 import { AMNESTY_SECONDS } from "./leases.ts";
 import type { Leases } from "./leases.ts";
 
@@ -185,7 +184,7 @@ export class ClaimLoop {
     const now = performance.now();
     if (now >= this.#lostAt && leases.mayExpire) {
       this.#lostAt = now + LOST_EVERY_MS;
-      const except = idsOf(leases.claims);
+      const except = leases.claims.map(({ id }) => id);
       await reviveLostRuns(reader, { except, upSeconds: AMNESTY_SECONDS });
     }
     const more = await this.#take(concurrency, (limit) => claimDueRuns(reader, { limit }));

@@ -12,7 +12,7 @@ import {
   operationsWithImages,
 } from "../../store/images.ts";
 import type { ImageRef, ImageRow } from "../../store/images.ts";
-import { idsOf } from "../ids.ts";
+import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { answerEdit, requireNone } from "../input/edits.ts";
 import { listed, nodesText } from "../input/name-rules.ts";

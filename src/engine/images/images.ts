@@ -20,7 +20,7 @@ import {
 } from "../../store/images.ts";
 import type { ImageRef, ImageRow } from "../../store/images.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
-import { idsOf } from "../ids.ts";
+import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { answerEdit, inOrderOfList, requireNone, requireRevision } from "../input/edits.ts";

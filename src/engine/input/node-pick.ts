@@ -9,7 +9,7 @@ import { countPickableNodes, lockPickableNodes, pickableNodes } from "../../stor
 import type { NodeFilter } from "../../store/nodes/node-filter.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { busyNodes } from "../../store/runs/runs.ts";
-import { idsOf, nodeIdsOf } from "../ids.ts";
+import { idsOf, nodeIdsOf } from "./ids.ts";
 import { nodesText } from "./name-rules.ts";
 
 export interface NodePick {

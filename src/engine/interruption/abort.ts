@@ -10,7 +10,7 @@ import type { Reader } from "../../store/postgres/database.ts";
 import { lockUnfinishedRuns } from "../../store/runs/run-locks.ts";
 import { updateRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
-import { idsOf } from "../ids.ts";
+import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";
 import { abortFlaws } from "../input/interrupt-request.ts";

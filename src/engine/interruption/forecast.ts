@@ -14,7 +14,7 @@ import { nodeStatesByIds } from "../../store/nodes/nodes.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { plansByHashes } from "../../store/runs/plans.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
-import { idsOf, nodeIdsOf } from "../ids.ts";
+import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import type { ForecastEntry, NodeAnswer, StepUnderWay } from "../input/answers.ts";
 import { NOTHING } from "../input/forecast-entries.ts";
 import { nextPosition } from "../plans/plan.ts";

@@ -9,7 +9,7 @@ import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { keepReadOnly } from "../../store/postgres/transactions.ts";
 import { unfinishedRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
-import { nodeIdsOf } from "../ids.ts";
+import { nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { commonOperation, refuseRequest, summaryOf } from "../input/answers.ts";
 import type { InterruptForecast, NodeAnswer, SubmitAnswer } from "../input/answers.ts";

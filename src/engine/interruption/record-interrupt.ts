@@ -17,7 +17,7 @@ import { changeClaimedRuns, finishRuns, interruptRuns } from "../../store/runs/r
 import type { RunRow } from "../../store/runs/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { faultChange } from "../../store/nodes/node-faults.ts";
-import { idsOf, nodeIdsOf } from "../ids.ts";
+import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { UNKNOWN_CONDITION, abortedFailure } from "../scheduling/abort-outcome.ts";
 import { settleMany } from "../scheduling/finish-run.ts";

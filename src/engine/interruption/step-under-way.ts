@@ -6,7 +6,7 @@ import { plansByHashes } from "../../store/runs/plans.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { PlannedStep } from "../../store/records.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
-import { idsOf } from "../ids.ts";
+import { idsOf } from "../input/ids.ts";
 import { stepLabel } from "../plans/plan.ts";
 
 /**

@@ -32,7 +32,7 @@ import { selectKnownNodes } from "../input/node-selector.ts";
 import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
 import { operationEnded, unknownOperation } from "../input/work-selector.ts";
 import { isUuid } from "../../runtime/uuid.ts";
-import { idsOf, nodeIdsOf } from "../ids.ts";
+import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { finishWhenDone } from "../scheduling/finish-run.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";

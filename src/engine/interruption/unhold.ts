@@ -6,7 +6,7 @@ import { lockBegunRuns } from "../../store/runs/run-locks.ts";
 import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { updateRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
-import { idsOf } from "../ids.ts";
+import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";
 import type { SubmitAnswer } from "../input/answers.ts";

@@ -22,7 +22,7 @@ import type { PlannedStep } from "../../store/records.ts";
 import { countFailed } from "../../store/operations/operation-runs.ts";
 import { lockBegunRuns } from "../../store/runs/run-locks.ts";
 import { updateRuns } from "../../store/runs/runs.ts";
-import { idsOf } from "../ids.ts";
+import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";

@@ -2,7 +2,7 @@
 import type { Refusal } from "../../errors.ts";
 import { lockNodes } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
-import { nodeIdsOf } from "../ids.ts";
+import { nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { refusedNode, summaryOf } from "../input/answers.ts";
 import type { NodeAnswer } from "../input/answers.ts";

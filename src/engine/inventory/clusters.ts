@@ -10,7 +10,7 @@ import {
 } from "../../store/nodes/clusters.ts";
 import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import { lockNodes, nodeKeys, changeNodeRows } from "../../store/nodes/nodes.ts";
-import { idsOf, nodeIdsOf } from "../ids.ts";
+import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { answerEdit, requireNone, requireRevision } from "../input/edits.ts";

@@ -10,7 +10,7 @@ import type { EngineContext } from "../context.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { REASON_LENGTH_MAX } from "../input/size-limits.ts";
 import { hasControls } from "../../runtime/text.ts";
-import { idsOf } from "../ids.ts";
+import { idsOf } from "../input/ids.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { changeNodes, refuseEdit } from "./change-nodes.ts";
 import type { Edited } from "./change-nodes.ts";

@@ -9,7 +9,7 @@ import { lockNodes, nodesByNames, changeNodeRows } from "../../store/nodes/nodes
 import type { EngineContext } from "../context.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { lockValues } from "../../store/nodes/node-identities.ts";
-import { idsOf } from "../ids.ts";
+import { idsOf } from "../input/ids.ts";
 import { controllerRefusals } from "./controller-conflicts.ts";
 import type { GivenController } from "./controller-conflicts.ts";
 import { prepareSettings } from "./node-settings.ts";

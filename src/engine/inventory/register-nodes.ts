@@ -19,7 +19,8 @@ import { sortedMacs } from "../input/mac-addresses.ts";
 import { repeatedNames } from "../input/name-rules.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { isStorable } from "../../runtime/json-values.ts";
-import { idsOf } from "../ids.ts";
+import { idsOf } from "../input/ids.ts";
+import { transitionOf } from "../transaction.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { clusterLockRefusals } from "./cluster-lock.ts";
 import { controllerRefusals, findConflicts } from "./controller-conflicts.ts";
@@ -120,7 +121,7 @@ export interface EnrolmentCause {
 export async function enrollNodes(
   transaction: Transaction,
   nodes: readonly EnrolledNode[],
-  { actor, reason = null, operationId = null }: EnrolmentCause,
+  cause: EnrolmentCause,
 ): Promise<string[]> {
   const enrolled = nodes.map(({ secrets, identities, ...node }) => ({ id: randomUUID(), node, secrets, identities }));
   const rows = enrolled.map(({ id, node }) => ({
@@ -150,23 +151,9 @@ export async function enrollNodes(
       transaction.tx,
       withSecrets.map(({ id, secrets }) => ({ nodeId: id, secrets })),
     );
-  for (const { id, name, project, state } of rows) {
-    transaction.log({
-      nodeId: id,
-      nodeName: name,
-      project,
-      fromState: null,
-      toState: state,
-      event: "register",
-      sequence: 1,
-      nodeRevision: 1,
-      target: null,
-      operationId,
-      runId: null,
-      step: null,
-      actor,
-      reason,
-    });
+  for (const row of rows) {
+    const registered = { from: null, to: row.state, event: "register" } as const;
+    transaction.log(transitionOf({ ...row, revision: 1 }, registered, cause));
   }
   return idsOf(rows);
 }

@@ -104,42 +104,25 @@ function policyOf({ step, driver, priority, forbidden }: StepRule): StepPolicy {
 // ---- limits
 
 function limitFlaws({ phaseLimits, controllerLimit }: SiteChange): Refusal[] {
-  const invalid = (path: readonly string[], message: string): Refusal => invalidInput(message, ["input", ...path]);
+  const flaws: Refusal[] = [];
+  const invalid = (message: string, ...path: string[]) => flaws.push(invalidInput(message, ["input", ...path]));
   const isLimit = (limit: number) => Number.isInteger(limit) && limit >= 1;
-  const ofPhases = (phaseLimits ?? []).flatMap(({ phase, limit }, index, all) => {
+  for (const [index, { phase, limit }] of (phaseLimits ?? []).entries()) {
     const path = ["phaseLimits", String(index)];
-    return [
-      ...((LIMITED_PHASES as readonly string[]).includes(phase)
-        ? []
-        : [
-            invalid(
-              [...path, "phase"],
-              `The phase ${phase} cannot be limited; use one of ${LIMITED_PHASES.join(", ")}.`,
-            ),
-          ]),
-      ...(all.findIndex((one) => one.phase === phase) < index
-        ? [invalid([...path, "phase"], `The phase ${phase} is given twice.`)]
-        : []),
-      ...(isLimit(limit)
-        ? []
-        : [
-            invalid(
-              [...path, "limit"],
-              `Invalid limit of ${phase}: use a whole number of runs, 1 or more, or leave the phase out for no limit.`,
-            ),
-          ]),
-    ];
-  });
-  const ofController =
-    controllerLimit == null || isLimit(controllerLimit)
-      ? []
-      : [
-          invalid(
-            ["controllerLimit"],
-            "Invalid limit of a management controller: use a whole number of runs, 1 or more, or null for no limit.",
-          ),
-        ];
-  return [...ofPhases, ...ofController];
+    if (!LIMITED_PHASES.some((one) => one === phase))
+      invalid(`The phase ${phase} cannot be limited; use one of ${LIMITED_PHASES.join(", ")}.`, ...path, "phase");
+    if (phaseLimits?.findIndex((one) => one.phase === phase) !== index)
+      invalid(`The phase ${phase} is given twice.`, ...path, "phase");
+    if (!isLimit(limit)) {
+      const rule = "use a whole number of runs, 1 or more, or leave the phase out for no limit";
+      invalid(`Invalid limit of ${phase}: ${rule}.`, ...path, "limit");
+    }
+  }
+  if (controllerLimit != null && !isLimit(controllerLimit)) {
+    const rule = "use a whole number of runs, 1 or more, or null for no limit";
+    invalid(`Invalid limit of a management controller: ${rule}.`, "controllerLimit");
+  }
+  return flaws;
 }
 
 // ---- shared identities

@@ -13,7 +13,7 @@ import { lockNodes, nodesByIds, nodesByNames, secretsOfNodes } from "../../store
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import { busyNodes } from "../../store/runs/runs.ts";
-import { nodeIdsOf } from "../ids.ts";
+import { nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode, summaryOf } from "../input/answers.ts";
 import type { Acceptance, NodeAnswer } from "../input/answers.ts";

@@ -10,7 +10,7 @@ import { mapConcurrently } from "../../runtime/concurrency.ts";
 import { sentence } from "../../runtime/text.ts";
 import { notePowerReads } from "../../store/nodes/power.ts";
 import type { DriverTry } from "../../store/records.ts";
-import { nodeIdsOf } from "../ids.ts";
+import { nodeIdsOf } from "../input/ids.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { BackgroundPowerReader } from "./background-power-reader.ts";

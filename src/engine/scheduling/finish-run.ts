@@ -35,7 +35,7 @@ import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { UNTOUCHED, busyNodes, finishRuns, newestWork, runsOfOperation } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { cleansAutomatically, readSite } from "../../store/site.ts";
-import { idsOf, nodeIdsOf } from "../ids.ts";
+import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { ENGINE, startQueued } from "./start-runs.ts";
 import { waitOf } from "./capacity-limits.ts";

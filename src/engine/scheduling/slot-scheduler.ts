@@ -24,7 +24,7 @@ import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { finishRuns, updateRun } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { lockSite } from "../../store/site.ts";
-import { idsOf } from "../ids.ts";
+import { idsOf } from "../input/ids.ts";
 import { controllerLimit, phaseLimit, slotsOf } from "./capacity-limits.ts";
 import { settleMany, wakeParked } from "./finish-run.ts";
 import type { FinishParts } from "./finish-run.ts";

@@ -11,7 +11,7 @@ import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { changeClaimedRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { readSite } from "../../store/site.ts";
-import { idsOf } from "../ids.ts";
+import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import type { Transaction } from "../transaction.ts";
 import { waitOf } from "./capacity-limits.ts";

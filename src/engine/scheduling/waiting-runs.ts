@@ -5,7 +5,7 @@ import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { plansByHashes } from "../../store/runs/plans.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
-import { idsOf } from "../ids.ts";
+import { idsOf } from "../input/ids.ts";
 import { ENGINE_INTERFACE } from "../plans/reserved-steps.ts";
 import type { Transaction } from "../transaction.ts";
 

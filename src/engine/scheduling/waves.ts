@@ -39,20 +39,17 @@ const PAUSE_SECONDS_MAX = 30 * 86_400;
 
 /** The flaws of requested waves. */
 export function waveFlaws(options: WaveOptions): readonly Refusal[] {
-  const flaw = (message: string, ...at: string[]) => invalidInput(message, ["input", "waves", ...at]);
+  const flaws: Refusal[] = [];
+  const invalid = (message: string, ...at: string[]) => flaws.push(invalidInput(message, ["input", "waves", ...at]));
   const { sizes, pauseSeconds = 0, maxFailures } = options;
-  return [
-    ...(sizes.length === 0 || sizes.length > WAVES_MAX
-      ? [flaw(`Invalid sizes: use 1–${WAVES_MAX} sizes; the last one is repeated.`, "sizes")]
-      : []),
-    ...sizes.flatMap((size, index) => (isShare(size, 1) ? [] : [flaw(INVALID_SIZE, "sizes", String(index))])),
-    ...(pauseSeconds >= 0 && pauseSeconds <= PAUSE_SECONDS_MAX
-      ? []
-      : [flaw(`Invalid pauseSeconds: use 0–${PAUSE_SECONDS_MAX} seconds.`, "pauseSeconds")]),
-    ...(maxFailures === undefined || isShare(maxFailures, 0)
-      ? []
-      : [flaw("Invalid maxFailures: use a count of 0 or more, or a percentage from 0 to 100.", "maxFailures")]),
-  ];
+  if (sizes.length === 0 || sizes.length > WAVES_MAX)
+    invalid(`Invalid sizes: use 1–${WAVES_MAX} sizes; the last one is repeated.`, "sizes");
+  for (const [index, size] of sizes.entries()) if (!isShare(size, 1)) invalid(INVALID_SIZE, "sizes", String(index));
+  if (!(pauseSeconds >= 0 && pauseSeconds <= PAUSE_SECONDS_MAX))
+    invalid(`Invalid pauseSeconds: use 0–${PAUSE_SECONDS_MAX} seconds.`, "pauseSeconds");
+  if (maxFailures !== undefined && !isShare(maxFailures, 0))
+    invalid("Invalid maxFailures: use a count of 0 or more, or a percentage from 0 to 100.", "maxFailures");
+  return flaws;
 }
 
 const INVALID_SIZE = "Invalid size of a wave: use a count of 1 or more, or a percentage above 0 and up to 100.";
