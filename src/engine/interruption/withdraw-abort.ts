@@ -29,7 +29,7 @@ import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
 import type { InterruptRequest } from "../input/interrupt-request.ts";
 import { stepLabel } from "../plans/plan.ts";
-import { ENGINE } from "../scheduling/start-runs.ts";
+import { ENGINE_STOP } from "../scheduling/start-runs.ts";
 import { interruptOf } from "../scheduling/waiting-runs.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { interruptWork } from "./interrupt-runs.ts";
@@ -69,6 +69,14 @@ async function decideWithdrawals(reader: Reader, targets: readonly Target[]): Pr
   });
 }
 
+const NO_INTERRUPT = {
+  interrupt: null,
+  interruptBy: null,
+  interruptReason: null,
+  interruptAt: null,
+  stopUntil: null,
+} as const;
+
 async function withdraw(
   transaction: Transaction,
   caller: Caller,
@@ -77,13 +85,9 @@ async function withdraw(
 ): Promise<void> {
   const runs = accepted.map(({ run }) => run);
   await updateRuns(transaction.tx, idsOf(runs), {
-    interrupt: null,
-    interruptBy: null,
-    interruptReason: null,
-    interruptAt: null,
+    ...NO_INTERRUPT,
     interruptMode: null,
     powerOff: null,
-    stopUntil: null,
   });
   const steps = new Map(accepted.map(({ run, answer }) => [run.id, answer.step]));
   await moveNodesOf(transaction, runs, "abort_withdrawn", {
@@ -103,21 +107,9 @@ async function withdraw(
 async function withdrawFromOperation(transaction: Transaction, operationId: string): Promise<void> {
   const operation = await lockOperation(transaction.tx, operationId);
   if (operation?.interrupt !== "ABORT" || operation.finishedAt) return;
-  if ((await interruptLeft(transaction.tx, operation)) === "STOP") {
-    return interruptOperation(transaction.tx, operationId, {
-      interrupt: "STOP",
-      interruptBy: ENGINE,
-      interruptReason: null,
-    });
-  }
-  await updateOperation(transaction.tx, operationId, {
-    interrupt: null,
-    interruptBy: null,
-    interruptReason: null,
-    interruptAt: null,
-    stopUntil: null,
-    state: "RUNNING",
-  });
+  if ((await interruptLeft(transaction.tx, operation)) === "STOP")
+    return interruptOperation(transaction.tx, operationId, ENGINE_STOP);
+  await updateOperation(transaction.tx, operationId, { ...NO_INTERRUPT, state: "RUNNING" });
 }
 
 /** The interrupt that an operation has after the withdrawal of the aborts of its runs. */

@@ -150,13 +150,8 @@ export class MachineReader {
       const readings: MachineReading[] = [];
       for (const what of facts) {
         const reading = await this.#readFact(before, machine, { what, all });
-        if (reading !== null) {
-          readings.push(reading);
-          continue;
-        }
-        const now = await this.#calls.look(nodeId, ref);
-        const message = `Work on node ${node.name} began and ended while it was read. Try again.`;
-        return { readings, refusal: "refusal" in now ? now.refusal : { code: "BUSY", message, nodeId } };
+        if (reading === null) return { readings, refusal: await this.#calls.refusalOfVoid(before, ref, "it") };
+        readings.push(reading);
       }
       return { readings, refusal: null };
     });

@@ -106,12 +106,8 @@ export class PowerReader {
       const message = `The power of node ${name} was not read, because all calls to drivers were taken. Try again, or select fewer nodes.`;
       return refused({ code: "CAPACITY", message, nodeId });
     }
-    if (reading === null || !(await this.#calls.record(before, reading))) {
-      const now = await this.#calls.look(nodeId, ref);
-      if ("refusal" in now) return refused(now.refusal);
-      const message = `Work on node ${name} began and ended while its power was read. Try again.`;
-      return refused({ code: "BUSY", message, nodeId });
-    }
+    if (reading === null || !(await this.#calls.record(before, reading)))
+      return refused(await this.#calls.refusalOfVoid(before, ref, "its power"));
     if ("state" in reading) return { ...answer, state: reading.state, driver: reading.driver ?? null, refusal: null };
     const message = `The power of node ${name} could not be read: ${sentence(reading.reason)}`;
     return refused({ code: reading.code, message, nodeId });

@@ -37,7 +37,7 @@ import type { RunRow } from "../../store/runs/runs.ts";
 import { cleansAutomatically, readSite } from "../../store/site.ts";
 import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
-import { ENGINE, startQueued } from "./start-runs.ts";
+import { ENGINE, ENGINE_STOP, startQueued } from "./start-runs.ts";
 import { waitOf } from "./capacity-limits.ts";
 import { endedByStop } from "./waiting-runs.ts";
 import { nextPosition, planSteps } from "../plans/plan.ts";
@@ -147,11 +147,7 @@ async function applyFailurePolicy(
 ): Promise<void> {
   switch (operation.interrupt === null ? operation.onFailure : "LEAVE") {
     case "CLEAN_UP_ALL":
-      await interruptOperation(transaction.tx, operation.id, {
-        interrupt: "STOP",
-        interruptBy: ENGINE,
-        interruptReason: null,
-      });
+      await interruptOperation(transaction.tx, operation.id, ENGINE_STOP);
       await stopQueued(transaction, operation.id);
       // The clean-up waits for these runs, and they wait for a user, a time or a slot: without a wake-up both would
       // wait forever.

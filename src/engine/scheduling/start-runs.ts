@@ -19,6 +19,9 @@ import { waitOf } from "./capacity-limits.ts";
 /** The actor in transitions that no user caused. */
 export const ENGINE = "engine";
 
+/** The stop of an operation before all of its nodes are cleaned up. */
+export const ENGINE_STOP = { interrupt: "STOP", interruptBy: ENGINE, interruptReason: null } as const;
+
 export type StartParts = Pick<EngineContext, "nudge">;
 
 /** Runs that are started together. */
