@@ -92,16 +92,12 @@ export class NodeProbes {
     const { registry } = this.#parts;
     const { addresses, refusals } = parseAddresses(request.addresses, ["input", "addresses"], registry.networks);
     const { logins, refusals: flaws } = await this.#logins(request);
-    const tooMany =
-      addresses.length > PROBED_ADDRESSES_MAX
-        ? [
-            invalid(
-              `The request has ${addresses.length} addresses, and at most ${PROBED_ADDRESSES_MAX} can be probed at once. Send several requests, or use discoverNodes.`,
-              "addresses",
-            ),
-          ]
-        : [];
-    const all = [...refusals, ...tooMany, ...flaws];
+    const all = [...refusals];
+    if (addresses.length > PROBED_ADDRESSES_MAX) {
+      const message = `The request has ${addresses.length} addresses, and at most ${PROBED_ADDRESSES_MAX} can be probed at once. Send several requests, or use discoverNodes.`;
+      all.push(invalidInput(message, ["input", "addresses"]));
+    }
+    all.push(...flaws);
     if (all.length > 0) return { answers: [], refusals: all };
     const until = new Deadline(REQUEST_MS);
     const { probeMs = DRIVER_MS } = this.#parts;
@@ -123,16 +119,10 @@ export class NodeProbes {
     const { registry } = this.#parts;
     const isNamed = drivers !== undefined;
     const named = drivers ?? registry.drivers.filter(canDiscover).map(({ name }) => ({ driver: name, settings: {} }));
-    if (named.length === 0 || named.length > PROBING_DRIVERS_MAX)
-      return {
-        logins: [],
-        refusals: [
-          invalid(
-            `The request has ${named.length} drivers. Name 1 to ${PROBING_DRIVERS_MAX} that can discover nodes.`,
-            "drivers",
-          ),
-        ],
-      };
+    if (named.length === 0 || named.length > PROBING_DRIVERS_MAX) {
+      const message = `The request has ${named.length} drivers. Name 1 to ${PROBING_DRIVERS_MAX} that can discover nodes.`;
+      return { logins: [], refusals: [invalidInput(message, ["input", "drivers"])] };
+    }
     const logins: Login[] = [];
     const refusals: Refusal[] = [];
     for (const [index, one] of named.entries()) {
@@ -255,8 +245,4 @@ interface AbilityRequest extends Omit<ProbedCall, "probed"> {
   /** The settings of the node, with its secrets. */
   readonly full: JsonObject;
   readonly address: string;
-}
-
-function invalid(message: string, member: keyof ProbeRequest): Refusal {
-  return invalidInput(message, ["input", member]);
 }

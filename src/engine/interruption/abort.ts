@@ -2,6 +2,7 @@
  * Abort: the running step is interrupted, or waited for, and the work is given up. The request is recorded here in one
  * short transaction; the replica that has claimed a run carries it out.
  */
+import type { Refusal } from "../../errors.ts";
 import { abortForecast } from "../../lifecycle/forecast.ts";
 import type { Forecast } from "../../lifecycle/forecast.ts";
 import { goesFurther, judgeAbort } from "../../lifecycle/interrupts.ts";
@@ -63,18 +64,13 @@ async function decideAborts(reader: Reader, targets: readonly Target[], mode: Ab
 
 /** Whether an abort of one node's work is accepted. `step`: the step of its run that is under way. */
 export function decideAbort({ ref, nodeId, run }: Target, step: RunFacts["step"], mode: AbortMode): AbortAnswer {
-  const noEffect = { effect: null, afterStep: null };
-  if (!run)
-    return {
-      ...refusedNode(ref, nodeId, null, {
-        code: "NOTHING_RUNNING",
-        message: `Nothing is running on node ${ref} that could be aborted.`,
-        nodeId,
-      }),
-      ...noEffect,
-    };
+  const refused = (refusal: Refusal) => ({ ...refusedNode(ref, nodeId, null, refusal), effect: null, afterStep: null });
+  if (!run) {
+    const message = `Nothing is running on node ${ref} that could be aborted.`;
+    return refused({ code: "NOTHING_RUNNING", message, nodeId });
+  }
   const decision = judgeAbort({ id: nodeId, name: run.nodeName }, { ...run, step }, mode);
-  if (!decision.accepted) return { ...refusedNode(ref, nodeId, null, decision.refusal), ...noEffect };
+  if (!decision.accepted) return refused(decision.refusal);
   return { ...acceptedNode(ref, nodeId, run.id), effect: decision.effect, afterStep: decision.afterStep };
 }
 

@@ -160,22 +160,14 @@ async function firstSeen(
   path: readonly string[],
 ): Promise<FirstSeen | { readonly refusal: Refusal }> {
   const { name, driver, settings, labels } = node;
-  if (event === "DISAPPEARED")
-    return {
-      refusal: {
-        code: "NOT_FOUND",
-        message: `Node ${name} does not exist, so it cannot have disappeared.`,
-        missing: [name],
-        path: [...path, "name"],
-      },
-    };
-  if (driver === undefined)
-    return {
-      refusal: invalidInput(
-        `Node ${name} is not registered. Name its driver to register it with this report, or use registerNodes.`,
-        [...path, "driver"],
-      ),
-    };
+  if (event === "DISAPPEARED") {
+    const message = `Node ${name} does not exist, so it cannot have disappeared.`;
+    return { refusal: { code: "NOT_FOUND", message, missing: [name], path: [...path, "name"] } };
+  }
+  if (driver === undefined) {
+    const message = `Node ${name} is not registered. Name its driver to register it with this report, or use registerNodes.`;
+    return { refusal: invalidInput(message, [...path, "driver"]) };
+  }
   const prepared = await prepareSettings(registry, { name, driver, settings, labels }, path);
   const [flaw] = prepared.refusals;
   if (flaw) return { refusal: { ...flaw, message: prepared.refusals.map(({ message }) => message).join(" ") } };

@@ -176,21 +176,11 @@ export async function steerWaves(context: EngineContext, caller: Caller, request
     if (request.dryRun) await keepReadOnly(transaction.tx);
     const read = request.dryRun ? operationById : lockOperation;
     const operation = isUuid(id) ? await read(transaction.tx, id) : undefined;
-    if (!operation)
-      return refused({
-        code: "NOT_FOUND",
-        message: `There is no operation ${id}.`,
-        missing: [id],
-        path: ["input", "operationId"],
-      });
+    const path = ["input", "operationId"];
+    if (!operation) return refused({ code: "NOT_FOUND", message: `There is no operation ${id}.`, missing: [id], path });
     const flaw = await steerFlaw(transaction.tx, operation, request.action);
     if (flaw !== null)
-      return refused({
-        code: "INVALID_STATE",
-        message: `Operation ${id} ${flaw}`,
-        operationId: id,
-        path: ["input", "operationId"],
-      });
+      return refused({ code: "INVALID_STATE", message: `Operation ${id} ${flaw}`, operationId: id, path });
     if (request.dryRun)
       return {
         operationId: id,
