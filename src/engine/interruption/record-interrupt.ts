@@ -5,11 +5,10 @@
  */
 import { edge } from "../../lifecycle/machine.ts";
 import { mustNotBeCut } from "../../lifecycle/touches.ts";
-import { abortAttempts, attemptsUnderWay } from "../../store/runs/attempts.ts";
+import { abortAttempts } from "../../store/runs/attempts.ts";
 import { lockNodes } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { lockOperation, interruptOperation } from "../../store/operations/operations.ts";
-import { plansByHashes } from "../../store/runs/plans.ts";
 import type { Failure } from "../../store/records.ts";
 import { countUnfinished } from "../../store/operations/operation-runs.ts";
 import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
@@ -23,6 +22,7 @@ import { UNKNOWN_CONDITION, abortedFailure } from "../scheduling/abort-outcome.t
 import { settleMany } from "../scheduling/finish-run.ts";
 import type { Hop, Transaction } from "../transaction.ts";
 import { changeNodes, move } from "../transaction.ts";
+import { stepsOfRuns } from "./step-under-way.ts";
 
 /** How an interrupt ends the runs that it concerns. */
 export interface InterruptEffect {
@@ -128,13 +128,11 @@ async function forceEnds(
   if (runs.length === 0) return;
   const { tx } = transaction;
   const runIds = idsOf(runs);
-  const plans = await plansByHashes(tx, [...new Set(runs.map(({ planHash }) => planHash))]);
-  const attempts = await attemptsUnderWay(tx, runIds);
+  const steps = await stepsOfRuns(tx, runs);
   const nodes = await lockNodesOf(transaction, runs);
   const ends = runs.map((run) => {
-    const planned = plans.get(run.planHash)?.steps[run.position];
+    const { step: planned, attempt } = steps.get(run.id) ?? {};
     const step = stepLabel(planned);
-    const attempt = attempts.get(run.id);
     const at = { step, moment: attempt ? "at" : "before" } as const;
     const cause = {
       nodeId: run.nodeId,
